@@ -1,0 +1,29 @@
+"""Sphinx configuration."""
+
+from importlib import metadata
+
+project = "strat"
+author = "the strat developers"
+html_show_copyright = False
+release = metadata.version("strat")
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build", "_templates"]
+html_theme = "furo"
+html_title = "strat"
+
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+# A class's page shows the members written here (the template says so), not those of scikit-learn's base classes.
+templates_path = ["_templates"]
+autosummary_generate = True
+numpydoc_show_class_members = False
+autodoc_member_order = "bysource"

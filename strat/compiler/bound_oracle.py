@@ -1,0 +1,114 @@
+"""The public face of oracles: parameters by variable name."""
+
+import numpy as np
+
+from strat.errors import NoOracleError, OptionError, ShapeError
+
+
+class BoundOracle:
+    """A program bound to records: its value, derivatives and prox over all strata at once.
+
+    ``theta`` and ``v`` are ``{variable name: (K, *shape)}``, or the bare array where there is one variable; results
+    come in the form of the argument. Made by ``Program.bind``.
+
+    Attributes
+    ----------
+    strata : list or None
+        Labels of the strata, in order; None for a program without data, which takes any K.
+    """
+
+    def __init__(self, program, flat, strata):
+        self.program, self.flat, self.strata = program, flat, strata
+        self._layout = program.layout
+
+    def _read(self, theta):
+        packed = self._layout.pack(theta)
+        if self.strata is not None and len(packed) != len(self.strata):
+            raise ShapeError(
+                f"theta has {len(packed)} strata on its first axis, but the oracle is bound to {len(self.strata)}."
+            )
+        return packed
+
+    def _write(self, packed, like):
+        named = self._layout.unpack(packed)
+        return named if isinstance(like, dict) else next(iter(named.values()))
+
+    def _need(self, name, word):
+        if not self.flat.has(name):
+            raise NoOracleError(
+                f"there is no {word} of {self.program.what}: {self.flat.reason or 'a piece has none'}. "
+                f"{_WAYS_OUT[name]}"
+            )
+
+    def _symmetric(self, packed):
+        """The gradient in the symmetric part, for symmetric variables."""
+        for v in self.program.variables:
+            if v.is_symmetric() and v.ndim == 2:
+                where = self._layout.slices[v.name()]
+                block = packed[:, where].reshape(-1, *v.shape)
+                packed[:, where] = (0.5 * (block + np.swapaxes(block, 1, 2))).reshape(len(packed), -1)
+        return packed
+
+    def value(self, theta):
+        """Value of each stratum, (K,): the expression alone, +inf outside its domain."""
+        return self.flat.value(self._read(theta))
+
+    def gradient(self, theta):
+        """Gradient, in the form of theta."""
+        return self.value_and_gradient(theta)[1]
+
+    def value_and_gradient(self, theta):
+        """Value (K,) and gradient in one pass.
+
+        Raises
+        ------
+        NoOracleError
+            Where a piece is not differentiable.
+        """
+        self._need("value_and_gradient", "gradient")
+        value, gradient = self.flat.value_and_gradient(self._read(theta))
+        return value, self._write(self._symmetric(gradient), theta)
+
+    def hvp(self, theta, v):
+        """Product of the Hessian at theta with v.
+
+        Raises
+        ------
+        NoOracleError
+            Where a piece has no second derivatives.
+        """
+        self._need("hessian_operator", "Hessian product")
+        product = self.flat.hessian_operator(self._read(theta))(self._read(v))
+        return self._write(self._symmetric(product), theta)
+
+    def prox(self, v, t):
+        """argmin_z f(z) + ‖z − v‖² / (2t) for each stratum, constraints and attributes included.
+
+        Parameters
+        ----------
+        v : dict or array
+        t : float or (K,) array
+            Steps, positive.
+
+        Raises
+        ------
+        NoOracleError
+            Where no closed form or Newton method is known.
+        OptionError
+            If a step is not positive.
+        """
+        self._need("prox", "prox")
+        packed = self._read(v)
+        step = np.asarray(t, dtype=float)
+        if not (np.all(step > 0) and np.all(np.isfinite(step))):
+            raise OptionError(f"t must be positive and finite, but it is {t}; it is the step of the prox.")
+        if step.ndim > 1 or (step.ndim == 1 and len(step) != len(packed)):
+            raise ShapeError(f"t has shape {step.shape}; give one number, or one for each of {len(packed)} strata.")
+        return self._write(self.flat.prox(packed, step), v)
+
+
+_WAYS_OUT = {
+    "value_and_gradient": "Smooth it (smoothing= on the BaseModel), or put it into the regularizer, which needs a prox.",
+    "hessian_operator": "Use a method that needs gradients only.",
+    "prox": "Merge or drop pieces that share variables, or move smooth ones into the loss.",
+}

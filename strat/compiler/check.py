@@ -1,0 +1,114 @@
+"""What a declaration must satisfy before anything is compiled."""
+
+import numpy as np
+
+from strat.errors import DeclarationError, NotPerRecordError, ShapeError
+from strat.expressions import atoms
+
+
+def as_expression(value, what):
+    """The value as a CVXPY expression; numbers are constants."""
+    if isinstance(value, atoms.Expression):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype == object or hasattr(value, "dtype") and value.dtype == object:
+        raise DeclarationError(
+            f"{what} is a NumPy or pandas array of CVXPY expressions, which np.dot, np.array, np.sum or an operation "
+            f"with a Series makes. Use CVXPY's own: x @ theta, cp.hstack([…]), cp.sum(…)."
+        )
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        return atoms.Constant(value)
+    raise DeclarationError(
+        f"{what} must be a CVXPY expression such as cp.logistic(-y * (x @ theta)), but it is a {type(value).__name__}."
+    )
+
+
+def check_data(data):
+    """The declared data Parameters as a tuple."""
+    if isinstance(data, atoms.Parameter):
+        data = (data,)
+    try:
+        data = tuple(data)
+    except TypeError:
+        data = (data,)
+    for entry in data:
+        if not isinstance(entry, atoms.Parameter):
+            raise DeclarationError(
+                f"data must hold cp.Parameter objects, the data of one record, but it holds a {type(entry).__name__}. "
+                f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
+            )
+        if entry.attributes.get("complex") or entry.attributes.get("imag") or entry.attributes.get("hermitian"):
+            raise DeclarationError(f"the data Parameter {entry.name()} is complex; records must be real numbers.")
+    names = [p.name() for p in data]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(f"data names the Parameter {name} twice; each argument needs its own Parameter.")
+    return data
+
+
+def check_scalar(expression, what):
+    """Raise ShapeError unless the expression is a scalar."""
+    if expression.size != 1:
+        raise ShapeError(
+            f"{what} must be a scalar, but it has shape {expression.shape}: {expression}. It is that of one record "
+            f"(or one stratum): sum the entries with cp.sum(…), and check that no (n, 1) meets an (n,)."
+        )
+    if expression.is_complex():
+        raise DeclarationError(f"{what} is complex; only real expressions have a meaning here.")
+
+
+def check_variables(variables):
+    """Raise DeclarationError for variables of one name, and for integer, boolean and complex ones."""
+    by_name = {}
+    for v in variables:
+        name = v.name()
+        if by_name.setdefault(name, v.id) != v.id:
+            raise DeclarationError(
+                f"two variables have the name {name!r}; results are keyed by name, so give each its own: "
+                f'cp.Variable(…, name="…").'
+            )
+        for attribute in ("integer", "boolean", "complex", "imag", "hermitian"):
+            if v.attributes.get(attribute):
+                raise DeclarationError(
+                    f"the variable {name!r} is declared {attribute}; only real continuous variables can be fitted."
+                )
+
+
+def check_no_data(expression, data, what):
+    """Raise DeclarationError where a stratum-level expression holds record data."""
+    ids = {p.id for p in data}
+    for p in expression.parameters():
+        if p.id in ids:
+            raise DeclarationError(
+                f"{what} contains the record data {p.name()}: {expression}. It belongs to a stratum, not to a record; "
+                f"put what depends on records into the loss."
+            )
+
+
+def check_per_record(expression, data):
+    """Raise NotPerRecordError for atoms that were meant to run over records."""
+    ids = {p.id for p in data}
+    seen = set()
+
+    def visit(e):
+        if id(e) in seen:
+            return
+        seen.add(id(e))
+        over = isinstance(e, (atoms.max, atoms.min, atoms.norm_inf, atoms.sum_largest, atoms.log_sum_exp))
+        if over and e.args[0].size == 1 and any(p.id in ids for p in e.parameters()):
+            raise NotPerRecordError(
+                f"{e} takes the {_NAMES(e)} of one number. The loss is that of ONE record and is summed over records, "
+                f"so a function of all records together (maximum, cvar, log-sum-exp over records) cannot be written "
+                f"in it. Write a sum over records, such as cp.abs(r), cp.huber(r) or cp.logistic(r)."
+            )
+        for a in e.args:
+            visit(a)
+
+    visit(expression)
+
+
+def _NAMES(e):
+    if isinstance(e, atoms.log_sum_exp):
+        return "log-sum-exp"
+    if isinstance(e, atoms.sum_largest):
+        return "sum of the largest entries"
+    return "minimum" if isinstance(e, atoms.min) else "maximum"

@@ -1,0 +1,88 @@
+"""compile: check a declaration, read it into symbols, and keep it as a program."""
+
+from strat.compiler.check import (
+    as_expression,
+    check_data,
+    check_no_data,
+    check_per_record,
+    check_scalar,
+    check_variables,
+)
+from strat.compiler.convexity import Curvature
+from strat.compiler.program import Program
+from strat.errors import DeclarationError, NotConvexError
+from strat.expressions import atoms
+
+
+def compile(expression, data=(), constraints=()):
+    """Compile a scalar CVXPY expression.
+
+    Parameters
+    ----------
+    expression : cvxpy.Expression or float
+        A convex function of CVXPY variables and of the data of one record.
+    data : sequence of cvxpy.Parameter
+        The data of one record, in the order of ``bind``'s arguments. Without data the expression is a function of
+        one stratum, such as a regularizer.
+    constraints : sequence of cvxpy constraints
+        On the variables of one stratum; they act in ``prox``.
+
+    Returns
+    -------
+    Program
+
+    Raises
+    ------
+    DeclarationError, ShapeError, NotPerRecordError, NotConvexError, NoOracleError
+        Where the expression has no meaning as the function of one record, is not convex, or has an atom
+        without a rule.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, strat
+    >>> theta = cp.Variable(2, name="theta")
+    >>> oracle = strat.compile(cp.norm1(theta)).bind()
+    >>> oracle.prox(np.array([[3.0, -0.5]]), 1.0)
+    array([[2., 0.]])
+    """
+    data = check_data(data)
+    program = compiled(expression, data, constraints, "the loss" if data else "the expression")
+    unused = [p.name() for p in data if p.id not in {q.id for q in program.expression.parameters()}]
+    if unused:
+        raise DeclarationError(
+            f"the data Parameter {unused[0]} does not occur in the expression; remove it from data, or use it."
+        )
+    return program
+
+
+def compiled(expression, data, constraints, what, smoothing=None, variables=()):
+    """The program of an expression in a role; data need not all occur in it."""
+    expression = as_expression(expression, what)
+    check_scalar(expression, what)
+    constraints = check_constraints(constraints, data)
+    found = {v.id: v for v in variables}
+    for source in (expression, *constraints):
+        found.update((v.id, v) for v in source.variables() if v.id not in found)
+    check_variables(found.values())
+    check_per_record(expression, data)
+    curvature = Curvature(expression, what)
+    curvature.check_declaration()
+    return Program(expression, data, constraints, tuple(found.values()), what, smoothing)
+
+
+def check_constraints(constraints, data):
+    """The constraints as a tuple, each convex and free of record data."""
+    constraints = tuple(constraints) if isinstance(constraints, (list, tuple)) else (constraints,)
+    for c in constraints:
+        if isinstance(c, bool) or not hasattr(c, "is_dcp"):
+            raise DeclarationError(f"constraints must hold CVXPY constraints such as theta >= 0, not {c!r}.")
+        check_no_data(c, data, "a constraint")
+        if not c.is_dcp():
+            raise NotConvexError(
+                f"the constraint {c} is not convex by the rules of disciplined convex programming. It must be "
+                f"affine == affine, or convex <= concave."
+            )
+    return constraints
+
+
+__all__ = ["atoms", "compile", "compiled"]

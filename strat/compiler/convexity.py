@@ -1,0 +1,180 @@
+"""Convexity by CVXPY's rules, with the signs that data and hyperparameters take.
+
+CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here each *factor* (a largest
+sub-expression without variables) is replaced by a parameter of the sign that its values have.
+"""
+
+from itertools import product
+
+import cvxpy as cp
+import numpy as np
+
+from strat.errors import NotConvexError
+from strat.expressions import atoms
+
+#: More unsigned factors than this are not tried in all combinations before there are data.
+MAX_FACTORS = 8
+_ROUNDING = 1e-12
+
+
+def factors(expression):
+    """Largest sub-expressions without variables that hold a Parameter, each once, in tree order."""
+    found, seen = [], set()
+
+    def visit(e):
+        if id(e) in seen:
+            return
+        seen.add(id(e))
+        if not e.variables():
+            if e.parameters():
+                found.append(e)
+            return
+        for a in e.args:
+            visit(a)
+
+    visit(expression)
+    return found
+
+
+def matrix_factors(expression):
+    """Ids of the factors that are the matrix of a quadratic form."""
+    if not expression.args:
+        return set()
+    own = {id(expression.args[1])} if isinstance(expression, (atoms.QuadForm, atoms.MatrixFrac)) else set()
+    return own.union(*(matrix_factors(a) for a in expression.args))
+
+
+def stand_in(factor, sign, matrix):
+    """A Parameter of the factor's shape: sign is "+", "-", "0" or "?" (definiteness for a matrix factor)."""
+    if matrix:
+        attributes = {"+": {"PSD": True}, "0": {"PSD": True}, "-": {"NSD": True}, "?": {"symmetric": True}}[sign]
+        return cp.Parameter(factor.shape, **attributes)
+    return cp.Parameter(factor.shape, nonneg=sign in "+0", nonpos=sign in "-0")
+
+
+def rebuilt(expression, replacements):
+    """The expression with some sub-expressions, by id, replaced."""
+    memo = dict(replacements)
+
+    def build(e):
+        if id(e) not in memo:
+            if isinstance(e, atoms.Power) and isinstance(e.p, atoms.Parameter) and e.p.value is not None:
+                memo[id(e)] = cp.power(build(e.args[0]), float(e.p.value))
+            else:
+                memo[id(e)] = e.copy([build(a) for a in e.args]) if e.args else e
+        return memo[id(e)]
+
+    return build(expression)
+
+
+class Curvature:
+    """Whether an expression is convex, for the signs of its factors.
+
+    Parameters
+    ----------
+    expression : cvxpy.Expression
+    what : str
+        Its role, for messages.
+    """
+
+    def __init__(self, expression, what):
+        self.expression, self.what = expression, what
+        self.factors = factors(expression)
+        self.matrices = matrix_factors(expression)
+
+    def convex(self, signs):
+        """Whether the expression is convex where the factors have these signs."""
+        return self._signed(self.expression, signs).is_convex()
+
+    def _signed(self, e, signs):
+        stand_ins = {
+            id(f): stand_in(f, s, id(f) in self.matrices) for f, s in zip(self.factors, signs, strict=True)
+        }
+        return rebuilt(e, stand_ins)
+
+    def _assignments(self):
+        unknown = ("?",) * len(self.factors)
+        if len(self.factors) > MAX_FACTORS:
+            return [unknown]
+        return [unknown, *product("+-", repeat=len(self.factors))]
+
+    def check_declaration(self):
+        """Raise NotConvexError where no values of the parameters could make the expression convex."""
+        if len(self.factors) > MAX_FACTORS or any(self.convex(signs) for signs in self._assignments()):
+            return
+        raise NotConvexError(self._explain())
+
+    def _explain(self):
+        assignments = self._assignments()
+        culprit = self._innermost(self.expression, assignments)
+        variables = ", ".join(v.name() for v in self.expression.variables())
+        if culprit is None:
+            text = f"  {self.expression}   is concave"
+        else:
+            text = f"  {culprit}   is neither convex nor concave by the rules of disciplined convex programming"
+        hint = replacement(culprit if culprit is not None else self.expression)
+        return (
+            f"{self.what} is not convex in ({variables}).\n{text}\n"
+            f"It must be convex in the variables{' for some values of the data' if self.factors else ''}."
+            + (f" {hint}" if hint else "")
+        )
+
+    def _innermost(self, e, assignments):
+        for a in e.args:
+            if a.variables() and (found := self._innermost(a, assignments)) is not None:
+                return found
+        for signs in assignments:
+            signed = self._signed(e, signs)
+            if signed.is_convex() or signed.is_concave():
+                return None
+        return e
+
+    def offending(self, signs):
+        """Factor, and the sign it should have, that keep the expression from being convex; None if unclear."""
+        best = None
+        for wanted in self._assignments()[1:]:
+            if self.convex(wanted):
+                wrong = [i for i, (s, w) in enumerate(zip(signs, wanted, strict=True)) if s not in (w, "0")]
+                wrong = [i for i in wrong if not self._harmless(i, signs, wanted)]
+                if wrong and (best is None or len(wrong) < len(best[0])):
+                    best = (wrong, wanted)
+        return None if best is None else (self.factors[best[0][0]], best[1][best[0][0]])
+
+    def _harmless(self, i, signs, wanted):
+        """Whether factor i may have any sign, the others being as wanted."""
+        return self.convex([signs[j] if j == i else w for j, w in enumerate(wanted)])
+
+
+def sign_of(values, matrix=False):
+    """Sign of an array of values: "+", "-", "0" (all zero) or "?" (both); definiteness for matrices."""
+    values = np.asarray(values, dtype=float)
+    if matrix:
+        values = np.linalg.eigvalsh(0.5 * (values + np.swapaxes(values, -1, -2)))
+    size = np.abs(values).max(initial=0.0)
+    slack = (1e-8 if matrix else _ROUNDING) * size
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    if size == 0:
+        return "0"
+    return "+" if low >= -slack else "-" if high <= slack else "?"
+
+
+def replacement(e):
+    """What to write instead of the usual expressions that are not convex by CVXPY's rules."""
+    text = str(e)
+    if isinstance(e, atoms.log) and "exp(" in text:
+        if isinstance(e.args[0], atoms.AddExpression) and "Sum(" not in text:
+            return "Write cp.logistic(z) for log(1 + exp(z)), and cp.log_sum_exp(cp.hstack([…])) for more terms."
+        return "Write cp.log_sum_exp(z) for log(sum(exp(z))), and cp.logistic(z) for log(1 + exp(z))."
+    if isinstance(e, atoms.DivExpression):
+        return (
+            "Write cp.inv_pos(z) for 1/z, cp.quad_over_lin(u, z) for u**2/z; "
+            "a logistic loss is cp.logistic(-y*z), not -log(1/(1 + exp(-z)))."
+        )
+    if isinstance(e, atoms.MulExpression):
+        return (
+            "A product of two expressions of the variables: write cp.sum_squares(u) for u @ u, cp.quad_form(u, P) "
+            "for u.T @ P @ u, and the sum of cp.quad_form(T[:, j], L) over columns j for trace(T.T @ L @ T)."
+        )
+    if isinstance(e, atoms.Power):
+        return "Write cp.norm(u, 2) for the square root of a sum of squares."
+    return ""

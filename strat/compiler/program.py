@@ -1,0 +1,216 @@
+"""Programs: a compiled expression without data, printable, to be bound to records."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler.bind import Assembly
+from strat.compiler.binder import Binder
+from strat.compiler.bound_oracle import BoundOracle
+from strat.compiler.convexity import Curvature
+from strat.compiler.legal import Origin, check_convexity, check_data_arguments
+from strat.compiler.pieces import Sets
+from strat.compiler.prox import NoProx, ProxBuilder
+from strat.compiler.report import describe
+from strat.compiler.smoothing import smoothed
+from strat.errors import DataError, DeclarationError
+from strat.expressions.evaluate import Evaluator
+from strat.expressions.symbols import Symbols
+from strat.expressions.walk import Walker
+from strat.oracles.layout import Layout
+from strat.oracles.prox_newton import NewtonProx
+from strat.oracles.segments import Segments
+from strat.records import read_records, read_vector
+from strat.rules import rule_of
+from strat.strata import Strata
+
+
+class Program:
+    """A compiled expression: what it is made of, before any data.
+
+    Made by ``strat.compile``; ``print`` it to see which rule each piece got.
+
+    Attributes
+    ----------
+    expression : cvxpy.Expression
+    data : tuple of cvxpy.Parameter
+    variables : tuple of cvxpy.Variable
+    layout : Layout
+        Where each variable lies in a stratum's flat parameter vector.
+    """
+
+    def __init__(self, expression, data, constraints, variables, what, smoothing=None):
+        self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
+        self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
+        self.layout = Layout({v.name(): v.shape for v in variables})
+        self.symbols = Symbols()
+        self.form = self._walker(self.symbols, {})(expression).reshaped(())
+
+    @property
+    def hyperparameters(self):
+        """Parameters that are no record data, in order of appearance."""
+        ids = {p.id for p in self.data}
+        found = {}
+        for source in (self.expression, *self.constraints):
+            found.update((p.id, p) for p in source.parameters() if p.id not in ids)
+        return tuple(found.values())
+
+    def __str__(self):
+        return describe(self)
+
+    __repr__ = __str__
+
+    def _walker(self, symbols, values):
+        return Walker(symbols, {p.id for p in self.data}, rule_of, values)
+
+    def values(self, given=None):
+        """Values of the hyperparameters by CVXPY id; ``given`` (by name) goes before the Parameter's own."""
+        values = {}
+        for p in self.hyperparameters:
+            value = (given or {}).get(p.name(), p.value)
+            if value is None:
+                raise DeclarationError(
+                    f"the Parameter {p.name()} in {self.what} has no value and is not among data=(…). "
+                    f"Set {p.name()}.value if it is a hyperparameter, or add it to data if it is record data."
+                )
+            values[p.id] = value.toarray() if sp.issparse(value) else np.asarray(value, dtype=float)
+        return values
+
+    def bind(self, *data, strata=None, sample_weight=None, strata_order=None):
+        """Bind the program to records.
+
+        Parameters
+        ----------
+        *data : array-like
+            One argument for each data Parameter; rows are records. None at all for a program without data.
+        strata : sequence, optional
+            Label of each record; None puts all records into one stratum.
+        sample_weight : (N,) array-like, optional
+            Weights of the records, 1 by default.
+        strata_order : sequence, optional
+            The strata in order; sorted labels by default.
+
+        Returns
+        -------
+        BoundOracle
+
+        Raises
+        ------
+        DataError, ShapeError, NotConvexError, GraphError
+            Where the data do not fit the declaration.
+        """
+        if not self.data and strata is None and not data:
+            return BoundOracle(self, self.bind_regularizer(), None)
+        arrays = read_records(self.data, data, what_for(self.what))
+        N = arrays[0].shape[0] if arrays else len(strata)
+        grouped = Strata([0], np.zeros(N, dtype=np.intp)) if strata is None else None
+        if grouped is None:
+            grouped = Strata.read(strata, data[0] if data else None, N, strata_order)
+        weight = np.ones(N) if sample_weight is None else read_weight(sample_weight, N)
+        oracle = self.bind_records(arrays, grouped, weight, prox=True)
+        return BoundOracle(self, oracle, list(grouped.labels))
+
+    def bind_regularizer(self, given=None, constrained=True):
+        """Flat oracle of a program without data."""
+        values = self.values(given)
+        symbols = Symbols()
+        walker = self._walker(symbols, values)
+        form = walker(self.expression).reshaped(())
+        evaluator = Evaluator(symbols, {})
+        check_convexity(Curvature(self.expression, self.what), walker, evaluator, None)
+        binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, None)
+        assembly = Assembly(form, binder, None)
+        prox, reason = self._prox(assembly, walker, constrained)
+        return assembly.oracle(prox, reason)
+
+    def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True):
+        """Flat oracle of a program with data.
+
+        Parameters
+        ----------
+        arrays : list of (N, *shape) ndarray or (N, size) csr_array
+        strata : Strata
+        weight : (N,) ndarray
+        given : dict, optional
+            Values of hyperparameters by name.
+        prox : bool
+            Whether to look for a prox.
+        smooth : bool
+            Whether the declared smoothing applies.
+        """
+        values = self.values(given)
+        order = strata.order[weight[strata.order] > 0]
+        segments = Segments(strata.index[order], strata.K)
+        origin = Origin(order, strata, self.data, arrays)
+        symbols = Symbols()
+        walker = self._walker(symbols, values)
+        form = walker(self.expression).reshaped(())
+        evaluator = Evaluator(symbols, leaves(self.data, arrays, order), origin.illegal)
+        check_convexity(Curvature(self.expression, self.what), walker, evaluator, origin)
+        binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, segments)
+        check_data_arguments(binder, form, origin)
+        if smooth and self.smoothing is not None:
+            form = smoothed(form, walker, binder, self.smoothing)
+        assembly = Assembly(form, binder, weight[order])
+        found, reason = self._prox(assembly, walker, True) if prox else (None, "")
+        return assembly.oracle(found, reason)
+
+    def evaluation(self, arrays, strata, given=None):
+        """Values of the expression on each record, as a function of theta: see ``Evaluation``."""
+        from strat.compiler.evaluation import Evaluation
+
+        return Evaluation(self, arrays, strata, self.values(given))
+
+    def _coordinates(self):
+        return {v.id: self.layout.slices[v.name()] for v in self.variables}
+
+    def _prox(self, assembly, walker, constrained):
+        """(prox, "") or (None, reason)."""
+        binder = assembly.binder
+        sets = Sets(binder.n)
+        sets.attributes(self.variables, self.layout)
+        try:
+            for c in self.constraints if constrained else ():
+                sets.constraint(c, walker, binder, self.layout)
+            on_records = assembly.quadratics or any(binder.node_has_data(node) for node in assembly.roots)
+            if not on_records:
+                builder = ProxBuilder(
+                    binder, assembly.roots, assembly.linear, sets, self.layout, assembly.active
+                )
+                return builder.build(), ""
+            if sets.restrict:
+                raise NoProx("the loss of many records has no prox in closed form under constraints")
+            if assembly.kinked is not None:
+                raise NoProx(f"{assembly.kinked.expression} is not differentiable")
+            oracle = assembly.oracle()
+            if not oracle.has("hessian_operator"):
+                raise NoProx("a piece has no second derivatives")
+            return NewtonProx(oracle, sets.transposed), ""
+        except NoProx as error:
+            return None, str(error)
+
+
+def leaves(parameters, arrays, order):
+    """Data values for the evaluator: records in order, one row each."""
+    return {
+        p.id: (a[order] if sp.issparse(a) else a[order].reshape(len(order), -1))
+        for p, a in zip(parameters, arrays, strict=True)
+    }
+
+
+def read_weight(sample_weight, N):
+    """Checked weights of the records."""
+    weight = read_vector("sample_weight", sample_weight, N)
+    if (weight < 0).any():
+        record = int(np.flatnonzero(weight < 0)[0])
+        raise DataError(
+            f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 "
+            f"(0 leaves the record out)."
+        )
+    if not weight.any():
+        raise DataError("all weights in sample_weight are zero, so there is nothing to fit; give some record weight.")
+    return weight
+
+
+def what_for(what):
+    """Who asks for data, for messages."""
+    return f"bind of {what}"

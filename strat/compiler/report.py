@@ -1,0 +1,105 @@
+"""Programs as text: which rule each piece got and what can be computed of it."""
+
+import numpy as np
+
+from strat.expressions.symbols import DATA, AtomNode, Leaf, Product, Value
+
+_WIDTH = 46
+
+
+def describe(program):
+    """The program's table."""
+    rows = piece_rows(program)
+    head = ("weight", "piece", "rule", "argument", "oracles")
+    lines = [header(program), table(head, rows)]
+    return "\n".join(lines)
+
+
+def header(program):
+    """Variables and data on one line."""
+    variables = ", ".join(f"{v.name()} {_shape(v.shape)}" for v in program.variables) or "none"
+    data = ", ".join(f"{p.name()} {_shape(p.shape)}" for p in program.data)
+    text = f"{program.what}: variables {variables}; {program.layout.n} numbers a stratum"
+    return text + (f"; data {data}" if data else "")
+
+
+def piece_rows(program):
+    """Rows (weight, piece, rule, argument, oracles) of the sum."""
+    symbols, form = program.symbols, program.form
+    owners = np.full(len(form.column), -1)
+    owners[form.column > 0] = symbols.owner(form.column[form.column > 0])
+    rows, linear = [], []
+    for o in dict.fromkeys(owners.tolist()):
+        terms = np.flatnonzero(owners == o)
+        node = symbols.nodes[o] if o >= 0 else None
+        if isinstance(node, AtomNode):
+            rows.append(_atom_row(symbols, form, terms, node))
+        elif node is not None:
+            linear.append(node.name)
+    if linear:
+        what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
+        rows.append(("1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum", "value gradient hvp prox"))
+    return rows
+
+
+def _atom_row(symbols, form, terms, node):
+    weights = {weight_text(symbols, form, terms[form.column[terms] == c]) for c in np.unique(form.column[terms])}
+    weight = weights.pop() if len(weights) == 1 else "by row"
+    on_records = bool(node.depends & DATA)
+    size = node.forms[0].size
+    entries = f"{size} row{'s' * (size != 1)}" if on_records else f"{size} entr{'ies' if size != 1 else 'y'}"
+    argument = f"record data, {entries}" if on_records else f"no data, {entries}"
+    if on_records and node.rule.name == "Square":
+        argument += ", Gram matrix"
+    kink = node.rule.kinks_of(node.forms) if hasattr(node.rule, "kinks_of") else node.rule.kinks
+    oracles = ["value"]
+    if kink == "none":
+        oracles += ["gradient"] + ["hvp"] * node.rule.curved
+    if not on_records or kink == "none":
+        oracles += ["prox"] * (node.rule.prox is not None or node.rule.name in ("Norm2", "Square"))
+    return (weight, short(str(node.expression), _WIDTH), node.rule.name, argument, " ".join(oracles))
+
+
+def weight_text(symbols, form, terms):
+    """Σ scale × coefficient of some terms, as text."""
+    out = ""
+    for t in terms:
+        scale, coefficient = form.scale[t], form.coefficient[t]
+        name = symbol_text(symbols, coefficient)
+        size = f"{abs(scale):g}" if name == "" or abs(scale) != 1 else ""
+        part = "*".join(p for p in (size, name) if p)
+        sign = "-" if scale < 0 else "+" if out else ""
+        out += (f" {sign} " if out else sign) + part
+    return short(out, 24)
+
+
+def symbol_text(symbols, symbol):
+    """A coefficient's name, such as x[2] or y*x[2]."""
+    if symbol == 0:
+        return ""
+    node = symbols.node_of(symbol)
+    position = int(symbol - node.start)
+    if isinstance(node, Product):
+        return f"{symbol_text(symbols, node.left[position])}*{symbol_text(symbols, node.right[position])}"
+    if isinstance(node, Leaf):
+        return node.name if node.size == 1 else f"{node.name}[{position}]"
+    if isinstance(node, Value):
+        rows = np.flatnonzero(node.form.row == position)
+        return f"({weight_text(symbols, node.form, rows)})"
+    return short(str(node.expression), 16)
+
+
+def table(head, rows):
+    """Fixed-width text of rows of strings."""
+    rows = [head, *rows]
+    widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+
+
+def short(text, width):
+    """Text cut to a width."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _shape(shape):
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

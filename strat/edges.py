@@ -1,0 +1,256 @@
+"""The explicit edge set: where the weights of the graph live, and what the solvers compute on them.
+
+`AllPairs` stores the weights of all K(K-1)/2 pairs as the strictly lower triangle of a K x K Fortran array: LAPACK and
+BLAS read just that half, and dot products over the array are sums over edges. `EdgeList` stores one number per
+candidate edge. Both offer the same methods, so that solvers never ask which one they hold. Every array of one number
+per edge ("edge array" below) has the shape of `zeros()`; gradients may hold arbitrary numbers off the edges, weights
+and `mask` are zero there.
+Elementwise work on edge arrays runs over `panels`, so that AllPairs leaves the upper triangle alone.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import ddot, dsymm, dsymv, dsyr2, dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.sparse.linalg import splu
+from scipy.spatial.distance import pdist
+
+from .errors import GraphError
+
+PANEL = 96  # columns
+
+
+class EdgeSet:
+    """What both edge sets share: K strata, `count` edges with ends `i` < `j`."""
+
+    def norm(self, a):
+        """Euclidean norm over the edges of an edge array that is zero off the edges."""
+        return np.sqrt(self.dot(a, a))
+
+    def dot(self, a, b):
+        """Sum over the edges of a * b; one of the two must be zero off the edges."""
+        return ddot(a.ravel("K"), b.ravel("K")) if a.size else 0.0
+
+    def half_energy(self, w, theta):
+        """1/2 sum_e w_e ||theta_i - theta_j||^2 from explicit differences: slower than the Laplacian, exact to rounding."""
+        return 0.5 * float(self.vector(w) @ self.distances(theta))
+
+    def precision(self, w, shift, degrees=None, out=None):
+        """Lower triangle (Fortran order) of G(w) + diag(shift), shift a scalar or one number per stratum."""
+        out = np.zeros((self.K, self.K), order="F") if out is None else out
+        self._fill_negative(w, out)
+        out.ravel("K")[:: self.K + 1] = (self.degrees(w) if degrees is None else degrees) + shift
+        return out
+
+
+class AllPairs(EdgeSet):
+    """All pairs of K strata.
+
+    Parameters
+    ----------
+    K : int
+        Number of strata.
+    """
+
+    def __init__(self, K):
+        self.K = int(K)
+        self.count = self.K * (self.K - 1) // 2
+        self.mask = np.asfortranarray(np.tri(self.K, k=-1))
+        # Blocks of columns that cover the lower triangle and fit a cache: elementwise work goes block by block.
+        self.panels = [np.s_[j:, j : j + PANEL] for j in range(0, self.K, PANEL)] if self.K > 2 * PANEL else [np.s_[:, :]]
+        self._ones = np.ones(self.K)
+
+    def __repr__(self):
+        return f"AllPairs({self.K})"
+
+    @property
+    def ends(self):
+        """Arrays (i, j) of the edges' ends, i < j, in the order of `vector`."""
+        return np.triu_indices(self.K, 1)
+
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros((self.K, self.K), order="F")
+
+    def vector(self, w):
+        """One number per edge, shape (count,), in the order of `ends`."""
+        i, j = self.ends
+        return w[j, i]
+
+    def from_vector(self, v):
+        """Edge array of the numbers v, shape (count,)."""
+        w, (i, j) = self.zeros(), self.ends
+        w[j, i] = v
+        return w
+
+    def to_matrix(self, w):
+        """Symmetric (K, K) array of the weights w."""
+        return np.ascontiguousarray(w + w.T)
+
+    def to_sparse(self, w):
+        """Symmetric csr_array of the weights w."""
+        return sp.csr_array(self.to_matrix(w))
+
+    def from_matrix(self, W):
+        """Edge array of a symmetric (K, K) array or sparse array."""
+        return np.asfortranarray(np.tril(_dense(W, self.K), -1))
+
+    def degrees(self, w):
+        """Sum of the weights at every stratum, shape (K,)."""
+        return dsymv(1.0, w, self._ones, lower=1)
+
+    def laplacian(self, w, theta, degrees):
+        """G(w) theta, shape (K, n)."""
+        if theta.shape[1] == 1:  # dsymm is slow on one column
+            return (degrees * theta[:, 0] - dsymv(1.0, w, theta[:, 0], lower=1))[:, None]
+        return degrees[:, None] * theta - dsymm(1.0, w, theta.T, side=1, lower=1).T
+
+    def add_half_distances(self, theta, g):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2."""
+        theta = theta - theta.mean(axis=0)  # the differences are the same, their cancellation is less
+        dsyrk(-1.0, theta.T, beta=1.0, c=g, trans=1, lower=1, overwrite_c=1)
+        return self.add_ends(np.einsum("kn,kn->k", theta, theta) / 2, g)
+
+    def add_ends(self, a, g):
+        """In place: g_e += a_i + a_j."""
+        return dsyr2(1.0, a, self._ones, lower=1, a=g, overwrite_a=1)
+
+    def entries(self, S):
+        """Edge array of the entries S_ij of a symmetric matrix given by its lower triangle."""
+        return S
+
+    def distances(self, theta):
+        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        return pdist(theta, "sqeuclidean")
+
+    def solver(self, w, shift):
+        """Function b -> (G(w) + diag(shift))^-1 b for b (K, n), by one dense Cholesky factorisation."""
+        return _dense_solver(self.precision(w, shift))
+
+    def dense_laplacian(self, w):
+        """G(w) as a (K, K) array."""
+        return np.diag(self.degrees(w)) - self.to_matrix(w)
+
+    def _fill_negative(self, w, out):
+        for p in self.panels:
+            np.negative(w[p], out=out[p])
+
+
+class EdgeList(EdgeSet):
+    """A sparse set of candidate edges.
+
+    Parameters
+    ----------
+    K : int
+        Number of strata.
+    i, j : array_like of int, shape (count,)
+        Ends of the edges; every pair once, i != j.
+    """
+
+    def __init__(self, K, i, j):
+        self.K = int(K)
+        i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
+        low, high = np.minimum(i, j), np.maximum(i, j)
+        if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
+            raise GraphError(f"candidate edges must join two different strata among the {self.K} of the graph.")
+        order = np.lexsort((high, low))
+        self.i, self.j = low[order], high[order]
+        if ((np.diff(self.i) == 0) & (np.diff(self.j) == 0)).any():
+            raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
+        self.count = self.i.size
+        self.mask, self.panels = np.ones(self.count), [np.s_[:]]
+        # The adjacency's pattern is fixed: its values are w[edge_of_entry], so that a product needs no new structure.
+        rows, columns = np.r_[self.i, self.j], np.r_[self.j, self.i]
+        pattern = sp.csr_array((np.tile(np.arange(1, self.count + 1), 2), (rows, columns)), shape=(self.K, self.K))
+        self._pattern, self._edge_of_entry = pattern, pattern.data - 1
+
+    def __repr__(self):
+        return f"EdgeList({self.K}, {self.count} edges)"
+
+    @property
+    def ends(self):
+        """Arrays (i, j) of the edges' ends, i < j."""
+        return self.i, self.j
+
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros(self.count)
+
+    def vector(self, w):
+        """One number per edge, shape (count,), in the order of `ends`."""
+        return w
+
+    def from_vector(self, v):
+        """Edge array of the numbers v, shape (count,)."""
+        return np.array(v, dtype=float)
+
+    def to_matrix(self, w):
+        """Symmetric (K, K) array of the weights w."""
+        return self._adjacency(w).toarray()
+
+    def to_sparse(self, w):
+        """Symmetric csr_array of the weights w."""
+        return self._adjacency(w).copy()
+
+    def from_matrix(self, W):
+        """Edge array of a symmetric (K, K) array or sparse array; pairs that are no candidate edges are left out."""
+        W = sp.csr_array(W) if sp.issparse(W) else _dense(W, self.K)
+        return np.asarray(W[self.i, self.j], dtype=float).ravel() if self.count else self.zeros()
+
+    def degrees(self, w):
+        """Sum of the weights at every stratum, shape (K,)."""
+        return np.bincount(self.i, w, self.K) + np.bincount(self.j, w, self.K)
+
+    def laplacian(self, w, theta, degrees):
+        """G(w) theta, shape (K, n)."""
+        return degrees[:, None] * theta - self._adjacency(w) @ theta
+
+    def add_half_distances(self, theta, g):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2."""
+        g += self.distances(theta) / 2
+        return g
+
+    def add_ends(self, a, g):
+        """In place: g_e += a_i + a_j."""
+        g += a[self.i]
+        g += a[self.j]
+        return g
+
+    def entries(self, S):
+        """Edge array of the entries S_ij of a symmetric matrix given by its lower triangle."""
+        return S[self.j, self.i]
+
+    def distances(self, theta):
+        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        difference = theta[self.i] - theta[self.j]
+        return np.einsum("en,en->e", difference, difference)
+
+    def solver(self, w, shift):
+        """Function b -> (G(w) + diag(shift))^-1 b for b (K, n), by one sparse factorisation."""
+        matrix = sp.diags_array(self.degrees(w) + shift, format="csr") - self._adjacency(w)
+        return splu(sp.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
+
+    def dense_laplacian(self, w):
+        """G(w) as a (K, K) array."""
+        return np.diag(self.degrees(w)) - self.to_matrix(w)
+
+    def _adjacency(self, w):
+        return sp.csr_array((w[self._edge_of_entry], self._pattern.indices, self._pattern.indptr), (self.K, self.K))
+
+    def _fill_negative(self, w, out):
+        out.fill(0.0)
+        out[self.j, self.i] = -w
+
+
+def _dense(W, K):
+    W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
+    if W.shape != (K, K):
+        raise GraphError(f"the weights have shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix.")
+    return W
+
+
+def _dense_solver(matrix):
+    factor, info = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("G(w) + diag(shift) is not positive definite")
+    return lambda b: dpotrs(factor, np.asfortranarray(b), lower=1)[0]

@@ -1,0 +1,52 @@
+"""Exceptions and warnings of the package.
+
+Every message says what is wrong, where, why, and what to do about it.
+"""
+
+
+class StratError(ValueError):
+    """Base class of every error that the package raises on purpose."""
+
+
+class DeclarationError(StratError):
+    """The loss, regularizer, constraints or data were declared in a way that has no meaning."""
+
+
+class NotConvexError(StratError):
+    """An expression is not convex in the variables by CVXPY's rules."""
+
+
+class NotPerRecordError(StratError):
+    """The loss is not the loss of one record: it would couple records."""
+
+
+class ShapeError(StratError):
+    """An expression or an array has another shape than the declaration asks for."""
+
+
+class DataError(StratError):
+    """Records, weights or strata hold a value that cannot be used."""
+
+
+class GraphError(StratError):
+    """A graph, its labels or its weights cannot be used."""
+
+
+class NoOracleError(StratError):
+    """A solver or a caller needs an oracle that a piece of the program does not have."""
+
+
+class OptionError(StratError):
+    """An option of a model, solver or function is out of its range."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A solver stopped before it reached its tolerance."""
+
+
+class CollapseWarning(UserWarning):
+    """A learned graph pulled all strata to one common model."""
+
+
+class DataWarning(UserWarning):
+    """The data are usable, but something about them deserves attention."""

@@ -1,0 +1,1 @@
+"""CVXPY expressions read as data: symbolic affine forms over all records at once."""

@@ -1,0 +1,125 @@
+"""The one place that knows CVXPY's classes and how to read them.
+
+Classes are matched with ``isinstance`` on their base, never by name, because CVXPY renames the derived
+ones between releases. Whatever is not public in CVXPY is read here and nowhere else.
+"""
+
+import numpy as np
+from cvxpy.atoms import (
+    MatrixFrac,
+    Pnorm,
+    Power,
+    QuadForm,
+    Sum,
+    abs,
+    cumsum,
+    entr,
+    exp,
+    huber,
+    kl_div,
+    kron,
+    log,
+    log1p,
+    log_det,
+    log_sum_exp,
+    logistic,
+    max,
+    maximum,
+    min,
+    minimum,
+    norm1,
+    norm_inf,
+    normNuc,
+    quad_over_lin,
+    rel_entr,
+    sigma_max,
+    sum_largest,
+    xexp,
+)
+from cvxpy.atoms.affine.add_expr import AddExpression
+from cvxpy.atoms.affine.affine_atom import AffAtom
+from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression, multiply
+from cvxpy.atoms.affine.broadcast_to import broadcast_to
+from cvxpy.atoms.affine.concatenate import Concatenate
+from cvxpy.atoms.affine.conv import conv, convolve
+from cvxpy.atoms.affine.diag import diag_mat, diag_vec
+from cvxpy.atoms.affine.hstack import Hstack
+from cvxpy.atoms.affine.imag import imag
+from cvxpy.atoms.affine.index import index, special_index
+from cvxpy.atoms.affine.promote import Promote
+from cvxpy.atoms.affine.real import real
+from cvxpy.atoms.affine.reshape import reshape
+from cvxpy.atoms.affine.trace import Trace
+from cvxpy.atoms.affine.transpose import transpose
+from cvxpy.atoms.affine.unary_operators import NegExpression
+from cvxpy.atoms.affine.upper_tri import upper_tri
+from cvxpy.atoms.affine.vstack import Vstack
+from cvxpy.atoms.affine.wraps import Wrap, psd_wrap
+from cvxpy.atoms.elementwise.elementwise import Elementwise
+from cvxpy.constraints.nonpos import Inequality, NonNeg, NonPos
+from cvxpy.constraints.psd import PSD
+from cvxpy.constraints.zero import Equality, Zero
+from cvxpy.expressions.constants import Constant, Parameter
+from cvxpy.expressions.expression import Expression
+from cvxpy.expressions.variable import Variable
+
+#: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
+SELECTIONS = (
+    index,
+    special_index,
+    reshape,
+    transpose,
+    Promote,
+    broadcast_to,
+    diag_vec,
+    diag_mat,
+    upper_tri,
+    Wrap,
+    real,
+    Hstack,
+    Vstack,
+    Concatenate,
+)
+
+__all__ = [
+    "AddExpression", "AffAtom", "Constant", "Concatenate", "DivExpression", "Elementwise", "Equality",
+    "Expression", "Hstack", "Inequality", "MatrixFrac", "MulExpression", "NegExpression", "NonNeg", "NonPos",
+    "PSD", "Parameter", "Pnorm", "Power", "QuadForm", "SELECTIONS", "Sum", "Trace", "Variable", "Vstack",
+    "Wrap", "Zero", "abs", "axis_of", "conv", "convolve", "cumsum", "entr", "exp", "exponent", "huber",
+    "huber_threshold", "imag", "kl_div", "kron", "log", "log1p", "log_det", "log_sum_exp", "logistic", "max",
+    "maximum", "min", "minimum", "multiply", "norm1", "normNuc", "norm_inf", "psd_wrap", "quad_over_lin",
+    "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "xexp",
+]  # fmt: skip
+
+
+def axis_of(atom):
+    """Axis over which a reduction works: None for all, else a tuple of non-negative ints."""
+    axis = getattr(atom, "axis", None)
+    if axis is None:
+        return None
+    ndim = len(atom.args[0].shape)
+    axes = (axis,) if np.isscalar(axis) else tuple(axis)
+    return tuple(int(a) % ndim for a in axes)
+
+
+def exponent(atom):
+    """Exponent of a power or the order of a p-norm as a float, or None while a Parameter has no value."""
+    p = atom.p
+    if isinstance(p, Expression):
+        p = p.value
+    return None if p is None else float(p)
+
+
+def huber_threshold(atom):
+    """Threshold M of a Huber atom: an Expression (a constant or a Parameter)."""
+    return atom.M
+
+
+def sum_largest_count(atom):
+    """How many of the largest entries ``sum_largest`` adds (may be fractional)."""
+    return float(atom.k)
+
+
+def selection(atom, positions):
+    """Apply a selection atom to integer arrays that hold positions instead of values."""
+    return np.asarray(atom.numeric(positions))

@@ -1,0 +1,125 @@
+"""Symbols: every number that may occur in an expression of one record, under an integer id.
+
+Id 0 is the number one. Each variable, parameter, product of data and atom owns a contiguous block of ids,
+one for each of its entries in C order. An id either is a *column* (its value depends on the variables) or a
+*coefficient* (it depends on record data or hyperparameters alone). Nothing here has the size of the data.
+"""
+
+import numpy as np
+
+DATA, HYPER, VARIABLE = 1, 2, 4
+
+
+class Node:
+    """A block of symbols; ``depends`` tells what its values change with (DATA | HYPER | VARIABLE)."""
+
+    def __init__(self, shape, depends):
+        self.shape = tuple(shape)
+        self.size = int(np.prod(self.shape, dtype=int))
+        self.depends = depends
+        self.start = None
+
+    @property
+    def ids(self):
+        """Ids of the entries, in the node's shape."""
+        return np.arange(self.start, self.start + self.size).reshape(self.shape)
+
+
+class Leaf(Node):
+    """A CVXPY Variable, or a Parameter that holds record data or a hyperparameter."""
+
+    def __init__(self, leaf, depends):
+        super().__init__(leaf.shape, depends)
+        self.leaf = leaf
+        self.name = leaf.name()
+
+
+class Product(Node):
+    """Products of two coefficients, entry by entry."""
+
+    def __init__(self, left, right, depends):
+        super().__init__(left.shape, depends)
+        self.left, self.right = left, right
+
+
+class Value(Node):
+    """A form without variables, evaluated as a whole and used as coefficients from there on."""
+
+    def __init__(self, form, depends):
+        super().__init__(form.shape, depends)
+        self.form = form
+
+
+class AtomNode(Node):
+    """A rule applied to forms: a nonlinear atom of the expression."""
+
+    def __init__(self, rule, forms, shape, depends, expression):
+        super().__init__(shape, depends)
+        self.rule, self.forms, self.expression = rule, forms, expression
+
+
+class Symbols:
+    """The blocks of one expression, in order of creation (arguments come before what uses them)."""
+
+    def __init__(self):
+        self.nodes = []
+        self._starts = []
+        self._end = 1
+        self._leaves = {}
+        self._products = {}
+        self._atoms = {}
+
+    def add(self, node):
+        """Give a node its ids."""
+        node.start = self._end
+        self._end += max(node.size, 1)
+        self.nodes.append(node)
+        self._starts.append(node.start)
+        return node
+
+    def leaf(self, leaf, depends):
+        """Node of a CVXPY leaf, the same one at every occurrence."""
+        if leaf.id not in self._leaves:
+            self._leaves[leaf.id] = self.add(Leaf(leaf, depends))
+        return self._leaves[leaf.id]
+
+    def atom(self, rule, forms, shape, depends, expression):
+        """Node of an atom; equal rules on equal forms share one node."""
+        key = (rule.key, tuple(shape), *(f.fingerprint() for f in forms))
+        if key not in self._atoms:
+            self._atoms[key] = self.add(AtomNode(rule, forms, shape, depends, expression))
+        return self._atoms[key]
+
+    def owner(self, ids):
+        """Position in ``nodes`` of the node that owns each id (ids must not be 0)."""
+        return np.searchsorted(self._starts, ids, side="right") - 1
+
+    def node_of(self, symbol):
+        """The node that owns one id."""
+        return self.nodes[int(self.owner(symbol))]
+
+    def depends(self, ids):
+        """Union of what the given ids change with."""
+        ids = np.unique(ids)
+        ids = ids[ids > 0]
+        out = 0
+        for position in np.unique(self.owner(ids)):
+            out |= self.nodes[position].depends
+        return out
+
+    def product(self, left, right):
+        """Ids of the products of two arrays of coefficients; equal products get equal ids."""
+        out = np.where(left == 0, right, left)
+        both = (left > 0) & (right > 0)
+        if not both.any():
+            return out
+        low, high = np.minimum(left[both], right[both]), np.maximum(left[both], right[both])
+        pairs, inverse = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
+        ids = np.array([self._products.get(pair, 0) for pair in zip(*pairs.tolist(), strict=True)])
+        new = ids == 0
+        if new.any():
+            node = Product(pairs[0, new], pairs[1, new], self.depends(pairs[:, new].ravel()))
+            ids[new] = self.add(node).ids
+            self._products.update(zip(zip(*pairs[:, new].tolist(), strict=True), ids[new].tolist(), strict=True))
+        out[both] = ids[inverse.reshape(-1)]
+        return out

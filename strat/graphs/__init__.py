@@ -1,0 +1,12 @@
+"""Graphs over strata: what networkx lacks.
+
+Everything here returns a ``networkx.Graph`` with the edge attribute ``weight``, the type that every
+part of the package takes; a graph with a name also has the edge attribute ``factor``, by which
+``scale={name: multiplier}`` of a model finds its edges.
+"""
+
+from strat.graphs.families import complete, cycle, path, star
+from strat.graphs.features import exponential_kernel, knn
+from strat.graphs.products import grid, product
+
+__all__ = ["complete", "cycle", "exponential_kernel", "grid", "knn", "path", "product", "star"]

@@ -1,0 +1,216 @@
+"""Labels: one hashable label a record, read from whatever a user has."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from strat.errors import DataError
+
+
+@dataclass(frozen=True)
+class RecordLabels:
+    """The labels of N records, each distinct label stored once.
+
+    Attributes
+    ----------
+    values : list
+        The distinct labels in the order in which they first occur, as plain Python objects.
+    codes : ndarray of int, shape (N,)
+        The position in `values` of each record's label.
+    """
+
+    values: list
+    codes: np.ndarray
+
+    def __len__(self):
+        return len(self.codes)
+
+    def tolist(self):
+        """Return one label a record."""
+        return [self.values[code] for code in self.codes.tolist()]
+
+
+def named_columns(strata, frame):
+    """Return the columns of a DataFrame that `strata` names, or None when it holds labels.
+
+    Parameters
+    ----------
+    strata : object
+        What a user gave as ``strata=``.
+    frame : object
+        The first data argument; anything without ``columns`` names no column.
+
+    Returns
+    -------
+    list or None
+        The names of the columns, in the order given.
+    """
+    if not hasattr(frame, "columns"):
+        return None
+    columns = list(frame.columns)
+    if isinstance(strata, str):
+        return [strata] if strata in columns else None
+    if (
+        not isinstance(strata, list | tuple)
+        or not strata
+        or not all(isinstance(name, str) for name in strata)
+    ):
+        return None
+    return list(strata) if set(strata) <= set(columns) else None
+
+
+def read_labels(strata, frame=None, n_records=None):
+    """Return the label of each record.
+
+    Parameters
+    ----------
+    strata : array_like, Series, Index, Categorical, DataFrame, str or list of str
+        One label a record: hashables, tuples, or rows of a 2-d array or DataFrame with several columns
+        (tuples); rows of a single column are plain labels. One string or several that are columns of
+        `frame` mean those columns.
+    frame : object, optional
+        The first data argument, whose columns `strata` may name.
+    n_records : int, optional
+        How many labels there must be.
+
+    Returns
+    -------
+    RecordLabels
+        The labels.
+    """
+    if strata is None:
+        raise DataError(
+            "strata: no strata were given. Pass strata=, one label a record, or the name of the column "
+            "of X that holds them."
+        )
+    columns = named_columns(strata, frame)
+    if columns is not None:
+        labels = _join(_take_columns(frame, columns))
+    elif isinstance(strata, str | bytes):
+        raise DataError(_no_such_column(strata, frame))
+    else:
+        labels = label_list(strata)
+    if n_records is not None and len(labels) != n_records:
+        raise DataError(
+            f"strata: there are {len(labels):,} labels for {n_records:,} records. Give one label a record."
+        )
+    return _factorize(labels)
+
+
+def label_list(labels):
+    """Return one hashable label a record, rows of several columns as tuples."""
+    if hasattr(labels, "columns"):
+        return _join([_items(labels[name]) for name in _distinct(labels)])
+    if hasattr(labels, "toarray") or isinstance(labels, dict | set | frozenset):
+        raise DataError(
+            f"strata: a {type(labels).__name__} has no order of records. Pass an array or a list of labels."
+        )
+    if isinstance(labels, np.ndarray) and labels.ndim == 2:
+        return _join([_items(column) for column in labels.T])
+    if isinstance(labels, np.ndarray) and labels.ndim != 1:
+        raise DataError(
+            f"strata: an array of shape {labels.shape} holds no labels. Pass shape (N,), or (N, m) for "
+            "tuples."
+        )
+    try:
+        items = _items(labels)
+    except TypeError:
+        raise DataError(
+            f"strata: a {type(labels).__name__} holds no labels. Pass one label a record."
+        ) from None
+    if items and isinstance(items[0], list | np.ndarray):
+        items = [tuple(np.asarray(row, dtype=object).tolist()) for row in items]
+    return items
+
+
+def plain(label):
+    """Return a label with NumPy scalars turned into Python ones, inside tuples too."""
+    if isinstance(label, np.generic):
+        return label.item()
+    if type(label) is tuple:
+        return tuple(plain(part) for part in label)
+    return label
+
+
+def is_missing(label):
+    """Whether a label, or a part of a tuple, is None, NaN, NaT or pandas' NA."""
+    if label is None:
+        return True
+    if type(label) is tuple:
+        return any(is_missing(part) for part in label)
+    try:
+        return bool(label != label)
+    except (TypeError, ValueError):  # pandas.NA has no truth value
+        return True
+
+
+def _factorize(labels):
+    table = {}
+    try:
+        codes = np.fromiter(
+            (table.setdefault(label, len(table)) for label in labels), dtype=np.intp, count=len(labels)
+        )
+    except TypeError:
+        row = next(row for row, label in enumerate(labels) if not _is_hashable(label))
+        raise DataError(
+            f"strata: the label of record {row} is a {type(labels[row]).__name__}, which is not hashable. "
+            "Use text, numbers or tuples."
+        ) from None
+    missing = [code for label, code in table.items() if is_missing(label)]
+    if missing:
+        rows = np.flatnonzero(np.isin(codes, missing))
+        others = f" (and {len(rows) - 1:,} more)" if len(rows) > 1 else ""
+        raise DataError(
+            f"strata: record {rows[0]}{others} has no label but {labels[rows[0]]!r}. Give it a label, or "
+            "drop the record."
+        )
+    return RecordLabels([plain(label) for label in table], codes)
+
+
+def _is_hashable(label):
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True
+
+
+def _items(column):
+    """One column as a list of Python objects."""
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
+        column = column.astype("datetime64[us]")  # finer units would come out as integers
+    for method in ("tolist", "to_list"):
+        if hasattr(column, method):
+            items = getattr(column, method)()
+            if not isinstance(items, list):
+                raise TypeError("a scalar")
+            return items
+    return list(column)
+
+
+def _join(columns):
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _distinct(frame):
+    columns = list(frame.columns)
+    if not columns or len(set(columns)) < len(columns):
+        raise DataError(f"strata: the columns {columns} are not distinct names. Rename them.")
+    return columns
+
+
+def _take_columns(frame, names):
+    repeated = [name for name in names if list(frame.columns).count(name) > 1]
+    if repeated:
+        raise DataError(f"strata: {repeated[0]!r} names more than one column of X. Rename them.")
+    return [_items(frame[name]) for name in names]
+
+
+def _no_such_column(name, frame):
+    if not hasattr(frame, "columns"):
+        return f"strata={name!r} names a column, but X is not a DataFrame. Pass one label a record."
+    columns = [str(column) for column in frame.columns]
+    shown = ", ".join(columns[:8]) + (", …" if len(columns) > 8 else "")
+    return (
+        f"strata={name!r} is not a column of X, which has {shown}. Name a column, or pass one label a record."
+    )

@@ -1,0 +1,49 @@
+"""The oracle protocol: functions of (K, n) parameters, batched over strata."""
+
+import numpy as np
+
+
+class Oracle:
+    """A convex function of each stratum's parameters.
+
+    A method that exists is a capability; ``has`` asks for one. ``theta`` and ``v`` are arrays (K, n).
+
+    * ``value(theta)``: (K,), +inf outside the domain, never nan.
+    * ``value_and_gradient(theta)``: (K,) and (K, n).
+    * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
+    * ``hessian(theta)``: its blocks (K, n, n), where they are cheap.
+    * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum.
+    """
+
+    n = 0
+
+    def has(self, name):
+        """Whether the oracle has a method."""
+        return callable(getattr(self, name, None))
+
+    def value(self, theta):
+        """Value of each stratum."""
+        raise NotImplementedError
+
+
+class ZeroOracle(Oracle):
+    """The function 0."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def value(self, theta):
+        """Zeros (K,)."""
+        return np.zeros(len(theta))
+
+    def value_and_gradient(self, theta):
+        """Zeros (K,) and (K, n)."""
+        return np.zeros(len(theta)), np.zeros_like(theta)
+
+    def hessian_operator(self, theta):
+        """The zero map."""
+        return np.zeros_like
+
+    def prox(self, v, t):
+        """v itself."""
+        return v.copy()

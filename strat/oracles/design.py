@@ -1,0 +1,144 @@
+"""Affine maps of the variables, bound to records: u = A theta, and its transpose.
+
+Rows live either on strata (no record data in the map: one constant matrix serves all) or on records.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+
+
+class ConstantDesign:
+    """The same map for every stratum: u_k = C theta_k, rows on strata."""
+
+    on_records = False
+
+    def __init__(self, row, column, scale, m, n):
+        self.m, self.n = m, n
+        self.nnz = len(row)
+        self._selects = len(row) == m and np.array_equal(row, np.arange(m)) and len(np.unique(column)) == m
+        self._column, self._scale = column, scale
+        matrix = sp.csr_array((scale, (row, column)), shape=(m, n))
+        small = m * n <= 4096 or self.nnz > 0.25 * m * n
+        self._c = matrix.toarray() if small else matrix
+        self._ct = self._c.T if small else matrix.T.tocsr()
+        self._small = small
+
+    def dense(self):
+        """C as an array (m, n)."""
+        return self._c if self._small else self._c.toarray()
+
+    def matvec(self, theta):
+        """(K, n) to (K, m)."""
+        if self._selects:
+            return theta[:, self._column] * self._scale
+        return theta @ self._ct if self._small else (self._c @ theta.T).T
+
+    def rmatvec(self, g):
+        """(K, m) to (K, n)."""
+        if self._selects:
+            out = np.zeros((len(g), self.n))
+            out[:, self._column] = g * self._scale
+            return out
+        return g @ self._c if self._small else (self._ct @ g.T).T
+
+
+class GatheredDesign:
+    """A constant map read at records: u_i = C theta_{z_i}."""
+
+    on_records = True
+
+    def __init__(self, constant, segments):
+        self.constant, self.segments = constant, segments
+        self.m, self.n, self.nnz = constant.m, constant.n, constant.nnz
+
+    def matvec(self, theta):
+        """(K, n) to (N, m)."""
+        return self.constant.matvec(theta)[self.segments.index]
+
+    def rmatvec(self, g):
+        """(N, m) to (K, n)."""
+        return self.constant.rmatvec(self.segments.sum(g))
+
+
+class SharedDesign:
+    """All rows of a record use the same coefficients on different columns: u_i = (a_i Theta_{z_i}).
+
+    Block-CSR over (record, stratum × coefficient): one product serves all rows of the form.
+    """
+
+    on_records = True
+
+    def __init__(self, coefficients, columns, segments, n):
+        self.segments, self.n = segments, n
+        self.coefficients, self.columns = coefficients, columns
+        self.m, p = columns.shape
+        self.p = p
+        N, K = segments.N, segments.K
+        dtype = np.int32 if max(K * p, N * p) < 2**31 else np.int64
+        base = segments.index.astype(dtype) * dtype(p)
+        if sp.issparse(coefficients):
+            csr = sp.csr_array(coefficients)
+            data, indptr = csr.data, csr.indptr.astype(dtype)
+            indices = csr.indices.astype(dtype) + np.repeat(base, np.diff(indptr))
+        else:
+            data = np.ascontiguousarray(coefficients).reshape(-1)
+            indptr = np.arange(0, N * p + 1, p, dtype=dtype) if p else np.zeros(N + 1, dtype=dtype)
+            indices = (base[:, None] + np.arange(p, dtype=dtype)).reshape(-1)
+        self._a = sp.csr_array((data, indices, indptr), shape=(N, K * p))
+        self._at = self._a.T
+        self.nnz = self._a.nnz
+        flat = columns.T.reshape(-1)
+        self._order = None if np.array_equal(flat, np.arange(n)) else flat
+        self._unique = len(np.unique(flat)) == len(flat)
+
+    def matvec(self, theta):
+        """(K, n) to (N, m)."""
+        if self._order is not None:
+            theta = theta[:, self._order]
+        if self.m == 1:
+            return (self._a @ theta.reshape(-1))[:, None]
+        return self._a @ theta.reshape(-1, self.m)
+
+    def rmatvec(self, g):
+        """(N, m) to (K, n)."""
+        if self.m == 1:
+            g = g[:, 0]
+        back = (self._at @ g).reshape(self.segments.K, -1)
+        if self._order is None:
+            return back
+        out = np.zeros((self.segments.K, self.n))
+        if self._unique:
+            out[:, self._order] = back
+        else:
+            np.add.at(out, (slice(None), self._order), back)
+        return out
+
+
+class RowDesign:
+    """Any other map of record data: one sparse row for each entry of each record's form."""
+
+    on_records = True
+
+    def __init__(self, coefficients, row, column, m, segments, n):
+        self.segments, self.m, self.n = segments, m, n
+        self.coefficients, self.row, self.column = coefficients, row, column
+        N, K, terms = segments.N, segments.K, len(row)
+        if sp.issparse(coefficients):
+            coo = coefficients.tocoo()
+            record, term, data = coo.coords[0], coo.coords[1], coo.data
+        else:
+            record, term = np.divmod(np.arange(N * terms), max(terms, 1))
+            data = np.ascontiguousarray(coefficients).reshape(-1)
+        rows = record.astype(np.int64) * m + row[term]
+        columns = segments.index[record] * np.int64(n) + column[term]
+        self._a = sp.csr_array((data, (rows, columns)), shape=(N * m, K * n))
+        self._at = self._a.T
+        self.nnz = self._a.nnz
+
+    def matvec(self, theta):
+        """(K, n) to (N, m)."""
+        return (self._a @ theta.reshape(-1)).reshape(-1, self.m)
+
+    def rmatvec(self, g):
+        """(N, m) to (K, n)."""
+        return (self._at @ g.reshape(-1)).reshape(self.segments.K, self.n)

@@ -1,0 +1,61 @@
+"""Where each variable lies in the flat parameter vector of a stratum."""
+
+import numpy as np
+
+from strat.errors import OptionError, ShapeError
+
+
+class Layout:
+    """Variables of one stratum, raveled in C order and put one after the other.
+
+    Parameters
+    ----------
+    shapes : dict
+        Shape of each variable by name, in order.
+    """
+
+    def __init__(self, shapes):
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes.values()]
+        ends = np.cumsum([0, *sizes])
+        self.slices = {
+            name: slice(int(a), int(b)) for name, a, b in zip(self.shapes, ends[:-1], ends[1:], strict=True)
+        }
+        self.n = int(ends[-1])
+
+    def unpack(self, theta):
+        """(K, n) array to ``{name: (K, *shape)}``; the arrays are copies."""
+        return {
+            name: theta[:, self.slices[name]].reshape(len(theta), *shape).copy()
+            for name, shape in self.shapes.items()
+        }
+
+    def pack(self, theta):
+        """``{name: (K, *shape)}``, or the bare array of the only variable, to (K, n)."""
+        if not isinstance(theta, dict):
+            if len(self.shapes) != 1:
+                raise ShapeError(
+                    f"there are {len(self.shapes)} variables ({', '.join(self.shapes)}); give a dict with an array "
+                    f"(K, *shape) for each, not one bare array."
+                )
+            theta = {next(iter(self.shapes)): theta}
+        self.check_names(theta)
+        missing = [name for name in self.shapes if name not in theta]
+        if missing:
+            raise ShapeError(f"no value was given for the variable {missing[0]!r}; give an array (K, *shape) for each.")
+        arrays = {name: np.asarray(theta[name], dtype=float) for name in self.shapes}
+        counts = {a.shape[0] if a.ndim else None for a in arrays.values()}
+        for name, array in arrays.items():
+            if array.ndim == 0 or array.shape[1:] != self.shapes[name] or len(counts) > 1:
+                k = next((a.shape[0] for a in arrays.values() if a.ndim), "K")
+                raise ShapeError(
+                    f"theta[{name!r}] has shape {array.shape}, but the variable has shape {self.shapes[name]}: "
+                    f"expected (K, *shape), here {(k, *self.shapes[name])}."
+                )
+        return np.concatenate([a.reshape(len(a), -1) for a in arrays.values()], axis=1)
+
+    def check_names(self, theta):
+        """Raise OptionError for a name that is no variable."""
+        unknown = [name for name in theta if name not in self.shapes]
+        if unknown:
+            raise OptionError(f"{unknown[0]!r} is no variable of the model; its variables are {', '.join(self.shapes)}.")

@@ -1,0 +1,113 @@
+"""Convex piecewise linear functions of one number, and their Moreau envelopes."""
+
+import numpy as np
+
+from strat.rules.base import Elementwise
+
+
+class PiecewiseLinear:
+    """A continuous piecewise linear function: knots, its values there, and the outer slopes.
+
+    Parameters
+    ----------
+    knots, values : (m,) ndarray
+        At least one knot, ascending.
+    left, right : float
+        Slopes before the first and behind the last knot.
+    """
+
+    def __init__(self, knots, values, left, right):
+        self.knots, self.values = np.asarray(knots, dtype=float), np.asarray(values, dtype=float)
+        self.left, self.right = float(left), float(right)
+
+    @classmethod
+    def affine(cls, slope, offset):
+        """slope · u + offset."""
+        return cls([0.0], [offset], slope, slope)
+
+    def __call__(self, u):
+        """Value at u."""
+        u = np.asarray(u, dtype=float)
+        inside = np.interp(u, self.knots, self.values)
+        below, above = np.minimum(u - self.knots[0], 0.0), np.maximum(u - self.knots[-1], 0.0)
+        return inside + self.left * below + self.right * above
+
+    def _on(self, knots):
+        return PiecewiseLinear(knots, self(knots), self.left, self.right)
+
+    def __add__(self, other):
+        knots = np.union1d(self.knots, other.knots)
+        return PiecewiseLinear(knots, self(knots) + other(knots), self.left + other.left, self.right + other.right)
+
+    def scaled(self, factor):
+        """factor times the function."""
+        return PiecewiseLinear(self.knots, factor * self.values, factor * self.left, factor * self.right)
+
+    def maximum(self, other):
+        """The larger of two functions."""
+        knots = np.union1d(self.knots, other.knots)
+        d = self(knots) - other(knots)
+        crossing = d[:-1] * d[1:] < 0
+        new = knots[:-1][crossing] - d[:-1][crossing] * np.diff(knots)[crossing] / np.diff(d)[crossing]
+        left, right = self.left - other.left, self.right - other.right
+        outer = [knots[0] - d[0] / left] if left * d[0] > 0 else []
+        outer += [knots[-1] - d[-1] / right] if right * d[-1] < 0 else []
+        knots = np.union1d(knots, np.concatenate([new, outer]))
+        ends = np.array([knots[0] - 1.0, knots[-1] + 1.0])
+        first, second = self(ends) >= other(ends)
+        values = np.maximum(self(knots), other(knots))
+        return PiecewiseLinear(
+            knots, values, self.left if first else other.left, self.right if second else other.right
+        )
+
+    def minimum(self, other):
+        """The smaller of two functions."""
+        return self.scaled(-1.0).maximum(other.scaled(-1.0)).scaled(-1.0)
+
+    @property
+    def slopes(self):
+        """Slopes of the pieces, from left to right."""
+        inner = np.diff(self.values) / np.diff(self.knots) if len(self.knots) > 1 else np.zeros(0)
+        return np.concatenate([[self.left], inner, [self.right]])
+
+    def simplified(self):
+        """The same function without knots at which the slope does not change."""
+        slopes = self.slopes
+        keep = np.abs(np.diff(slopes)) > 1e-12 * max(1.0, np.abs(slopes).max())
+        if not keep.any():
+            keep[0] = True
+        return PiecewiseLinear(self.knots[keep], self.values[keep], self.left, self.right)
+
+    def prox(self, u, step):
+        """argmin_v f(v) + (u − v)²/(2 step), for convex f."""
+        slopes, knots = self.slopes, self.knots
+        # u falls on knot j for step·slope_j <= u − knot_j <= step·slope_{j+1}, on piece j between knots otherwise.
+        ends = np.stack([knots + step * slopes[:-1], knots + step * slopes[1:]], axis=1).reshape(-1)
+        place = np.searchsorted(ends, u)
+        on_knot = place % 2 == 1
+        piece = place // 2
+        return np.where(on_knot, knots[np.minimum(piece, len(knots) - 1)], u - step * slopes[piece])
+
+
+class Envelope(Elementwise):
+    """Moreau envelope of width δ of a convex piecewise linear function (Parikh and Boyd 2014, §3.1)."""
+
+    def __init__(self, function, delta):
+        self.function, self.delta = function, float(delta)
+
+    @property
+    def key(self):
+        f = self.function
+        return ("Envelope", f.knots.tobytes(), f.values.tobytes(), f.left, f.right, self.delta)
+
+    def forward(self, args):
+        (u,) = args
+        v = self.function.prox(u, self.delta)
+        return self.function(v) + (u - v) ** 2 / (2.0 * self.delta), v
+
+    def partial(self, i, args, out, memo):
+        return (args[0] - memo) / self.delta
+
+    def mixed(self, i, j, args, out, memo):
+        on_knot = np.isin(memo, self.function.knots)
+        return on_knot / self.delta

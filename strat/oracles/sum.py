@@ -1,0 +1,48 @@
+"""Sums of oracles."""
+
+import numpy as np
+
+from strat.oracles.base import Oracle
+
+
+class SumOracle(Oracle):
+    """The sum of oracles, with the capabilities that all of them have.
+
+    Parameters
+    ----------
+    parts : sequence of Oracle
+    n : int
+    smooth, curved : bool
+        Whether gradients and Hessian products exist.
+    prox : callable or None
+        ``prox(v, t)`` of the sum.
+    reason : str
+        Why there is no gradient or no prox, for messages.
+    """
+
+    def __init__(self, parts, n, smooth=True, curved=True, prox=None, reason=""):
+        self.parts, self.n, self.reason = tuple(parts), n, reason
+        if not smooth:
+            self.value_and_gradient = None
+        if not (smooth and curved):
+            self.hessian_operator = None
+        self.prox = prox
+
+    def value(self, theta):
+        """Sum of the values (K,)."""
+        return sum((part.value(theta) for part in self.parts), np.zeros(len(theta)))
+
+    def value_and_gradient(self, theta):
+        """Sums of values (K,) and gradients (K, n)."""
+        value, gradient = np.zeros(len(theta)), np.zeros_like(theta)
+        for part in self.parts:
+            v, g = part.value_and_gradient(theta)
+            value, gradient = value + v, gradient + g
+        return value, gradient
+
+    def hessian_operator(self, theta):
+        """Sum of the Hessians as a map."""
+        operators = [part.hessian_operator(theta) for part in self.parts]
+        if len(operators) == 1:
+            return operators[0]
+        return lambda v: sum((operator(v) for operator in operators), np.zeros_like(v))

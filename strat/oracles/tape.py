@@ -1,0 +1,140 @@
+"""Sums of atoms over affine forms: one forward and one reverse pass over all records at once."""
+
+import numpy as np
+
+from strat.oracles.base import Oracle
+
+
+class BoundNode:
+    """An atom with its argument forms bound to records.
+
+    Parameters
+    ----------
+    rule : Rule
+        The atom.
+    forms : list of BoundForm
+        Its arguments.
+    shape : tuple
+        Shape of its output.
+    on_records : bool
+        Whether its rows are records; otherwise they are strata.
+    """
+
+    def __init__(self, rule, forms, shape, on_records):
+        self.rule, self.forms, self.shape, self.on_records = rule, forms, tuple(shape), on_records
+        self.size = int(np.prod(self.shape, dtype=int))
+        self.varying = [i for i, f in enumerate(forms) if f.design is not None or f.inner]
+
+    def forward(self, theta, outs):
+        """Arguments, output and memo."""
+        args = [f.value(theta, outs) for f in self.forms]
+        out, memo = self.rule.forward(args)
+        return args, out, memo
+
+
+class Tape(Oracle):
+    """Σ over records and atoms of weight × atom(affine forms).
+
+    Parameters
+    ----------
+    nodes : list of BoundNode
+        In an order in which arguments come first.
+    weights : dict
+        ``{node: (R, *node.shape)}`` weights of the nodes that the sum contains; R is the node's number of rows,
+        or 1.
+    segments : Segments or None
+        The grouping of records; None where all rows are strata.
+    n : int
+        Scalars in a stratum.
+    active : (K,) bool ndarray or None
+        Strata that have records: the domain of others does not matter.
+    """
+
+    def __init__(self, nodes, weights, segments, n, active=None):
+        self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
+
+    def run(self, theta):
+        """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
+        states, outs = {}, {}
+        illegal = None
+        with np.errstate(all="ignore"):
+            for node in self.nodes:
+                states[node] = state = node.forward(theta, outs)
+                outs[node] = state[1]
+                legal = node.rule.domain(state[0])
+                if legal is not None and not legal.all():
+                    bad = self.segments.any(~legal) if node.on_records else ~legal
+                    bad = bad if self.active is None else bad & self.active
+                    illegal = bad if illegal is None else illegal | bad
+        return states, outs, illegal
+
+    def _total(self, K, outs, illegal):
+        total = np.zeros(K)
+        for node, weight in self.weights.items():
+            terms = _weighted(weight, outs[node])
+            terms = terms.reshape(len(terms), -1).sum(axis=1) if terms.ndim > 1 else terms
+            total += self.segments.sum(terms) if node.on_records else terms
+        if illegal is not None:
+            total[illegal] = np.inf
+        total[np.isnan(total)] = np.inf
+        return total
+
+    def value(self, theta):
+        """Sum of each stratum."""
+        _, outs, illegal = self.run(theta)
+        return self._total(len(theta), outs, illegal)
+
+    def value_and_gradient(self, theta):
+        """Sum of each stratum, and its gradient."""
+        states, outs, illegal = self.run(theta)
+        gradient, _ = self._reverse(theta, states)
+        return self._total(len(theta), outs, illegal), gradient
+
+    def _reverse(self, theta, states):
+        gradient = np.zeros((len(theta), self.n))
+        adjoints = dict(self.weights)
+        with np.errstate(all="ignore"):
+            for node in reversed(self.nodes):
+                if node not in adjoints:
+                    continue
+                args, out, memo = states[node]
+                g = adjoints[node]
+                if len(g) != len(out):
+                    adjoints[node] = g = np.broadcast_to(g, out.shape)
+                for i in node.varying:
+                    node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
+        return gradient, adjoints
+
+    def hessian_operator(self, theta):
+        """Hessian at theta as a map; values, derivatives and adjoints are computed once."""
+        states, _, _ = self.run(theta)
+        _, adjoints = self._reverse(theta, states)
+        nodes = [node for node in self.nodes if node in adjoints]
+
+        def product(v):
+            result, tangents, second = np.zeros((len(theta), self.n)), {}, {}
+            moved = {}
+            with np.errstate(all="ignore"):
+                for node in nodes:
+                    moved[node] = {
+                        i: t for i in node.varying if (t := node.forms[i].tangent(v, tangents)) is not None
+                    }
+                    tangents[node] = node.rule.pushforward(*states[node], moved[node])
+                for node in reversed(nodes):
+                    args, out, memo = states[node]
+                    for i in node.varying:
+                        g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
+                        if node in second:
+                            g = g + node.rule.pullback(i, args, out, memo, second[node])
+                        node.forms[i].pull(g, result, second)
+            return result
+
+        return product
+
+
+def _weighted(weight, out):
+    """weight × out, with 0 · inf = 0."""
+    product = weight * out
+    if not np.isfinite(product).all():
+        product = np.where(np.broadcast_to(weight == 0, product.shape), 0.0, product)
+    return product

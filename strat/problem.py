@@ -1,0 +1,170 @@
+"""The joint problem in parameters and edge weights, as the solvers see it."""
+
+import numpy as np
+
+
+class JointProblem:
+    """F(theta, w) = sum_k loss_k + sum_k r + 1/2 sum_e w_e d_e + h(w).
+
+    Parameters
+    ----------
+    loss, regularizer : oracles
+        Batched over strata; the regularizer's prox also holds the constraints.
+    graph_regularizer : GraphRegularizer
+        h.
+    edges : AllPairs or EdgeList
+        Where the weights live.
+    w0 : edge array
+        The prior graph's weights.
+    couple : ndarray, shape (n,), optional
+        Weight of every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default.
+
+    Attributes
+    ----------
+    K, n : int
+        Strata, and numbers per stratum.
+    start_point : callable or None
+        ``start_point(theta, bad)`` gives a start (K, n) where the loss is not finite at theta in the strata `bad`.
+    """
+
+    def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None):
+        self.loss, self.regularizer, self.graph_regularizer = loss, regularizer, graph_regularizer
+        self.edges, self.w0 = edges, w0
+        self.K, self.n = edges.K, loss.n
+        self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
+        self._root = None if self.couple is None else np.sqrt(self.couple)
+        self.learned = graph_regularizer.learned
+        self.start_point = None
+
+    def point(self, theta=None, w=None):
+        """Memory for one point of the problem, moved to (theta, w) where they are given."""
+        point = Point(self)
+        if theta is not None:
+            point.theta[...], point.w[...] = theta, w
+            point.evaluate()
+        return point
+
+    def laplacian(self, w, theta, degrees=None):
+        """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
+        product = self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
+        return product if self.couple is None else product * self.couple
+
+    def scaled(self, theta):
+        """theta in the coordinates where the distance is Euclidean."""
+        return theta if self._root is None else theta * self._root
+
+    def prox(self, theta, t):
+        """Prox of the regularizer and constraints, step t scalar or one per stratum."""
+        return self.regularizer.prox(theta, t)
+
+    def parts(self, theta, w):
+        """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
+        graph = self.graph_regularizer.slot(self.edges, self.w0).set(w) if self.learned else 0.0
+        return {
+            "loss": float(np.sum(self.loss.value(theta))),
+            "regularizer": float(np.sum(self.regularizer.value(theta))),
+            "laplacian": self.edges.half_energy(w, self.scaled(theta)),
+            "graph": float(graph),
+        }
+
+    def objective(self, theta, w):
+        """F(theta, w)."""
+        return sum(self.parts(theta, w).values())
+
+    def gradients(self, theta, w):
+        """Gradients of the smooth part: over theta (K, n), and over the edges (zero for a fixed graph)."""
+        point = self.point(theta, w).differentiate()
+        return point.theta_gradient, point.w_gradient * self.edges.mask
+
+    def residual(self, theta, w):
+        """Distances from stationarity, relative to the terms that balance, as ``{"theta": ..., "W": ...}``.
+
+        The step of a prox-gradient step of size 1, for theta over 1 + max(||grad loss||, ||G(w) theta||), for W over
+        the edges, over 1 + max(||d/2||, ||the gradient of h's main term||). It is zero exactly at critical points.
+        """
+        return self.point(theta, w).differentiate().residual()
+
+
+class Point:
+    """One point (theta, w) with its values and gradients, in memory that is allocated once.
+
+    Write into `theta` and `w`, then call `evaluate` (objective F, +inf outside the domain) and, if wanted,
+    `differentiate`. One Cholesky factorisation of mu I + G(w) serves both.
+    """
+
+    def __init__(self, problem):
+        self.problem, edges = problem, problem.edges
+        self.theta, self.w = np.zeros((problem.K, problem.n)), edges.zeros()
+        self.graph_slot = problem.graph_regularizer.slot(edges, problem.w0) if problem.learned else None
+        self.w_gradient = edges.zeros()
+        self.graph, self.degrees = 0.0, None
+
+    def evaluate(self, gradient=False):
+        """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
+        self.F = self.smooth = np.inf
+        if self.evaluate_w() and self.evaluate_theta(gradient):
+            self.combine()
+            if gradient:
+                self._add_gradients()
+        return self
+
+    def evaluate_w(self):
+        """Compute what depends on w alone; return whether it is in the domain."""
+        if self.graph_slot is not None:
+            self.degrees = self.problem.edges.degrees(self.w)
+            self.graph = self.graph_slot.set(self.w, self.degrees)
+        elif self.degrees is None:
+            self.degrees = self.problem.edges.degrees(self.w)
+        return self.graph < np.inf
+
+    def evaluate_theta(self, gradient=False):
+        """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
+        loss = self.problem.loss
+        if gradient:
+            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta)
+        else:
+            self.losses = loss.value(self.theta)
+        self.loss = float(self.losses.sum())
+        return self.loss < np.inf
+
+    def combine(self):
+        """Compute F from what `evaluate_w` and `evaluate_theta` found."""
+        self.product = self.problem.laplacian(self.w, self.theta, self.degrees)
+        self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
+        self.regularizer = float(self.problem.regularizer.value(self.theta).sum())
+        self.smooth = self.loss + self.laplacian + self.graph
+        self.F = self.smooth + self.regularizer
+        if not np.isfinite(self.F):
+            self.F = np.inf
+
+    def differentiate(self):
+        """Compute the gradients of the smooth part at a point that is evaluated."""
+        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta)[1]
+        return self._add_gradients()
+
+    def _add_gradients(self):
+        self.theta_gradient = self.loss_gradient + self.product
+        if self.graph_slot is not None:
+            self.graph_slot.gradient(self.w_gradient)
+            self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient)
+        return self
+
+    def residual(self):
+        """The residual of `JointProblem.residual` at a point with gradients."""
+        problem, edges = self.problem, self.problem.edges
+        step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
+        size = 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
+        residual = {"theta": float(np.linalg.norm(step) / size), "W": 0.0}
+        if self.graph_slot is not None:
+            moved = (self.w - self.w_gradient) * edges.mask
+            problem.graph_regularizer.prox(moved, out=moved)
+            moved -= self.w
+            residual["W"] = float(edges.norm(moved) / self.w_scale())
+        return residual
+
+    def w_scale(self):
+        """1 + max(||d/2||, scale of h), the size of the terms in the W part of the residual."""
+        edges, half = self.problem.edges, self.problem.edges.zeros()
+        edges.add_half_distances(self.problem.scaled(self.theta), half)
+        half *= edges.mask
+        return 1 + max(edges.norm(half), self.graph_slot.scale())

@@ -1,0 +1,135 @@
+"""Record data as arrays: one entry for each declared Parameter, checked once, with errors that say where."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.errors import DataError, ShapeError
+
+
+def read_records(parameters, data, where="the data"):
+    """Arrays of the records.
+
+    Parameters
+    ----------
+    parameters : sequence of cvxpy.Parameter
+        One record's data, in the order of the arguments.
+    data : sequence of array-like
+        Rows are records. Arrays, lists, Series and DataFrames (by position), SciPy sparse matrices.
+    where : str
+        What is being read, for messages.
+
+    Returns
+    -------
+    list of ndarray or csr_array
+        (N, *shape) float64, or (N, size) CSR.
+
+    Raises
+    ------
+    DataError
+        For a wrong number of arguments, text, complex numbers, None, NaN or infinity.
+    ShapeError
+        Where an argument does not have the declared shape, or another number of records than the first.
+    """
+    if len(data) != len(parameters):
+        names = ", ".join(p.name() for p in parameters) or "none"
+        raise DataError(
+            f"{where} needs {len(parameters)} data argument{'s' * (len(parameters) != 1)} ({names}), "
+            f"but {len(data)} {'was' if len(data) == 1 else 'were'} given. They come in the order of the "
+            f"declaration's data=(…), and strata go in strata=."
+        )
+    arrays = [_read(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
+    for p, array in zip(parameters[1:], arrays[1:], strict=True):
+        if array.shape[0] != arrays[0].shape[0]:
+            raise ShapeError(
+                f"{p.name()} has {array.shape[0]} records, but {parameters[0].name()} has {arrays[0].shape[0]}. "
+                f"Rows of every argument are the same records."
+            )
+    return arrays
+
+
+def read_vector(name, values, N):
+    """A vector with one finite number for each of N records, such as sample_weight."""
+    vector = _read(name, (), values)
+    if len(vector) != N:
+        raise ShapeError(f"{name} has {len(vector)} entries, but there are {N} records.")
+    return vector
+
+
+def _read(name, shape, data):
+    columns = [str(c) for c in data.columns] if hasattr(data, "columns") else None
+    if sp.issparse(data):
+        return _read_sparse(name, shape, data)
+    array = _as_float(name, data)
+    wanted = (f"N, {', '.join(map(str, shape))}" if shape else "N,") if len(shape) != 1 else f"N, {shape[0]}"
+    if array.ndim == len(shape) + 2 and array.shape[-1] == 1 and array.shape[1:-1] == shape:
+        array = array[..., 0]
+    if array.ndim == 0 or array.shape[1:] != shape:
+        hint = ""
+        if len(shape) == 1 and array.ndim == 2:
+            hint = f" Declare cp.Parameter({array.shape[1]}, name={name!r}) if a record has {array.shape[1]} numbers."
+        raise ShapeError(
+            f"{name} was declared with shape {shape}, so its argument must have shape ({wanted}) with one row for "
+            f"each of N records, but it has shape {array.shape}.{hint}"
+        )
+    _check_finite(name, array, columns)
+    return array
+
+
+def _read_sparse(name, shape, data):
+    csr = sp.csr_array(data)
+    if csr.dtype.kind not in "fiub":
+        raise DataError(f"{name} holds {csr.dtype} values; records must be real numbers.")
+    csr = csr.astype(float)
+    size = int(np.prod(shape, dtype=int))
+    if len(shape) > 1 or csr.shape[1] != size:
+        raise ShapeError(f"{name} was declared with shape {shape}, but the sparse matrix has shape {csr.shape}.")
+    if not shape:
+        return _read(name, shape, csr.toarray())
+    if not np.isfinite(csr.data).all():
+        record = int(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))[~np.isfinite(csr.data)][0])
+        raise DataError(f"{name} has a NaN or infinite value in record {record}; drop or repair the record.")
+    csr.sum_duplicates()
+    return csr
+
+
+def _as_float(name, data):
+    if hasattr(data, "to_numpy") and not isinstance(data, np.ndarray):
+        data = data.to_numpy()
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ShapeError(f"{name} is ragged: its records do not all have the same shape.") from error
+    if array.dtype.kind == "O":
+        for index, value in np.ndenumerate(array):
+            if value is None or isinstance(value, (str, bytes, complex)):
+                raise DataError(_kind(name, index, value))
+        try:
+            array = array.astype(float)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{name} holds objects that are no numbers; records must be real numbers.") from error
+    if array.dtype.kind not in "fiub":
+        index = (0,) * array.ndim
+        value = array[index] if array.size else array.dtype
+        raise DataError(_kind(name, index, value))
+    return np.ascontiguousarray(array, dtype=float)
+
+
+def _kind(name, index, value):
+    record = index[0] if index else 0
+    return (
+        f"{name} holds {value!r} in record {record}; records must be real numbers. Encode categories as numbers, "
+        f"and drop or fill what is missing."
+    )
+
+
+def _check_finite(name, array, columns):
+    if np.isfinite(array).all():
+        return
+    bad = np.argwhere(~np.isfinite(array))
+    records = np.unique(bad[:, 0])
+    kind = "NaN" if np.isnan(array[tuple(bad[0])]) else "an infinite value"
+    place = ""
+    if array.ndim == 2:
+        place = f" in column {columns[bad[0, 1]]!r}" if columns else f" in column {bad[0, 1]}"
+    more = f" ({len(records)} records are affected)" if len(records) > 1 else ""
+    raise DataError(f"{name} has {kind}{place} of record {records[0]}{more}. Drop these records or fill the values.")

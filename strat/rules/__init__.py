@@ -1,0 +1,55 @@
+"""The registry of rules: one class for each nonlinear CVXPY atom.
+
+A rule is registered by ``@rule(classes)`` and found by ``isinstance``, the most derived class first. Tests,
+the table of the documentation and the compiler all read the registry, so adding an atom touches one file.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from strat.errors import NoOracleError
+
+_REGISTRY = {}
+
+
+def rule(*classes):
+    """Register a rule for CVXPY atom classes (or, as a string, for an operation that has no class)."""
+
+    def register(cls):
+        for key in classes:
+            if key in _REGISTRY:
+                raise TypeError(f"{key} has two rules: {_REGISTRY[key].__name__} and {cls.__name__}")
+            _REGISTRY[key] = cls
+        return cls
+
+    return register
+
+
+def rules():
+    """All registered rule classes, by name."""
+    _load()
+    return dict(sorted((cls.__name__, cls) for cls in _REGISTRY.values()))
+
+
+def rule_of(expression):
+    """The rule class of an expression.
+
+    Raises
+    ------
+    NoOracleError
+        If no rule is registered for its class or a base of it.
+    """
+    _load()
+    kinds = (expression,) if isinstance(expression, str) else type(expression).__mro__
+    for kind in kinds:
+        if kind in _REGISTRY:
+            return _REGISTRY[kind]
+    raise NoOracleError(
+        f"there is no rule for the atom {type(expression).__name__} in {expression}. "
+        f"Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
+    )
+
+
+def _load():
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")

@@ -1,0 +1,230 @@
+"""Exponentials and logarithms: the links of generalised linear models, barriers and entropies."""
+
+import cvxpy as cp
+import numpy as np
+from scipy.special import entr, kl_div, rel_entr
+
+from strat.expressions import atoms
+from strat.rules import rule
+from strat.rules.base import Elementwise, Rows
+
+
+@rule(atoms.logistic)
+class Logistic(Elementwise):
+    """log(1 + exp(u)), exact at any margin."""
+
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.logistic(u)), {"u": [-1.0, 0.0, 2.0]}
+
+    def value(self, u):
+        return np.maximum(u, 0.0) + np.log1p(np.exp(-np.abs(u)))
+
+    def forward(self, args):
+        (u,) = args
+        e = np.exp(-np.abs(u))
+        return np.maximum(u, 0.0) + np.log1p(e), e
+
+    def partial(self, i, args, out, memo):
+        return np.where(args[0] >= 0, 1.0, memo) / (1.0 + memo)
+
+    def mixed(self, i, j, args, out, memo):
+        return memo / (1.0 + memo) ** 2
+
+
+@rule(atoms.exp)
+class Exp(Elementwise):
+    """exp(u): the Poisson log link."""
+
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.exp(u)), {"u": [-1.0, 0.0, 1.0]}
+
+    def value(self, u):
+        return np.exp(u)
+
+    def partial(self, i, args, out, memo):
+        return out
+
+    def mixed(self, i, j, args, out, memo):
+        return out
+
+
+@rule(atoms.log)
+class Log(Elementwise):
+    """log(u), -inf at 0."""
+
+    interval = (0.0, np.inf)
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return -cp.sum(cp.log(u)), {"u": [0.5, 1.0, 2.0]}
+
+    def value(self, u):
+        return np.log(np.maximum(u, 0.0))
+
+    def partial(self, i, args, out, memo):
+        return 1.0 / args[0]
+
+    def mixed(self, i, j, args, out, memo):
+        return -1.0 / args[0] ** 2
+
+
+@rule(atoms.log1p)
+class Log1p(Elementwise):
+    """log(1 + u), -inf at -1."""
+
+    interval = (-1.0, np.inf)
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return -cp.sum(cp.log1p(u)), {"u": [-0.5, 0.0, 2.0]}
+
+    def value(self, u):
+        return np.log1p(np.maximum(u, -1.0))
+
+    def partial(self, i, args, out, memo):
+        return 1.0 / (1.0 + args[0])
+
+    def mixed(self, i, j, args, out, memo):
+        return -1.0 / (1.0 + args[0]) ** 2
+
+
+@rule(atoms.entr)
+class Entr(Elementwise):
+    """-u log(u), 0 at 0."""
+
+    interval = (0.0, np.inf)
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return -cp.sum(cp.entr(u)), {"u": [0.2, 1.0, 2.0]}
+
+    def value(self, u):
+        return entr(u)
+
+    def partial(self, i, args, out, memo):
+        return -np.log(np.maximum(args[0], 0.0)) - 1.0
+
+    def mixed(self, i, j, args, out, memo):
+        return -1.0 / args[0]
+
+
+@rule(atoms.xexp)
+class Xexp(Elementwise):
+    """u exp(u) for u >= 0."""
+
+    interval = (0.0, np.inf)
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, nonneg=True, name="u")
+        return cp.sum(cp.xexp(u)), {"u": [0.1, 0.5, 1.0]}
+
+    def value(self, u):
+        return u * np.exp(u)
+
+    def partial(self, i, args, out, memo):
+        return (1.0 + args[0]) * np.exp(args[0])
+
+    def mixed(self, i, j, args, out, memo):
+        return (2.0 + args[0]) * np.exp(args[0])
+
+
+class _Relative(Elementwise):
+    """Relative entropies of two arguments, the first of which is usually data."""
+
+    shift = 0.0
+    #: What data arguments must lie in.
+    data_intervals = {0: (0.0, np.inf)}
+
+    def partial(self, i, args, out, memo):
+        x, y = args
+        if i == 1:
+            return self.shift - x / y
+        return np.log(x / y) + 1.0 - self.shift
+
+    def mixed(self, i, j, args, out, memo):
+        x, y = args
+        if i == j:
+            return x / y**2 if i == 1 else 1.0 / x
+        return -1.0 / y
+
+    def domain(self, args):
+        x, y = args
+        inside = (x >= 0) & (y >= 0) & ((y > 0) | (x == 0))
+        return inside.reshape(len(inside), -1).all(axis=1)
+
+
+@rule(atoms.kl_div)
+class KlDiv(_Relative):
+    """x log(x / y) - x + y, y where x = 0: Poisson and Bernoulli rates."""
+
+    shift = 1.0
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.kl_div(np.array([0.0, 1.0, 3.0]), u)), {"u": [0.5, 1.0, 2.0]}
+
+    def value(self, x, y):
+        return kl_div(x, y)
+
+
+@rule(atoms.rel_entr)
+class RelEntr(_Relative):
+    """x log(x / y), 0 where x = 0."""
+
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.rel_entr(np.array([0.0, 1.0, 3.0]), u)), {"u": [0.5, 1.0, 2.0]}
+
+    def value(self, x, y):
+        return rel_entr(x, y)
+
+
+@rule(atoms.log_sum_exp)
+class LogSumExp(Rows):
+    """log Σ exp(u_j) of each row, exact at any size of u: the softmax loss."""
+
+    prox = "Newton"
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 3), name="u")
+        return cp.sum(cp.log_sum_exp(u, axis=1)), {"u": [[0.0, 1.0, -1.0], [2.0, 0.5, 0.0]]}
+
+    def forward(self, args):
+        (u,) = args
+        top = u[..., 0] if u.shape[-1] == 1 else np.maximum.reduce(u, axis=-1)
+        top = np.where(np.isfinite(top), top, 0.0)[..., None]
+        e = np.exp(u - top)
+        total = e.sum(axis=-1, keepdims=True)
+        return (top + np.log(total))[..., 0], e / total
+
+    def pullback(self, i, args, out, memo, g):
+        return g[..., None] * memo
+
+    def pushforward(self, args, out, memo, tangents):
+        return (memo * tangents[0]).sum(axis=-1)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        weighted = memo * tangents[0]
+        return g[..., None] * (weighted - memo * weighted.sum(axis=-1, keepdims=True))

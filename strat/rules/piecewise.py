@@ -1,0 +1,275 @@
+"""Piecewise linear functions and norms."""
+
+import cvxpy as cp
+import numpy as np
+
+from strat.expressions import atoms, forms
+from strat.rules import rule
+from strat.rules.base import Elementwise, Rows, grouped
+
+
+@rule(atoms.abs)
+class Abs(Elementwise):
+    """|u|; prox is soft thresholding."""
+
+    kinks = "zero"
+    squares_to_sum = True
+    prox = "closed form"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.abs(u)), {"u": [0.3, -1.0, 2.0]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return absolute(walker, e, args[0])
+
+    def value(self, u):
+        return np.abs(u)
+
+    def partial(self, i, args, out, memo):
+        return np.sign(args[0])
+
+    def mixed(self, i, j, args, out, memo):
+        return 0.0
+
+
+def absolute(walker, e, u):
+    """Form of |u|: u itself where it is an atom that is never negative, such as a norm in a sum of norms."""
+    argument = e.args[0]
+    if argument.is_nonneg() and not argument.is_affine():
+        return u
+    return walker.apply(Abs(), [u], u.shape, e)
+
+
+@rule(atoms.norm1)
+class Norm1:
+    """Σ|u|: the sum of absolute values, also by rows."""
+
+    prox = "closed form"
+    kinks = "some"
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 2), name="u")
+        return cp.norm1(u), {"u": [[0.3, -1.0], [2.0, 0.1]]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return walker.sum(absolute(walker, e, args[0]), e.shape, atoms.axis_of(e))
+
+
+class _Extreme(Elementwise):
+    """Maximum or minimum of several expressions, entry by entry."""
+
+    kinks = "some"
+
+    @staticmethod
+    def kinks_of(forms_):
+        """A positive part has its kink where it is 0."""
+        return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
+
+    def partial(self, i, args, out, memo):
+        first = np.argmax(np.stack(np.broadcast_arrays(*[self.sign * a for a in args])), axis=0)
+        return (first == i).astype(float)
+
+    def mixed(self, i, j, args, out, memo):
+        return 0.0
+
+
+@rule(atoms.maximum)
+class Maximum(_Extreme):
+    """max(u, v, …): pos, pinball, hinge."""
+
+    sign = 1.0
+    prox = "closed form"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.maximum(0.9 * u, -0.1 * u)), {"u": [0.3, -1.0, 2.0]}
+
+    def value(self, *args):
+        out = args[0]
+        for a in args[1:]:
+            out = np.maximum(out, a)
+        return out
+
+
+@rule(atoms.minimum)
+class Minimum(_Extreme):
+    """min(u, v, …), concave: it enters with a minus sign, as in ``cp.neg``."""
+
+    sign = -1.0
+    prox = "closed form"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return -cp.sum(cp.minimum(u, 0)), {"u": [0.3, -1.0, 2.0]}
+
+    def value(self, *args):
+        out = args[0]
+        for a in args[1:]:
+            out = np.minimum(out, a)
+        return out
+
+
+class Norm2(Rows):
+    """‖u‖₂ of each row; prox shrinks the row as a whole."""
+
+    kinks = "zero"
+    squares_to_sum = True
+
+    def forward(self, args):
+        return np.sqrt((args[0] ** 2).sum(axis=-1)), None
+
+    def _unit(self, args, out):
+        return args[0] / np.where(out > 0, out, 1.0)[..., None]
+
+    def pullback(self, i, args, out, memo, g):
+        return g[..., None] * self._unit(args, out)
+
+    def pushforward(self, args, out, memo, tangents):
+        return (self._unit(args, out) * tangents[0]).sum(axis=-1)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        unit, t = self._unit(args, out), tangents[0]
+        radial = unit * (unit * t).sum(axis=-1, keepdims=True)
+        return (g / np.where(out > 0, out, np.inf))[..., None] * (t - radial)
+
+
+@rule(atoms.Pnorm)
+class PnormRule(Rows):
+    """‖u‖_p of each row, p >= 1; the 2-norm has its prox."""
+
+    kinks = "zero"
+    curved = False
+    prox = "closed form (p = 2)"
+
+    def __init__(self, p):
+        self.p = p
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 3), name="u")
+        return cp.sum(cp.norm(u, 2, axis=1)), {"u": [[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        rows, p = grouped(args[0], atoms.axis_of(e)), atoms.exponent(e)
+        if rows.shape[1] == 1 and p >= 1:
+            return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
+        rule_ = Norm2() if p == 2 else cls(p)
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def forward(self, args):
+        u = np.abs(args[0])
+        top = u.max(axis=-1, keepdims=True)
+        scaled = u / np.where(top > 0, top, 1.0)
+        return top[..., 0] * (scaled**self.p).sum(axis=-1) ** (1.0 / self.p), None
+
+    def pullback(self, i, args, out, memo, g):
+        (u,) = args
+        ratio = np.abs(u) / np.where(out > 0, out, 1.0)[..., None]
+        return g[..., None] * np.sign(u) * ratio ** (self.p - 1.0)
+
+    def domain(self, args):
+        if self.p >= 1:
+            return None
+        return (args[0] >= 0).reshape(len(args[0]), -1).all(axis=1)
+
+
+class _Largest(Rows):
+    """Functions of the sorted entries of each row."""
+
+    kinks = "some"
+    curved = False
+
+    def _weights(self, u):
+        raise NotImplementedError
+
+    def forward(self, args):
+        weights = self._weights(args[0])
+        return (weights * args[0]).sum(axis=-1), weights
+
+    def pullback(self, i, args, out, memo, g):
+        return g[..., None] * memo
+
+
+def _first(mask):
+    return (mask & (np.cumsum(mask, axis=-1) == 1)).astype(float)
+
+
+@rule(atoms.max)
+class Max(_Largest):
+    """Largest entry of each row."""
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.max(u), {"u": [0.3, -1.0, 2.0]}
+
+    def _weights(self, u):
+        return _first(u == u.max(axis=-1, keepdims=True))
+
+
+@rule(atoms.min)
+class Min(_Largest):
+    """Smallest entry of each row, concave."""
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return -cp.min(u), {"u": [0.3, -1.0, 2.0]}
+
+    def _weights(self, u):
+        return _first(u == u.min(axis=-1, keepdims=True))
+
+
+@rule(atoms.norm_inf)
+class NormInf(_Largest):
+    """Largest absolute value of each row."""
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.norm_inf(u), {"u": [0.3, -1.0, 2.5]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        rows = grouped(args[0], atoms.axis_of(e))
+        if rows.shape[1] == 1:
+            return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
+        return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def _weights(self, u):
+        size = np.abs(u)
+        return _first(size == size.max(axis=-1, keepdims=True)) * np.sign(u)
+
+
+@rule(atoms.sum_largest)
+class SumLargest(_Largest):
+    """Sum of the k largest entries of each row (k may be fractional)."""
+
+    def __init__(self, k):
+        self.k = k
+
+    @staticmethod
+    def example():
+        u = cp.Variable(4, name="u")
+        return cp.sum_largest(u, 2), {"u": [0.3, -1.0, 2.5, 1.0]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        rows = grouped(args[0], atoms.axis_of(e))
+        rule_ = cls(atoms.sum_largest_count(e))
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def _weights(self, u):
+        rank = np.argsort(np.argsort(-u, axis=-1, kind="stable"), axis=-1, kind="stable")
+        return np.clip(self.k - rank, 0.0, 1.0)
+
+
+__all__ = ["Abs", "Max", "Maximum", "Min", "Minimum", "Norm1", "Norm2", "NormInf", "PnormRule", "SumLargest", "forms"]

@@ -1,0 +1,261 @@
+"""Squares, powers and what is built of them."""
+
+import cvxpy as cp
+import numpy as np
+
+from strat.errors import NoOracleError
+from strat.expressions import atoms, forms
+from strat.rules import rule
+from strat.rules.base import Elementwise, Rule, grouped
+
+
+class Square(Elementwise):
+    """u², whatever it is written as; pieces of it join into one quadratic."""
+
+    flat_at_zero = True
+    prox = "closed form"
+
+    def value(self, u):
+        return u * u
+
+    def partial(self, i, args, out, memo):
+        return 2.0 * args[0]
+
+    def mixed(self, i, j, args, out, memo):
+        return 2.0
+
+
+@rule(atoms.Power)
+class PowerRule(Elementwise):
+    """u^p on CVXPY's domain: all numbers for even p, u >= 0 (p > 0) or u > 0 (p < 0) otherwise."""
+
+    prox = "Newton"
+
+    def __init__(self, p):
+        self.p = p
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.power(u, 3) + cp.power(u, -1) - cp.sqrt(u)), {"u": [0.5, 1.0, 2.0]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        (u,) = args
+        order = walker(e.p) if isinstance(e.p, atoms.Expression) else forms.constant(float(e.p))
+        if not order.is_constant:
+            if walker.symbols.depends(order.coefficient) & 1:
+                raise NoOracleError(f"the exponent of {e} is record data; it must be a number or a hyperparameter.")
+            return walker.apply(cls(None), [u], e.shape, e)
+        p = float(order.array())
+        if p == 0:
+            return forms.constant(np.ones(e.shape))
+        if p == 1:
+            return u
+        return square(walker, u, e) if p == 2 else walker.apply(cls(p), [u], e.shape, e)
+
+    @property
+    def even(self):
+        """Whether the power is that of the absolute value."""
+        return self.p > 0 and self.p % 2 == 0
+
+    @property
+    def interval(self):
+        """Legal arguments."""
+        return (-np.inf, np.inf) if self.even else (0.0, np.inf)
+
+    @property
+    def flat_at_zero(self):
+        """Whether the derivative vanishes at 0."""
+        return self.p > 1
+
+    def _power(self, u, p):
+        return np.abs(u) ** p if self.even else np.maximum(u, 0.0) ** p
+
+    def value(self, u):
+        return self._power(u, self.p)
+
+    def partial(self, i, args, out, memo):
+        (u,) = args
+        sign = np.sign(u) if self.even else 1.0
+        return self.p * sign * self._power(u, self.p - 1)
+
+    def mixed(self, i, j, args, out, memo):
+        return self.p * (self.p - 1) * self._power(args[0], self.p - 2)
+
+    def domain(self, args):
+        if self.p > 0:
+            return super().domain(args)
+        inside = args[0] > 0
+        return inside.reshape(len(inside), -1).all(axis=1)
+
+
+def square(walker, u, e):
+    """Form of u², with squares of 2-norms and absolute values opened."""
+    opened = _opened(walker, u)
+    if opened is not None:
+        return walker.sum(square(walker, opened, e), u.shape, axis=(opened.shape and len(opened.shape) - 1,))
+    return walker.apply(Square(), [u], u.shape, e)
+
+
+def _opened(walker, u):
+    """For rows that are a number times a 2-norm or absolute value: the form inside, one more axis."""
+    if u.size == 0 or u.row.size != u.size or np.any(u.coefficient) or not u.column.all():
+        return None
+    owners = np.unique(walker.symbols.owner(u.column))
+    node = walker.symbols.nodes[owners[0]]
+    rule_ = getattr(node, "rule", None)
+    if owners.size > 1 or getattr(rule_, "squares_to_sum", None) is None:
+        return None
+    inner = node.forms[0].reshaped((node.size, -1) if node.forms[0].size != node.size else (node.size, 1))
+    length = inner.size // node.size
+    positions = (u.column - node.start)[:, None] * length + np.arange(length)
+    inside = forms.take(inner, positions)
+    inside = forms.multiply(
+        walker.symbols, forms.constant(u.scale[:, None] * np.ones((1, length))), inside, inside.shape
+    )
+    return inside.reshaped((*u.shape, length))
+
+
+@rule(atoms.quad_over_lin)
+class QuadOverLin(Rule):
+    """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
+
+    prox = "closed form (y a number)"
+
+    @staticmethod
+    def example():
+        u, y = cp.Variable(2, name="u"), cp.Variable(name="y")
+        return cp.quad_over_lin(u, y), {"u": [1.0, -2.0], "y": 1.5}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        u, y = args
+        if not y.is_data:
+            rows = grouped(u, atoms.axis_of(e))
+            y = forms.broadcast(y.reshaped(()) if y.size == 1 else y, rows.shape[:1])
+            return walker.apply(cls(), [rows, y], rows.shape[:1], e).reshaped(e.shape)
+        total = walker.sum(square(walker, u, e), e.shape, atoms.axis_of(e))
+        if y.size == 1:
+            y = y.reshaped(())
+        return walker.times(walker.reciprocal(y, e), total, e.shape, e)
+
+    def forward(self, args):
+        u, y = args
+        squares = (u * u).sum(axis=-1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out = squares / y
+        return np.where((squares == 0) & (y == 0), 0.0, out), None
+
+    def pullback(self, i, args, out, memo, g):
+        u, y = args
+        return (2.0 * g / y)[..., None] * u if i == 0 else -g * out / y
+
+    def pushforward(self, args, out, memo, tangents):
+        return sum(
+            (self.pullback(i, args, out, memo, np.ones_like(out)) * t).reshape(*out.shape, -1).sum(axis=-1)
+            for i, t in tangents.items()
+        )
+
+    def curve(self, i, args, out, memo, g, tangents):
+        u, y = args
+        du, dy = tangents.get(0, np.zeros_like(u)), tangents.get(1, np.zeros_like(y))
+        if i == 0:
+            return (2.0 * g / y)[..., None] * (du - u * (dy / y)[..., None])
+        return g * (2.0 * out * dy / y - 2.0 * (u * du).sum(axis=-1) / y) / y
+
+    def domain(self, args):
+        u, y = args
+        inside = (y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0))
+        return inside.reshape(len(inside), -1).all(axis=1)
+
+
+@rule(atoms.QuadForm)
+class QuadForm(Rule):
+    """uᵀPu with P a constant, a hyperparameter or record data."""
+
+    flat_at_zero = True
+    prox = "closed form"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(2, name="u")
+        return cp.quad_form(u, np.array([[2.0, 0.5], [0.5, 1.0]])), {"u": [1.0, -2.0]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        u, p = args[0].reshaped((args[0].size,)), walker.opaque(args[1])
+        return walker.apply(cls(), [u, p], (), e)
+
+    def forward(self, args):
+        u, p = args
+        pu = np.matmul(p, u[..., None])[..., 0]
+        return (u * pu).sum(axis=-1), pu
+
+    def pullback(self, i, args, out, memo, g):
+        u, p = args
+        return g[..., None] * (memo + np.matmul(np.swapaxes(p, -1, -2), u[..., None])[..., 0])
+
+    def pushforward(self, args, out, memo, tangents):
+        return (self.pullback(0, args, out, memo, np.ones_like(out)) * tangents[0]).sum(axis=-1)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        p, t = args[1], tangents[0]
+        return g[..., None] * np.matmul(p + np.swapaxes(p, -1, -2), t[..., None])[..., 0]
+
+
+@rule(atoms.huber)
+class Huber(Elementwise):
+    """u² for |u| <= M, 2M|u| - M² beyond (CVXPY's scale)."""
+
+    data_intervals = {1: (0.0, np.inf)}
+    flat_at_zero = True
+    prox = "closed form"
+
+    @staticmethod
+    def example():
+        u = cp.Variable(3, name="u")
+        return cp.sum(cp.huber(u, 0.7)), {"u": [0.2, -0.5, 2.0]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        threshold = walker.opaque(walker(atoms.huber_threshold(e)))
+        return walker.apply(cls(), [args[0], forms.broadcast(threshold, e.shape)], e.shape, e)
+
+    def value(self, u, m):
+        inside = np.clip(u, -m, m)
+        return inside * (2.0 * u - inside)
+
+    def partial(self, i, args, out, memo):
+        return 2.0 * np.clip(args[0], -args[1], args[1])
+
+    def mixed(self, i, j, args, out, memo):
+        return 2.0 * (np.abs(args[0]) <= args[1])
+
+
+@rule("product")
+class ProductRule(Elementwise):
+    """u · v of two expressions of the variables (predictions only: it is not convex)."""
+
+    def value(self, u, v):
+        return u * v
+
+    def partial(self, i, args, out, memo):
+        return args[1 - i]
+
+    def mixed(self, i, j, args, out, memo):
+        return 0.0 if i == j else 1.0
+
+
+@rule("reciprocal")
+class Reciprocal(Elementwise):
+    """1 / u of data or, in predictions, of the variables."""
+
+    def value(self, u):
+        return 1.0 / u
+
+    def partial(self, i, args, out, memo):
+        return -(out**2)
+
+    def mixed(self, i, j, args, out, memo):
+        return 2.0 * out**3

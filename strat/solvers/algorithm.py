@@ -1,0 +1,82 @@
+"""What an algorithm is to the run loop: a point x that `step` improves, and a state that can be saved."""
+
+import numpy as np
+
+from ..problem import Point
+
+PROJECTION = 1e-14  # the prox with this step projects onto the regularizer's domain and leaves its value alone
+_NUMBERS = ("F", "smooth", "loss", "laplacian", "regularizer", "graph")
+
+
+class Algorithm:
+    """Base class of the iterations that `Solver.run` drives.
+
+    Attributes
+    ----------
+    x : Point
+        The current iterate.
+    monotone : bool
+        Whether the objective of x never increases.
+    stalled : bool
+        Set where no further decrease is possible in floating point.
+    saved : tuple of str
+        Attributes that, with x, are the whole state.
+    """
+
+    monotone = True
+    stalled = False
+    saved = ()
+
+    def __init__(self, problem, theta, w):
+        self.problem = problem
+        self.points = []
+        self.extra_factorizations = 0  # those other than of mu I + G(w)
+        self.x = self.new_point()
+        self.x.theta[...], self.x.w[...] = theta, w
+        self.x.evaluate()
+        self.differentiated = False
+
+    def new_point(self):
+        """Memory for one more point, whose factorisations are counted."""
+        self.points.append(Point(self.problem))
+        return self.points[-1]
+
+    def differentiate_x(self):
+        """Make sure that x has its gradients."""
+        if not self.differentiated:
+            self.x.differentiate()
+            self.differentiated = True
+        return self.x
+
+    def residual(self, tol):
+        """Residual of x, or None where it is known to be above tol."""
+        return self.differentiate_x().residual() if tol else None
+
+    @property
+    def factorizations(self):
+        """Cholesky factorisations so far."""
+        slots = [point.graph_slot for point in self.points if point.graph_slot is not None]
+        return self.extra_factorizations + sum(slot.factorizations for slot in slots)
+
+    @property
+    def inversions(self):
+        """Inverses of the matrix mu I + G(w) so far."""
+        return sum(point.graph_slot.inversions for point in self.points if point.graph_slot is not None)
+
+    def state(self):
+        """The whole state, as a dict of arrays."""
+        state = {name: getattr(self, name) for name in self.saved}
+        state |= {"x_theta": self.x.theta, "x_w": self.x.w, "x_numbers": [getattr(self.x, name) for name in _NUMBERS]}
+        return {name: np.array(value) for name, value in state.items()} | {"work": np.array(self.factorizations)}
+
+    def restore(self, state):
+        """Go back to a saved state."""
+        for name in self.saved:
+            value = np.array(state[name])
+            setattr(self, name, value if value.ndim else value.item())
+        self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
+        self.x.evaluate()
+        for name, value in zip(_NUMBERS, state["x_numbers"]):
+            setattr(self.x, name, float(value))
+        self.differentiated = False
+        self.extra_factorizations += int(state["work"]) - self.factorizations

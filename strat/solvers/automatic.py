@@ -1,0 +1,148 @@
+"""The default algorithm: MAPG that finds its own steps, with a Newton step in theta now and then."""
+
+import numpy as np
+
+from .algorithm import Algorithm
+from .metric import EdgeMetric, StrataMetric
+from .newton import NewtonStep
+
+DECREASE = 1e-4  # z is taken if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
+TRIALS = 60  # most steps tried from one point
+
+
+class Automatic(Algorithm):
+    """Monotone accelerated proximal gradient in a diagonal metric, with restarts.
+
+    The metric has one number per stratum (curvature of its loss, measured along the steps, plus its degree) and one
+    per edge (curvature of h), so that the prox still separates; each block's steps shrink where the smooth part rises
+    above its model. The extrapolated W is clipped at 0. z is taken if it lowers F enough; if not, the step starts
+    again from x without momentum (the paper's v, computed only where it is needed). Momentum is dropped where it
+    points uphill. Every few iterations one Newton-CG step in theta follows, kept if F falls.
+    """
+
+    saved = ("theta_", "w_", "t", "rejected", "trust")
+
+    def __init__(self, problem, theta, w):
+        super().__init__(problem, theta, w)
+        self.y, self.z = self.new_point(), self.new_point()
+        if not problem.learned:  # all points share the one W
+            for point in (self.y, self.z):
+                point.w, point.degrees = self.x.w, self.x.degrees
+        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
+        self.t, self.rejected = 1.0, 0
+        self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
+        self.newton = NewtonStep(problem)
+        self.estimate, self.trust = {"theta": np.inf, "W": 0.0}, 1.0
+
+    def step(self):
+        """One iteration."""
+        t = (1 + np.sqrt(1 + 4 * self.t**2)) / 2
+        taken = self.t > 1 and self._extrapolate((self.t - 1) / t) and self._try(self.y)
+        if not taken:
+            t = 1.0
+            taken = self._try(self.differentiate_x())
+        self.rejected = 0 if taken else self.rejected + 1
+        if taken:
+            self.t = 1.0 if self.uphill else max(t, 1.618)
+            self._move_to_z()
+        behind = not taken or self.estimate["theta"] > self.estimate["W"]
+        if self.newton.due(behind) and self.newton.try_from(self.x, self.z):
+            self._move_to_z()
+            self.t, self.rejected, self.estimate["theta"] = 1.0, 0, 0.0
+        self.stalled = self.rejected >= 3
+
+    def _move_to_z(self):
+        self.theta_[...] = self.x.theta
+        if self.problem.learned:
+            self.w_, self.x.w = self.x.w, self.w_
+        self.x, self.z = self.z, self.x
+        self.differentiated = False
+
+    def _extrapolate(self, beta):
+        x, y = self.x, self.y
+        np.subtract(x.theta, self.theta_, out=y.theta)
+        y.theta *= beta
+        y.theta += x.theta
+        if self.problem.learned:
+            for p in self.problem.edges.panels:
+                new, old = y.w[p], x.w[p]
+                np.subtract(old, self.w_[p], out=new)
+                new *= beta
+                new += old
+                np.maximum(new, 0.0, out=new)
+        return y.evaluate(gradient=True).smooth < np.inf
+
+    def _try(self, y):
+        """Set z to a step from y that its model bounds; return whether F(z) is enough below F(x)."""
+        x, z, learned = self.x, self.z, self.problem.learned
+        strata, metric = self.strata_metric, self.edge_metric
+        if learned:
+            metric.refresh(y)
+        move_theta, move_w, w_square, w_slope = True, learned, 0.0, 0.0
+        for _ in range(TRIALS):
+            if move_theta:
+                strata.step(y, z)
+            if move_w:
+                metric.step(x, y, z)
+                if not z.evaluate_w():
+                    metric.shrink(0.0)
+                    move_theta = False
+                    continue
+                w_square, w_slope = metric.square, metric.slope
+            z.combine()
+            rest = z.smooth - y.smooth - float(np.vdot(y.theta_gradient, strata.move)) - w_slope
+            noise = 1e-14 * (1 + abs(z.loss) + abs(z.laplacian) + abs(z.graph))
+            bound = 0.5 * (strata.square + w_square)
+            if rest <= bound + noise:
+                break
+            move_theta, move_w = self._shrink(y, z, noise)
+        else:
+            return False
+        if not z.F <= x.F - DECREASE * bound:
+            return False
+        self.uphill = strata.dot(strata.move, z.theta - x.theta) + (metric.uphill if learned else 0.0) < 0
+        self._estimate_residual(y)
+        metric.relax(bound / max(rest, 0.1 * bound + noise))
+        strata.relax()
+        return True
+
+    def _shrink(self, y, z, noise):
+        """Shorten the steps of the block whose own model fails, of both where only their product does; return which."""
+        problem, strata, metric = self.problem, self.strata_metric, self.edge_metric
+        if not problem.learned:
+            strata.tighten()
+            return True, False
+        d_slope = 0.5 * float(np.vdot(y.theta, problem.laplacian(z.w, y.theta, z.degrees) - y.product))
+        ratio = 0.5 * metric.square / max(z.graph - y.graph - (metric.slope - d_slope), noise)
+        if ratio < 1:
+            metric.shrink(ratio)
+            return False, True
+        theta_rest = 0.5 * float(np.vdot(strata.move, problem.laplacian(y.w, strata.move, y.degrees)))
+        if theta_rest <= 0.5 * strata.graph_square + noise:  # only the product of both moves is too much
+            metric.shrink(0.6)
+            strata.tighten()
+            return True, True
+        strata.tighten()
+        return True, False
+
+    def _estimate_residual(self, y):
+        """Sizes of both blocks' gradients at y, from the step they made; cheap, and near the residual of x."""
+        strata, metric = self.strata_metric, self.edge_metric
+        size = 1 + max(np.linalg.norm(y.loss_gradient), np.linalg.norm(y.product))
+        self.estimate["theta"] = float(np.sqrt(strata.curvature**2 @ strata.squares)) / size
+        if self.problem.learned:
+            self.estimate["W"] = metric.size / metric.scale
+
+    @property
+    def factorizations(self):
+        """Cholesky factorisations so far, those of the Newton steps included."""
+        return super().factorizations + self.newton.factorizations
+
+    def residual(self, tol):
+        """Residual of x where the estimate says that it may be below tol, otherwise None."""
+        estimate = max(self.estimate.values())
+        if not estimate * self.trust <= tol:
+            return None
+        residual = self.differentiate_x().residual()
+        self.trust = float(np.clip(max(residual.values()) / max(estimate, 1e-300), 0.2, 5.0))
+        return residual

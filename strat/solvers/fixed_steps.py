@@ -1,0 +1,64 @@
+"""Algorithm 1 of the paper with fixed steps, verbatim."""
+
+import numpy as np
+
+from .algorithm import PROJECTION, Algorithm
+
+
+class FixedSteps(Algorithm):
+    """Monotone accelerated proximal gradient with the steps (alpha_x, alpha_y).
+
+    y = x + (t_/t)(z - x) + ((t_ - 1)/t)(x - x_), z = prox(y - alpha_y grad f(y)), v = prox(x - alpha_x grad f(x)), and
+    the next x is whichever of z, v has the smaller objective. The paper's alpha moves an edge weight by alpha / 2, as it
+    counts every edge twice. Where the extrapolated y is outside the domain (mu I + G(W) not positive definite, a loss
+    that is not finite), it is projected onto W >= 0 and the constraints on theta; if that does not help, y is x.
+    """
+
+    monotone = False
+    saved = ("theta_", "w_", "z_theta", "z_w", "t_", "t")
+
+    def __init__(self, problem, theta, w, step):
+        super().__init__(problem, theta, w)
+        self.alpha_x, self.alpha_y = step
+        self.y, self.z, self.v = (self.new_point() for _ in range(3))
+        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
+        self.z_theta, self.z_w = self.x.theta.copy(), self.x.w.copy()
+        self.t_, self.t = 0.0, 1.0
+
+    def step(self):
+        """One iteration."""
+        x, y, a, b = self.x, self.y, self.t_ / self.t, (self.t_ - 1) / self.t
+        np.copyto(y.theta, x.theta + a * (self.z_theta - x.theta) + b * (x.theta - self.theta_))
+        np.copyto(y.w, x.w + a * (self.z_w - x.w) + b * (x.w - self.w_))
+        self.differentiate_x()
+        base = y if self._evaluate(y) else x
+        self._prox_step(base, self.alpha_y, self.z)
+        self._prox_step(x, self.alpha_x, self.v)
+        self.t_, self.t = self.t, (1 + np.sqrt(1 + 4 * self.t**2)) / 2
+        self.theta_[...], self.w_[...] = x.theta, x.w
+        self.z_theta[...], self.z_w[...] = self.z.theta, self.z.w
+        if self.z.F <= self.v.F:
+            self.x, self.z = self.z, x
+        else:
+            self.x, self.v = self.v, x
+        self.differentiated = False
+
+    def _evaluate(self, y):
+        if y.evaluate(gradient=True).smooth < np.inf:
+            return True
+        y.theta[...] = self.problem.prox(y.theta, PROJECTION)
+        if self.problem.learned:
+            self.problem.graph_regularizer.prox(y.w, out=y.w)
+        return y.evaluate(gradient=True).smooth < np.inf
+
+    def _prox_step(self, base, alpha, target):
+        problem = self.problem
+        target.theta[...] = problem.prox(base.theta - alpha * base.theta_gradient, alpha)
+        if problem.learned:
+            np.multiply(base.w_gradient, problem.edges.mask, out=target.w)
+            target.w *= -alpha / 2
+            target.w += base.w
+            problem.graph_regularizer.prox(target.w, out=target.w)
+        else:
+            target.w[...] = base.w
+        target.evaluate()

@@ -1,0 +1,83 @@
+"""MAPG: monotone accelerated proximal gradient for the joint problem."""
+
+from numbers import Real
+
+from ..errors import OptionError
+from .automatic import Automatic
+from .base import Solver
+from .fixed_steps import FixedSteps
+
+
+class MAPG(Solver):
+    """Monotone accelerated proximal gradient in parameters and edge weights together.
+
+    Without `step` it finds its own steps, never raises the objective, and helps itself with Newton steps in theta where
+    the loss has second derivatives. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
+
+    Parameters
+    ----------
+    step : tuple of two floats, optional
+        The paper's fixed steps: alpha_x of the step from x, alpha_y of the step from the extrapolated point.
+    tol : float
+        Stop when both residuals (theta, W) are at most tol; 0 never stops.
+    max_iter : int
+        Most iterations.
+    patience : int, optional
+        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
+    time_limit : float, optional
+        Stop after so many seconds.
+    callback : callable, optional
+        Called as ``callback(state)`` after every iteration; returning True stops.
+    checkpoint : path, optional
+        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
+    verbose : bool
+        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal.
+
+    References
+    ----------
+    H. Li and Z. Lin, "Accelerated proximal gradient methods for nonconvex programming", NeurIPS 2015.
+
+    Examples
+    --------
+    >>> from strat.solvers import MAPG
+    >>> MAPG(step=(1e-3, 1e-4), max_iter=100)
+    MAPG(max_iter=100, step=(0.001, 0.0001))
+    """
+
+    needs = {"loss": "value_and_gradient", "regularizer": "prox"}
+
+    def __init__(
+        self,
+        step=None,
+        *,
+        tol=1e-6,
+        max_iter=5000,
+        patience=None,
+        time_limit=None,
+        callback=None,
+        checkpoint=None,
+        verbose=False,
+    ):
+        self.step = step
+        self.tol = tol
+        self.max_iter = max_iter
+        self.patience = patience
+        self.time_limit = time_limit
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def validate(self):
+        """Raise an OptionError if an option is out of its range."""
+        super().validate()
+        if self.step is None:
+            return
+        step = tuple(self.step) if isinstance(self.step, (tuple, list)) else ()
+        if len(step) != 2 or not all(isinstance(a, Real) and 0 < a < float("inf") for a in step):
+            raise OptionError(f"step = {self.step!r} is out of range: give two numbers (alpha_x, alpha_y) above 0, or None.")
+
+    def algorithm(self, problem, theta, w):
+        """The iteration that `run` drives."""
+        if self.step is None:
+            return Automatic(problem, theta, w)
+        return FixedSteps(problem, theta, w, self.step)

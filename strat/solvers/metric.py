@@ -1,0 +1,130 @@
+"""The diagonal metrics of the default algorithm: how far each block may move, learned along the way."""
+
+import numpy as np
+
+AGE = 10  # most iterations between two measurements of the edges' curvature
+TINY = 1e-300
+
+
+class StrataMetric:
+    """One number per stratum: curvature of its loss plus a multiple of its degree.
+
+    The loss part is raised where the losses rise above their quadratic models, and follows the curvature seen along the
+    steps otherwise. The Laplacian is below twice the degrees, so `share` = 2 is always safe; less is tried.
+    """
+
+    def __init__(self, problem, x):
+        self.problem = problem
+        self.loss_curvature = _curvature(problem.loss, x.theta)
+        self.share = 1.0
+        self.couple = 1.0 if problem.couple is None else problem.couple.max()
+
+    def step(self, y, z):
+        """Set z.theta to a prox-gradient step from y, short enough that the losses stay below their models."""
+        problem = self.problem
+        while True:
+            curvature = self.loss_curvature + (self.share * self.couple) * y.degrees
+            curvature = np.maximum(curvature, 1e-8 * curvature.max() + TINY)
+            inverse = 1 / curvature
+            z.theta[...] = problem.prox(y.theta - y.theta_gradient * inverse[:, None], inverse)
+            move = z.theta - y.theta
+            squares = np.einsum("kn,kn->k", move, move)
+            z.evaluate_theta()
+            rest = z.losses - y.losses - np.einsum("kn,kn->k", y.loss_gradient, move)
+            self.loss_rest, model = float(rest.sum()), 0.5 * float(self.loss_curvature @ squares)
+            self.seen = 2 * np.maximum(rest - 1e-14 * np.abs(y.losses), 0.0) / (squares + TINY)
+            if self.loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
+                break
+            bad, old = self.seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
+            if not bad.any():
+                break
+            self.loss_curvature[bad] = np.clip(1.2 * self.seen, 2 * old, 100 * old)[bad]
+        self.move, self.squares, self.curvature = move, squares, curvature
+        self.square = float(curvature @ squares)
+        self.graph_square = self.square - 2 * self.loss_rest  # twice what the model leaves to the Laplacian
+
+    def dot(self, a, b):
+        """Inner product in the metric of the last step."""
+        return float(self.curvature @ np.einsum("kn,kn->k", a, b))
+
+    def tighten(self):
+        """Take shorter steps."""
+        self.share *= 1.5
+
+    def relax(self):
+        """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
+        self.share = max(self.share / 1.1, 0.6)
+        seen = np.minimum(1.3 * self.seen, 2 * self.loss_curvature)
+        self.loss_curvature = np.where(self.squares > 0, np.maximum(0.6 * self.loss_curvature, seen), self.loss_curvature)
+
+
+class EdgeMetric:
+    """One number per edge, a bound on the curvature of h (see the graph regularizer), and one step length for all."""
+
+    def __init__(self, problem):
+        self.problem, edges = problem, problem.edges
+        self.curvature, self.inverse = edges.zeros(), edges.zeros()
+        self.length, self.age = 1.0, AGE
+        self.total = self.scale = 0.0
+
+    def refresh(self, y):
+        """Measure the curvature at y where the last measurement is old or was far away."""
+        self.age += 1
+        total = float(y.degrees.sum())
+        if self.age < AGE and abs(total - self.total) <= 0.1 * self.total:
+            return
+        y.graph_slot.curvature(self.curvature)
+        np.divide(self.problem.edges.mask, self.curvature, out=self.inverse)
+        self.curvature *= self.problem.edges.mask
+        self.age, self.total, self.scale = 0, total, y.w_scale()
+
+    def step(self, x, y, z):
+        """Set z.w to the prox-gradient step from y, and measure it."""
+        prox = self.problem.graph_regularizer.prox
+        square = slope = size = uphill = 0.0
+        for p in self.problem.edges.panels:
+            gradient, old, new = y.w_gradient[p], y.w[p], z.w[p]
+            np.multiply(self.inverse[p], gradient, out=new)
+            new *= -self.length
+            new += old
+            prox(new, out=new)
+            move = new - old
+            weighted = self.curvature[p] * move
+            slope += _dot(gradient, move)
+            square += _dot(weighted, move)
+            size += _dot(weighted, weighted)
+            move = np.subtract(new, x.w[p], out=move)
+            uphill += _dot(weighted, move)
+        self.square, self.slope, self.uphill = square / self.length, slope, uphill / self.length
+        self.size = np.sqrt(size) / self.length
+
+    def shrink(self, ratio):
+        """Take shorter steps: `ratio` is what the model allows over what was met."""
+        self.length *= min(max(0.9 * ratio, 0.25), 0.8)
+
+    def relax(self, ratio):
+        """Lengthen the steps a little, more where the model had much slack."""
+        self.length = min(self.length * min(max(0.8 * np.sqrt(ratio), 1.02), 1.5), 4.0)
+
+
+def _dot(a, b):
+    if a.flags.f_contiguous and b.flags.f_contiguous:
+        return float(np.vdot(a.T, b.T))
+    return float(np.einsum("ij,ij->", a, b))
+
+
+def _curvature(loss, theta):
+    """Curvature of every stratum's loss, from a few power iterations on its Hessian or one difference of gradients."""
+    v = np.where((np.arange(theta.size) * 2654435761 % 4294967296) % 3 == 0, -1.0, 1.0).reshape(theta.shape)
+    v /= np.sqrt(theta.shape[1])
+    if loss.has("hessian_operator"):
+        product = loss.hessian_operator(theta)
+        for _ in range(4):
+            u = product(v)
+            size = np.linalg.norm(u, axis=1)
+            v = np.where(size[:, None] > 0, u / np.maximum(size, TINY)[:, None], v)
+    else:
+        gradient = loss.value_and_gradient(theta)[1]
+        with np.errstate(invalid="ignore", over="ignore"):
+            size = np.linalg.norm(loss.value_and_gradient(theta + 1e-6 * v)[1] - gradient, axis=1) / 1e-6
+    return np.where(np.isfinite(size), size, 1.0)

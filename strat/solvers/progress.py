@@ -1,0 +1,62 @@
+"""Progress of a run: log lines every so often, and a bar on a terminal."""
+
+import logging
+import sys
+import time
+
+logger = logging.getLogger("strat")
+SECONDS = 2.0  # between two log lines
+
+
+class Progress:
+    """Context in which `update` reports, if `verbose`.
+
+    On a terminal with tqdm there is a bar. Otherwise lines go to the logger "strat"; if nobody listens to it, they go
+    to stderr for the time of the run, as the user asked for them.
+    """
+
+    def __init__(self, name, max_iter, verbose):
+        self.name, self.max_iter, self.verbose = name, max_iter, verbose
+        self.bar = self.handler = None
+        self.reported = -SECONDS
+
+    def __enter__(self):
+        if not self.verbose:
+            return self
+        self.level = logger.level
+        if not logger.isEnabledFor(logging.INFO):
+            logger.setLevel(logging.INFO)
+        if sys.stderr.isatty():
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                pass
+            else:
+                self.bar = tqdm(total=self.max_iter, desc=self.name, file=sys.stderr, leave=False)
+        if self.bar is None and not logger.hasHandlers():
+            self.handler = logging.StreamHandler()
+            logger.addHandler(self.handler)
+        return self
+
+    def update(self, state, last=False):
+        """Report a state."""
+        if not self.verbose:
+            return
+        if self.bar is not None:
+            self.bar.update(state.iteration - self.bar.n)
+        if last or state.seconds - self.reported >= SECONDS:
+            self.reported = state.seconds
+            residual = "" if state.residual is None else f"  residual {max(state.residual.values()):.1e}"
+            text = f"{self.name} iteration {state.iteration}  objective {state.objective:.9g}{residual}"
+            logger.info("%s  %.1f s", text, state.seconds)
+            if self.bar is not None:
+                self.bar.set_postfix_str(f"objective {state.objective:.9g}{residual}")
+
+    def __exit__(self, *exception):
+        if not self.verbose:
+            return
+        logger.setLevel(self.level)
+        if self.bar is not None:
+            self.bar.close()
+        if self.handler is not None:
+            logger.removeHandler(self.handler)

@@ -1,0 +1,62 @@
+"""What a solver returns."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class Result:
+    """The outcome of a fit.
+
+    Attributes
+    ----------
+    status : {"converged", "early_stopped", "max_iter", "time_limit", "interrupted"}
+        Why the solver stopped.
+    iterations : int
+    objective : float
+        Recomputed from the returned point.
+    parts : dict
+        The objective's terms: loss, regularizer, laplacian, graph.
+    residual : dict
+        Relative distance from stationarity in "theta" and "W".
+    history : list of float
+        Objective at the start, then after every iteration.
+    seconds : float
+    factorizations : int
+        Cholesky factorisations of K x K matrices.
+    init : str
+        The start.
+    starts : list of dict
+        One entry per start tried: init, objective, status.
+    notes : list of str
+        Remarks on the solution.
+    theta, w : ndarray
+        The returned point, flat: (K, n), and an edge array.
+    """
+
+    status: str
+    iterations: int
+    objective: float
+    parts: dict
+    residual: dict
+    history: list
+    seconds: float
+    factorizations: int
+    init: str = "given"
+    starts: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    theta: np.ndarray = field(default=None, repr=False)
+    w: np.ndarray = field(default=None, repr=False)
+
+    def __str__(self):
+        parts = "  ".join(f"{name} {value:.6g}" for name, value in self.parts.items())
+        lines = [
+            f"status      {self.status} after {self.iterations} iterations from init {self.init!r}",
+            f"objective   {self.objective:.9g}",
+            f"  parts     {parts}",
+            f"residual    theta {self.residual['theta']:.1e}  W {self.residual['W']:.1e}",
+            f"work        {self.seconds:.2f} s, {self.factorizations} factorizations",
+        ]
+        lines += [f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in self.starts]
+        return "\n".join(lines + [f"note        {note}" for note in self.notes])

@@ -1,0 +1,169 @@
+"""The layers, read from the imports: they go one way, and what iterates never sees CVXPY."""
+
+import ast
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "strat"
+
+#: From the first to the last: a module imports from its own layer and those before it. A name stands
+#: for a module or a whole subpackage, and each module has exactly one layer.
+LAYERS = [
+    ["errors"],
+    ["labels", "strata"],
+    ["expressions"],
+    ["oracles", "rules"],
+    ["records", "program", "compiler", "bind", "base_model", "check"],
+    ["prior", "graph_input", "candidates", "graphs"],
+    ["edges"],
+    ["graph_regularizers"],
+    ["problem"],
+    ["solvers"],
+    ["starts"],
+    ["learn_graph", "export", "storage", "estimator"],
+    ["baselines", "comparison", "search", "tuning", "plot"],
+]
+#: Arrays only: CVXPY is never called inside an iteration.
+WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "problem", "solvers", "starts"]
+#: The one module that knows CVXPY's atom classes, which move between releases.
+ATOMS = "strat.expressions.atoms"
+#: What `pip install strat` brings; anything else is an extra and imported where it is used.
+REQUIRED = {"cvxpy", "networkx", "numpy", "osqp", "scipy", "scs", "sklearn"}
+MAX_LINES, MAX_MEDIAN = 350, 150
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+INNER = [name for name in MODULES if name != "strat"]
+
+
+@cache
+def tree(module):
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def imported(node, module):
+    """The dotted names that an import statement may load, `from a import b` giving a and a.b."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if not isinstance(node, ast.ImportFrom):
+        return set()
+    source = node.module
+    if node.level:
+        package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+        above = package.split(".")[: len(package.split(".")) - node.level + 1]
+        source = ".".join([*above, *filter(None, [node.module])])
+    return {source} | {f"{source}.{alias.name}" for alias in node.names}
+
+
+@cache
+def imports(module):
+    """Every import, those inside functions too."""
+    return set().union(*(imported(node, module) for node in ast.walk(tree(module))))
+
+
+@cache
+def own_imports(module):
+    found = {name for name in imports(module) if name in MODULES and name != module}
+    # `from strat import graphs` needs the submodule, not the names that strat/__init__.py collects.
+    return found - {"strat"} if any(name.startswith("strat.") for name in found) else found
+
+
+def layer(module):
+    part = module.split(".")[1]
+    found = [level for level, names in enumerate(LAYERS) if part in names]
+    return found[0] if len(found) == 1 else None
+
+
+def within(module, parts):
+    return module.split(".")[1] in parts
+
+
+def test_there_is_something_to_check():
+    assert len(INNER) > 10
+
+
+@pytest.mark.parametrize("module", INNER)
+def test_every_module_has_a_layer(module):
+    assert layer(module) is not None, f"give {module} a place in LAYERS"
+
+
+@pytest.mark.parametrize("module", INNER)
+def test_imports_go_to_earlier_layers(module):
+    upward = [name for name in own_imports(module) if name == "strat" or layer(name) > layer(module)]
+    assert not upward, f"{module} imports {upward}, which come after it"
+
+
+def test_imports_make_no_cycle():
+    # A package's __init__ gathers its own modules, so that they may not go through it.
+    edges = [(module, name) for module in INNER for name in own_imports(module)]
+    edges = [(module, name) for module, name in edges if not module.startswith(f"{name}.")]
+    cycles = [part for part in nx.strongly_connected_components(nx.DiGraph(edges)) if len(part) > 1]
+    assert not cycles
+
+
+@pytest.mark.parametrize("module", [name for name in INNER if within(name, WITHOUT_CVXPY)])
+def test_what_iterates_never_imports_cvxpy(module):
+    assert not {name for name in imports(module) if name.split(".")[0] == "cvxpy"}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name != ATOMS])
+def test_one_module_knows_the_atom_classes(module):
+    direct = {
+        name for name in imports(module) if re.match(r"cvxpy\.(atoms|reductions|expressions\.leaf)\b", name)
+    }
+    through = [
+        node.lineno for node in ast.walk(tree(module)) if isinstance(node, ast.Attribute) and is_atoms(node)
+    ]
+    assert not direct
+    assert not through
+
+
+def is_atoms(node):
+    return node.attr == "atoms" and isinstance(node.value, ast.Name) and node.value.id in ("cp", "cvxpy")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_extras_are_imported_where_they_are_used(module):
+    at_the_top = set().union(*(imported(node, module) for node in tree(module).body))
+    roots = {name.split(".")[0] for name in at_the_top} - set(sys.stdlib_module_names)
+    assert roots <= REQUIRED | {"strat"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_is_pickled(module):
+    assert not {"pickle", "joblib", "dill", "marshal", "shelve"} & imports(module)
+
+
+def test_files_are_of_one_idea():
+    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
+    assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
+    assert median(lines.values()) <= MAX_MEDIAN
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_is_named_after_nothing(module):
+    assert not {"util", "utils", "helpers", "common", "misc"} & set(module.split("."))
+
+
+def test_every_folder_is_a_package():
+    # A folder without __init__.py works in a checkout and is missing from the wheel.
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_top_level_folders_are_few():
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    built = {"build", "dist", "strat.egg-info", "__pycache__", "venv"}
+    assert folders - built <= {"strat", "tests", "examples", "docs", "benchmarks"}

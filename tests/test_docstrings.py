@@ -1,0 +1,95 @@
+"""Docstrings: every public name has one that is complete, and every example in one runs."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+from numpydoc.validate import validate
+
+import strat
+from strat import graphs
+
+#: The checks of numpydoc.validate that hold here. Left out: those about layout that ruff or taste decides
+#: (GL01-GL03, SS05, SS06), sections we do not ask for (ES01 extended summary, SA01 see also), RT02-RT05 and
+#: PR06, PR08-PR10 (types such as "ndarray, shape (K, n)" are words, not Python).
+CHECKS = {
+    "GL05",  # no tabs
+    "GL06",  # only known sections
+    "GL07",  # sections in numpydoc's order
+    "GL08",  # there is a docstring
+    "GL09",  # a deprecation comes first
+    "SS01",  # there is a summary
+    "SS02",  # it begins with a capital letter
+    "SS03",  # and ends with a full stop
+    "SS04",  # without leading spaces
+    "PR01",  # every parameter is documented
+    "PR02",  # and no other
+    "PR03",  # in the order of the signature
+    "PR04",  # with a type
+    "PR05",  # that does not end in a full stop
+    "PR07",  # and a description
+    "RT01",  # what is returned is documented
+    "YD01",  # what is yielded too
+}
+MODULES = [info.name for info in pkgutil.walk_packages(strat.__path__, "strat.")]
+
+
+def public_objects():
+    names = {f"strat.{name}": getattr(strat, name) for name in strat.__all__}
+    names |= {f"strat.graphs.{name}": getattr(graphs, name) for name in graphs.__all__}
+    return {
+        name: thing for name, thing in names.items() if inspect.isclass(thing) or inspect.isfunction(thing)
+    }
+
+
+def public_methods():
+    """Methods written in this package, not inherited from scikit-learn or ValueError."""
+    found = {}
+    for name, thing in public_objects().items():
+        if not inspect.isclass(thing) or issubclass(thing, Exception):
+            continue
+        for method, member in inspect.getmembers(thing):
+            function = getattr(member, "fget", member)
+            own = getattr(function, "__module__", None) or ""
+            if not method.startswith("_") and own.startswith("strat") and callable(function):
+                found[f"{name}.{method}"] = thing
+    return found
+
+
+PUBLIC = public_objects()
+#: What a user calls has an example; exceptions, warnings and what other calls return explain themselves.
+USED = [
+    name
+    for name, thing in PUBLIC.items()
+    if not (inspect.isclass(thing) and issubclass(thing, Exception))
+    and name not in ("strat.Program", "strat.Result")
+]
+
+
+def complaints(name):
+    return [f"{code} {text}" for code, text in validate(name)["errors"] if code in CHECKS]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_docstrings_are_complete(name):
+    assert complaints(name) == []
+
+
+@pytest.mark.parametrize("name", public_methods())
+def test_docstrings_of_methods_are_complete(name):
+    assert complaints(name) == []
+
+
+@pytest.mark.parametrize("name", USED)
+def test_public_names_have_an_example(name):
+    assert ">>>" in inspect.getdoc(PUBLIC[name]), f"show how {name} is used"
+
+
+@pytest.mark.parametrize("module", ["strat", *MODULES])
+def test_examples_in_docstrings_run(module):
+    result = doctest.testmod(
+        importlib.import_module(module), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    )
+    assert result.failed == 0

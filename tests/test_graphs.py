@@ -1,0 +1,419 @@
+"""Graphs: what strat.graphs builds, what any graph input is read as, and what is refused."""
+
+import copy
+import math
+import warnings
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from strat import graphs
+from strat.candidates import candidate_edges
+from strat.errors import DataError, DataWarning, GraphError, OptionError
+from strat.graph_input import read_graph
+from strat.prior import PriorGraph
+
+
+def dense(graph, scale=1.0):
+    return read_graph(graph).matrix(scale).toarray()
+
+
+# --- what strat.graphs builds
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (graphs.path(5), nx.path_graph(5)),
+        (graphs.cycle(5), nx.cycle_graph(5)),
+        (graphs.cycle(2), nx.path_graph(2)),
+        (graphs.cycle(1), nx.path_graph(1)),
+        (graphs.star(5), nx.star_graph(4)),
+        (graphs.complete(5), nx.complete_graph(5)),
+        (graphs.grid(3, 4), nx.grid_2d_graph(3, 4)),
+        (
+            graphs.product(graphs.path(3), graphs.cycle(4)),
+            nx.cartesian_product(nx.path_graph(3), nx.cycle_graph(4)),
+        ),
+    ],
+)
+def test_families_are_those_of_networkx(ours, theirs):
+    assert nx.utils.graphs_equal(nx.Graph(ours.edges), nx.Graph(theirs.edges))
+    assert list(ours) == list(theirs)
+    assert type(ours) is nx.Graph
+
+
+@pytest.mark.parametrize("family", [graphs.path, graphs.cycle, graphs.star, graphs.complete])
+def test_families_take_weights_labels_and_a_name(family):
+    labels = ["a", "b", "c", "d"]
+    named = family(labels, weight=2, name="letter")
+    assert list(named) == labels
+    assert {(w, f) for _, _, w, f in [(*e, *d.values()) for *e, d in named.edges(data=True)]} == {
+        (2.0, "letter")
+    }
+    assert all("factor" not in data for _, _, data in family(4).edges(data=True))
+    weights = np.arange(1.0, 1.0 + len(named.edges))
+    each = family(labels, weight=weights)
+    assert sorted(weight for *_, weight in each.edges(data="weight")) == weights.tolist()
+
+
+def test_nodes_become_plain_labels():
+    assert [type(node) for node in graphs.path(np.arange(3))] == [int] * 3
+    assert list(graphs.path(pd.Index(["x", "y"]))) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: graphs.path("abc"), "the text 'abc'"),
+        (lambda: graphs.path(["a", "b", "a"]), "'a' occurs more than once"),
+        (lambda: graphs.path([]), "no nodes"),
+        (lambda: graphs.path(0), "no nodes"),
+        (lambda: graphs.path([1, None]), "None"),
+        (lambda: graphs.path({1, 2}), "nodes is a set"),
+        (lambda: graphs.path(2.5), "nodes is a float"),
+        (lambda: graphs.path(3, weight=-1), "at least 0"),
+        (lambda: graphs.path(3, weight=math.inf), "finite"),
+        (lambda: graphs.path(3, weight="heavy"), "'heavy'"),
+        (lambda: graphs.path(3, weight=[1, 2, 3]), r"shape \(3,\) for 2 edges"),
+        (lambda: graphs.grid(3), "at least two"),
+        (lambda: graphs.grid(3, 3, weight=(1, 2, 3)), "2 axes, but 3 weights"),
+        (lambda: graphs.grid(3, 3, name="x"), "1 names"),
+        (lambda: graphs.product(graphs.path(3)), "at least two"),
+        (
+            lambda: graphs.product(graphs.path(3, name="x"), graphs.path(3, name="x")),
+            "1 and 2 .* both named 'x'",
+        ),
+        (lambda: graphs.product(graphs.path(3), "cycle"), "a str is no graph"),
+    ],
+)
+def test_graphs_that_cannot_be_built(build, message):
+    with pytest.raises(GraphError, match=message):
+        build()
+
+
+def test_product_is_the_kronecker_sum_with_flat_labels():
+    a, b, c = graphs.path(2, 2.0), graphs.cycle(["x", "y", "z"], 3.0), graphs.star(3, 5.0)
+    product = graphs.product(a, b, c)
+    assert list(product)[:4] == [(0, "x", 0), (0, "x", 1), (0, "x", 2), (0, "y", 0)]
+    A, B, C = dense(a), dense(b), dense(c)
+    eye = np.eye
+    expected = np.kron(np.kron(A, eye(3)), eye(3)) + np.kron(np.kron(eye(2), B), eye(3)) + np.kron(eye(6), C)
+    assert np.array_equal(dense(product), expected)
+
+
+def test_each_edge_of_a_product_remembers_its_factor():
+    product = graphs.product(graphs.path(2, name="age"), nx.path_graph(2), graphs.path(2, name="year"))
+    assert product.edges[(0, 0, 0), (1, 0, 0)]["factor"] == "age"
+    assert product.edges[(0, 0, 0), (0, 1, 0)]["factor"] == "factor2"
+    assert product.edges[(0, 0, 0), (0, 0, 1)]["factor"] == "year"
+    nested = graphs.product(graphs.grid(2, 2, name=("age", "place")), graphs.path(2, name="year"))
+    assert read_graph(nested).factors == ("age", "place", "year")
+    assert ((0, 0), 0) in nested
+
+
+def test_product_keeps_other_attributes_and_takes_matrices():
+    roads = nx.Graph()
+    roads.add_edge("a", "b", weight=2, kind="motorway")
+    product = graphs.product(roads, ([0, 1], np.array([[0, 7.0], [7, 0]])))
+    assert product.edges[("a", 0), ("b", 0)] == {"weight": 2.0, "kind": "motorway", "factor": "factor1"}
+    assert product.edges[("a", 0), ("a", 1)]["weight"] == 7.0
+    assert roads.edges["a", "b"] == {"weight": 2, "kind": "motorway"}
+
+
+def test_knn_joins_when_either_is_near():
+    graph = graphs.knn([[0.0], [1.0], [3.0], [10.0]], k=1)
+    assert sorted(graph.edges) == [(0, 1), (1, 2), (2, 3)]
+    assert {weight for *_, weight in graph.edges(data="weight")} == {1.0}
+    frame = pd.DataFrame({"x": [0.0, 0.0, 5.0]}, index=["u", "v", "w"])
+    assert ("u", "v") in graphs.knn(frame, k=1).edges
+    manhattan, euclidean = (
+        graphs.knn([[0, 0], [2, 2], [3.5, 0]], 1, metric=m) for m in ("manhattan", "euclidean")
+    )
+    assert (0, 2) in manhattan.edges
+    assert (0, 1) in euclidean.edges
+
+
+def test_knn_of_equal_rows_never_counts_the_node_itself():
+    graph = graphs.knn(np.zeros((5, 2)), k=2)
+    assert min(degree for _, degree in graph.degree) >= 2
+    assert nx.number_of_selfloops(graph) == 0
+
+
+def test_exponential_kernel_is_in_the_distance_not_its_square():
+    features = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
+    graph = graphs.exponential_kernel(features, tau=0.5, name="place")
+    assert graph.edges[0, 1]["weight"] == pytest.approx(math.exp(-2.5))
+    assert graph.edges[0, 1]["factor"] == "place"
+    assert graphs.exponential_kernel(features, 1, "cityblock").edges[0, 1]["weight"] == pytest.approx(
+        math.exp(-7)
+    )
+    assert list(graphs.exponential_kernel(pd.Series([1.0, 2.0], index=["a", "b"]), 1.0)) == ["a", "b"]
+    assert list(graphs.exponential_kernel(np.ones((1, 2)), 1.0)) == [0]
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: graphs.knn(np.eye(3), 0), OptionError, "k is 0"),
+        (lambda: graphs.knn(np.eye(3), 3), OptionError, "1 to 2 neighbours"),
+        (lambda: graphs.knn(np.eye(3), 1.5), OptionError, "k is 1.5"),
+        (lambda: graphs.knn(np.eye(3), 1, metric="crow"), OptionError, "metric='crow'"),
+        (lambda: graphs.exponential_kernel(np.eye(3), 1.0, metric="crow"), OptionError, "metric='crow'"),
+        (lambda: graphs.exponential_kernel(np.eye(3), -1.0), OptionError, "tau is -1.0"),
+        (lambda: graphs.exponential_kernel(np.eye(3), "1"), OptionError, "tau is '1'"),
+        (lambda: graphs.knn([[1.0], [math.nan]], 1), DataError, "nan in row 1, column 0"),
+        (lambda: graphs.knn([["a"], ["b"]], 1), DataError, "numbers"),
+        (lambda: graphs.knn(np.zeros((2, 2, 2)), 1), DataError, "shape"),
+    ],
+)
+def test_features_and_options_out_of_range(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
+
+
+# --- what a graph is read as
+
+
+def test_networkx_graphs_are_read_in_node_order_and_left_alone():
+    graph = nx.Graph()
+    graph.add_nodes_from(["c", "a", "b"])
+    graph.add_edge("b", "c", weight=3)
+    graph.add_edge("a", "b")
+    before = copy.deepcopy(graph)
+    prior = read_graph(graph)
+    assert prior.labels == ["c", "a", "b"]
+    assert (prior.i.tolist(), prior.j.tolist(), prior.w0.tolist()) == ([0, 1], [2, 2], [3.0, 1.0])
+    assert nx.utils.graphs_equal(graph, before)
+    assert np.array_equal(prior.matrix().toarray(), nx.to_numpy_array(graph))
+
+
+def test_parallel_edges_are_summed_and_loops_dropped():
+    graph = nx.MultiGraph([("a", "b", {"weight": 1.5}), ("b", "a", {"weight": 2}), ("a", "a", {"weight": 9})])
+    with pytest.warns(DataWarning, match="1 self loops, such as one at 'a'"):
+        prior = read_graph(graph)
+    assert prior.w0.tolist() == [3.5]
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, np.ndarray.tolist, pd.DataFrame, sparse.csr_array, sparse.coo_matrix]
+)
+def test_labels_and_matrix_mean_the_graph(make):
+    W = np.array([[0, 2, 0], [2, 0, 0.5], [0, 0.5, 0]])
+    prior = read_graph((["x", "y", "z"], make(W)))
+    assert prior.labels == ["x", "y", "z"]
+    assert (prior.i.tolist(), prior.j.tolist(), prior.w0.tolist()) == ([0, 1], [1, 2], [2.0, 0.5])
+    assert np.array_equal(prior.matrix().toarray(), W)
+
+
+def test_rounding_is_forgiven():
+    W = np.array([[0, 1 + 1e-12], [1, 0]])
+    assert read_graph(([0, 1], W)).w0[0] == pytest.approx(1, abs=1e-11)
+    tiny = nx.Graph([(0, 1, {"weight": 1.0}), (1, 2, {"weight": -1e-14})])
+    assert read_graph(tiny).w0.tolist() == [1.0, 0.0]
+    with pytest.warns(DataWarning, match="self loops, such as one at 1"):
+        assert read_graph(([0, 1], np.array([[0, 1], [1, 5]]))).w0.tolist() == [1.0]
+
+
+def test_edges_of_weight_zero_are_edges():
+    assert read_graph(nx.Graph([(0, 1, {"weight": 0})])).w0.tolist() == [0.0]
+    stored = sparse.coo_array((np.zeros(2), ([0, 1], [1, 0])), shape=(2, 2))
+    assert read_graph(([0, 1], stored)).w0.tolist() == [0.0]
+    assert read_graph(([0, 1], np.zeros((2, 2)))).w0.tolist() == []
+
+
+def weighted_edge(weight):
+    return nx.Graph([("a", "b"), ("b", "c", {"weight": weight})])
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (nx.DiGraph([(0, 1)]), "directed"),
+        (nx.Graph(), "no nodes"),
+        (weighted_edge(-1), r"edge \('b', 'c'\) has the weight -1, which is negative"),
+        (weighted_edge(math.nan), r"edge \('b', 'c'\) has the weight nan, which is not finite"),
+        (weighted_edge(math.inf), "inf"),
+        (weighted_edge("3"), r"edge \('b', 'c'\) has the weight '3', which is no number"),
+        (weighted_edge(None), "None"),
+        (weighted_edge(1j), "1j"),
+        (nx.Graph([(math.nan, 1)]), "missing value"),
+        (
+            (["a", "b"], np.array([[0, 1], [2, 0]])),
+            r"not symmetric: the edge \('a', 'b'\) has weight 1 one way and 2",
+        ),
+        ((["a", "b"], np.array([[0, 1], [0, 0]])), "only one half is filled"),
+        ((["a", "b"], sparse.csr_array([[0, 1.0], [1 + 1e-8, 0]])), "not symmetric"),
+        ((["a", "b"], np.eye(3)), r"W has shape \(3, 3\), but there are 2 labels"),
+        ((["a", "b"], np.zeros((2, 3))), "square"),
+        ((["a", "a"], np.zeros((2, 2))), "'a' occurs more than once"),
+        (([1, 1.0], np.zeros((2, 2))), "more than once"),
+        ((["a", ["b"]], np.zeros((2, 2))), "not hashable"),
+        ((["a", None], np.zeros((2, 2))), "None"),
+        ((["a", "b"], [[0, 1], [1]]), "different lengths"),
+        ((["a", "b"], [["0", "1"], ["1", "0"]]), "no matrix of numbers"),
+        ((["a", "b"], np.zeros((2, 2), dtype=complex)), "no matrix of numbers"),
+        ((["a", "b"], sparse.csr_array((2, 2), dtype=complex)), "complex"),
+        ((["a", "b"], np.zeros(2)), "no matrix of numbers"),
+        ((["a", "b"], np.array([[0, math.nan], [math.nan, 0]])), r"nan at edge \('a', 'b'\)"),
+        ((["a", "b"], np.array([[0, -1.0], [-1, 0]])), r"edge \('a', 'b'\) has the weight -1"),
+        ((None, np.zeros((2, 2))), "labels"),
+        (np.zeros((3, 3)), "a ndarray is no graph"),
+        (3, "a int is no graph"),
+        ("path", "a str is no graph"),
+    ],
+)
+def test_what_is_no_graph(graph, message):
+    with pytest.raises(GraphError, match=message):
+        read_graph(graph)
+
+
+# --- scales
+
+
+def test_scales_multiply_the_weights_of_their_factor():
+    graph = graphs.grid(2, 3, weight=(20, 10), name=("density", "sulphates"))
+    prior = read_graph(graph)
+    expected = np.array([2 * w if f == "density" else w for _, _, w, f in edges_of(graph, prior)])
+    assert np.array_equal(prior.weights({"density": 2}), expected)
+    assert np.array_equal(prior.weights(0.5), prior.w0 / 2)
+    assert prior.weights({}).tolist() == prior.w0.tolist()
+    assert not prior.weights(0.0).any()
+
+
+def edges_of(graph, prior):
+    ends = [(prior.labels[i], prior.labels[j]) for i, j in zip(prior.i, prior.j, strict=True)]
+    return [(u, v, graph.edges[u, v]["weight"], graph.edges[u, v]["factor"]) for u, v in ends]
+
+
+def test_scales_reach_parallel_edges_of_different_factors_and_spare_the_rest():
+    graph = nx.MultiGraph(
+        [(0, 1, {"weight": 1, "factor": "road"}), (0, 1, {"weight": 10, "factor": "rail"}), (1, 2)]
+    )
+    assert read_graph(graph).weights({"rail": 3}).tolist() == [31.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        (
+            {"alcohol": 1},
+            "scale: 'alcohol' is not a factor of the graph, which has the factors 'density', 'sulphates'",
+        ),
+        ({"density": -1}, r"scale\['density'\] is -1"),
+        ({"density": "2"}, "is '2'"),
+        (-1, "scale is -1"),
+        (math.nan, "scale is nan"),
+        (None, "scale is None"),
+    ],
+)
+def test_scales_out_of_range(scale, message):
+    with pytest.raises(OptionError, match=message):
+        read_graph(graphs.grid(2, 3, name=("density", "sulphates"))).weights(scale)
+
+
+def test_scale_by_name_needs_factors():
+    with pytest.raises(OptionError, match="has no factors"):
+        read_graph(nx.path_graph(3)).weights({"year": 2})
+
+
+# --- candidate edges
+
+
+def test_candidate_edges():
+    prior = read_graph(nx.Graph([("a", "b", {"weight": 0}), ("b", "c"), ("c", "d")]))
+    everything = candidate_edges("all", prior)
+    assert [ends.tolist() for ends in everything] == [[0, 0, 0, 1, 1, 2], [1, 2, 3, 2, 3, 3]]
+    assert [ends.tolist() for ends in candidate_edges("prior", prior)] == [[0, 1, 2], [1, 2, 3]]
+    pairs = [("d", "a"), ("a", "d"), ("b", "a")]
+    assert [ends.tolist() for ends in candidate_edges(pairs, prior)] == [[0, 0], [1, 3]]
+    assert [ends.tolist() for ends in candidate_edges(nx.Graph(pairs), prior)] == [[0, 0], [1, 3]]
+    assert [ends.tolist() for ends in candidate_edges(np.array(pairs), prior)] == [[0, 0], [1, 3]]
+    W = np.zeros((2, 2)) + [[0, 1], [1, 0]]
+    assert [ends.tolist() for ends in candidate_edges((["d", "b"], W), prior)] == [[1], [3]]
+    assert prior.weights_on(*everything).tolist() == [0.0, 0.0, 0.0, 1.0, 0.0, 1.0]
+    assert PriorGraph.without_edges("abc").weights_on(*everything).tolist() == [0.0] * 6
+
+
+def test_two_pairs_of_tuple_labels_are_pairs():
+    prior = read_graph(graphs.grid(2, 2))
+    pairs = (((0, 0), (0, 1)), ((0, 0), (1, 1)))
+    assert [ends.tolist() for ends in candidate_edges(pairs, prior)] == [[0, 0], [1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("edges", "error", "message"),
+    [
+        ("some", OptionError, "edges='some' is not known"),
+        ([("a", "x")], GraphError, "edges: 'x' is not a node"),
+        ([("a", "a")], GraphError, r"\('a', 'a'\) joins a stratum to itself"),
+        ([("a", "b", "c")], GraphError, "no pair"),
+        ([], GraphError, "no candidate edges"),
+        (3, GraphError, "no list of pairs"),
+        (nx.path_graph(2), GraphError, "0 is not a node"),
+    ],
+)
+def test_candidate_edges_that_cannot_be_used(edges, error, message):
+    with pytest.raises(error, match=message):
+        candidate_edges(edges, read_graph(nx.path_graph(["a", "b", "c"])))
+
+
+def test_prior_edges_need_a_prior():
+    with pytest.raises(GraphError, match='edges="prior": the graph has no edges'):
+        candidate_edges("prior", PriorGraph.without_edges(["a", "b"]))
+    assert candidate_edges("all", PriorGraph.without_edges(["a"]))[0].size == 0
+
+
+# --- invariants
+
+
+@st.composite
+def weighted_graphs(draw):
+    K = draw(st.integers(1, 7))
+    pairs = [(i, j) for i in range(K) for j in range(i)]
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    graph = nx.Graph()
+    graph.add_nodes_from(range(K))
+    graph.add_weighted_edges_from((i, j, draw(st.floats(0, 100))) for i, j in chosen)
+    return graph
+
+
+@given(weighted_graphs(), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_relabelling_permutes_the_matrix(graph, random):
+    order = random.sample(list(graph), len(graph))
+    moved = nx.Graph()
+    moved.add_nodes_from(order)
+    moved.add_edges_from(graph.edges(data=True))
+    W = dense(graph)
+    assert np.array_equal(W, W.T)
+    assert not W.diagonal().any()
+    assert np.array_equal(dense(moved), W[np.ix_(order, order)])
+
+
+@given(weighted_graphs())
+@settings(max_examples=60, deadline=None)
+def test_every_spelling_of_a_graph_is_the_same_graph(graph):
+    W = nx.to_numpy_array(graph)
+    assert np.array_equal(dense(graph), W)
+    assert np.array_equal(dense((list(graph), W)), W)
+    assert np.array_equal(dense((list(graph), sparse.csr_array(W))), W)
+    assert np.array_equal(dense(nx.MultiGraph(graph)), W)
+    assert np.array_equal(dense(read_graph(graph).to_networkx()), W)
+
+
+def test_sparse_graphs_stay_sparse():
+    K = 50_000
+    links = sparse.diags_array([np.ones(K - 1)] * 2, offsets=[-1, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prior = read_graph((range(K), links))
+    assert (prior.K, len(prior.i)) == (K, K - 1)
+    assert prior.components()[0] == 1
+    i, j = candidate_edges("prior", prior)
+    assert np.array_equal(prior.weights_on(i, j), np.ones(K - 1))

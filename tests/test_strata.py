@@ -1,0 +1,216 @@
+"""Records find their strata, whatever the labels come in."""
+
+import time
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from strat.errors import DataError, GraphError
+from strat.labels import named_columns, read_labels
+from strat.strata import Strata, in_order
+
+PEOPLE = [("F", 19), ("M", 20), ("F", 19), ("F", 20)]
+FRAME = pd.DataFrame({"sex": ["F", "M", "F", "F"], "age": [19, 20, 19, 20], "x": [0.1, 0.2, 0.3, 0.4]})
+
+
+@pytest.mark.parametrize(
+    "strata",
+    [
+        PEOPLE,
+        tuple(PEOPLE),
+        [list(pair) for pair in PEOPLE],
+        np.array([["F", 19], ["M", 20], ["F", 19], ["F", 20]], dtype=object),
+        pd.MultiIndex.from_tuples(PEOPLE),
+        pd.Series(PEOPLE, index=[7, 7, 1, 0]),
+        FRAME[["sex", "age"]],
+        ["sex", "age"],
+        ("sex", "age"),
+    ],
+)
+def test_several_columns_are_tuples(strata):
+    assert read_labels(strata, FRAME, 4).tolist() == PEOPLE
+
+
+@pytest.mark.parametrize(
+    "strata",
+    [
+        [19, 20, 19, 20],
+        np.array([19, 20, 19, 20]),
+        np.array([19.0, 20.0, 19.0, 20.0]),
+        np.array([[19], [20], [19], [20]]),
+        np.array([np.int64(19), np.int64(20), 19, 20], dtype=object),
+        [np.int64(19), np.int64(20), np.int64(19), np.int64(20)],
+        pd.Series([19, 20, 19, 20], index=list("dcba")),
+        pd.Index([19, 20, 19, 20]),
+        pd.Categorical([19, 20, 19, 20]),
+        FRAME[["age"]],
+        FRAME["age"],
+        "age",
+        ["age"],
+        range(19, 21),
+    ],
+)
+def test_one_column_is_plain_labels(strata):
+    labels = read_labels(strata, FRAME)
+    assert labels.values == [19, 20]
+    assert all(type(label) in (int, float) for label in labels.values)
+    assert labels.codes.tolist() in ([0, 1, 0, 1], [0, 1])
+
+
+def test_labels_are_plain_python_objects():
+    mixed = [("a", np.int64(1), (np.float64(0.5), np.str_("b")))]
+    (label,) = read_labels(mixed).values
+    assert label == ("a", 1, (0.5, "b"))
+    assert [type(part) for part in label] == [str, int, tuple]
+    assert type(label[2][1]) is str
+
+
+@pytest.mark.parametrize("unit", ["D", "ms", "us", "ns"])
+def test_dates_match_across_units(unit):
+    (label,) = read_labels(np.array(["2020-03-01"], dtype=f"datetime64[{unit}]")).values
+    assert label == datetime(2020, 3, 1) == pd.Timestamp("2020-03-01")
+    assert hash(label) == hash(pd.Timestamp("2020-03-01"))
+
+
+def test_strings_that_are_not_all_columns_are_labels():
+    assert named_columns(["sex", "F", "F", "M"], FRAME) is None
+    assert read_labels(["sex", "F", "F", "M"], FRAME).values == ["sex", "F", "M"]
+    assert named_columns(["sex"], np.zeros((4, 2))) is None
+
+
+@pytest.mark.parametrize(
+    ("strata", "message"),
+    [
+        (None, "no strata were given"),
+        ("county", "strata='county' is not a column of X, which has sex, age, x"),
+        ([1, 2, 3], "3 labels for 4 records"),
+        ([1, 2, float("nan"), 3], "record 2 has no label but nan"),
+        ([1, None, None, 3], r"record 1 \(and 1 more\) has no label but None"),
+        (np.array([1.0, 2.0, np.nan, np.nan]), r"record 2 \(and 1 more\)"),
+        ([("F", 1), ("F", None), ("M", 1), ("M", 2)], r"record 1 has no label but \('F', None\)"),
+        (pd.array([1, 2, None, 3], dtype="Int64"), "record 2 has no label"),
+        (pd.Series(["a", None, "b", "c"], dtype="string"), "record 1 has no label"),
+        (pd.Categorical(["a", None, "b", "c"]), "record 1 has no label"),
+        (pd.to_datetime(["2020-01-01", None, "2020-01-02", "2020-01-03"]), "record 1 has no label"),
+        (np.zeros((4, 1, 1)), r"an array of shape \(4, 1, 1\)"),
+        (np.array(3), "array of shape"),
+        (sparse.csr_array(np.eye(4)), "has no order of records"),
+        ({1, 2, 3, 4}, "a set has no order"),
+        (17, "a int holds no labels"),
+        ([{"a": 1}, 2, 3, 4], "the label of record 0 is a dict, which is not hashable"),
+    ],
+)
+def test_labels_that_cannot_be_used(strata, message):
+    with pytest.raises(DataError, match=message):
+        read_labels(strata, FRAME, 4)
+
+
+def test_a_column_of_an_array_cannot_be_named():
+    with pytest.raises(DataError, match="X is not a DataFrame"):
+        read_labels("age", np.zeros((4, 2)), 4)
+
+
+def test_a_column_named_twice_is_refused():
+    twice = pd.DataFrame([[1, 2]], columns=["age", "age"])
+    with pytest.raises(DataError, match="'age' names more than one column"):
+        read_labels("age", twice)
+    with pytest.raises(DataError, match="not distinct"):
+        read_labels(twice)
+
+
+def test_records_are_grouped_in_node_order():
+    strata = Strata.read(["b", "a", "b", "d"], nodes=["d", "c", "b", "a"])
+    assert strata.labels == ["d", "c", "b", "a"]
+    assert strata.index.tolist() == [2, 3, 2, 0]
+    assert strata.counts.tolist() == [1, 0, 2, 1]
+    assert strata.order.tolist() == [3, 0, 2, 1]
+    assert strata.starts.tolist() == [0, 1, 1, 3, 4]
+    assert strata.empty == ["c"]
+    assert (strata.K, strata.N) == (4, 4)
+    assert repr(strata) == "Strata(4 records in 4 strata, 1 of them empty)"
+
+
+def test_without_a_graph_labels_are_sorted_when_they_can_be():
+    assert Strata.read(["b", "a", "b"]).labels == ["a", "b"]
+    assert Strata.read(["b", 1, "b"]).labels == ["b", 1]
+    assert in_order([("b", 1), ("a", 2)]) == [("a", 2), ("b", 1)]
+
+
+def test_no_records_are_no_records():
+    strata = Strata.read([], nodes=["a", "b"])
+    assert strata.counts.tolist() == [0, 0]
+    assert strata.starts.tolist() == [0, 0, 0]
+
+
+def test_unknown_stratum_says_where_and_what_to_do():
+    nodes = [(sex, age) for sex in "FM" for age in range(19, 86)]
+    labels = [("F", 20)] * 1596 + [("F", 93)] * 3
+    text = (
+        "stratum ('F', 93) is not a node of the graph; 3 of 1,599 records are affected. The graph has "
+        "134 nodes, "
+        "such as ('F', 19), ('F', 20), … ('M', 85). Add the node to the graph or drop these records."
+    )
+    with pytest.raises(GraphError) as caught:
+        Strata.read(labels, nodes=nodes)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            ["a", "x", "y", "x"],
+            r"stratum 'x' is not a node of the graph \(nor is one other label\); 3 of 4 records are",
+        ),
+        (["x", "y", "z"], r"\(nor are 2 other labels\); 3 of 3"),
+        (["a", "x"], "1 of 2 record is affected"),
+        (["1"], "Did you mean 1"),
+    ],
+)
+def test_unknown_strata_are_counted(labels, message):
+    with pytest.raises(GraphError, match=message):
+        Strata.read(labels, nodes=["a", "b", 1])
+
+
+def test_rows_that_numpy_turned_to_text_are_explained():
+    with pytest.raises(GraphError, match=r"Did you mean \('F', 19\)\? The two differ in type"):
+        Strata.read(np.array([["F", 19]]), nodes=PEOPLE[:1])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=60),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=60, deadline=None)
+def test_relabelling_moves_strata_and_nothing_else(labels, random):
+    nodes = sorted(set(labels))
+    shuffled = random.sample(nodes, len(nodes))
+    strata, moved = Strata.read(labels, nodes=nodes), Strata.read(labels, nodes=shuffled)
+    assert [strata.labels[k] for k in strata.index] == labels == [moved.labels[k] for k in moved.index]
+    for k, node in enumerate(nodes):
+        there = shuffled.index(node)
+        rows = strata.order[strata.starts[k] : strata.starts[k + 1]]
+        assert rows.tolist() == moved.order[moved.starts[there] : moved.starts[there + 1]].tolist()
+        assert all(labels[row] == node for row in rows)
+
+
+def test_a_hundred_thousand_tuples_are_quick():
+    random = np.random.default_rng(0)
+    labels = list(
+        zip(
+            random.integers(50, size=100_000).tolist(),
+            random.integers(100, size=100_000).tolist(),
+            strict=True,
+        )
+    )
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        Strata.read(labels).order  # noqa: B018
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.2
