@@ -1,5 +1,8 @@
 """Laplacian regularised stratified models declared in CVXPY, with a jointly learned graph."""
 
+from strat import graphs
+from strat.base_model import BaseModel
+from strat.baselines import common, joint, lrsm, separate
 from strat.compiler import Program, compile
 from strat.errors import (
     CollapseWarning,
@@ -15,5 +18,38 @@ from strat.errors import (
     ShapeError,
     StratError,
 )
+from strat.estimator import StratifiedModel
+from strat.graph_regularizers import FixedGraph, LogDet
+from strat.persistence import load
+from strat.solvers import MAPG, Result
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "MAPG",
+    "BaseModel",
+    "CollapseWarning",
+    "ConvergenceWarning",
+    "DataError",
+    "DataWarning",
+    "DeclarationError",
+    "FixedGraph",
+    "GraphError",
+    "LogDet",
+    "NoOracleError",
+    "NotConvexError",
+    "NotPerRecordError",
+    "OptionError",
+    "Program",
+    "Result",
+    "ShapeError",
+    "StratError",
+    "StratifiedModel",
+    "common",
+    "compile",
+    "graphs",
+    "joint",
+    "load",
+    "lrsm",
+    "separate",
+]

@@ -5,23 +5,38 @@ BLAS read just that half, and dot products over the array are sums over edges. `
 candidate edge. Both offer the same methods, so that solvers never ask which one they hold. Every array of one number
 per edge ("edge array" below) has the shape of `zeros()`; gradients may hold arbitrary numbers off the edges, weights
 and `mask` are zero there.
-Elementwise work on edge arrays runs over `panels`, so that AllPairs leaves the upper triangle alone.
+Chains of elementwise operations run over `chunks` of the `flat` arrays, to stay in cache.
 """
+
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import ddot, dsymm, dsymv, dsyr2, dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 from scipy.spatial.distance import pdist
 
-from .errors import GraphError
+from strat.errors import GraphError
 
-PANEL = 96  # columns
+WIDTH = 1000  # mean envelope width up to which a sparse factor is used
+CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
 
 
 class EdgeSet:
     """What both edge sets share: K strata, `count` edges with ends `i` < `j`."""
+
+    @property
+    def chunks(self):
+        """Slices that cover a flat edge array."""
+        size = self.mask.size
+        return [slice(start, min(start + CHUNK, size)) for start in range(0, size, CHUNK)]
+
+    @staticmethod
+    def flat(a):
+        """The memory of an edge array as one vector."""
+        return a.ravel("K")
 
     def norm(self, a):
         """Euclidean norm over the edges of an edge array that is zero off the edges."""
@@ -56,8 +71,6 @@ class AllPairs(EdgeSet):
         self.K = int(K)
         self.count = self.K * (self.K - 1) // 2
         self.mask = np.asfortranarray(np.tri(self.K, k=-1))
-        # Blocks of columns that cover the lower triangle and fit a cache: elementwise work goes block by block.
-        self.panels = [np.s_[j:, j : j + PANEL] for j in range(0, self.K, PANEL)] if self.K > 2 * PANEL else [np.s_[:, :]]
         self._ones = np.ones(self.K)
 
     def __repr__(self):
@@ -107,7 +120,7 @@ class AllPairs(EdgeSet):
 
     def add_half_distances(self, theta, g):
         """In place: g_e += ||theta_i - theta_j||^2 / 2."""
-        theta = theta - theta.mean(axis=0)  # the differences are the same, their cancellation is less
+        theta = theta - self._ones @ theta / self.K  # the differences are the same, their cancellation is less
         dsyrk(-1.0, theta.T, beta=1.0, c=g, trans=1, lower=1, overwrite_c=1)
         return self.add_ends(np.einsum("kn,kn->k", theta, theta) / 2, g)
 
@@ -132,8 +145,7 @@ class AllPairs(EdgeSet):
         return np.diag(self.degrees(w)) - self.to_matrix(w)
 
     def _fill_negative(self, w, out):
-        for p in self.panels:
-            np.negative(w[p], out=out[p])
+        np.negative(w, out=out)
 
 
 class EdgeList(EdgeSet):
@@ -158,7 +170,7 @@ class EdgeList(EdgeSet):
         if ((np.diff(self.i) == 0) & (np.diff(self.j) == 0)).any():
             raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
         self.count = self.i.size
-        self.mask, self.panels = np.ones(self.count), [np.s_[:]]
+        self.mask = np.ones(self.count)
         # The adjacency's pattern is fixed: its values are w[edge_of_entry], so that a product needs no new structure.
         rows, columns = np.r_[self.i, self.j], np.r_[self.j, self.i]
         pattern = sp.csr_array((np.tile(np.arange(1, self.count + 1), 2), (rows, columns)), shape=(self.K, self.K))
@@ -226,9 +238,27 @@ class EdgeList(EdgeSet):
         return np.einsum("en,en->e", difference, difference)
 
     def solver(self, w, shift):
-        """Function b -> (G(w) + diag(shift))^-1 b for b (K, n), by one sparse factorisation."""
-        matrix = sp.diags_array(self.degrees(w) + shift, format="csr") - self._adjacency(w)
-        return splu(sp.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
+        """Function b -> (G(w) + diag(shift))^-1 b for b (K, n), by one sparse factorisation.
+
+        Where the graph fills the factor (a random graph), the function divides by the diagonal instead.
+        """
+        diagonal = self.degrees(w) + shift
+        if self._fills:
+            return lambda b: b / diagonal[:, None]
+        matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self._adjacency(w))
+        return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
+
+    @cached_property
+    def _fills(self):
+        """Whether a Cholesky factor would be too full: the mean width of its envelope is large in a band order."""
+        if self.K <= WIDTH or not self.count:
+            return False
+        place = np.empty(self.K, dtype=np.intp)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
+        low, high = np.minimum(place[self.i], place[self.j]), np.maximum(place[self.i], place[self.j])
+        first = np.arange(self.K)
+        np.minimum.at(first, high, low)
+        return float(np.mean(np.arange(self.K) - first)) > WIDTH
 
     def dense_laplacian(self, w):
         """G(w) as a (K, K) array."""

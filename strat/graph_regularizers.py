@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 from sklearn.base import BaseEstimator
 
-from .errors import OptionError
+from strat.errors import OptionError
 
 
 class GraphRegularizer(BaseEstimator):
@@ -175,8 +175,7 @@ class LogDetSlot:
                 return np.inf
             value = -2 * self.lambda1 * float(np.log(self._matrix.ravel("K")[:: self.edges.K + 1]).sum())
         if self._prior:
-            for p in self.edges.panels:
-                np.subtract(w[p], self.w0[p], out=self._pull[p])
+            np.subtract(w, self.w0, out=self._pull)
         else:
             self._pull = w
         value += self.square / 2 * self.edges.dot(self._pull, self._pull)
@@ -190,10 +189,11 @@ class LogDetSlot:
             np.multiply(self._pull, self.square, out=out)
             return self.edges.add_ends(np.full(self.edges.K, self.linear / 2), out)
         S, pull = self._inverse(), self._pull
-        entries = self.edges.entries(S)
-        for p in self.edges.panels:
-            np.multiply(entries[p], 2 * self.lambda1, out=out[p])
-            out[p] += self.square * pull[p]
+        flat = self.edges.flat
+        entries, g, pull = flat(self.edges.entries(S)), flat(out), flat(pull)
+        for chunk in self.edges.chunks:
+            np.multiply(entries[chunk], 2 * self.lambda1, out=g[chunk])
+            g[chunk] += self.square * pull[chunk]
         return self.edges.add_ends(self.linear / 2 - self.lambda1 * S.diagonal(), out)
 
     def resistances(self, out):

@@ -101,12 +101,18 @@ class Point:
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
+        if self.evaluate_smooth(gradient) < np.inf:
+            self.add_regularizer()
+        return self
+
+    def evaluate_smooth(self, gradient=False):
+        """Compute and return the smooth part of F, without the regularizer; `gradient`: also its gradients."""
         self.F = self.smooth = np.inf
         if self.evaluate_w() and self.evaluate_theta(gradient):
-            self.combine()
+            self.add_laplacian()
             if gradient:
                 self._add_gradients()
-        return self
+        return self.smooth
 
     def evaluate_w(self):
         """Compute what depends on w alone; return whether it is in the domain."""
@@ -127,15 +133,17 @@ class Point:
         self.loss = float(self.losses.sum())
         return self.loss < np.inf
 
-    def combine(self):
-        """Compute F from what `evaluate_w` and `evaluate_theta` found."""
+    def add_laplacian(self):
+        """Compute the smooth part from what `evaluate_w` and `evaluate_theta` found."""
         self.product = self.problem.laplacian(self.w, self.theta, self.degrees)
         self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
-        self.regularizer = float(self.problem.regularizer.value(self.theta).sum())
         self.smooth = self.loss + self.laplacian + self.graph
-        self.F = self.smooth + self.regularizer
-        if not np.isfinite(self.F):
-            self.F = np.inf
+
+    def add_regularizer(self):
+        """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
+        self.regularizer = float(self.problem.regularizer.value(self.theta).sum())
+        F = self.smooth + self.regularizer
+        self.F = F if F < np.inf else np.inf
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""

@@ -4,6 +4,7 @@ import numpy as np
 
 from strat.compiler.statistics import least_squares, stratum_sums
 from strat.expressions.symbols import AtomNode
+from strat.expressions.text import text
 from strat.oracles.quadratic import Quadratic
 from strat.oracles.sum import SumOracle
 from strat.oracles.tape import Tape
@@ -86,7 +87,7 @@ class Assembly:
         kink = self.kinked
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
         if kink is not None and not reason:
-            reason = f"{kink.expression} is not differentiable"
+            reason = f"{text(kink.expression)} is not differentiable"
         return SumOracle(self.parts(), self.binder.n, kink is None, curved, prox, reason)
 
 

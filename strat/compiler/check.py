@@ -4,6 +4,7 @@ import numpy as np
 
 from strat.errors import DeclarationError, NotPerRecordError, ShapeError
 from strat.expressions import atoms
+from strat.expressions.text import text
 
 
 def as_expression(value, what):
@@ -49,7 +50,7 @@ def check_scalar(expression, what):
     """Raise ShapeError unless the expression is a scalar."""
     if expression.size != 1:
         raise ShapeError(
-            f"{what} must be a scalar, but it has shape {expression.shape}: {expression}. It is that of one record "
+            f"{what} must be a scalar, but it has shape {expression.shape}: {text(expression)}. It is that of one record "
             f"(or one stratum): sum the entries with cp.sum(…), and check that no (n, 1) meets an (n,)."
         )
     if expression.is_complex():
@@ -79,7 +80,7 @@ def check_no_data(expression, data, what):
     for p in expression.parameters():
         if p.id in ids:
             raise DeclarationError(
-                f"{what} contains the record data {p.name()}: {expression}. It belongs to a stratum, not to a record; "
+                f"{what} contains the record data {p.name()}: {text(expression)}. It belongs to a stratum, not to a record; "
                 f"put what depends on records into the loss."
             )
 
@@ -96,7 +97,7 @@ def check_per_record(expression, data):
         over = isinstance(e, (atoms.max, atoms.min, atoms.norm_inf, atoms.sum_largest, atoms.log_sum_exp))
         if over and e.args[0].size == 1 and any(p.id in ids for p in e.parameters()):
             raise NotPerRecordError(
-                f"{e} takes the {_NAMES(e)} of one number. The loss is that of ONE record and is summed over records, "
+                f"{text(e)} takes the {_reduction(e)} of one number. The loss is that of ONE record and is summed over records, "
                 f"so a function of all records together (maximum, cvar, log-sum-exp over records) cannot be written "
                 f"in it. Write a sum over records, such as cp.abs(r), cp.huber(r) or cp.logistic(r)."
             )
@@ -106,7 +107,7 @@ def check_per_record(expression, data):
     visit(expression)
 
 
-def _NAMES(e):
+def _reduction(e):
     if isinstance(e, atoms.log_sum_exp):
         return "log-sum-exp"
     if isinstance(e, atoms.sum_largest):

@@ -12,6 +12,7 @@ from strat.compiler.convexity import Curvature
 from strat.compiler.program import Program
 from strat.errors import DeclarationError, NotConvexError
 from strat.expressions import atoms
+from strat.expressions.text import text
 
 
 def compile(expression, data=(), constraints=()):
@@ -79,7 +80,7 @@ def check_constraints(constraints, data):
         check_no_data(c, data, "a constraint")
         if not c.is_dcp():
             raise NotConvexError(
-                f"the constraint {c} is not convex by the rules of disciplined convex programming. It must be "
+                f"the constraint {text(c)} is not convex by the rules of disciplined convex programming. It must be "
                 f"affine == affine, or convex <= concave."
             )
     return constraints

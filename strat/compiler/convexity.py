@@ -11,6 +11,7 @@ import numpy as np
 
 from strat.errors import NotConvexError
 from strat.expressions import atoms
+from strat.expressions.text import text
 
 #: More unsigned factors than this are not tried in all combinations before there are data.
 MAX_FACTORS = 8
@@ -109,13 +110,13 @@ class Curvature:
         culprit = self._innermost(self.expression, assignments)
         variables = ", ".join(v.name() for v in self.expression.variables())
         if culprit is None:
-            text = f"  {self.expression}   is concave"
+            line = f"  {text(self.expression)}   is concave"
         else:
-            text = f"  {culprit}   is neither convex nor concave by the rules of disciplined convex programming"
+            line = f"  {text(culprit)}   is neither convex nor concave by the rules of disciplined convex programming"
         hint = replacement(culprit if culprit is not None else self.expression)
         return (
-            f"{self.what} is not convex in ({variables}).\n{text}\n"
-            f"It must be convex in the variables{' for some values of the data' if self.factors else ''}."
+            f"{self.what} is not convex in ({variables}).\n{line}\n"
+            f"{'No sign of the data makes it' if self.factors else 'It must be'} convex in the variables."
             + (f" {hint}" if hint else "")
         )
 
@@ -160,9 +161,9 @@ def sign_of(values, matrix=False):
 
 def replacement(e):
     """What to write instead of the usual expressions that are not convex by CVXPY's rules."""
-    text = str(e)
-    if isinstance(e, atoms.log) and "exp(" in text:
-        if isinstance(e.args[0], atoms.AddExpression) and "Sum(" not in text:
+    line = str(e)
+    if isinstance(e, atoms.log) and "exp(" in line:
+        if isinstance(e.args[0], atoms.AddExpression) and "Sum(" not in line:
             return "Write cp.logistic(z) for log(1 + exp(z)), and cp.log_sum_exp(cp.hstack([…])) for more terms."
         return "Write cp.log_sum_exp(z) for log(sum(exp(z))), and cp.logistic(z) for log(1 + exp(z))."
     if isinstance(e, atoms.DivExpression):

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from strat.compiler.convexity import sign_of
 from strat.errors import DataError, NotConvexError
 from strat.expressions.symbols import AtomNode
+from strat.expressions.text import text
 
 
 class Origin:
@@ -24,7 +25,7 @@ class Origin:
     def __init__(self, order, strata, data, arrays):
         self.order, self.strata, self.data, self.arrays = order, strata, data, arrays
 
-    def text(self, mask, parameters):
+    def first(self, mask, parameters):
         """The first of the masked sorted records, with its scalar data."""
         first = int(self.order[mask].min()) if len(mask) == len(self.order) else int(self.order[0])
         label = self.strata.labels[self.strata.index[first]]
@@ -42,14 +43,14 @@ class Origin:
         """Raise DataError for data outside the domain of an atom of data alone."""
         e = node.expression
         raise DataError(
-            f"{e} is undefined: {self.text(_rows(mask, len(self.order)), e.parameters())}. "
+            f"{text(e)} is undefined: {self.first(_rows(mask, len(self.order)), e.parameters())}. "
             f"Correct or drop these records."
         )
 
 
 def _short(value):
-    text = np.array2string(value.reshape(-1)[:4], precision=4, separator=", ")
-    return text if value.size <= 4 else text[:-1] + ", …]"
+    line = np.array2string(value.reshape(-1)[:4], precision=4, separator=", ")
+    return line if value.size <= 4 else line[:-1] + ", …]"
 
 
 def _rows(mask, N):
@@ -72,7 +73,7 @@ def check_convexity(curvature, walker, evaluator, origin):
     if found is None:
         raise NotConvexError(
             f"{curvature.what} is not convex in ({variables}) for these values of data and hyperparameters: "
-            f"{curvature.expression}."
+            f"{text(curvature.expression)}."
         )
     factor, wanted = found
     position = next(i for i, f in enumerate(curvature.factors) if f is factor)
@@ -87,13 +88,13 @@ def check_convexity(curvature, walker, evaluator, origin):
     if origin is None or walker.symbols.depends(forms[position].coefficient) & 1 == 0:
         shown = ", ".join(f"{p.name()} = {_number(p, walker)}" for p in factor.parameters())
         raise NotConvexError(
-            f"{curvature.what} is convex in ({variables}) only where {factor} {words}, but {shown}. "
+            f"{curvature.what} is convex in ({variables}) only where {text(factor)} {words}, but {shown}. "
             f"Give the hyperparameter another value, or write the term with the other sign."
         )
     hint = " Labels of a Bernoulli loss lie in [0, 1]." if "log(" in str(curvature.expression) else ""
     raise DataError(
-        f"{curvature.what} is convex in ({variables}) only where {factor} {words}, but "
-        f"{origin.text(bad, factor.parameters())}.{hint} Correct or drop these records."
+        f"{curvature.what} is convex in ({variables}) only where {text(factor)} {words}, but "
+        f"{origin.first(bad, factor.parameters())}.{hint} Correct or drop these records."
     )
 
 
@@ -120,7 +121,7 @@ def check_data_arguments(binder, form, origin):
             if bad.any():
                 part = node.expression.args[i] if i < len(node.expression.args) else node.expression
                 limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
-                what = origin.text(_rows(bad, len(origin.order)), part.parameters()) if origin else str(part)
+                what = origin.first(_rows(bad, len(origin.order)), part.parameters()) if origin else text(part)
                 raise DataError(
-                    f"{node.expression} needs {part} {limit}, but {what}. Correct or drop these records."
+                    f"{text(node.expression)} needs {text(part)} {limit}, but {what}. Correct or drop these records."
                 )

@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.expressions import atoms
+from strat.expressions.text import text
 from strat.rules.base import Elementwise
 from strat.rules.powers import QuadForm, Square
 
@@ -128,9 +129,9 @@ class Sets:
             if isinstance(e, atoms.Variable):
                 self.cones[e.name()] = "PSD"
                 if not e.is_symmetric():
-                    self.other.append(f"{constraint} (declare {e.name()} with PSD=True instead)")
+                    self.other.append(f"{text(constraint)} (declare {e.name()} with PSD=True instead)")
                 return
-            self.other.append(str(constraint))
+            self.other.append(text(constraint))
             return
         if isinstance(constraint, (atoms.Inequality, atoms.NonPos)):
             form = walker(constraint.expr)
@@ -141,11 +142,11 @@ class Sets:
             self._equality(form, binder, constraint)
             return
         else:
-            self.other.append(str(constraint))
+            self.other.append(text(constraint))
             return
         rows = affine_rows(binder, form)
         if rows is None or len(rows[0]) < form.size:
-            self.other.append(str(constraint))
+            self.other.append(text(constraint))
             return
         _, column, scale, offset = rows
         bound = -offset / scale
@@ -154,7 +155,7 @@ class Sets:
 
     def _equality(self, form, binder, constraint):
         if binder.atoms_of(form):
-            self.other.append(str(constraint))
+            self.other.append(text(constraint))
             return
         variable, _, rest = binder.kinds(form)
         values = np.asarray(binder.evaluator.terms(form.where(variable))).reshape(-1)

@@ -13,8 +13,10 @@ from strat.compiler.prox import NoProx, ProxBuilder
 from strat.compiler.report import describe
 from strat.compiler.smoothing import smoothed
 from strat.errors import DataError, DeclarationError
+from strat.expressions import atoms
 from strat.expressions.evaluate import Evaluator
 from strat.expressions.symbols import Symbols
+from strat.expressions.text import text
 from strat.expressions.walk import Walker
 from strat.oracles.layout import Layout
 from strat.oracles.prox_newton import NewtonProx
@@ -43,7 +45,9 @@ class Program:
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
         self.symbols = Symbols()
-        self.form = self._walker(self.symbols, {})(expression).reshaped(())
+        self.form = self._walker(self.symbols, {})(expression)
+        if self.form.size == 1:
+            self.form = self.form.reshaped(())
 
     @property
     def hyperparameters(self):
@@ -122,6 +126,11 @@ class Program:
         prox, reason = self._prox(assembly, walker, constrained)
         return assembly.oracle(prox, reason)
 
+    def bind_constraints(self, given=None):
+        """Flat oracle of the constraints and attributes alone: value 0, prox a projection."""
+        twin = Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
+        return twin.bind_regularizer(given)
+
     def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True):
         """Flat oracle of a program with data.
 
@@ -180,7 +189,7 @@ class Program:
             if sets.restrict:
                 raise NoProx("the loss of many records has no prox in closed form under constraints")
             if assembly.kinked is not None:
-                raise NoProx(f"{assembly.kinked.expression} is not differentiable")
+                raise NoProx(f"{text(assembly.kinked.expression)} is not differentiable")
             oracle = assembly.oracle()
             if not oracle.has("hessian_operator"):
                 raise NoProx("a piece has no second derivatives")

@@ -5,6 +5,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.pieces import Support, affine_rows, quadratic_matrix
+from strat.expressions.text import text
 from strat.oracles import prox_blocks
 from strat.oracles.tape import Tape
 from strat.rules.matrices import LogDetRule
@@ -263,7 +264,7 @@ class ProxBuilder:
 
     def _reason(self, columns, touching, tied, bounded, diagonal):
         names = [n for n, s in self.layout.slices.items() if np.any((columns >= s.start) & (columns < s.stop))]
-        rules = [f"{node.rule.name} in {node.expression}" for node, _ in touching]
+        rules = [f"{node.rule.name} in {text(node.expression)}" for node, _ in touching]
         if tied:
             rules.append("an affine equality")
         if bounded:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat.expressions.text import short, text
 from strat.expressions.symbols import DATA, AtomNode, Leaf, Product, Value
 
 _WIDTH = 46
@@ -19,8 +20,8 @@ def header(program):
     """Variables and data on one line."""
     variables = ", ".join(f"{v.name()} {_shape(v.shape)}" for v in program.variables) or "none"
     data = ", ".join(f"{p.name()} {_shape(p.shape)}" for p in program.data)
-    text = f"{program.what}: variables {variables}; {program.layout.n} numbers a stratum"
-    return text + (f"; data {data}" if data else "")
+    line = f"{program.what}: variables {variables}; {program.layout.n} numbers a stratum"
+    return line + (f"; data {data}" if data else "")
 
 
 def piece_rows(program):
@@ -57,7 +58,7 @@ def _atom_row(symbols, form, terms, node):
         oracles += ["gradient"] + ["hvp"] * node.rule.curved
     if not on_records or kink == "none":
         oracles += ["prox"] * (node.rule.prox is not None or node.rule.name in ("Norm2", "Square"))
-    return (weight, short(str(node.expression), _WIDTH), node.rule.name, argument, " ".join(oracles))
+    return (weight, text(node.expression, _WIDTH), node.rule.name, argument, " ".join(oracles))
 
 
 def weight_text(symbols, form, terms):
@@ -86,7 +87,7 @@ def symbol_text(symbols, symbol):
     if isinstance(node, Value):
         rows = np.flatnonzero(node.form.row == position)
         return f"({weight_text(symbols, node.form, rows)})"
-    return short(str(node.expression), 16)
+    return text(node.expression, 16)
 
 
 def table(head, rows):
@@ -94,11 +95,6 @@ def table(head, rows):
     rows = [head, *rows]
     widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows)
-
-
-def short(text, width):
-    """Text cut to a width."""
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _shape(shape):

@@ -20,8 +20,9 @@ class Direction:
         self.offset = float(form.scale[plain].sum())
         rest = ~plain
         self.column, self.coefficient, scale = form.column[rest], form.coefficient[rest], form.scale[rest]
-        self.factor = float(scale[np.flatnonzero(self.column)[0]]) if self.column.any() else 1.0
-        self.scale = scale / self.factor
+        varying = np.flatnonzero(self.column)
+        self.factor = float(scale[varying[0]]) if len(varying) else 0.0
+        self.scale = scale / self.factor if self.factor else scale
 
     @property
     def key(self):

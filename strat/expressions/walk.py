@@ -139,7 +139,8 @@ class Walker:
 
     def _trace(self, e):
         form = self(e.args[0])
-        target = np.where(np.eye(form.shape[0], dtype=bool), 0, -1)
+        positions = np.arange(int(np.prod(e.shape, dtype=int))).reshape(*e.shape, 1, 1)
+        target = np.where(np.eye(form.shape[-1], dtype=bool), positions, -1)
         return forms.scatter(form, target, e.shape)
 
     def _kron(self, e):

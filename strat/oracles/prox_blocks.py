@@ -82,23 +82,28 @@ class NewtonBlock:
         # The residual grows at least by 1/t a unit, so the root lies within t |f| of any point.
         a = np.where(f > 0, np.maximum(low, z - t * f), z)
         b = np.where(f < 0, np.minimum(high, z - t * f), z)
-        at_low = (f > 0) & (a == low) & (residual(np.where(a == low, low, z))[0] >= 0)
-        at_high = (f < 0) & (b == high) & (residual(np.where(b == high, high, z))[0] <= 0)
+        low_end, high_end = (a == low) & np.isfinite(low), (b == high) & np.isfinite(high)
+        at_low = (f > 0) & low_end & (residual(np.where(low_end, low, z))[0] >= 0)
+        at_high = (f < 0) & high_end & (residual(np.where(high_end, high, z))[0] <= 0)
         done = at_low | at_high | (f == 0)
         z = np.where(at_low, low, np.where(at_high, high, z))
+        last = np.full(v.shape, np.inf)
         for iteration in range(200):
             trial = z - f / slope
-            inside = (trial > a) & (trial < b) & np.isfinite(trial)
-            if iteration % 3 == 2:
-                inside &= np.abs(trial - z) < 0.25 * (b - a)
-            new = np.where(done, z, np.where(inside, trial, 0.5 * (a + b)))
-            done |= np.abs(new - z) <= 4e-16 * np.abs(new)
+            # Newton steps must at least halve, or the bracket is halved instead (rtsafe, Press et al. 2007, §9.4).
+            inside = (trial > a) & (trial < b) & (np.abs(trial - z) <= 0.5 * last)
+            # Where a slope overflowed, one end of the bracket is still infinite: go there in doubling steps.
+            far = np.where(np.isinf(a), b, a) + np.where(np.isinf(a), -1.0, 1.0) * 2.0 ** min(iteration, 1000)
+            middle = np.where(np.isfinite(b - a), 0.5 * a + 0.5 * b, far)
+            new = np.where(done, z, np.where(inside, trial, middle))
+            last = np.abs(new - z)
+            done |= last <= 4e-16 * np.abs(new)
             z = new
             if done.all():
                 break
             f, slope = residual(z)
             a, b = np.where(f < 0, z, a), np.where(f > 0, z, b)
-            done |= (f == 0) | (b - a <= 2e-16 * np.maximum(np.abs(a), np.abs(b)))
+            done |= (f == 0) | (np.isfinite(b - a) & (b - a <= 2e-16 * np.maximum(np.abs(a), np.abs(b))))
         return z
 
 

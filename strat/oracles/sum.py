@@ -46,3 +46,32 @@ class SumOracle(Oracle):
         if len(operators) == 1:
             return operators[0]
         return lambda v: sum((operator(v) for operator in operators), np.zeros_like(v))
+
+
+class Weighted(Oracle):
+    """weight × an oracle, with its capabilities; the prox takes the step weight × t."""
+
+    def __init__(self, oracle, weight):
+        self.oracle, self.weight, self.n = oracle, float(weight), oracle.n
+        self.reason = getattr(oracle, "reason", "")
+        for name in ("value_and_gradient", "hessian_operator", "prox"):
+            if not oracle.has(name):
+                setattr(self, name, None)
+
+    def value(self, theta):
+        """Weighted values (K,)."""
+        return self.weight * self.oracle.value(theta)
+
+    def value_and_gradient(self, theta):
+        """Weighted values (K,) and gradients (K, n)."""
+        value, gradient = self.oracle.value_and_gradient(theta)
+        return self.weight * value, self.weight * gradient
+
+    def hessian_operator(self, theta):
+        """The weighted Hessian as a map."""
+        operator = self.oracle.hessian_operator(theta)
+        return lambda v: self.weight * operator(v)
+
+    def prox(self, v, t):
+        """The oracle's prox with step weight × t."""
+        return self.oracle.prox(v, np.asarray(t) * self.weight)

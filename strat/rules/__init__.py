@@ -8,6 +8,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from strat.errors import NoOracleError
+from strat.expressions.text import text
 
 _REGISTRY = {}
 
@@ -45,7 +46,7 @@ def rule_of(expression):
         if kind in _REGISTRY:
             return _REGISTRY[kind]
     raise NoOracleError(
-        f"there is no rule for the atom {type(expression).__name__} in {expression}. "
+        f"there is no rule for the atom {type(expression).__name__} in {text(expression)}. "
         f"Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
     )
 

@@ -153,14 +153,13 @@ class _Relative(Elementwise):
 
     def partial(self, i, args, out, memo):
         x, y = args
-        if i == 1:
-            return self.shift - x / y
-        return np.log(x / y) + 1.0 - self.shift
+        ratio = np.where(x == 0, 0.0, x / y)  # also at y = 0: a count of 0 has no logarithm
+        return self.shift - ratio if i == 1 else np.log(ratio) + 1.0 - self.shift
 
     def mixed(self, i, j, args, out, memo):
         x, y = args
         if i == j:
-            return x / y**2 if i == 1 else 1.0 / x
+            return np.where(x == 0, 0.0, x / y**2) if i == 1 else 1.0 / x
         return -1.0 / y
 
     def domain(self, args):

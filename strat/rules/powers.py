@@ -149,7 +149,8 @@ class QuadOverLin(Rule):
 
     def pullback(self, i, args, out, memo, g):
         u, y = args
-        return (2.0 * g / y)[..., None] * u if i == 0 else -g * out / y
+        g = np.where(y == 0, 0.0, g / y)  # 0 is a subgradient at the tip of the domain, (0, 0)
+        return (2.0 * g)[..., None] * u if i == 0 else -g * out
 
     def pushforward(self, args, out, memo, tangents):
         return sum(

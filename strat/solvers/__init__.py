@@ -1,7 +1,7 @@
 """Solvers of the joint problem."""
 
-from .base import Solver, State
-from .mapg import MAPG
-from .result import Result
+from strat.solvers.base import Solver, State
+from strat.solvers.mapg import MAPG
+from strat.solvers.result import Result
 
 __all__ = ["MAPG", "Result", "Solver", "State"]

@@ -1,8 +1,10 @@
 """What an algorithm is to the run loop: a point x that `step` improves, and a state that can be saved."""
 
+from operator import attrgetter
+
 import numpy as np
 
-from ..problem import Point
+from strat.problem import Point
 
 PROJECTION = 1e-14  # the prox with this step projects onto the regularizer's domain and leaves its value alone
 _NUMBERS = ("F", "smooth", "loss", "laplacian", "regularizer", "graph")
@@ -20,7 +22,7 @@ class Algorithm:
     stalled : bool
         Set where no further decrease is possible in floating point.
     saved : tuple of str
-        Attributes that, with x, are the whole state.
+        Attributes (dotted for those of parts) that, with x, are the whole state.
     """
 
     monotone = True
@@ -65,15 +67,16 @@ class Algorithm:
 
     def state(self):
         """The whole state, as a dict of arrays."""
-        state = {name: getattr(self, name) for name in self.saved}
+        state = {name: attrgetter(name)(self) for name in self.saved}
         state |= {"x_theta": self.x.theta, "x_w": self.x.w, "x_numbers": [getattr(self.x, name) for name in _NUMBERS]}
         return {name: np.array(value) for name, value in state.items()} | {"work": np.array(self.factorizations)}
 
     def restore(self, state):
         """Go back to a saved state."""
         for name in self.saved:
-            value = np.array(state[name])
-            setattr(self, name, value if value.ndim else value.item())
+            value, (*owner, attribute) = np.array(state[name]), name.split(".")
+            owner = attrgetter(owner[0])(self) if owner else self
+            setattr(owner, attribute, value if value.ndim else value.item())
         self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
         self.x.evaluate()
         for name, value in zip(_NUMBERS, state["x_numbers"]):

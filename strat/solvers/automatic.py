@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from .algorithm import Algorithm
-from .metric import EdgeMetric, StrataMetric
-from .newton import NewtonStep
+from strat.solvers.algorithm import Algorithm
+from strat.solvers.metric import EdgeMetric, StrataMetric
+from strat.solvers.newton import NewtonStep
 
 DECREASE = 1e-4  # z is taken if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
+BEHIND = 10.0  # a Newton step is due where theta's residual is so many times that of W
 TRIALS = 60  # most steps tried from one point
 
 
@@ -20,7 +21,12 @@ class Automatic(Algorithm):
     points uphill. Every few iterations one Newton-CG step in theta follows, kept if F falls.
     """
 
-    saved = ("theta_", "w_", "t", "rejected", "trust")
+    saved = (
+        *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
+        *("strata_metric.loss_curvature", "strata_metric.share"),
+        *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
+        *(f"newton.{name}" for name in ("interval", "wait", "last", "factorizations")),
+    )
 
     def __init__(self, problem, theta, w):
         super().__init__(problem, theta, w)
@@ -28,11 +34,11 @@ class Automatic(Algorithm):
         if not problem.learned:  # all points share the one W
             for point in (self.y, self.z):
                 point.w, point.degrees = self.x.w, self.x.degrees
-        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
+        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy("K")  # the iterate before x
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.newton = NewtonStep(problem)
-        self.estimate, self.trust = {"theta": np.inf, "W": 0.0}, 1.0
+        self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
 
     def step(self):
         """One iteration."""
@@ -44,17 +50,18 @@ class Automatic(Algorithm):
         self.rejected = 0 if taken else self.rejected + 1
         if taken:
             self.t = 1.0 if self.uphill else max(t, 1.618)
+            self.theta_[...] = self.x.theta
+            if self.problem.learned:
+                self.w_, self.x.w = self.x.w, self.w_
             self._move_to_z()
-        behind = not taken or self.estimate["theta"] > self.estimate["W"]
+        behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
         if self.newton.due(behind) and self.newton.try_from(self.x, self.z):
             self._move_to_z()
-            self.t, self.rejected, self.estimate["theta"] = 1.0, 0, 0.0
+            self.theta_[...] = self.x.theta  # the momentum of W goes on
+            self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
 
     def _move_to_z(self):
-        self.theta_[...] = self.x.theta
-        if self.problem.learned:
-            self.w_, self.x.w = self.x.w, self.w_
         self.x, self.z = self.z, self.x
         self.differentiated = False
 
@@ -64,13 +71,15 @@ class Automatic(Algorithm):
         y.theta *= beta
         y.theta += x.theta
         if self.problem.learned:
-            for p in self.problem.edges.panels:
-                new, old = y.w[p], x.w[p]
-                np.subtract(old, self.w_[p], out=new)
+            flat = self.problem.edges.flat
+            new_w, old_w, older_w = flat(y.w), flat(x.w), flat(self.w_)
+            for chunk in self.problem.edges.chunks:
+                new, old = new_w[chunk], old_w[chunk]
+                np.subtract(old, older_w[chunk], out=new)
                 new *= beta
                 new += old
                 np.maximum(new, 0.0, out=new)
-        return y.evaluate(gradient=True).smooth < np.inf
+        return y.evaluate_smooth(gradient=True) < np.inf
 
     def _try(self, y):
         """Set z to a step from y that its model bounds; return whether F(z) is enough below F(x)."""
@@ -89,7 +98,7 @@ class Automatic(Algorithm):
                     move_theta = False
                     continue
                 w_square, w_slope = metric.square, metric.slope
-            z.combine()
+            z.add_laplacian()
             rest = z.smooth - y.smooth - float(np.vdot(y.theta_gradient, strata.move)) - w_slope
             noise = 1e-14 * (1 + abs(z.loss) + abs(z.laplacian) + abs(z.graph))
             bound = 0.5 * (strata.square + w_square)
@@ -98,6 +107,7 @@ class Automatic(Algorithm):
             move_theta, move_w = self._shrink(y, z, noise)
         else:
             return False
+        z.add_regularizer()
         if not z.F <= x.F - DECREASE * bound:
             return False
         self.uphill = strata.dot(strata.move, z.theta - x.theta) + (metric.uphill if learned else 0.0) < 0
@@ -129,9 +139,9 @@ class Automatic(Algorithm):
         """Sizes of both blocks' gradients at y, from the step they made; cheap, and near the residual of x."""
         strata, metric = self.strata_metric, self.edge_metric
         size = 1 + max(np.linalg.norm(y.loss_gradient), np.linalg.norm(y.product))
-        self.estimate["theta"] = float(np.sqrt(strata.curvature**2 @ strata.squares)) / size
+        self.theta_estimate = float(np.sqrt(strata.curvature**2 @ strata.squares)) / size
         if self.problem.learned:
-            self.estimate["W"] = metric.size / metric.scale
+            self.w_estimate = metric.size / metric.scale
 
     @property
     def factorizations(self):
@@ -140,7 +150,7 @@ class Automatic(Algorithm):
 
     def residual(self, tol):
         """Residual of x where the estimate says that it may be below tol, otherwise None."""
-        estimate = max(self.estimate.values())
+        estimate = max(self.theta_estimate, self.w_estimate)
         if not estimate * self.trust <= tol:
             return None
         residual = self.differentiate_x().residual()

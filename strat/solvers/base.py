@@ -9,10 +9,10 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..errors import ConvergenceWarning, NoOracleError, OptionError
-from .checkpoint import Checkpoint
-from .progress import Progress
-from .result import Result
+from strat.errors import ConvergenceWarning, NoOracleError, OptionError
+from strat.solvers.checkpoint import Checkpoint
+from strat.solvers.progress import Progress
+from strat.solvers.result import Result
 
 _WORDS = {"value_and_gradient": "gradient", "prox": "prox"}
 
@@ -183,7 +183,7 @@ class _Run:
             return
         key = self.score(x.theta) if self.score is not None else x.F
         if key < self.best_key or self.best is None:
-            self.best, self.best_key, self.best_iteration = (x.theta.copy(), x.w.copy()), key, self.iteration
+            self.best, self.best_key, self.best_iteration = (x.theta.copy(), x.w.copy("K")), key, self.iteration
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
@@ -204,7 +204,7 @@ class _Run:
 
     def _result(self, status):
         x = self.algorithm.x
-        theta, w = x.theta.copy(), x.w.copy()
+        theta, w = x.theta.copy(), x.w.copy("K")
         if status in ("early_stopped", "interrupted") and self.best is not None:
             theta, w = self.best
         parts = self.problem.parts(theta, w)

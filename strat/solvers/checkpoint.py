@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import OptionError
+from strat.errors import OptionError
 
 SECONDS = 10.0  # between two writes
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .algorithm import PROJECTION, Algorithm
+from strat.solvers.algorithm import PROJECTION, Algorithm
 
 
 class FixedSteps(Algorithm):
@@ -21,8 +21,8 @@ class FixedSteps(Algorithm):
         super().__init__(problem, theta, w)
         self.alpha_x, self.alpha_y = step
         self.y, self.z, self.v = (self.new_point() for _ in range(3))
-        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
-        self.z_theta, self.z_w = self.x.theta.copy(), self.x.w.copy()
+        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy("K")  # the iterate before x
+        self.z_theta, self.z_w = self.x.theta.copy(), self.x.w.copy("K")
         self.t_, self.t = 0.0, 1.0
 
     def step(self):
@@ -44,12 +44,12 @@ class FixedSteps(Algorithm):
         self.differentiated = False
 
     def _evaluate(self, y):
-        if y.evaluate(gradient=True).smooth < np.inf:
+        if y.evaluate_smooth(gradient=True) < np.inf:
             return True
         y.theta[...] = self.problem.prox(y.theta, PROJECTION)
         if self.problem.learned:
             self.problem.graph_regularizer.prox(y.w, out=y.w)
-        return y.evaluate(gradient=True).smooth < np.inf
+        return y.evaluate_smooth(gradient=True) < np.inf
 
     def _prox_step(self, base, alpha, target):
         problem = self.problem

@@ -2,10 +2,10 @@
 
 from numbers import Real
 
-from ..errors import OptionError
-from .automatic import Automatic
-from .base import Solver
-from .fixed_steps import FixedSteps
+from strat.errors import OptionError
+from strat.solvers.automatic import Automatic
+from strat.solvers.base import Solver
+from strat.solvers.fixed_steps import FixedSteps
 
 
 class MAPG(Solver):

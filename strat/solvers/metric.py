@@ -1,6 +1,7 @@
 """The diagonal metrics of the default algorithm: how far each block may move, learned along the way."""
 
 import numpy as np
+from scipy.linalg.blas import ddot
 
 AGE = 10  # most iterations between two measurements of the edges' curvature
 TINY = 1e-300
@@ -24,7 +25,7 @@ class StrataMetric:
         problem = self.problem
         while True:
             curvature = self.loss_curvature + (self.share * self.couple) * y.degrees
-            curvature = np.maximum(curvature, 1e-8 * curvature.max() + TINY)
+            curvature += 1e-10 * curvature.max() + TINY
             inverse = 1 / curvature
             z.theta[...] = problem.prox(y.theta - y.theta_gradient * inverse[:, None], inverse)
             move = z.theta - y.theta
@@ -64,6 +65,8 @@ class EdgeMetric:
     def __init__(self, problem):
         self.problem, edges = problem, problem.edges
         self.curvature, self.inverse = edges.zeros(), edges.zeros()
+        self.chunks = edges.chunks
+        self.scratch = np.empty((2, max((c.stop - c.start for c in self.chunks), default=0)))
         self.length, self.age = 1.0, AGE
         self.total = self.scale = 0.0
 
@@ -80,37 +83,32 @@ class EdgeMetric:
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""
-        prox = self.problem.graph_regularizer.prox
+        flat, prox = self.problem.edges.flat, self.problem.graph_regularizer.prox
+        arrays = [flat(a) for a in (y.w_gradient, y.w, z.w, x.w, self.inverse, self.curvature)]
         square = slope = size = uphill = 0.0
-        for p in self.problem.edges.panels:
-            gradient, old, new = y.w_gradient[p], y.w[p], z.w[p]
-            np.multiply(self.inverse[p], gradient, out=new)
+        for chunk in self.chunks:
+            gradient, old, new, current, inverse, curvature = (a[chunk] for a in arrays)
+            move, weighted = self.scratch[0, : new.size], self.scratch[1, : new.size]
+            np.multiply(inverse, gradient, out=new)
             new *= -self.length
             new += old
             prox(new, out=new)
-            move = new - old
-            weighted = self.curvature[p] * move
-            slope += _dot(gradient, move)
-            square += _dot(weighted, move)
-            size += _dot(weighted, weighted)
-            move = np.subtract(new, x.w[p], out=move)
-            uphill += _dot(weighted, move)
+            np.subtract(new, old, out=move)
+            np.multiply(curvature, move, out=weighted)
+            slope += ddot(gradient, move)
+            square += ddot(weighted, move)
+            size += ddot(weighted, weighted)
+            uphill += ddot(weighted, new) - ddot(weighted, current)
         self.square, self.slope, self.uphill = square / self.length, slope, uphill / self.length
         self.size = np.sqrt(size) / self.length
 
     def shrink(self, ratio):
         """Take shorter steps: `ratio` is what the model allows over what was met."""
-        self.length *= min(max(0.9 * ratio, 0.25), 0.8)
+        self.length *= min(max(0.8 * ratio, 0.25), 0.7)
 
     def relax(self, ratio):
         """Lengthen the steps a little, more where the model had much slack."""
-        self.length = min(self.length * min(max(0.8 * np.sqrt(ratio), 1.02), 1.5), 4.0)
-
-
-def _dot(a, b):
-    if a.flags.f_contiguous and b.flags.f_contiguous:
-        return float(np.vdot(a.T, b.T))
-    return float(np.einsum("ij,ij->", a, b))
+        self.length = min(self.length * min(max(0.7 * np.sqrt(ratio), 1.02), 1.3), 4.0)
 
 
 def _curvature(loss, theta):

@@ -2,27 +2,30 @@
 
 import numpy as np
 
-from .algorithm import PROJECTION
+from strat.solvers.algorithm import PROJECTION
 
-_RIDGE = 1e-10
+RIDGE = 1e-10  # relative; keeps the model strictly convex where strata have no records
+MODEL_STEPS = 5  # most semismooth Newton steps on one quadratic model
+WORTH = 0.05  # a Newton step is worth its cost if it gains this share of what the steps before gained
 
 
 class NewtonStep:
-    """One semismooth Newton step on theta - prox(theta - t grad f(theta)) = 0, every few iterations.
+    """A proximal Newton step in theta, every few iterations: how often follows how much it gains.
 
-    The prox is differentiated numerically, coordinate by coordinate: where it moves with its argument (slope J > 0) the
-    coordinate is free and (1/J - 1)/t is the regularizer's curvature; where it does not, the coordinate takes its prox
-    value (a zero of the l1 norm, an active bound). The free coordinates solve (H + G(w) + curvature) d = -gradient by
+    The quadratic model of loss and Laplacian term plus the regularizer is minimised by semismooth Newton steps on
+    u = prox(u - t grad, t). The prox is differentiated numerically, coordinate by coordinate: where it moves with its
+    argument (slope J > 0) the coordinate is free and (1/J - 1)/t is the regularizer's curvature; where it does not, the
+    coordinate takes its prox value (a zero of the l1 norm, an active bound). The free coordinates are solved for by
     conjugate gradients, preconditioned by one factorisation of G(w) plus each stratum's mean curvature. The point is
-    kept if F falls; how often the step is tried follows how much it gained.
+    kept if F falls.
     """
 
     def __init__(self, problem):
         self.problem = problem
         self.usable = problem.loss.has("hessian_operator")
-        self.interval = self.shortest = 5 if problem.learned else 1
+        self.interval = self.shortest = 3 if problem.learned else 1
         self.wait, self.factorizations = 1, 0
-        self.gained, self.start = 0.0, None
+        self.last, self._solver = -np.inf, None
 
     def due(self, behind):
         """Whether the step is to be tried now; `behind`: theta is further from stationarity than W."""
@@ -31,73 +34,94 @@ class NewtonStep:
 
     def try_from(self, x, z):
         """Set z to the Newton step from x, same w; return whether F(z) < F(x)."""
-        between = 0.0 if self.start is None else self.start - x.F
+        between = self.last - x.F  # what the steps since the last try gained
         found = self._search(x, z)
         gain = x.F - z.F if found else 0.0
-        worth = gain > 0.2 * between and gain > 1e-13 * abs(x.F)
+        worth = gain > WORTH * between and gain > 1e-13 * abs(x.F)
         self.interval = self.shortest if worth else min(2 * self.interval, 40)
         self.wait = self.interval
-        self.start = z.F if found else x.F
+        self.last = z.F if found else x.F
         return found
 
     def _search(self, x, z):
-        problem = self.problem
-        gradient = problem.loss.value_and_gradient(x.theta)[1] + x.product
-        direction = self._direction(x, gradient)
+        direction = self._direction(x)
         if direction is None:
             return False
         _swap_graph(x, z)
         length = 1.0
         for _ in range(8):
-            z.theta[...] = problem.prox(x.theta + length * direction, PROJECTION)
+            z.theta[...] = self.problem.prox(x.theta + length * direction, PROJECTION)
             if z.evaluate_theta():
-                z.combine()
+                z.add_laplacian()
+                z.add_regularizer()
                 if z.F < x.F:
                     return True
             length *= 0.3
         _swap_graph(x, z)
         return False
 
-    def _direction(self, x, gradient):
+    def _direction(self, x):
+        """From x.theta to a point that nearly minimises the model; None where that fails."""
         problem, theta = self.problem, x.theta
+        gradient = problem.loss.value_and_gradient(theta)[1] + x.product
         product = problem.loss.hessian_operator(theta)
         mean = _mean_curvature(product, theta.shape)
-        shift = mean + _RIDGE * (mean.mean() + x.degrees.mean()) + 1e-300
+        shift = mean + RIDGE * (mean.mean() + x.degrees.mean()) + 1e-300
+        precondition = self._preconditioner(x.w, shift)
+        if precondition is None:
+            return None
         t = 1 / (shift + x.degrees)
-        v = theta - t[:, None] * gradient
-        p = problem.prox(v, t)
-        e = 1e-7 * (1e-3 + np.abs(v))
-        slope = np.clip((problem.prox(v + e, t) - problem.prox(v - e, t)) / (2 * e), 0.0, 1.0)
-        free = slope > 1e-6
-        curvature = np.where(free, (1 / np.where(free, slope, 1.0) - 1) / t[:, None], 0.0)
-        curvature[curvature * t[:, None] < 1e-6] = 0.0
-        d = np.where(free, 0.0, p - theta)
-        residual = (theta - p) / np.where(free, slope, 1.0) / t[:, None]
 
         def hessian(u):
-            return product(u) + problem.laplacian(x.w, u, x.degrees) + (curvature + shift[:, None] * 1e-9) * u
+            return product(u) + problem.laplacian(x.w, u, x.degrees) + RIDGE * shift[:, None] * u
 
-        b = np.where(free, -residual - hessian(d), 0.0)
-        if not np.isfinite(b).all():
-            return None
-        couple = 1.0 if problem.couple is None else problem.couple
+        d, first = np.zeros_like(theta), None
+        for _ in range(MODEL_STEPS):
+            u = theta + d
+            fixed, curvature, free = self._linearize(u, gradient, t)
+            size = np.linalg.norm(np.where(free, 0.0, fixed)) + np.linalg.norm(np.where(free, fixed, 0.0))
+            if first is not None and size <= 0.1 * first:
+                break
+            first = size if first is None else first
+            jump = np.where(free, 0.0, fixed)
+            b = np.where(free, fixed * (1 / t[:, None] + curvature), 0.0) - free * hessian(jump)
+            solution = conjugate_gradients(
+                lambda v: free * (hessian(v) + curvature * v), lambda v: free * precondition(v), b  # noqa: B023
+            )
+            step = jump + solution
+            if not np.isfinite(step).all():
+                return None
+            d += step
+            gradient = gradient + hessian(step)
+        return d
+
+    def _linearize(self, u, gradient, t):
+        """The prox step from u, the regularizer's curvature, and which coordinates are free."""
+        prox, column = self.problem.prox, t[:, None]
+        v = u - column * gradient
+        e = 1e-7 * (1e-3 + np.abs(v))
+        slope = (prox(v + e, t) - prox(v - e, t)) / (2 * e)
+        free = slope > 1e-6
+        curvature = np.where(free, 1 / np.clip(slope, 1e-6, 1.0) - 1, 0.0)
+        curvature[curvature < 1e-6] = 0.0
+        return prox(v, t) - u, curvature / column, free
+
+    def _preconditioner(self, w, shift):
+        """Solve with G(w) + diag(shift); for a fixed graph the last factorisation serves while the shift is similar."""
+        if self._solver is not None and not self.problem.learned:
+            solve, old = self._solver
+            if np.all(np.abs(shift - old) <= 0.5 * old):
+                return solve
         try:
-            solve = problem.edges.solver(x.w, shift)
+            solve = self.problem.edges.solver(w, shift)
         except (np.linalg.LinAlgError, RuntimeError):
             return None
         self.factorizations += 1
-        return d + conjugate_gradients(lambda u: free * hessian(u), lambda u: free * solve(u), b, 0.03, 60)
+        self._solver = solve, shift
+        return solve
 
 
-def _swap_graph(a, b):
-    """Exchange what two points know about w, factorisation included."""
-    for name in ("w", "degrees", "graph", "graph_slot"):
-        mine, other = getattr(a, name), getattr(b, name)
-        setattr(a, name, other)
-        setattr(b, name, mine)
-
-
-def conjugate_gradients(product, precondition, b, tolerance, most):
+def conjugate_gradients(product, precondition, b, tolerance=0.03, most=60):
     """Approximate solution of the symmetric positive definite system product(x) = b, b (K, n)."""
     x, r = np.zeros_like(b), b.copy()
     q = precondition(r)
@@ -116,6 +140,14 @@ def conjugate_gradients(product, precondition, b, tolerance, most):
         rho, old = float(np.vdot(r, q)), rho
         p = q + rho / old * p
     return x
+
+
+def _swap_graph(a, b):
+    """Exchange what two points know about w, factorisation included."""
+    for name in ("w", "degrees", "graph", "graph_slot"):
+        mine, other = getattr(a, name), getattr(b, name)
+        setattr(a, name, other)
+        setattr(b, name, mine)
 
 
 def _mean_curvature(product, shape):

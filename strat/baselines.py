@@ -1,0 +1,130 @@
+"""The models to compare with, each one line: common, separate, lrsm, joint."""
+
+from strat.common_model import CommonModel
+from strat.estimator import StratifiedModel
+from strat.graph_regularizers import FixedGraph, LogDet
+
+
+def common(base, graph=None, regularizer_weight=None, **options):
+    """One set of parameters for all records.
+
+    The regularizer counts once for each stratum, so that the objective is that of the stratified model where all
+    strata are equal.
+
+    Parameters
+    ----------
+    base : BaseModel
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; by default the labels seen at fit.
+    regularizer_weight : float, optional
+        How often the regularizer counts; K times by default.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        Its ``theta_`` has K equal rows, and unseen labels predict, too.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.common(base).fit([1.0, 1.0, 4.0], strata=["a", "a", "b"])
+    >>> model.theta_["theta"].round(6)
+    array([2., 2.])
+    """
+    return CommonModel(base, graph, regularizer_weight=regularizer_weight, **options)
+
+
+def separate(base, graph=None, **options):
+    """Each stratum by itself: W = 0.
+
+    Parameters
+    ----------
+    base : BaseModel
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its edges are not used. By default the labels seen at fit.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        Strata without records get the regularizer's minimiser.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.separate(base).fit([1.0, 1.0, 4.0], strata=["a", "a", "b"])
+    >>> model.theta_["theta"].round(6)
+    array([1., 4.])
+    """
+    return StratifiedModel(base, graph, FixedGraph(), **{**options, "scale": 0.0})
+
+
+def lrsm(base, graph, **options):
+    """The Laplacian regularised stratified model on a given graph.
+
+    Parameters
+    ----------
+    base : BaseModel
+    graph : networkx.Graph or (labels, W)
+        The graph W.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+
+    References
+    ----------
+    Tuck, Barratt and Boyd, "A distributed method for fitting Laplacian regularized stratified models", 2019.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.lrsm(base, strat.graphs.path(["a", "b"], weight=1e6))
+    >>> model.fit([1.0, 1.0, 4.0], strata=["a", "a", "b"]).theta_["theta"].round(3)
+    array([2., 2.])
+    """
+    return StratifiedModel(base, graph, FixedGraph(), **options)
+
+
+def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0, eta=0.1, mu=1.0, **options):
+    """Parameters and graph learned jointly with the log-determinant regularizer.
+
+    Parameters
+    ----------
+    base : BaseModel
+    graph : networkx.Graph or (labels, W), optional
+        The prior graph W0.
+    graph_regularizer : LogDet, optional
+        In place of the four constants.
+    lambda1, lambda2, eta, mu : float
+        Constants of ``LogDet``.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.joint(base, strat.graphs.path(["a", "b", "c"]), lambda1=0.5)
+    >>> model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"]).W_.shape
+    (3, 3)
+    """
+    if graph_regularizer is None:
+        graph_regularizer = LogDet(lambda1=lambda1, lambda2=lambda2, eta=eta, mu=mu)
+    return StratifiedModel(base, graph, graph_regularizer, **options)

@@ -1,0 +1,75 @@
+"""One model for all records, as a problem of its own."""
+
+from strat.estimator import StratifiedModel
+from strat.fitting import fit_common
+from strat.graph_regularizers import FixedGraph
+
+
+class CommonModel(StratifiedModel):
+    """A StratifiedModel whose strata are one; see ``strat.common``."""
+
+    def __init__(
+        self,
+        base,
+        graph=None,
+        graph_regularizer=FixedGraph(),  # noqa: B008 (it has no state)
+        *,
+        regularizer_weight=None,
+        solver=None,
+        scale=1.0,
+        edges="all",
+        strata=None,
+        n_starts=1,
+        warm_start=False,
+        random_state=0,
+    ):
+        super().__init__(
+            base,
+            graph,
+            graph_regularizer,
+            solver=solver,
+            scale=scale,
+            edges=edges,
+            strata=strata,
+            n_starts=n_starts,
+            warm_start=warm_start,
+            random_state=random_state,
+        )
+        self.regularizer_weight = regularizer_weight
+
+    def fit(self, *data, strata=None, sample_weight=None, init=None, validation=None):
+        """Fit one set of parameters to all records; arguments as in ``StratifiedModel.fit``.
+
+        Parameters
+        ----------
+        *data : array-like
+        strata : (N,) sequence
+        sample_weight : (N,) array-like, optional
+        init : str or dict, optional
+        validation : tuple, optional
+
+        Returns
+        -------
+        CommonModel
+            Itself.
+        """
+        fit_common(self, data, strata, sample_weight, init, validation)
+        return self
+
+    def _read(self, parameters, data, strata, where, sample_weight=None):
+        """Records for the fitted model; labels it has not seen are read as the first stratum."""
+        from strat import intake
+        from strat.strata import Strata
+
+        records = intake.read(
+            parameters,
+            data,
+            strata,
+            where,
+            declared=self.strata,
+            sample_weight=sample_weight,
+            columns=self._columns,
+        )
+        index = records.strata.index * 0
+        records.strata = Strata(self.strata_, index)
+        return records

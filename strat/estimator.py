@@ -1,0 +1,346 @@
+"""StratifiedModel: fit parameters and graph, predict, score."""
+
+import copy
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from strat import intake
+from strat.base_model import BaseModel
+from strat.errors import DeclarationError, GraphError, OptionError
+from strat.fitting import fit_model
+from strat.graph_input import read_graph
+from strat.graph_regularizers import FixedGraph
+
+
+class StratifiedModel(BaseEstimator):
+    """One set of parameters for each stratum, pulled together along a graph that is given or learned.
+
+    Minimises the sum over strata of loss and regularizer, plus ½ Σ_{i<j} W_ij ‖theta_i − theta_j‖², plus the graph
+    regularizer h(W), over the parameters and, where h learns a graph, over W ≥ 0 jointly.
+
+    Parameters
+    ----------
+    base : BaseModel
+        Loss of one record, regularizer of one stratum.
+    graph : networkx.Graph or (labels, W), optional
+        The prior graph W0; its nodes are the strata, in order. None: the labels seen at fit, no edges.
+    graph_regularizer : object
+        ``LogDet(…)`` learns the graph, ``FixedGraph()`` keeps W = W0.
+    solver : object, optional
+        ``MAPG(…)``, the default.
+    scale : float or dict
+        Multiplier of W0's edges, or one for each factor of a product graph: ``{"age": 2.0, "sex": 0.5}``.
+    edges : {"all", "prior"}, list of label pairs, or graph
+        Where W may be nonzero when it is learned.
+    strata : str or list of str, optional
+        Columns of a DataFrame X that hold the strata; they are dropped from X.
+    n_starts : int
+        Number of starting points; the lowest objective (or validation loss) is kept.
+    warm_start : bool
+        Start from the last fit.
+    random_state : int
+        Seed of the random starting points.
+
+    Attributes
+    ----------
+    theta_ : dict
+        ``{variable name: (K, *shape)}``, rows in the order of ``strata_``.
+    W_ : (K, K) ndarray or csr_array
+        The graph: symmetric, zero diagonal.
+    strata_ : list
+        The strata in order.
+    result_ : Result
+        Status, objective and its parts, residuals, history, time.
+
+    References
+    ----------
+    Cheng, Zhang, Agrawal and Boyd, "Joint Graph Learning and Model Fitting in Laplacian Regularized Stratified
+    Models".
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,), predict=theta)
+    >>> model = strat.lrsm(base, strat.graphs.path(3, weight=2.0))
+    >>> model = model.fit([1.0, 1.0, 4.0], strata=[0, 0, 2])
+    >>> model.theta_["theta"].round(4)
+    array([1.5 , 2.25, 3.  ])
+    """
+
+    def __init__(
+        self,
+        base,
+        graph=None,
+        graph_regularizer=FixedGraph(),  # noqa: B008 (it has no state)
+        *,
+        solver=None,
+        scale=1.0,
+        edges="all",
+        strata=None,
+        n_starts=1,
+        warm_start=False,
+        random_state=0,
+    ):
+        self.base = base
+        self.graph = graph
+        self.graph_regularizer = graph_regularizer
+        self.solver = solver
+        self.scale = scale
+        self.edges = edges
+        self.strata = strata
+        self.n_starts = n_starts
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, *data, strata=None, sample_weight=None, init=None, validation=None):
+        """Fit parameters and graph.
+
+        Parameters
+        ----------
+        *data : array-like
+            One argument for each data Parameter, in the declaration's order; rows are records.
+        strata : (N,) sequence
+            Label of each record, or the name(s) of column(s) of a DataFrame X.
+        sample_weight : (N,) array-like, optional
+            Weights of the records' losses; 0 leaves a record out.
+        init : {"zero", "separate", "lrsm"} or dict, optional
+            Start: by name, or ``{"theta": {name: array}, "W": array}`` (parts may be left out).
+        validation : tuple, optional
+            ``(*data, strata)`` whose mean loss is watched by the solver's ``patience``.
+
+        Returns
+        -------
+        StratifiedModel
+            Itself.
+
+        Raises
+        ------
+        DataError, ShapeError, GraphError, NotConvexError, NoOracleError, OptionError, DeclarationError
+            Where the arguments do not fit the declaration; nothing is changed then.
+        """
+        fit_model(self, data, strata, sample_weight, init, validation)
+        return self
+
+    @property
+    def values(self):
+        """This model's own values of hyperparameters, by name; others are read from the Parameters."""
+        return self.__dict__.get("_values", {})
+
+    def predict(self, *data, strata=None):
+        """Prediction for each record: the ``predict`` expression of the declaration.
+
+        Parameters
+        ----------
+        *data : array-like
+            The data arguments that occur in ``predict``, in the declaration's order.
+        strata : (N,) sequence
+            Label of each record.
+
+        Returns
+        -------
+        (N, *shape) ndarray
+
+        Raises
+        ------
+        DeclarationError
+            If the model was declared without ``predict``.
+        GraphError
+            If a label is no stratum of the model.
+        """
+        check_is_fitted(self, "theta_")
+        program = self.base.predict_program
+        if program is None:
+            raise DeclarationError(
+                "the model was declared without predict=; add an expression of variables and data to the BaseModel, "
+                "or read theta_ and at(label)."
+            )
+        records = self._read(program.data, data, strata, "predict")
+        return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
+
+    def losses(self, *data, strata=None):
+        """Loss of each record.
+
+        Parameters
+        ----------
+        *data : array-like
+            As in ``fit``.
+        strata : (N,) sequence
+
+        Returns
+        -------
+        (N,) ndarray
+        """
+        check_is_fitted(self, "theta_")
+        records = self._read(self.base.data, data, strata, "losses")
+        return self._losses(records)
+
+    def score(self, *data, strata=None, sample_weight=None):
+        """Minus the mean loss, weighted where weights are given: higher is better.
+
+        Parameters
+        ----------
+        *data : array-like
+            As in ``fit``.
+        strata : (N,) sequence
+        sample_weight : (N,) array-like, optional
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "theta_")
+        records = self._read(self.base.data, data, strata, "score", sample_weight)
+        kept = records.weight > 0
+        return -float(np.average(self._losses(records)[kept], weights=records.weight[kept]))
+
+    def at(self, label):
+        """Parameters of one stratum.
+
+        Parameters
+        ----------
+        label : hashable
+            The stratum.
+
+        Returns
+        -------
+        dict
+            ``{variable name: array}``.
+
+        Raises
+        ------
+        GraphError
+            If the label is no stratum.
+        """
+        check_is_fitted(self, "theta_")
+        k = self._position(label)
+        return {name: np.array(value[k]) for name, value in self.theta_.items()}
+
+    def to_cvxpy(self):
+        """The convex problem in theta for the current W, as CVXPY sees it.
+
+        Returns
+        -------
+        cvxpy.Problem
+            Its variables are named ``NAME``, with shape (K, *shape) flattened to (K, size).
+        """
+        from strat.export import as_problem
+
+        check_is_fitted(self, "theta_")
+        return as_problem(self)
+
+    def save(self, path):
+        """Store arrays, labels, options and a readable copy of the declaration (npz with JSON, no pickle).
+
+        Parameters
+        ----------
+        path : str or path
+            File to write; ``strat.load`` reads it.
+        """
+        from strat.persistence import save
+
+        check_is_fitted(self, "theta_")
+        save(self, path)
+
+    def _read(self, parameters, data, strata, where, sample_weight=None):
+        """Records for a fitted model."""
+        return intake.read(
+            parameters,
+            data,
+            strata,
+            where,
+            declared=self.strata,
+            nodes=self.strata_,
+            sample_weight=sample_weight,
+            columns=self._columns,
+        )
+
+    def _losses(self, records):
+        return self.base.loss_program.evaluation(records.arrays, records.strata, self.values)(self._flat())
+
+    def _flat(self):
+        """Parameters as (K, n)."""
+        return self.base.layout.pack(self.theta_)
+
+    def _position(self, label):
+        try:
+            return self.strata_.index(label)
+        except ValueError:
+            shown = ", ".join(map(repr, self.strata_[:3]))
+            raise GraphError(
+                f"{label!r} is no stratum of the model; its {len(self.strata_)} strata are {shown}, …"
+            ) from None
+
+    # scikit-learn: hyperparameters and factors' scales are parameters, too
+
+    def get_params(self, deep=True):
+        """Parameters of the model; deep ones are those of the graph regularizer and solver, ``base__NAME`` for
+        each hyperparameter and ``scale__NAME`` for each factor of the graph.
+
+        Parameters
+        ----------
+        deep : bool
+
+        Returns
+        -------
+        dict
+        """
+        params = super().get_params(deep=deep)
+        if deep:
+            if isinstance(self.base, BaseModel):
+                for name, p in self.base.hyperparameters.items():
+                    params[f"base__{name}"] = self.values.get(name, p.value)
+            params.update({f"scale__{f}": s for f, s in self._scales().items()})
+        return params
+
+    def set_params(self, **params):
+        """Set parameters; ``base__NAME`` gives this model its own value and leaves the Parameter alone.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        StratifiedModel
+            Itself.
+
+        Raises
+        ------
+        OptionError
+            For a hyperparameter or factor that does not exist.
+        """
+        rest = {k: v for k, v in params.items() if not k.startswith(("base__", "scale__"))}
+        super().set_params(**rest)
+        for key, value in params.items():
+            prefix, _, name = key.partition("__")
+            if key in rest:
+                continue
+            known = self._scales() if prefix == "scale" else self.base.hyperparameters
+            if name not in known:
+                raise OptionError(f"{key}: there is no {name!r}; known are {', '.join(known) or 'none'}.")
+            if prefix == "scale":
+                self.scale = {**known, name: value}
+            else:
+                self._values = {**self.values, name: value}
+        return self
+
+    def _scales(self):
+        """Multiplier of each factor of the graph."""
+        if self.graph is None:
+            return {}
+        factors = [f for f in read_graph(self.graph).factors if f]
+        if isinstance(self.scale, dict):
+            return {f: self.scale.get(f, 1.0) for f in factors}
+        return dict.fromkeys(factors, self.scale)
+
+    def __sklearn_clone__(self):
+        params = {name: clone(value, safe=False) for name, value in self.get_params(deep=False).items()}
+        twin = type(self)(**params)
+        if self.values:
+            twin._values = dict(self.values)
+        if hasattr(self, "_metadata_request"):
+            twin._metadata_request = copy.deepcopy(self._metadata_request)
+        return twin

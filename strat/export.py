@@ -1,0 +1,84 @@
+"""A fitted model's convex problem in theta, rebuilt in CVXPY from the declaration and the data."""
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler.convexity import rebuilt
+from strat.errors import OptionError
+
+
+def as_problem(model):
+    """The problem min Σ loss + Σ regularizer + Laplacian for the model's W, as CVXPY sees it.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        Fitted.
+
+    Returns
+    -------
+    cvxpy.Problem
+        One variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes.
+    """
+    if getattr(model, "_training", None) is None:
+        raise OptionError("to_cvxpy needs the records of the fit, which a loaded model does not keep; fit it again.")
+    base, records = model.base, model._training
+    terms, constraints, copies = [], [], []
+    for k in range(records.strata.K):
+        variables, objective, own = stratum_terms(base, records, model.values, k)
+        copies.append(variables)
+        terms.append(objective)
+        constraints += own
+    W, couple = sp.triu(sp.csr_array(model.W_)).tocoo(), base.couple_weights(model.values)
+    for i, j, w in zip(*W.coords, W.data, strict=True):
+        for v in base.loss_program.variables:
+            p = np.sqrt(couple[base.layout.slices[v.name()]].reshape(v.shape))
+            difference = copies[i][v.name()] - copies[j][v.name()]
+            terms.append(0.5 * float(w) * cp.sum_squares(cp.multiply(p, difference)))
+    return cp.Problem(cp.Minimize(_sum(terms)), constraints)
+
+
+def stratum_terms(base, records, values, k):
+    """One stratum's part of the problem, with variables of its own.
+
+    Parameters
+    ----------
+    base : BaseModel
+    records : Records
+    values : dict
+        Hyperparameters by name that go before the Parameters' own.
+    k : int
+        Position of the stratum.
+
+    Returns
+    -------
+    dict, cvxpy.Expression, list
+        Variables by name, loss plus regularizer, constraints.
+    """
+    label = records.strata.labels[k]
+    variables = {v.name(): _copy(v, f"{v.name()}[{label}]") for v in base.loss_program.variables}
+    fixed = {id(p): cp.Constant(values.get(p.name(), p.value)) for p in base.hyperparameters.values()}
+    mine = fixed | {id(v): variables[v.name()] for v in base.loss_program.variables}
+    terms = [rebuilt(base.regularizer, mine)]
+    for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):
+        data = {id(p): cp.Constant(_entry(p, a, i)) for p, a in zip(base.data, records.arrays, strict=True)}
+        loss = rebuilt(base.loss, mine | data)
+        terms.append(loss if records.weight[i] == 1 else float(records.weight[i]) * loss)
+    constraints = [c.copy([rebuilt(a, mine) for a in c.args]) for c in base.constraints]
+    return variables, _sum(terms), constraints
+
+
+def _sum(terms):
+    """One flat sum: long chains of additions are slow to analyse."""
+    return cp.sum(cp.hstack([cp.reshape(t, (1,), order="C") for t in terms]))
+
+
+def _copy(variable, name):
+    attributes = {k: a for k, a in variable.attributes.items() if a is not False and a is not None}
+    return cp.Variable(variable.shape, name=name, **attributes)
+
+
+def _entry(parameter, array, i):
+    value = array[[i]].toarray() if sp.issparse(array) else array[i]
+    return np.asarray(value).reshape(parameter.shape)

@@ -1,0 +1,99 @@
+"""What a user passes to fit, predict and score, read once: records, strata, weights."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from strat.compiler.program import read_weight
+from strat.errors import DataError, ShapeError
+from strat.labels import named_columns, read_labels
+from strat.records import read_records
+from strat.strata import Strata
+
+
+@dataclass
+class Records:
+    """Records as arrays.
+
+    Attributes
+    ----------
+    arrays : list of arrays
+        One for each data Parameter.
+    strata : Strata
+    weight : (N,) ndarray
+    columns : dict
+        Column names of the arguments that were DataFrames, by Parameter name.
+    """
+
+    arrays: list
+    strata: Strata
+    weight: np.ndarray
+    columns: dict = field(default_factory=dict)
+
+
+def read(parameters, data, strata, where, *, declared=None, nodes=None, sample_weight=None, columns=None):
+    """Read the arguments of fit, predict or score.
+
+    Parameters
+    ----------
+    parameters : sequence of cvxpy.Parameter
+    data : tuple
+        The data arguments.
+    strata : object
+        Labels, or names of columns of the first argument; None for those that were declared.
+    where : str
+        Who asks, for messages.
+    declared : str or list of str, optional
+        Columns of the first argument that always hold the strata.
+    nodes : list, optional
+        The strata in order.
+    sample_weight : (N,) array-like, optional
+    columns : dict, optional
+        Column names at fit, which those here must equal.
+
+    Returns
+    -------
+    Records
+    """
+    data, labels = _split(parameters, data, strata, declared, where)
+    arrays = read_records(parameters, data, where)
+    N = arrays[0].shape[0] if arrays else len(labels)
+    if len(labels) != N:
+        raise DataError(f"strata has {len(labels)} labels, but there are {N} records; give one label a record.")
+    if N == 0:
+        raise DataError(f"{where} was given no records; there is nothing to work on.")
+    weight = np.ones(N) if sample_weight is None else read_weight(sample_weight, N)
+    seen = {p.name(): list(d.columns) for p, d in zip(parameters, data, strict=True) if hasattr(d, "columns")}
+    for name, names in seen.items():
+        if columns and columns.get(name, names) != names:
+            raise ShapeError(
+                f"{name} has the columns {_listed(names)}, but at fit it had {_listed(columns[name])}. "
+                f"Give the same columns in the same order, or an array."
+            )
+    return Records(arrays, Strata.read(labels, nodes=nodes), weight, seen)
+
+
+def _split(parameters, data, strata, declared, where):
+    """The data without the columns that hold strata, and the records' labels."""
+    source = declared if strata is None else strata
+    frame = data[0] if data else None
+    names = named_columns(source, frame) if source is not None else None
+    if strata is None and declared is not None and names is None:
+        raise DataError(
+            f"the model was declared with strata={declared!r}, so the first argument of {where} must be a DataFrame "
+            f"with that column, or strata= must be given."
+        )
+    labels = read_labels(source, frame)
+    if names is not None:
+        wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
+        without = frame.drop(columns=names)
+        if not without.shape[1] and len(data) == len(parameters) + 1:
+            data = data[1:]  # a frame that holds nothing but strata, for a model without x
+        elif strata is None or frame.shape[1] > wanted:
+            data = (without, *data[1:])
+    return data, labels
+
+
+def _listed(names):
+    shown = ", ".join(map(str, names[:6]))
+    return shown + (", …" if len(names) > 6 else "")

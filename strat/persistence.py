@@ -1,0 +1,225 @@
+"""Saving and loading fitted models: arrays in npz, the rest in JSON inside it; nothing is pickled."""
+
+import datetime
+import json
+from dataclasses import dataclass, fields
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.base_model import BaseModel
+from strat.baselines import common
+from strat.errors import OptionError
+from strat.estimator import StratifiedModel
+from strat.graph_input import read_graph
+from strat.graph_regularizers import FixedGraph, LogDet
+from strat.prior import PriorGraph
+from strat.solvers import MAPG, Result
+
+FORMAT = 1
+_CLASSES = {cls.__name__: cls for cls in (FixedGraph, LogDet, MAPG)}
+_DROPPED = ("callback", "checkpoint")
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@dataclass
+class SavedFit:
+    """A stored fit without its declaration: for reading.
+
+    Attributes
+    ----------
+    theta_ : dict
+    W_ : ndarray or csr_array
+    strata_ : list
+    result_ : Result
+    declaration : str
+        The printed base model.
+    """
+
+    theta_: dict
+    W_: object
+    strata_: list
+    result_: Result
+    declaration: str
+
+
+def save(model, path):
+    """Write a fitted model to one file.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+    path : str or path
+    """
+    arrays = {f"theta/{name}": value for name, value in model.theta_.items()}
+    if sp.issparse(model.W_):
+        csr = sp.csr_array(model.W_)
+        arrays |= {"W/data": csr.data, "W/indices": csr.indices, "W/indptr": csr.indptr}
+    else:
+        arrays["W"] = model.W_
+    prior = None if model.graph is None else read_graph(model.graph)
+    if prior is not None:
+        arrays |= {"graph/i": prior.i, "graph/j": prior.j, "graph/edge": prior.term_edge}
+        arrays |= {"graph/weight": prior.term_weight, "graph/factor": prior.term_factor}
+    result = {f.name: getattr(model.result_, f.name) for f in fields(Result) if f.name not in ("theta", "w")}
+    for name, value in model.values.items():
+        arrays[f"value/{name}"] = np.asarray(value, dtype=float)
+    meta = {
+        "format": FORMAT,
+        "class": type(model).__name__,
+        "declaration": str(model.base),
+        "variables": {name: list(shape) for name, shape in model.base.layout.shapes.items()},
+        "strata": [_encoded(label) for label in model.strata_],
+        "graph": None if prior is None else [_encoded(label) for label in prior.labels],
+        "factors": None if prior is None else list(prior.factors),
+        "graph_regularizer": _component(model.graph_regularizer),
+        "solver": _component(model.solver),
+        "options": {k: getattr(model, k) for k in ("scale", "n_starts", "warm_start", "random_state")},
+        "edges": model.edges if isinstance(model.edges, str) else None,
+        "strata_columns": model.strata,
+        "regularizer_weight": getattr(model, "regularizer_weight", None),
+        "columns": {k: [str(c) for c in v] for k, v in model._columns.items()},
+        "result": _plain(result),
+    }
+    with open(path, "wb") as file:
+        np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
+
+
+def load(path, base=None):
+    """Read a model that ``save`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    base : BaseModel, optional
+        The declaration; with it the model predicts and can be fitted again.
+
+    Returns
+    -------
+    StratifiedModel or SavedFit
+        A model with ``base``, a read-only result without.
+
+    Raises
+    ------
+    OptionError
+        If the file is no saved model, or ``base`` has other variables.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat, tempfile, os
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.separate(base).fit([1.0, 4.0], strata=["a", "b"])
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
+    >>> model.save(path)
+    >>> strat.load(path).strata_
+    ['a', 'b']
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(str(arrays.pop("meta")))
+        if meta["format"] != FORMAT:
+            raise KeyError("format")
+    except OSError:
+        raise
+    except Exception as error:
+        raise OptionError(f"{path} is no model saved by this version of strat.") from error
+    theta = {name: arrays[f"theta/{name}"] for name in meta["variables"]}
+    K = len(meta["strata"])
+    W = arrays.get("W")
+    if W is None:
+        W = sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))
+    strata = [_decoded(label) for label in meta["strata"]]
+    result = Result(**meta["result"])
+    if base is None:
+        return SavedFit(theta, W, strata, result, meta["declaration"])
+    _check_base(base, meta, path)
+    model = _model(base, meta, arrays)
+    model.theta_, model.W_, model.strata_, model.result_ = theta, W, strata, result
+    model._columns = meta["columns"]
+    model._training = None
+    values = {name[len("value/") :]: a for name, a in arrays.items() if name.startswith("value/")}
+    if values:
+        model._values = {name: (a.item() if a.ndim == 0 else a) for name, a in values.items()}
+    return model
+
+
+def _model(base, meta, arrays):
+    graph = None
+    if meta["graph"] is not None:
+        labels = [_decoded(label) for label in meta["graph"]]
+        edge, factor = arrays["graph/edge"], arrays["graph/factor"]
+        names = [None if f < 0 else meta["factors"][f] for f in factor]
+        i, j = arrays["graph/i"][edge], arrays["graph/j"][edge]
+        graph = PriorGraph.from_terms(labels, i, j, arrays["graph/weight"], names).to_networkx()
+    options = dict(meta["options"], strata=meta["strata_columns"], solver=_made(meta["solver"]))
+    if meta["edges"] is not None:
+        options["edges"] = meta["edges"]
+    if meta["class"] == "CommonModel":
+        return common(base, graph, meta["regularizer_weight"], **options)
+    return StratifiedModel(base, graph, _made(meta["graph_regularizer"]), **options)
+
+
+def _check_base(base, meta, path):
+    if not isinstance(base, BaseModel):
+        raise OptionError(f"base must be a BaseModel, not a {type(base).__name__}.")
+    shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
+    if shapes != meta["variables"]:
+        raise OptionError(
+            f"{path} was fitted with the variables {meta['variables']}, but base has {shapes}; give its declaration."
+        )
+
+
+def _component(component):
+    if component is None:
+        return None
+    params = {k: _plain(v) for k, v in component.get_params(deep=False).items() if k not in _DROPPED}
+    return {"class": type(component).__name__, "params": params}
+
+
+def _made(entry):
+    if entry is None:
+        return None
+    params = dict(entry["params"])
+    if isinstance(params.get("step"), list):
+        params["step"] = tuple(params["step"])
+    return _CLASSES[entry["class"]](**params)
+
+
+def _plain(value):
+    """The value with JSON's types only."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value if isinstance(value, _PLAIN) else str(value)
+
+
+def _encoded(label):
+    if isinstance(label, tuple):
+        return {"tuple": [_encoded(part) for part in label]}
+    if isinstance(label, (datetime.datetime, datetime.date)):
+        return {"datetime" if isinstance(label, datetime.datetime) else "date": label.isoformat()}
+    if isinstance(label, frozenset):
+        return {"frozenset": [_encoded(part) for part in label]}
+    if isinstance(label, np.generic):
+        label = label.item()
+    if not isinstance(label, _PLAIN):
+        raise OptionError(f"the stratum label {label!r} cannot be stored; use numbers, text, dates or tuples of them.")
+    return label
+
+
+def _decoded(label):
+    if not isinstance(label, dict):
+        return label
+    ((kind, value),) = label.items()
+    if kind == "tuple":
+        return tuple(_decoded(part) for part in value)
+    if kind == "frozenset":
+        return frozenset(_decoded(part) for part in value)
+    return getattr(datetime, kind).fromisoformat(value)

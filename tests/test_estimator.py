@@ -1,0 +1,497 @@
+"""The estimator: what a user does with a model, and what the model promises in return."""
+
+import pickle
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import strat
+
+RNG = np.random.default_rng(0)
+K, N, D = 6, 120, 3
+Z = RNG.integers(0, K, N)
+X = RNG.normal(size=(N, D))
+TRUE = np.linspace(-1, 1, K)[:, None] * np.ones(D)
+Y = np.where(np.einsum("ij,ij->i", X, TRUE[Z]) + 0.5 * RNG.normal(size=N) > 0, 1.0, -1.0)
+
+
+def logistic(weight=0.1, **options):
+    theta, b = cp.Variable(D, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(D, name="x"), cp.Parameter(name="y")
+    margin = x @ theta + b
+    return strat.BaseModel(
+        cp.logistic(-y * margin), weight * cp.norm1(theta), data=(x, y), predict=margin, **options
+    )
+
+
+def mean_model(regularizer=0):
+    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
+    return strat.BaseModel(cp.square(y - mu), regularizer and regularizer * cp.square(mu), data=(y,), predict=mu)
+
+
+PATH = strat.graphs.path(range(K), weight=2.0)
+JOINT = strat.LogDet(lambda1=1.0, lambda2=0.5, eta=0.1, mu=0.5)
+
+
+def recomputed(model, data, z):
+    """The objective from theta_ and W_ alone, with CVXPY's values of the declaration."""
+    base, total = model.base, 0.0
+    for *record, label in zip(*data, z, strict=True):
+        for p, value in zip(base.data, record, strict=True):
+            p.value = value
+        for v in base.loss.variables():
+            v.value = model.at(label)[v.name()]
+        total += base.loss.value
+    for label in model.strata_:
+        for v in base.loss_program.variables:
+            v.value = model.at(label)[v.name()]
+        total += base.regularizer.value
+    theta = model.base.layout.pack(model.theta_)
+    W = model.W_ if isinstance(model.W_, np.ndarray) else model.W_.toarray()
+    L = np.diag(W.sum(axis=1)) - W
+    total += 0.5 * np.trace(theta.T @ L @ theta)
+    h, W0 = model.graph_regularizer, np.zeros_like(W)
+    if h.learned:
+        W0 = nx.to_numpy_array(model.graph) if model.graph is not None else W0
+        total += h.expression(W, W0).value
+    return total
+
+
+@pytest.mark.parametrize("h", [strat.FixedGraph(), JOINT], ids=["fixed", "joint"])
+def test_the_reported_objective_is_the_objective_of_what_is_returned(h):
+    model = strat.StratifiedModel(logistic(), PATH, h).fit(X, Y, strata=Z)
+    assert model.result_.status == "converged"
+    assert max(model.result_.residual.values()) <= 1e-6
+    assert np.isclose(model.result_.objective, recomputed(model, (X, Y), Z), rtol=1e-9)
+    assert np.isclose(sum(model.result_.parts.values()), model.result_.objective, rtol=1e-12)
+    history = np.array(model.result_.history)
+    assert np.all(np.diff(history) <= 1e-12 * np.abs(history[:-1]))
+    assert len(history) == model.result_.iterations + 1
+
+
+def test_shapes_of_what_is_learned():
+    model = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
+    assert model.theta_["theta"].shape == (K, D) and model.theta_["b"].shape == (K,)
+    assert model.W_.shape == (K, K) and np.array_equal(model.W_, model.W_.T) and not model.W_.diagonal().any()
+    assert model.W_.min() >= 0
+    assert model.strata_ == list(range(K))
+    assert np.array_equal(model.at(2)["theta"], model.theta_["theta"][2])
+    assert "converged" in str(model.result_)
+
+
+def test_the_fit_with_a_given_graph_is_the_optimum_that_cvxpy_finds():
+    model = strat.lrsm(logistic(), PATH, solver=strat.MAPG(tol=1e-9)).fit(X, Y, strata=Z)
+    problem = model.to_cvxpy()
+    optimum = problem.solve(solver=cp.CLARABEL)
+    assert np.isclose(model.result_.objective, optimum, rtol=1e-7)
+
+
+def test_predictions_scores_and_losses_are_those_of_the_declaration():
+    model = strat.lrsm(logistic(), PATH).fit(X, Y, strata=Z)
+    theta, b = model.theta_["theta"], model.theta_["b"]
+    margin = np.einsum("ij,ij->i", X, theta[Z]) + b[Z]
+    assert np.allclose(model.predict(X, strata=Z), margin)
+    losses = np.logaddexp(0, -Y * margin)
+    assert np.allclose(model.losses(X, Y, strata=Z), losses)
+    assert np.isclose(model.score(X, Y, strata=Z), -losses.mean())
+    weights = RNG.integers(0, 3, N)
+    expected = -np.average(losses, weights=weights)
+    assert np.isclose(model.score(X, Y, strata=Z, sample_weight=weights), expected)
+
+
+def test_a_prediction_without_data_needs_only_strata():
+    model = strat.separate(mean_model()).fit([1.0, 3.0, 5.0], strata=["a", "a", "b"])
+    assert np.allclose(model.predict(strata=["b", "a"]), [5.0, 2.0])
+
+
+def test_a_model_without_predict_says_so():
+    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
+    model = strat.separate(strat.BaseModel(cp.square(y - mu), data=(y,))).fit([1.0], strata=["a"])
+    with pytest.raises(strat.DeclarationError, match="declared without predict="):
+        model.predict(strata=["a"])
+
+
+def test_before_the_fit_there_is_nothing_to_predict():
+    with pytest.raises(NotFittedError):
+        strat.lrsm(logistic(), PATH).predict(X, strata=Z)
+
+
+@pytest.mark.parametrize(
+    "strata",
+    [
+        Z.tolist(),
+        pd.Series(Z),
+        pd.Categorical(Z),
+        [(k, "x") for k in Z],
+        np.stack([Z, Z], axis=1),
+        pd.MultiIndex.from_arrays([Z, Z]),
+        pd.DataFrame({"a": Z, "b": Z}),
+    ],
+    ids=["list", "Series", "Categorical", "tuples", "2-d array", "MultiIndex", "DataFrame"],
+)
+def test_strata_may_come_in_any_usual_form(strata):
+    model = strat.separate(mean_model()).fit(Y, strata=strata)
+    assert np.allclose(model.theta_["mu"], [Y[k == Z].mean() for k in range(K)])
+
+
+def test_strata_as_columns_of_a_frame():
+    frame = pd.DataFrame(X, columns=list("abc")).assign(age=Z // 2, sex=Z % 2)
+    expected = strat.separate(logistic()).fit(X, Y, strata=list(zip(Z // 2, Z % 2, strict=True)))
+    declared = strat.separate(logistic(), strata=["age", "sex"]).fit(frame, Y)
+    named = strat.separate(logistic()).fit(frame, Y, strata=["age", "sex"])
+    for model in (declared, named):
+        assert model.strata_ == expected.strata_
+        assert np.array_equal(model.theta_["theta"], expected.theta_["theta"])
+    assert np.allclose(declared.predict(frame), expected.predict(X, strata=list(zip(Z // 2, Z % 2, strict=True))))
+    assert np.isclose(declared.score(frame, Y), named.score(frame, Y, strata=["age", "sex"]))
+    with pytest.raises(strat.ShapeError, match="at fit it had"):
+        declared.predict(frame.rename(columns={"a": "other"}))
+
+
+def test_a_frame_of_strata_for_a_model_without_x():
+    frame = pd.DataFrame({"k": Z})
+    model = strat.separate(mean_model(), strata="k").fit(frame, Y)
+    assert np.allclose(model.theta_["mu"], [Y[k == Z].mean() for k in range(K)])
+    assert np.allclose(model.predict(frame.head(3)), model.theta_["mu"][Z[:3]])
+
+
+def test_unknown_strata_are_named():
+    with pytest.raises(strat.GraphError, match="stratum 99 is not a node of the graph; 1 of 120 record"):
+        strat.lrsm(logistic(), PATH).fit(X, Y, strata=np.where(np.arange(N) == 3, 99, Z))
+    model = strat.lrsm(logistic(), PATH).fit(X, Y, strata=Z)
+    with pytest.raises(strat.GraphError, match="stratum 7"):
+        model.predict(X[:1], strata=[7])
+    with pytest.raises(strat.GraphError, match="no stratum of the model"):
+        model.at(7)
+
+
+def test_the_node_order_is_the_graphs():
+    graph = strat.graphs.path([3, 1, 2, 0, 5, 4])
+    model = strat.lrsm(logistic(), graph).fit(X, Y, strata=Z)
+    assert model.strata_ == [3, 1, 2, 0, 5, 4]
+    again = strat.lrsm(logistic(), nx.relabel_nodes(PATH, {k: f"s{k}" for k in range(K)}))
+    again.fit(X, Y, strata=[f"s{k}" for k in Z])
+    reference = strat.lrsm(logistic(), PATH).fit(X, Y, strata=Z)
+    assert np.allclose(again.theta_["theta"], reference.theta_["theta"], atol=1e-5)
+
+
+def test_weight_two_is_the_record_twice_and_weight_zero_removes_it():
+    weight = RNG.integers(0, 3, N).astype(float)
+    rows = np.repeat(np.arange(N), weight.astype(int))
+    solver = strat.MAPG(tol=1e-10)
+    weighted = strat.lrsm(logistic(), PATH, solver=solver).fit(X, Y, strata=Z, sample_weight=weight)
+    repeated = strat.lrsm(logistic(), PATH, solver=solver).fit(X[rows], Y[rows], strata=Z[rows])
+    assert np.isclose(weighted.result_.objective, repeated.result_.objective, rtol=1e-10)
+    assert np.allclose(weighted.theta_["theta"], repeated.theta_["theta"], atol=1e-6)
+
+
+def test_no_edges_is_separate_and_strong_edges_are_common():
+    base = mean_model()
+    loose = strat.lrsm(base, strat.graphs.path(range(K), weight=0.0)).fit(Y, strata=Z)
+    tight = strat.lrsm(base, strat.graphs.complete(range(K), weight=1e7), solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
+    assert np.allclose(loose.theta_["mu"], strat.separate(base).fit(Y, strata=Z).theta_["mu"], atol=1e-5)
+    assert np.allclose(tight.theta_["mu"], strat.common(base).fit(Y, strata=Z).theta_["mu"], atol=1e-4)
+
+
+def test_common_counts_the_regularizer_once_for_each_stratum():
+    model = strat.common(mean_model(2.0), PATH).fit(Y, strata=Z)
+    assert np.allclose(model.theta_["mu"], Y.sum() / (N + 2.0 * K))
+    once = strat.common(mean_model(2.0), PATH, regularizer_weight=1).fit(Y, strata=Z)
+    assert np.allclose(once.theta_["mu"], Y.sum() / (N + 2.0))
+    assert np.allclose(model.predict(strata=["never seen"]), model.theta_["mu"][0])
+
+
+def test_strata_without_records_are_fitted_through_the_graph():
+    model = strat.lrsm(mean_model(), strat.graphs.path(range(3)), solver=strat.MAPG(tol=1e-10))
+    model.fit([0.0, 2.0], strata=[0, 2])
+    assert np.isclose(model.theta_["mu"][1], 1.0, atol=1e-6)
+
+
+def test_a_stratum_with_neither_records_nor_edges_is_named():
+    with pytest.warns(strat.DataWarning, match="1 strata have neither records nor edges: 2"):
+        model = strat.separate(mean_model(1.0), strat.graphs.path(range(3))).fit([1.0, 2.0], strata=[0, 1])
+    assert abs(model.theta_["mu"][2]) < 1e-6
+
+
+def test_collapse_to_the_common_model_is_said():
+    h = strat.LogDet(lambda1=50.0, lambda2=1e-4, eta=0.1, mu=0.2)
+    with pytest.warns(strat.CollapseWarning, match="collapsed to the common model"):
+        model = strat.StratifiedModel(logistic(), PATH, h).fit(X, Y, strata=Z)
+    assert "collapsed" in str(model.result_)
+
+
+def test_learning_from_no_prior_with_empty_strata_is_warned_of():
+    graph = nx.empty_graph(K + 1)
+    with pytest.warns(strat.DataWarning, match="W0 = 0"):
+        strat.StratifiedModel(logistic(), graph, JOINT).fit(X, Y, strata=Z)
+
+
+def test_nothing_of_the_users_is_changed():
+    graph = PATH.copy()
+    before = nx.to_dict_of_dicts(graph.copy())
+    x, y, z = X.copy(), Y.copy(), Z.copy()
+    base = logistic()
+    base.loss.variables()[0].value = np.ones(D)
+    strat.StratifiedModel(base, graph, JOINT).fit(x, y, strata=z)
+    assert nx.to_dict_of_dicts(graph) == before
+    assert np.array_equal(x, X) and np.array_equal(y, Y) and np.array_equal(z, Z)
+    assert np.array_equal(base.loss.variables()[0].value, np.ones(D))
+
+
+def test_two_fits_of_the_same_are_equal_to_the_bit():
+    first = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
+    second = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
+    assert np.array_equal(first.W_, second.W_) and np.array_equal(first.theta_["theta"], second.theta_["theta"])
+
+
+def test_hyperparameters_are_read_at_fit_and_can_be_set_on_a_model():
+    lam = cp.Parameter(name="lam", nonneg=True)
+    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - mu), lam * cp.square(mu), data=(y,))
+    model = strat.separate(base)
+    with pytest.raises(strat.DeclarationError, match="lam in the regularizer has no value"):
+        model.fit(Y, strata=Z)
+    lam.value = 1.0
+    assert model.get_params()["base__lam"] == 1.0
+    twin = clone(model).set_params(base__lam=5.0)
+    assert lam.value == 1.0 and twin.get_params()["base__lam"] == 5.0
+    assert clone(twin).get_params()["base__lam"] == 5.0
+    counts, sums = np.bincount(Z), np.bincount(Z, weights=Y)
+    assert np.allclose(model.fit(Y, strata=Z).theta_["mu"], sums / (counts + 1.0), atol=1e-6)
+    assert np.allclose(twin.fit(Y, strata=Z).theta_["mu"], sums / (counts + 5.0), atol=1e-6)
+    with pytest.raises(strat.OptionError, match="base__other"):
+        model.set_params(base__other=1)
+
+
+def test_parameters_in_scikit_learns_way():
+    graph = strat.graphs.product(
+        strat.graphs.path(range(3), name="age"), strat.graphs.path(range(2), name="sex")
+    )
+    model = strat.StratifiedModel(logistic(), graph, strat.LogDet(1.0, 0.5, 0.1, 0.5), solver=strat.MAPG())
+    params = model.get_params()
+    assert params["graph_regularizer__lambda1"] == 1.0 and params["solver__tol"] == 1e-6
+    assert params["scale__age"] == 1.0
+    model.set_params(scale__age=2.0, graph_regularizer__lambda1=3.0, solver__tol=1e-3)
+    assert model.scale == {"age": 2.0, "sex": 1.0} and model.graph_regularizer.lambda1 == 3.0
+    twin = clone(model)
+    assert twin.base is model.base and twin.get_params()["scale__age"] == 2.0
+    with pytest.raises(strat.OptionError, match="scale__height"):
+        model.set_params(scale__height=1.0)
+
+
+def test_scales_multiply_the_edges_of_a_factor():
+    graph = strat.graphs.product(
+        strat.graphs.path(range(3), name="age"), strat.graphs.path(range(2), name="sex")
+    )
+    z = [(k // 2, k % 2) for k in Z]
+    scaled = strat.lrsm(mean_model(), graph, scale={"age": 3.0}).fit(Y, strata=z)
+    weights = strat.graphs.product(
+        strat.graphs.path(range(3), weight=3.0), strat.graphs.path(range(2), weight=1.0)
+    )
+    assert np.array_equal(scaled.W_, nx.to_numpy_array(weights))
+    with pytest.raises(strat.OptionError, match="height"):
+        strat.lrsm(mean_model(), graph, scale={"height": 3.0}).fit(Y, strata=z)
+
+
+def test_couple_leaves_variables_out_of_the_distance():
+    theta, b = cp.Variable(name="theta"), cp.Variable(name="b")
+    y = cp.Parameter(2, name="y")
+    loss = cp.square(y[0] - theta) + cp.square(y[1] - b)
+    data = np.stack([Y, Y], axis=1)
+    graph = strat.graphs.path(range(K), weight=5.0)
+    base = strat.BaseModel(loss, data=(y,), couple=(theta,))
+    model = strat.lrsm(base, graph, solver=strat.MAPG(tol=1e-9)).fit(data, strata=Z)
+    means = np.array([Y[k == Z].mean() for k in range(K)])
+    assert np.allclose(model.theta_["b"], means, atol=1e-6)
+    coupled = strat.lrsm(mean_model(), graph, solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
+    assert np.allclose(model.theta_["theta"], coupled.theta_["mu"], atol=1e-6)
+    half = strat.BaseModel(loss, data=(y,), couple={theta: 0.5, "b": 0})
+    model = strat.lrsm(half, graph, scale=2.0, solver=strat.MAPG(tol=1e-9)).fit(data, strata=Z)
+    assert np.allclose(model.theta_["theta"], coupled.theta_["mu"], atol=1e-6)
+
+
+def test_candidate_edges_confine_the_graph():
+    model = strat.StratifiedModel(logistic(), PATH, JOINT, edges="prior").fit(X, Y, strata=Z)
+    allowed = nx.to_numpy_array(PATH) > 0
+    assert not model.W_[~allowed].any() and model.W_[allowed].any()
+    with pytest.raises(strat.GraphError, match="edges"):
+        strat.StratifiedModel(logistic(), None, JOINT, edges="prior").fit(X, Y, strata=Z)
+
+
+def test_smoothing_reports_the_true_objective_beside_the_smoothed_one():
+    theta, x, y = cp.Variable(D, name="theta"), cp.Parameter(D, name="x"), cp.Parameter(name="y")
+    r = y - x @ theta
+    loss = cp.maximum(0.9 * r, -0.1 * r)
+    rough = strat.BaseModel(loss, 0.1 * cp.sum_squares(theta), data=(x, y))
+    with pytest.raises(strat.NoOracleError, match="needs the gradient of the loss"):
+        strat.lrsm(rough, PATH, solver=strat.MAPG()).fit(X, Y, strata=Z)
+    model = strat.lrsm(strat.BaseModel(loss, 0.1 * cp.sum_squares(theta), data=(x, y), smoothing=0.01), PATH)
+    model.fit(X, Y, strata=Z)
+    assert np.isclose(model.result_.objective, recomputed(model, (X, Y), Z), rtol=1e-9)
+    assert model.result_.smoothed_objective < model.result_.objective
+    assert model.result_.history[-1] == pytest.approx(model.result_.smoothed_objective, rel=1e-9)
+    optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
+    assert optimum <= model.result_.objective <= optimum + 0.9**2 * 0.01 / 2 * N + 1e-6
+
+
+def test_a_smooth_regularizer_without_a_prox_still_fits():
+    theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
+    base = strat.BaseModel(cp.sum_squares(y - theta), cp.square(cp.sum_squares(theta)), data=(y,))
+    model = strat.lrsm(base, PATH, solver=strat.MAPG(tol=1e-9)).fit(X[:, :2], strata=Z)
+    optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
+    assert np.isclose(model.result_.objective, optimum, rtol=1e-6)
+
+
+@pytest.mark.parametrize("init", ["zero", "separate", "lrsm"])
+def test_starts_by_name(init):
+    model = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z, init=init)
+    assert model.result_.status == "converged" and init in model.result_.init
+
+
+def test_a_given_start_is_used():
+    model = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
+    again = strat.StratifiedModel(logistic(), PATH, JOINT)
+    again.fit(X, Y, strata=Z, init={"theta": model.theta_, "W": model.W_})
+    assert again.result_.iterations <= 2
+    warm = strat.StratifiedModel(logistic(), PATH, JOINT, warm_start=True).fit(X, Y, strata=Z).fit(X, Y, strata=Z)
+    assert warm.result_.iterations <= 2
+    for bad, match in (
+        ({"theta": {"gamma": 1}}, "gamma"),
+        ({"V": 1}, "'V'"),
+        ({"W": np.zeros((2, 2))}, "shape"),
+        ("nowhere", "nowhere"),
+    ):
+        with pytest.raises(strat.OptionError, match=match):
+            again.fit(X, Y, strata=Z, init=bad)
+
+
+def test_several_starts_keep_the_best():
+    model = strat.StratifiedModel(logistic(), PATH, JOINT, n_starts=4).fit(X, Y, strata=Z)
+    assert len(model.result_.starts) == 4
+    assert model.result_.objective <= min(s["objective"] for s in model.result_.starts) + 1e-9
+
+
+def test_no_iteration_returns_the_start_with_a_warning():
+    with pytest.warns(strat.ConvergenceWarning, match="max_iter=0"):
+        model = strat.lrsm(logistic(), PATH, solver=strat.MAPG(max_iter=0)).fit(X, Y, strata=Z, init="zero")
+    assert model.result_.status == "max_iter" and model.result_.iterations == 0
+    assert not model.theta_["theta"].any()
+
+
+def test_validation_stops_early_and_returns_the_best_iterate():
+    seen = []
+    train, held = slice(0, 80), slice(80, N)
+    solver = strat.MAPG(patience=3, tol=0, callback=lambda state: seen.append(state.theta) and False)
+    model = strat.separate(logistic(0.0), solver=solver)
+    model.fit(X[train], Y[train], strata=Z[train], validation=(X[held], Y[held], Z[held]))
+    assert model.result_.status == "early_stopped"
+    best = -model.score(X[held], Y[held], strata=Z[held])
+    twin = clone(model)
+    for theta in seen:
+        twin.theta_, twin.strata_, twin._columns = theta, model.strata_, {}
+        assert best <= -twin.score(X[held], Y[held], strata=Z[held]) + 1e-12
+
+
+def test_a_callback_sees_parameters_and_graph_and_may_stop():
+    states = []
+
+    def callback(state):
+        states.append(state)
+        return len(states) == 3
+
+    model = strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(callback=callback))
+    model.fit(X, Y, strata=Z)
+    assert model.result_.status == "interrupted" and model.result_.iterations == 3
+    assert states[0].theta["theta"].shape == (K, D) and states[0].W.shape == (K, K)
+
+
+def test_an_interrupt_returns_the_best_iterate():
+    def callback(state):
+        if state.iteration == 2:
+            raise KeyboardInterrupt
+
+    model = strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(callback=callback))
+    model.fit(X, Y, strata=Z)
+    assert model.result_.status == "interrupted" and hasattr(model, "theta_")
+
+
+def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
+    path = tmp_path / "fit.npz"
+    whole = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
+    stop = strat.MAPG(checkpoint=path, callback=lambda state: state.iteration == 4)
+    strat.StratifiedModel(logistic(), PATH, JOINT, solver=stop).fit(X, Y, strata=Z)
+    resumed = strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(checkpoint=path)).fit(X, Y, strata=Z)
+    assert np.allclose(resumed.result_.history, whole.result_.history, rtol=1e-12)
+    strat.StratifiedModel(logistic(), PATH, JOINT, solver=stop).fit(X, Y, strata=Z)
+    with pytest.raises(strat.OptionError, match="checkpoint"):
+        strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(checkpoint=path)).fit(X, -Y, strata=Z)
+
+
+def test_a_fitted_model_pickles_and_saves(tmp_path):
+    labels = {k: (k, "x") for k in range(K)}
+    graph = nx.relabel_nodes(PATH, labels)
+    z = [labels[k] for k in Z]
+    model = strat.StratifiedModel(logistic(), graph, JOINT).fit(X, Y, strata=z)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(X, strata=z), model.predict(X, strata=z))
+    path = tmp_path / "model.npz"
+    model.save(path)
+    loaded = strat.load(path, base=model.base)
+    assert np.array_equal(loaded.predict(X, strata=z), model.predict(X, strata=z))
+    assert np.array_equal(loaded.W_, model.W_) and loaded.result_.objective == model.result_.objective
+    assert loaded.fit(X, Y, strata=z).result_.objective == pytest.approx(model.result_.objective)
+    record = strat.load(path)
+    assert record.strata_ == model.strata_ and np.array_equal(record.theta_["b"], model.theta_["b"])
+    assert "Logistic" in record.declaration
+    with pytest.raises(strat.OptionError, match="was fitted with the variables"):
+        strat.load(path, base=mean_model())
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"base": 3}, strat.OptionError, "BaseModel"),
+        ({"n_starts": 0}, strat.OptionError, "n_starts"),
+        ({"scale": -1.0}, strat.OptionError, "scale"),
+        ({"graph": "map"}, strat.GraphError, "graph"),
+        ({"graph": nx.DiGraph([(0, 1)])}, strat.GraphError, "directed"),
+        ({"solver": "MAPG"}, strat.OptionError, "solver"),
+        ({"solver": strat.MAPG(tol=-1)}, strat.OptionError, "tol"),
+        ({"graph_regularizer": strat.LogDet(1.0, 0.0, 0.1, 0.5)}, strat.OptionError, "lambda2"),
+        ({"graph_regularizer": strat.LogDet(1.0, 1.0, 2.0, 0.5)}, strat.OptionError, "eta"),
+    ],
+)
+def test_bad_options_are_named(change, error, match):
+    options = {"base": logistic(), "graph": PATH, "graph_regularizer": JOINT, **change}
+    with pytest.raises(error, match=match):
+        strat.StratifiedModel(**options).fit(X, Y, strata=Z)
+
+
+def test_bad_data_are_named():
+    model = strat.lrsm(logistic(), PATH)
+    with pytest.raises(strat.DataError, match="no strata"):
+        model.fit(X, Y)
+    with pytest.raises(strat.DataError, match="needs 2 data arguments"):
+        model.fit(X, strata=Z)
+    with pytest.raises(strat.DataError, match="no records"):
+        model.fit(X[:0], Y[:0], strata=[])
+    with pytest.raises(strat.DataError, match="zero"):
+        model.fit(X, Y, strata=Z, sample_weight=np.zeros(N))
+    with pytest.raises(strat.DataError, match="NaN in column 1 of record 5"):
+        model.fit(np.where((np.arange(N) == 5)[:, None] & (np.arange(D) == 1), np.nan, X), Y, strata=Z)
+    with pytest.raises(strat.DataError, match="labels"):
+        model.fit(X, Y, strata=Z[:-1])
+    with pytest.raises(strat.DataError, match="validation"):
+        model.fit(X, Y, strata=Z, validation=(X, Z))
+
+
+def test_one_stratum_works():
+    one = np.zeros(N, dtype=int)
+    fixed = strat.lrsm(logistic(), nx.empty_graph(1)).fit(X, Y, strata=one)
+    learned = strat.StratifiedModel(logistic(), nx.empty_graph(1), JOINT).fit(X, Y, strata=one)
+    assert np.allclose(fixed.theta_["theta"], learned.theta_["theta"], atol=1e-4)
