@@ -20,7 +20,7 @@ from strat.errors import (
 )
 from strat.estimator import StratifiedModel
 from strat.graph_regularizers import FixedGraph, LogDet
-from strat.persistence import load
+from strat.loading import load
 from strat.solvers import MAPG, Result
 
 __version__ = "0.1.0"

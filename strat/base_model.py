@@ -94,7 +94,18 @@ class BaseModel:
         return found
 
     def couple_weights(self, given=None):
-        """Weight of each coordinate in the distance between strata, (n,)."""
+        """Weight of each coordinate in the distance between strata.
+
+        Parameters
+        ----------
+        given : dict, optional
+            Values of hyperparameters by name, which go before the Parameters' own.
+
+        Returns
+        -------
+        (n,) ndarray
+            The weights.
+        """
         weights = np.ones(self.layout.n)
         for name, weight in self.couple.items():
             value = weight

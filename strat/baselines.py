@@ -14,6 +14,7 @@ def common(base, graph=None, regularizer_weight=None, **options):
     Parameters
     ----------
     base : BaseModel
+        The declaration.
     graph : networkx.Graph or (labels, W), optional
         Its nodes are the strata; by default the labels seen at fit.
     regularizer_weight : float, optional
@@ -44,6 +45,7 @@ def separate(base, graph=None, **options):
     Parameters
     ----------
     base : BaseModel
+        The declaration.
     graph : networkx.Graph or (labels, W), optional
         Its nodes are the strata; its edges are not used. By default the labels seen at fit.
     **options
@@ -72,6 +74,7 @@ def lrsm(base, graph, **options):
     Parameters
     ----------
     base : BaseModel
+        The declaration.
     graph : networkx.Graph or (labels, W)
         The graph W.
     **options
@@ -80,6 +83,7 @@ def lrsm(base, graph, **options):
     Returns
     -------
     StratifiedModel
+        The model, not yet fitted.
 
     References
     ----------
@@ -103,6 +107,7 @@ def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0,
     Parameters
     ----------
     base : BaseModel
+        The declaration.
     graph : networkx.Graph or (labels, W), optional
         The prior graph W0.
     graph_regularizer : LogDet, optional
@@ -115,6 +120,7 @@ def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0,
     Returns
     -------
     StratifiedModel
+        The model, not yet fitted.
 
     Examples
     --------

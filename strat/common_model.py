@@ -1,8 +1,10 @@
 """One model for all records, as a problem of its own."""
 
+from strat import intake
 from strat.estimator import StratifiedModel
 from strat.fitting import fit_common
 from strat.graph_regularizers import FixedGraph
+from strat.strata import Strata
 
 
 class CommonModel(StratifiedModel):
@@ -58,9 +60,6 @@ class CommonModel(StratifiedModel):
 
     def _read(self, parameters, data, strata, where, sample_weight=None):
         """Records for the fitted model; labels it has not seen are read as the first stratum."""
-        from strat import intake
-        from strat.strata import Strata
-
         records = intake.read(
             parameters,
             data,

@@ -9,9 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 from strat import intake
 from strat.base_model import BaseModel
 from strat.errors import DeclarationError, GraphError, OptionError
+from strat.export import as_problem
 from strat.fitting import fit_model
 from strat.graph_input import read_graph
 from strat.graph_regularizers import FixedGraph
+from strat.saving import save
 
 
 class StratifiedModel(BaseEstimator):
@@ -126,7 +128,13 @@ class StratifiedModel(BaseEstimator):
 
     @property
     def values(self):
-        """This model's own values of hyperparameters, by name; others are read from the Parameters."""
+        """This model's own values of hyperparameters, by name; others are read from the Parameters.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
         return self.__dict__.get("_values", {})
 
     def predict(self, *data, strata=None):
@@ -168,10 +176,12 @@ class StratifiedModel(BaseEstimator):
         *data : array-like
             As in ``fit``.
         strata : (N,) sequence
+            Label of each record.
 
         Returns
         -------
         (N,) ndarray
+            The losses, +inf outside the loss's domain.
         """
         check_is_fitted(self, "theta_")
         records = self._read(self.base.data, data, strata, "losses")
@@ -185,11 +195,14 @@ class StratifiedModel(BaseEstimator):
         *data : array-like
             As in ``fit``.
         strata : (N,) sequence
+            Label of each record.
         sample_weight : (N,) array-like, optional
+            Weights of the records.
 
         Returns
         -------
         float
+            The score.
         """
         check_is_fitted(self, "theta_")
         records = self._read(self.base.data, data, strata, "score", sample_weight)
@@ -226,8 +239,6 @@ class StratifiedModel(BaseEstimator):
         cvxpy.Problem
             Its variables are named ``NAME``, with shape (K, *shape) flattened to (K, size).
         """
-        from strat.export import as_problem
-
         check_is_fitted(self, "theta_")
         return as_problem(self)
 
@@ -239,8 +250,6 @@ class StratifiedModel(BaseEstimator):
         path : str or path
             File to write; ``strat.load`` reads it.
         """
-        from strat.persistence import save
-
         check_is_fitted(self, "theta_")
         save(self, path)
 
@@ -276,16 +285,18 @@ class StratifiedModel(BaseEstimator):
     # scikit-learn: hyperparameters and factors' scales are parameters, too
 
     def get_params(self, deep=True):
-        """Parameters of the model; deep ones are those of the graph regularizer and solver, ``base__NAME`` for
-        each hyperparameter and ``scale__NAME`` for each factor of the graph.
+        """Parameters of the model.
 
         Parameters
         ----------
         deep : bool
+            Include those of the graph regularizer and solver, ``base__NAME`` for each hyperparameter and
+            ``scale__NAME`` for each factor of the graph.
 
         Returns
         -------
         dict
+            Values by name.
         """
         params = super().get_params(deep=deep)
         if deep:
@@ -301,6 +312,7 @@ class StratifiedModel(BaseEstimator):
         Parameters
         ----------
         **params : dict
+            Values by name.
 
         Returns
         -------

@@ -7,10 +7,9 @@ import scipy.sparse as sp
 from strat.compiler.bind import Assembly
 from strat.compiler.binder import Binder
 from strat.compiler.pieces import Sets
-from strat.compiler.program import leaves
 from strat.compiler.prox import NoProx, ProxBuilder
 from strat.errors import OptionError
-from strat.expressions.evaluate import Evaluator
+from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import Symbols
 from strat.export import stratum_terms
 from strat.oracles.segments import Segments

@@ -15,13 +15,12 @@ from strat.errors import CollapseWarning, DataError, DataWarning, OptionError
 from strat.first_point import FirstPoint
 from strat.graph_input import read_graph
 from strat.graph_regularizers import FixedGraph
-from strat.labels import named_columns, read_labels
 from strat.oracles.sum import SumOracle, Weighted
 from strat.prior import PriorGraph
 from strat.problem import JointProblem
 from strat.solvers import MAPG
 from strat.starts import solve
-from strat.strata import Strata, in_order, some_of
+from strat.strata import Strata, some_of
 
 #: W_ is an array up to this many strata, whatever edges are learned.
 DENSE_STRATA = 2000
@@ -298,6 +297,3 @@ def _warn_of_collapse(result):
     )
     result.notes.append(note)
     warnings.warn(note[0].upper() + note[1:], CollapseWarning, stacklevel=4)
-
-
-__all__ = ["fit_common", "fit_model", "in_order", "named_columns", "read_labels"]

@@ -20,15 +20,15 @@ LAYERS = [
     ["labels", "strata"],
     ["expressions"],
     ["oracles", "rules"],
-    ["records", "program", "compiler", "bind", "base_model", "check"],
+    ["records", "compiler", "base_model"],
     ["prior", "graph_input", "candidates", "graphs"],
     ["edges"],
     ["graph_regularizers"],
     ["problem"],
     ["solvers"],
     ["starts"],
-    ["learn_graph", "export", "storage", "estimator"],
-    ["baselines", "comparison", "search", "tuning", "plot"],
+    ["intake", "export", "first_point", "fitting", "saving", "estimator"],
+    ["common_model", "baselines", "loading"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
 WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "problem", "solvers", "starts"]

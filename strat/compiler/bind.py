@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat.compiler.smoothing import kinks_at_zero
 from strat.compiler.statistics import least_squares, stratum_sums
 from strat.expressions.symbols import AtomNode
 from strat.expressions.text import text
@@ -102,6 +103,8 @@ def first_kink(binder, roots):
         if (node, flattened) in seen:
             continue
         seen.add((node, flattened))
+        if flattened and kinks_at_zero(binder, node):
+            continue
         kink = node.rule.kinks if not hasattr(node.rule, "kinks_of") else node.rule.kinks_of(node.forms)
         if kink == "some" or (kink == "zero" and not flattened):
             return node

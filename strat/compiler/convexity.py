@@ -151,9 +151,9 @@ def sign_of(values, matrix=False):
     values = np.asarray(values, dtype=float)
     if matrix:
         values = np.linalg.eigvalsh(0.5 * (values + np.swapaxes(values, -1, -2)))
-    size = np.abs(values).max(initial=0.0)
-    slack = (1e-8 if matrix else _ROUNDING) * size
     low, high = values.min(initial=0.0), values.max(initial=0.0)
+    size = max(-low, high)
+    slack = (1e-8 if matrix else _ROUNDING) * size
     if size == 0:
         return "0"
     return "+" if low >= -slack else "-" if high <= slack else "?"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from strat.compiler.binder import Binder
-from strat.expressions.evaluate import Evaluator
+from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import DATA, Symbols
 from strat.oracles.segments import Segments
 from strat.oracles.tape import Tape
@@ -23,8 +23,6 @@ class Evaluation:
     """
 
     def __init__(self, program, arrays, strata, values):
-        from strat.compiler.program import leaves
-
         self.order = strata.order
         self.segments = Segments(strata.index[self.order], strata.K)
         symbols = Symbols()

@@ -61,11 +61,11 @@ def _rows(mask, N):
 def check_convexity(curvature, walker, evaluator, origin):
     """Raise where the signs of data or hyperparameters make an expression non-convex."""
     forms = [walker(f) for f in curvature.factors]
-    values, signs = [], []
+    signs = []
     for factor, form in zip(curvature.factors, forms, strict=True):
-        value = form.array()[None] if form.is_constant else evaluator.form(form).reshape(-1, *form.shape)
-        values.append(value)
-        signs.append(sign_of(value, id(factor) in curvature.matrices))
+        matrix = id(factor) in curvature.matrices
+        value = _dense(evaluator, form) if matrix else evaluator.sparse_form(form)
+        signs.append(sign_of(value.data if sp.issparse(value) else value, matrix))
     if curvature.convex(signs):
         return
     found = curvature.offending(signs)
@@ -77,7 +77,7 @@ def check_convexity(curvature, walker, evaluator, origin):
         )
     factor, wanted = found
     position = next(i for i, f in enumerate(curvature.factors) if f is factor)
-    value = values[position]
+    value = _dense(evaluator, forms[position])
     matrix = id(factor) in curvature.matrices
     if matrix:
         words = "is positive semidefinite" if wanted == "+" else "is negative semidefinite"
@@ -96,6 +96,10 @@ def check_convexity(curvature, walker, evaluator, origin):
         f"{curvature.what} is convex in ({variables}) only where {text(factor)} {words}, but "
         f"{origin.first(bad, factor.parameters())}.{hint} Correct or drop these records."
     )
+
+
+def _dense(evaluator, form):
+    return evaluator.form(form).reshape(-1, *form.shape)
 
 
 def _number(parameter, walker):

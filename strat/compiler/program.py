@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from strat.compiler.bind import Assembly
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
+from strat.compiler.evaluation import Evaluation
 from strat.compiler.convexity import Curvature
 from strat.compiler.legal import Origin, check_convexity, check_data_arguments
 from strat.compiler.pieces import Sets
@@ -14,7 +15,7 @@ from strat.compiler.report import describe
 from strat.compiler.smoothing import smoothed
 from strat.errors import DataError, DeclarationError
 from strat.expressions import atoms
-from strat.expressions.evaluate import Evaluator
+from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import Symbols
 from strat.expressions.text import text
 from strat.expressions.walk import Walker
@@ -31,11 +32,23 @@ class Program:
 
     Made by ``strat.compile``; ``print`` it to see which rule each piece got.
 
-    Attributes
+    Parameters
     ----------
     expression : cvxpy.Expression
+        The function.
     data : tuple of cvxpy.Parameter
+        One record's data.
+    constraints : tuple
+        Constraints on one stratum's variables.
     variables : tuple of cvxpy.Variable
+        All variables, in the order of the parameter vector.
+    what : str
+        The role of the expression, for messages.
+    smoothing : float, optional
+        Width of the envelopes of piecewise linear parts.
+
+    Attributes
+    ----------
     layout : Layout
         Where each variable lies in a stratum's flat parameter vector.
     """
@@ -67,7 +80,23 @@ class Program:
         return Walker(symbols, {p.id for p in self.data}, rule_of, values)
 
     def values(self, given=None):
-        """Values of the hyperparameters by CVXPY id; ``given`` (by name) goes before the Parameter's own."""
+        """Values of the hyperparameters.
+
+        Parameters
+        ----------
+        given : dict, optional
+            Values by name, which go before the Parameters' own.
+
+        Returns
+        -------
+        dict
+            Values by CVXPY id.
+
+        Raises
+        ------
+        DeclarationError
+            If one has no value.
+        """
         values = {}
         for p in self.hyperparameters:
             value = (given or {}).get(p.name(), p.value)
@@ -114,7 +143,20 @@ class Program:
         return BoundOracle(self, oracle, list(grouped.labels))
 
     def bind_regularizer(self, given=None, constrained=True):
-        """Flat oracle of a program without data."""
+        """Flat oracle of a program without data.
+
+        Parameters
+        ----------
+        given : dict, optional
+            Values of hyperparameters by name.
+        constrained : bool
+            Whether the constraints act in the prox.
+
+        Returns
+        -------
+        SumOracle
+            The oracle of (K, n) arrays.
+        """
         values = self.values(given)
         symbols = Symbols()
         walker = self._walker(symbols, values)
@@ -127,7 +169,18 @@ class Program:
         return assembly.oracle(prox, reason)
 
     def bind_constraints(self, given=None):
-        """Flat oracle of the constraints and attributes alone: value 0, prox a projection."""
+        """Flat oracle of the constraints and attributes alone: value 0, prox a projection.
+
+        Parameters
+        ----------
+        given : dict, optional
+            Values of hyperparameters by name.
+
+        Returns
+        -------
+        SumOracle
+            The oracle of (K, n) arrays.
+        """
         twin = Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
         return twin.bind_regularizer(given)
 
@@ -137,14 +190,22 @@ class Program:
         Parameters
         ----------
         arrays : list of (N, *shape) ndarray or (N, size) csr_array
+            The records' data.
         strata : Strata
+            The grouping of records.
         weight : (N,) ndarray
+            The records' weights; those of weight 0 are left out.
         given : dict, optional
             Values of hyperparameters by name.
         prox : bool
             Whether to look for a prox.
         smooth : bool
             Whether the declared smoothing applies.
+
+        Returns
+        -------
+        SumOracle
+            The oracle of (K, n) arrays.
         """
         values = self.values(given)
         order = strata.order[weight[strata.order] > 0]
@@ -164,9 +225,22 @@ class Program:
         return assembly.oracle(found, reason)
 
     def evaluation(self, arrays, strata, given=None):
-        """Values of the expression on each record, as a function of theta: see ``Evaluation``."""
-        from strat.compiler.evaluation import Evaluation
+        """Values of the expression on each record, as a function of theta.
 
+        Parameters
+        ----------
+        arrays : list of arrays
+            The records' data.
+        strata : Strata
+            The grouping of records.
+        given : dict, optional
+            Values of hyperparameters by name.
+
+        Returns
+        -------
+        Evaluation
+            ``evaluation(theta)`` gives (N, *shape) for theta (K, n).
+        """
         return Evaluation(self, arrays, strata, self.values(given))
 
     def _coordinates(self):
@@ -196,14 +270,6 @@ class Program:
             return NewtonProx(oracle, sets.transposed), ""
         except NoProx as error:
             return None, str(error)
-
-
-def leaves(parameters, arrays, order):
-    """Data values for the evaluator: records in order, one row each."""
-    return {
-        p.id: (a[order] if sp.issparse(a) else a[order].reshape(len(order), -1))
-        for p, a in zip(parameters, arrays, strict=True)
-    }
 
 
 def read_weight(sample_weight, N):

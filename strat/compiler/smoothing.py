@@ -92,6 +92,18 @@ def atom_function(binder, node, entry):
     return directions[0], total
 
 
+def kinks_at_zero(binder, node):
+    """Whether an atom is a piecewise linear function of one number whose kinks are where it is 0.
+
+    So is max(|u| − ε, 0), though its inner |u| has another one.
+    """
+    found = [atom_function(binder, node, entry) for entry in range(node.size)]
+    if not all(found):
+        return False
+    functions = [function.simplified() for _, function in found]
+    return all(np.abs(f.values).max() <= 1e-12 * max(1.0, np.abs(f.slopes).max()) for f in functions)
+
+
 def merged(form, binder):
     """Piecewise linear pieces of a scalar form, by argument and coefficient, and what is left of the form.
 

@@ -34,6 +34,7 @@ from cvxpy.atoms import (
     rel_entr,
     sigma_max,
     sum_largest,
+    tr_inv,
     xexp,
 )
 from cvxpy.atoms.affine.add_expr import AddExpression
@@ -56,6 +57,7 @@ from cvxpy.atoms.affine.upper_tri import upper_tri
 from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.affine.wraps import Wrap, psd_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
+from cvxpy.atoms.geo_mean import GeoMean
 from cvxpy.constraints.nonpos import Inequality, NonNeg, NonPos
 from cvxpy.constraints.psd import PSD
 from cvxpy.constraints.zero import Equality, Zero
@@ -83,12 +85,12 @@ SELECTIONS = (
 
 __all__ = [
     "AddExpression", "AffAtom", "Constant", "Concatenate", "DivExpression", "Elementwise", "Equality",
-    "Expression", "Hstack", "Inequality", "MatrixFrac", "MulExpression", "NegExpression", "NonNeg", "NonPos",
+    "Expression", "GeoMean", "Hstack", "Inequality", "MatrixFrac", "MulExpression", "NegExpression", "NonNeg", "NonPos",
     "PSD", "Parameter", "Pnorm", "Power", "QuadForm", "SELECTIONS", "Sum", "Trace", "Variable", "Vstack",
-    "Wrap", "Zero", "abs", "axis_of", "conv", "convolve", "cumsum", "entr", "exp", "exponent", "huber",
-    "huber_threshold", "imag", "kl_div", "kron", "log", "log1p", "log_det", "log_sum_exp", "logistic", "max",
+    "Wrap", "Zero", "abs", "axis_of", "conv", "convolve", "cumsum", "entr", "exp", "exponent", "geometric_weights",
+    "huber", "huber_threshold", "imag", "kl_div", "kron", "log", "log1p", "log_det", "log_sum_exp", "logistic", "max",
     "maximum", "min", "minimum", "multiply", "norm1", "normNuc", "norm_inf", "psd_wrap", "quad_over_lin",
-    "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "xexp",
+    "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "tr_inv", "xexp",
 ]  # fmt: skip
 
 
@@ -118,6 +120,13 @@ def huber_threshold(atom):
 def sum_largest_count(atom):
     """How many of the largest entries ``sum_largest`` adds (may be fractional)."""
     return float(atom.k)
+
+
+def geometric_weights(atom):
+    """Exponents of a weighted geometric mean, one for each entry it reduces; they sum to 1."""
+    weights = np.array(atom.p, dtype=float).reshape(-1)
+    weights[weights > 0] = [float(w) for w in atom.w]
+    return weights
 
 
 def selection(atom, positions):

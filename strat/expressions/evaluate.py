@@ -96,11 +96,24 @@ class Evaluator:
 
     def form(self, form):
         """Value of a form without variables: (R, size), dense."""
+        out = self.sparse_form(form)
+        return out.toarray() if sp.issparse(out) else out
+
+    def sparse_form(self, form):
+        """Value of a form without variables: (R, size), sparse where the data are."""
         values = self.terms(form)
         if len(form.row) == form.size and np.array_equal(form.row, np.arange(form.size)):
-            return values.toarray() if sp.issparse(values) else values
+            return values
         spread = sp.csr_array(
             (np.ones(len(form.row)), (np.arange(len(form.row)), form.row)), shape=(len(form.row), form.size)
         )
         out = values @ spread
-        return out.toarray() if sp.issparse(out) else np.asarray(out)
+        return out if sp.issparse(out) else np.asarray(out)
+
+
+def leaves(parameters, arrays, order):
+    """Data values for the evaluator: records in order, one row each."""
+    return {
+        p.id: (a[order] if sp.issparse(a) else a[order].reshape(len(order), -1))
+        for p, a in zip(parameters, arrays, strict=True)
+    }

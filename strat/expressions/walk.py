@@ -81,14 +81,14 @@ class Walker:
         if b.is_data:
             return forms.multiply(self.symbols, self.opaque(b), a, shape)
         args = [forms.broadcast(a, shape), forms.broadcast(b, shape)]
-        return self.apply(self.rule_of("product"), args, shape, expression)
+        return self.apply(self.rule_of("product")(), args, shape, expression)
 
     def reciprocal(self, form, expression):
         """1 / form, entrywise, by numbers or data."""
         if form.is_constant:
             with np.errstate(divide="ignore"):
                 return forms.constant(1.0 / form.array())
-        return self.apply(self.rule_of("reciprocal"), [self.opaque(form)], form.shape, expression)
+        return self.apply(self.rule_of("reciprocal")(), [self.opaque(form)], form.shape, expression)
 
     def sum(self, form, shape=(), axis=None):
         """Sum over axes (a tuple of non-negative ints, or None for all)."""

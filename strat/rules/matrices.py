@@ -24,23 +24,105 @@ class LogDetRule(Rule):
         return walker.apply(cls(), [args[0]], (), e)
 
     def forward(self, args):
-        (s,) = args
-        eigenvalues = np.linalg.eigvalsh(0.5 * (s + np.swapaxes(s, -1, -2)))
-        positive = eigenvalues[..., 0] > 0
-        total = np.log(np.where(eigenvalues > 0, eigenvalues, 1.0)).sum(axis=-1)
-        safe = np.where(positive[..., None, None], s, np.eye(s.shape[-1]))
-        return np.where(positive, total, -np.inf), np.linalg.inv(safe)
+        values, inverse = spectrum(args[0])
+        positive = values[..., 0] > 0
+        total = np.log(np.where(positive[..., None], values, 1.0)).sum(axis=-1)
+        return np.where(positive, total, -np.inf), inverse
 
     def pullback(self, i, args, out, memo, g):
-        return g[..., None, None] * np.swapaxes(memo, -1, -2)
+        return g[..., None, None] * memo
 
     def pushforward(self, args, out, memo, tangents):
-        return (np.swapaxes(memo, -1, -2) * tangents[0]).sum(axis=(-2, -1))
+        return (memo * tangents[0]).sum(axis=(-2, -1))
 
     def curve(self, i, args, out, memo, g, tangents):
-        inverse = np.swapaxes(memo, -1, -2)
-        return -g[..., None, None] * inverse @ np.swapaxes(tangents[0], -1, -2) @ inverse
+        return -g[..., None, None] * (memo @ symmetric(tangents[0]) @ memo)
 
     def domain(self, args):
-        eigenvalues = np.linalg.eigvalsh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
-        return eigenvalues[..., 0] >= 0
+        return np.linalg.eigvalsh(symmetric(args[0]))[..., 0] >= 0
+
+
+@rule(atoms.tr_inv)
+class TraceInverse(Rule):
+    """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
+
+    @staticmethod
+    def example():
+        s = cp.Variable((2, 2), symmetric=True, name="S")
+        return cp.tr_inv(s), {"S": [[2.0, 0.5], [0.5, 1.0]]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return walker.apply(cls(), [args[0]], (), e)
+
+    def forward(self, args):
+        values, inverse = spectrum(args[0])
+        trace = np.trace(inverse, axis1=-2, axis2=-1)
+        return np.where(values[..., 0] > 0, trace, np.inf), inverse
+
+    def pullback(self, i, args, out, memo, g):
+        return -g[..., None, None] * (memo @ memo)
+
+    def pushforward(self, args, out, memo, tangents):
+        return -((memo @ memo) * tangents[0]).sum(axis=(-2, -1))
+
+    def curve(self, i, args, out, memo, g, tangents):
+        half = memo @ symmetric(tangents[0]) @ memo @ memo
+        return g[..., None, None] * (half + np.swapaxes(half, -1, -2))
+
+    def domain(self, args):
+        return np.linalg.eigvalsh(symmetric(args[0]))[..., 0] > 0
+
+
+@rule(atoms.MatrixFrac)
+class MatrixFraction(Rule):
+    """tr XᵀP⁻¹X with P positive definite."""
+
+    @staticmethod
+    def example():
+        u, s = cp.Variable(2, name="u"), cp.Variable((2, 2), symmetric=True, name="S")
+        return cp.matrix_frac(u, s), {"u": [1.0, -2.0], "S": [[2.0, 0.5], [0.5, 1.0]]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        x, p = args
+        columns = x if len(x.shape) == 2 else x.reshaped((x.size, 1))
+        return walker.apply(cls(), [columns, p], (), e)
+
+    def forward(self, args):
+        x, p = args
+        values, inverse = spectrum(p)
+        solved = inverse @ x
+        return np.where(values[..., 0] > 0, (x * solved).sum(axis=(-2, -1)), np.inf), (solved, inverse)
+
+    def pullback(self, i, args, out, memo, g):
+        solved, _ = memo
+        slope = 2.0 * solved if i == 0 else -solved @ np.swapaxes(solved, -1, -2)
+        return g[..., None, None] * slope
+
+    def pushforward(self, args, out, memo, tangents):
+        one = np.ones(out.shape)
+        return sum((self.pullback(i, args, out, memo, one) * t).sum(axis=(-2, -1)) for i, t in tangents.items())
+
+    def curve(self, i, args, out, memo, g, tangents):
+        solved, inverse = memo
+        moved = tangents.get(0, 0.0) - (symmetric(tangents[1]) @ solved if 1 in tangents else 0.0)
+        turned = inverse @ moved
+        half = turned @ np.swapaxes(solved, -1, -2)
+        return g[..., None, None] * (2.0 * turned if i == 0 else -(half + np.swapaxes(half, -1, -2)))
+
+    def domain(self, args):
+        inside = np.linalg.eigvalsh(symmetric(args[1]))[..., 0] > 0
+        return np.broadcast_to(inside, max(len(a) for a in args))
+
+
+def symmetric(s):
+    """The symmetric part of matrices, which is all that these functions see."""
+    return 0.5 * (s + np.swapaxes(s, -1, -2))
+
+
+def spectrum(s):
+    """Ascending eigenvalues and the inverse; where a matrix is not positive definite, that of the identity."""
+    values, vectors = np.linalg.eigh(symmetric(s))
+    safe = np.where(values[..., :1] > 0, values, 1.0)
+    return values, (vectors / safe[..., None, :]) @ np.swapaxes(vectors, -1, -2)

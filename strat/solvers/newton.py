@@ -5,19 +5,19 @@ import numpy as np
 from strat.solvers.algorithm import PROJECTION
 
 RIDGE = 1e-10  # relative; keeps the model strictly convex where strata have no records
-MODEL_STEPS = 5  # most semismooth Newton steps on one quadratic model
+LONG = 1e6  # longest prox step along the path, in units of the plain one
 WORTH = 0.05  # a Newton step is worth its cost if it gains this share of what the steps before gained
 
 
 class NewtonStep:
     """A proximal Newton step in theta, every few iterations: how often follows how much it gains.
 
-    The quadratic model of loss and Laplacian term plus the regularizer is minimised by semismooth Newton steps on
-    u = prox(u - t grad, t). The prox is differentiated numerically, coordinate by coordinate: where it moves with its
-    argument (slope J > 0) the coordinate is free and (1/J - 1)/t is the regularizer's curvature; where it does not, the
-    coordinate takes its prox value (a zero of the l1 norm, an active bound). The free coordinates are solved for by
-    conjugate gradients, preconditioned by one factorisation of G(w) plus each stratum's mean curvature. The point is
-    kept if F falls.
+    The prox is differentiated numerically, coordinate by coordinate: where it moves with its argument (slope J > 0) the
+    coordinate is free and (1/J - 1)/t is the regularizer's curvature; where it does not, the coordinate takes its prox
+    value (a zero of the l1 norm, an active bound). The Newton equations of the free coordinates are solved by conjugate
+    gradients, preconditioned by one factorisation of G(w) plus each stratum's mean curvature. The point at a length
+    along the step is prox(point + s r', s), r' the regularizer's slope, s long: it is the point itself on the same piece
+    of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. A point is kept if F falls.
     """
 
     def __init__(self, problem):
@@ -44,25 +44,24 @@ class NewtonStep:
         return found
 
     def _search(self, x, z):
-        direction = self._direction(x)
-        if direction is None:
+        path = self._path(x)
+        if path is None:
             return False
         _swap_graph(x, z)
-        length = 1.0
-        for _ in range(8):
-            z.theta[...] = self.problem.prox(x.theta + length * direction, PROJECTION)
-            if z.evaluate_theta():
-                z.add_laplacian()
-                z.add_regularizer()
-                if z.F < x.F:
-                    return True
-            length *= 0.3
+        for length in 0.3 ** np.arange(8):
+            for candidate in path(length):
+                z.theta[...] = candidate
+                if z.evaluate_theta():
+                    z.add_laplacian()
+                    z.add_regularizer()
+                    if z.F < x.F:
+                        return True
         _swap_graph(x, z)
         return False
 
-    def _direction(self, x):
-        """From x.theta to a point that nearly minimises the model; None where that fails."""
-        problem, theta = self.problem, x.theta
+    def _path(self, x):
+        """Function of a length that gives the points to try at that length; None where there is no step."""
+        problem, theta, prox = self.problem, x.theta, self.problem.prox
         gradient = problem.loss.value_and_gradient(theta)[1] + x.product
         product = problem.loss.hessian_operator(theta)
         mean = _mean_curvature(product, theta.shape)
@@ -71,40 +70,40 @@ class NewtonStep:
         if precondition is None:
             return None
         t = 1 / (shift + x.degrees)
+        v = theta - t[:, None] * gradient
+        p = prox(v, t)
+        curvature, free = self._slope(v, t)
+        jump = np.where(free, 0.0, p - theta)
+        # The regularizer's slope: at p by the prox's optimality, at the free coordinates of theta by its curvature.
+        slope = (v - p) / t[:, None] + curvature * np.where(free, theta - p, 0.0)
 
         def hessian(u):
             return product(u) + problem.laplacian(x.w, u, x.degrees) + RIDGE * shift[:, None] * u
 
-        d, first = np.zeros_like(theta), None
-        for _ in range(MODEL_STEPS):
-            u = theta + d
-            fixed, curvature, free = self._linearize(u, gradient, t)
-            size = np.linalg.norm(np.where(free, 0.0, fixed)) + np.linalg.norm(np.where(free, fixed, 0.0))
-            if first is not None and size <= 0.1 * first:
-                break
-            first = size if first is None else first
-            jump = np.where(free, 0.0, fixed)
-            b = np.where(free, fixed * (1 / t[:, None] + curvature), 0.0) - free * hessian(jump)
-            solution = conjugate_gradients(
-                lambda v: free * (hessian(v) + curvature * v), lambda v: free * precondition(v), b  # noqa: B023
-            )
-            step = jump + solution
-            if not np.isfinite(step).all():
-                return None
-            d += step
-            gradient = gradient + hessian(step)
-        return d
+        b = -(free * (gradient + slope + hessian(jump)))
+        d = conjugate_gradients(lambda u: free * (hessian(u) + curvature * u), lambda u: free * precondition(u), b)
+        if not np.isfinite(d).all():
+            return None
+        far = np.abs(d).max(axis=1) / (np.abs(slope).max(axis=1) + 1e-300)
+        far = np.clip(far, t, LONG * t)
 
-    def _linearize(self, u, gradient, t):
-        """The prox step from u, the regularizer's curvature, and which coordinates are free."""
-        prox, column = self.problem.prox, t[:, None]
-        v = u - column * gradient
+        def path(length):
+            step = length * d
+            target = theta + jump + step
+            yield prox(target + far[:, None] * (slope + curvature * step), far)
+            yield prox(target, PROJECTION)
+
+        return path
+
+    def _slope(self, v, t):
+        """The regularizer's curvature seen by the prox at v, and which coordinates are free."""
+        prox = self.problem.prox
         e = 1e-7 * (1e-3 + np.abs(v))
         slope = (prox(v + e, t) - prox(v - e, t)) / (2 * e)
         free = slope > 1e-6
         curvature = np.where(free, 1 / np.clip(slope, 1e-6, 1.0) - 1, 0.0)
         curvature[curvature < 1e-6] = 0.0
-        return prox(v, t) - u, curvature / column, free
+        return curvature / t[:, None], free
 
     def _preconditioner(self, w, shift):
         """Solve with G(w) + diag(shift); for a fixed graph the last factorisation serves while the shift is similar."""

@@ -1,0 +1,689 @@
+"""The compiler: spellings, affine operations, records, weights, statistics, compositions, smoothing, pickling."""
+
+import pickle
+import tracemalloc
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from affine_expressions import Declaration
+
+import strat
+from strat.base_model import BaseModel
+from strat.compiler.program import Program
+from strat.oracles.quadratic import Quadratic
+from strat.strata import Strata
+
+N, K = 40, 4
+theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
+B, T = cp.Variable((3, 4), name="B"), cp.Variable((2, 2), PSD=True, name="T")
+q = cp.Variable(3, nonneg=True, name="q")
+p, a = cp.Variable(name="p"), cp.Variable(name="a")
+x, y, s = cp.Parameter(3, name="x"), cp.Parameter(name="y"), cp.Parameter(name="s")
+c, w, v = cp.Parameter(4, name="c"), cp.Parameter(2, name="w"), cp.Parameter((2, 2), symmetric=True, name="v")
+M = cp.Parameter(nonneg=True, value=0.7, name="M")
+tau = cp.Parameter(nonneg=True, value=0.8, name="tau")
+
+rng = np.random.default_rng(0)
+Z = rng.integers(0, K, size=N)
+Z[Z == 2] = 1  # one stratum without records
+Z[Z == 3] = 1
+Z[5] = 3  # one stratum with one record
+OUTER = np.einsum("ni,nj->nij", rng.normal(size=(2 * N, 2)), np.ones((2 * N, 2)))[:N]
+POINTS = {
+    "theta": rng.normal(size=(K, 3)),
+    "b": rng.normal(size=K),
+    "B": rng.normal(size=(K, 3, 4)),
+    "q": rng.uniform(0.5, 2, size=(K, 3)),
+    "p": rng.uniform(0.1, 0.9, size=K),
+    "a": rng.uniform(0.5, 2, size=K),
+    "T": np.eye(2) + 0.1 * np.ones((K, 2, 2)),
+}
+REAL = {
+    "x": rng.normal(size=(N, 3)),
+    "y": rng.normal(size=N),
+    "s": rng.uniform(0.5, 2, size=N),
+    "c": np.eye(4)[rng.integers(0, 4, size=N)],
+    "w": rng.normal(size=(N, 2)),
+    "v": np.einsum("ni,nj->nij", OUTER[:, :, 0], OUTER[:, :, 0]),
+}
+SIGNS = REAL | {"y": np.where(REAL["y"] > 0, 1.0, -1.0)}
+ZERO_ONE = REAL | {"y": (REAL["y"] > 0).astype(float)}
+COUNTS = REAL | {"y": rng.poisson(2.0, size=N).astype(float), "x": rng.uniform(0.2, 1, size=(N, 3))}
+PARAMETERS = {parameter.name(): parameter for parameter in (x, y, s, c, w, v)}
+
+
+def data_of(expression):
+    ids = {parameter.id for parameter in expression.parameters()}
+    return tuple(parameter for parameter in PARAMETERS.values() if parameter.id in ids)
+
+
+def bound(expression, data=REAL, **options):
+    """The oracle of an expression bound to the records, and a point for it."""
+    used = data_of(expression)
+    options = {"strata": Z, "strata_order": range(K)} | options
+    oracle = strat.compile(expression, data=used).bind(*[data[parameter.name()] for parameter in used], **options)
+    return oracle, {variable.name(): POINTS[variable.name()] for variable in expression.variables()}
+
+
+def records_at_cvxpy(expression, point, data=REAL, z=Z):
+    """CVXPY's value at every record."""
+    out = np.zeros(len(z))
+    for i in range(len(z)):
+        for variable in expression.variables():
+            variable.save_value(point[variable.name()][z[i]])
+        for parameter in data_of(expression):
+            parameter.save_value(data[parameter.name()][i])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out[i] = np.asarray(expression.value).item()
+    for leaf in (*expression.variables(), *data_of(expression)):
+        leaf.save_value(None)
+    return out
+
+
+def at_cvxpy(expression, point, data=REAL):
+    return np.bincount(Z, records_at_cvxpy(expression, point, data), K)
+
+
+def numeric_gradient(oracle, point, direction, h=1e-5):
+    above = {key: value + h * direction[key] for key, value in point.items()}
+    below = {key: value - h * direction[key] for key, value in point.items()}
+    return (oracle.value(above) - oracle.value(below)) / (2 * h)
+
+
+def dot(left, right):
+    return sum((left[key] * right[key]).reshape(K, -1).sum(axis=1) for key in left)
+
+
+z = x @ theta + b
+r = y - z
+m = cp.multiply(y, z)
+scores = x @ B + np.array([0.1, 0.0, -0.2, 0.3])
+#: Spellings of one loss, and the records they are legal for.
+SPELLINGS = {
+    "least squares": (
+        [
+            cp.sum_squares(r),
+            cp.sum_squares(z - y),
+            r**2,
+            cp.square(r),
+            cp.power(r, 2),
+            cp.norm(r, 2) ** 2,
+            cp.norm2(r) ** 2,
+            cp.abs(r) ** 2,
+            cp.norm(cp.hstack([r, 0]), 2) ** 2,
+            cp.quad_form(cp.hstack([r]), np.eye(1)),
+            cp.quad_over_lin(r, 1),
+            2 * cp.quad_over_lin(r, 2),
+            cp.huber(r, 1e6),
+            cp.square(-r),
+            4 * cp.square(r / 2),
+            cp.square(y) + cp.square(z) - 2 * y * z,
+            cp.square(z) - 2 * cp.multiply(y, z) + y**2,
+            sum(cp.square(e) for e in [r]),
+            cp.sum(cp.hstack([cp.square(r), 0])),
+            cp.sum_squares(sum(x[j] * theta[j] for j in range(3)) + b - y),
+            cp.sum_squares(cp.sum(cp.multiply(x, theta)) + b - y),
+            cp.sum_squares(theta.T @ x + b - y),
+            cp.sum_squares(cp.hstack([x, 1]) @ cp.hstack([theta, b]) - y),
+            cp.sum_squares(cp.reshape(x, (1, 3), order="C") @ theta + b - y),
+            cp.matrix_frac(cp.hstack([r]), np.eye(1)),
+        ],
+        REAL,
+    ),
+    "weighted least squares": (
+        [
+            s * cp.square(r),
+            cp.multiply(s, cp.square(r)),
+            cp.sum_squares(cp.multiply(cp.sqrt(s), r)),
+            cp.hstack([s]) @ cp.hstack([cp.square(r)]),
+            cp.quad_over_lin(r, 1 / s),
+            cp.sum_squares(r) / cp.inv_pos(s),
+            cp.sum_squares(r / cp.power(s, -0.5)),
+        ],
+        REAL,
+    ),
+    "logistic, signs": (
+        [
+            cp.logistic(-m),
+            cp.logistic(-y * z),
+            cp.log_sum_exp(cp.hstack([0, -m])),
+            cp.log_sum_exp(cp.vstack([0, -y * z])),
+            cp.logistic(m) - m,
+            cp.log_sum_exp(cp.hstack([m, 0])) - m,
+            cp.logistic(z) - (y + 1) / 2 * z,
+            (1 + y) / 2 * cp.logistic(-z) + (1 - y) / 2 * cp.logistic(z),
+            cp.logistic(-(y * x) @ theta - y * b),
+        ],
+        SIGNS,
+    ),
+    "logistic, 0 and 1": (
+        [
+            cp.logistic(z) - y * z,
+            cp.logistic(z) - cp.multiply(y, z),
+            y * cp.logistic(-z) + (1 - y) * cp.logistic(z),
+            cp.logistic(-(2 * y - 1) * z),
+            cp.log_sum_exp(cp.hstack([0, z])) - y * z,
+        ],
+        ZERO_ONE,
+    ),
+    "softmax": (
+        [
+            cp.log_sum_exp(scores) - scores @ c,
+            cp.log_sum_exp(scores) - cp.sum(cp.multiply(c, scores)),
+            cp.log_sum_exp(B.T @ x + np.array([0.1, 0.0, -0.2, 0.3])) - c @ scores,
+            cp.sum(cp.log_sum_exp(cp.reshape(scores, (1, 4), order="C"), axis=1)) - c @ scores,
+            cp.log_sum_exp(scores - c @ scores),
+        ],
+        REAL,
+    ),
+    "huber": (
+        [
+            cp.huber(r, M),
+            cp.huber(z - y, 0.7),
+            cp.huber(cp.abs(r), M),
+            cp.huber(cp.norm(r), 0.7),
+            0.49 * cp.huber(r / 0.7, 1),
+            cp.sum(cp.huber(cp.hstack([r, 0]), M)),
+        ],
+        REAL,
+    ),
+    "poisson": ([cp.exp(z) - y * z, cp.exp(z) - cp.multiply(y, z), cp.sum(cp.exp(cp.hstack([z]))) - y * z], COUNTS),
+    "poisson with offset": ([cp.exp(z + s) - y * (z + s), cp.exp(s) * cp.exp(z) - y * z - y * s], COUNTS),
+    "gamma": ([z + cp.multiply(y, cp.exp(-z)), z + y * cp.exp(-x @ theta - b)], COUNTS),
+    "poisson rates": (
+        [
+            cp.kl_div(y, x @ q) - cp.kl_div(y, 1) + 1,
+            x @ q - y * cp.log(x @ q),
+            cp.rel_entr(y, x @ q) + x @ q + cp.entr(y),
+        ],
+        COUNTS,
+    ),
+    "bernoulli rate": (
+        [
+            -y * cp.log(p) - (1 - y) * cp.log(1 - p),
+            -(y * cp.log(p) + (1 - y) * cp.log(1 - p)),
+            -cp.log(p) * y - cp.log1p(-p) * (1 - y),
+            cp.kl_div(y, p) + cp.kl_div(1 - y, 1 - p),
+            cp.rel_entr(y, p) + cp.rel_entr(1 - y, 1 - p),
+        ],
+        ZERO_ONE,
+    ),
+    "poisson rate": ([a - y * cp.log(a), cp.kl_div(y, a) - cp.kl_div(y, 1) + 1], COUNTS),
+    "squared hinge": ([cp.square(cp.pos(1 - m)), cp.maximum(0, 1 - m) ** 2, cp.pos(1 - y * z) ** 2], SIGNS),
+    "3/2 power": ([cp.power(cp.abs(r), 1.5), cp.abs(r) ** 1.5, cp.norm(r) ** 1.5], REAL),
+    "expectile": (
+        [
+            0.8 * cp.square(cp.pos(r)) + 0.2 * cp.square(cp.neg(r)),
+            tau * cp.square(cp.pos(r)) + (1 - tau) * cp.square(cp.pos(-r)),
+            tau * cp.maximum(r, 0) ** 2 + (1 - tau) * cp.maximum(-r, 0) ** 2,
+        ],
+        REAL,
+    ),
+    "log cosh": ([cp.logistic(2 * r) - r - np.log(2), cp.log_sum_exp(cp.hstack([r, -r])) - np.log(2)], REAL),
+    "exponential": ([cp.exp(-m), cp.exp(-cp.multiply(y, z))], SIGNS),
+    "rows": (
+        [
+            cp.huber(cp.norm(x @ B - c, 2), 0.7),
+            cp.sum(cp.huber(cp.norm(cp.reshape(x @ B - c, (1, 4), order="C"), 2, axis=1), 0.7)),
+        ],
+        REAL,
+    ),
+    "matrix squares": (
+        [
+            cp.norm(x @ B - c, 2) ** 2,
+            cp.sum_squares(x @ B - c),
+            cp.norm(cp.reshape(x @ B - c, (2, 2), order="F"), "fro") ** 2,
+            cp.quad_form(x @ B - c, np.eye(4)),
+            cp.sum(cp.square(B.T @ x - c)),
+        ],
+        REAL,
+    ),
+    "gaussian": (
+        [
+            cp.trace(v @ T) - cp.log_det(T),
+            cp.sum(cp.multiply(v, T)) - cp.log_det(T),
+            cp.vec(v, order="F") @ cp.vec(T, order="F") - cp.log_det(T),
+        ],
+        REAL,
+    ),
+    "gaussian of vectors": ([cp.sum_squares(T @ w - 1) - cp.log_det(T), cp.norm(w @ T - 1) ** 2 - cp.log_det(T)], REAL),
+    "scale": (
+        [0.5 * cp.sum_squares(y * a - x @ theta) - cp.log(a), 0.5 * (y * a - x @ theta) ** 2 + cp.log(1) - cp.log(a)],
+        REAL,
+    ),
+    "masked": ([s * cp.square(r) + (2 - s) * cp.square(cp.pos(r)), cp.square(cp.pos(r)) * (2 - s) + s * r**2], REAL),
+    "mixed powers": ([cp.power(theta[0], 4) * s + x @ theta, s * cp.square(cp.square(theta[0])) + theta @ x], REAL),
+}
+CASES = [(name, i) for name, (spellings, _) in SPELLINGS.items() for i in range(len(spellings))]
+
+
+@pytest.mark.parametrize(("name", "i"), CASES)
+def test_spellings_have_the_same_numbers(name, i):
+    spellings, data = SPELLINGS[name]
+    oracle, point = bound(spellings[i], data)
+    first, _ = bound(spellings[0], data)
+    value, gradient = oracle.value_and_gradient(point)
+    np.testing.assert_allclose(value, at_cvxpy(spellings[i], point, data), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(oracle.value(point), value, rtol=1e-12, atol=1e-12)
+    wanted, slope = first.value_and_gradient(point)
+    np.testing.assert_allclose(value, wanted, rtol=1e-11, atol=1e-11)
+    for key in point:
+        np.testing.assert_allclose(gradient[key], slope[key], rtol=1e-10, atol=1e-10)
+    assert value[2] == 0 and not any(gradient[key][2].any() for key in point)
+    direction = {key: rng.normal(size=part.shape) for key, part in point.items()}
+    if "T" in direction:
+        direction["T"] = direction["T"] + np.swapaxes(direction["T"], 1, 2)
+        np.testing.assert_allclose(gradient["T"], np.swapaxes(gradient["T"], 1, 2), rtol=0, atol=1e-12)
+    numeric = numeric_gradient(oracle, point, direction)
+    np.testing.assert_allclose(dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max()))
+
+
+#: Smooth compositions that no rule knows as a whole.
+COMPOSITE = [
+    cp.logistic(cp.square(z)),
+    cp.exp(cp.log_sum_exp(0.3 * scores)),
+    cp.quad_over_lin(cp.hstack([r, theta]), a),
+    s * cp.quad_over_lin(z, a) + cp.inv_pos(a),
+    cp.power(cp.norm(x @ B - c), 3),
+    cp.huber(cp.norm(cp.hstack([r, theta]), 2), 0.5),
+    cp.log_sum_exp(cp.hstack([cp.square(r), cp.logistic(z), 0])),
+    cp.square(cp.logistic(0.1 * z) + 1),
+    cp.exp(cp.square(0.3 * r)) + s * cp.square(cp.square(b)),
+    cp.power(1 + cp.square(r), 1.5),
+    cp.square(cp.pos(cp.square(z) - s)),
+    cp.sum_squares(cp.pos(cp.abs(r) - 0.3)),
+    -s * cp.sqrt(x @ x + a) + a * s,
+    cp.logistic(cp.log_sum_exp(scores)) - cp.entr(a) + s * cp.kl_div(a, 2),
+    -cp.log(cp.sqrt(a) + s) + cp.square(r),
+    cp.quad_form(cp.hstack([r, b]), v) + cp.square(r),
+    -cp.geo_mean(cp.hstack([a, a + s])) + cp.square(a),
+]
+
+
+@pytest.mark.parametrize("expression", COMPOSITE, ids=[str(i) for i in range(len(COMPOSITE))])
+def test_compositions_have_values_gradients_and_hessian_products(expression):
+    oracle, point = bound(expression)
+    value, gradient = oracle.value_and_gradient(point)
+    np.testing.assert_allclose(value, at_cvxpy(expression, point), rtol=1e-9, atol=1e-9)
+    direction = {key: rng.normal(size=part.shape) for key, part in point.items()}
+    numeric = numeric_gradient(oracle, point, direction)
+    np.testing.assert_allclose(dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max()))
+    if oracle.flat.has("hessian_operator"):
+        h = 1e-5
+        product = oracle.hvp(point, direction)
+        above = oracle.gradient({key: point[key] + h * direction[key] for key in point})
+        below = oracle.gradient({key: point[key] - h * direction[key] for key in point})
+        size = 1 + max(np.abs(part).max() for part in product.values())
+        for key in point:
+            np.testing.assert_allclose(product[key], (above[key] - below[key]) / (2 * h), rtol=1e-5, atol=1e-5 * size)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_affine_expressions_are_cvxpys(seed):
+    made = Declaration(seed)
+    expression, _ = made.affine(steps=2 + seed % 10)
+    program = Program(expression, made.data, (), made.variables, "predict")
+    values = program.evaluation(made.arrays, Strata(list(range(made.K)), made.z))(program.layout.pack(made.theta))
+    expected = made.cvxpy_values(expression)
+    assert values.shape == expected.shape
+    np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-10)
+
+
+REDUCTIONS = [
+    cp.sum_squares,
+    lambda e: cp.sum(cp.logistic(0.1 * e)),
+    lambda e: cp.log_sum_exp(cp.hstack([0.1 * cp.vec(e, order="C"), 0])),
+    lambda e: cp.sum(e) + cp.sum(cp.huber(e)),
+    cp.sum,
+]
+
+
+@pytest.mark.parametrize("seed", range(1000, 1060))
+def test_losses_of_random_affine_expressions(seed):
+    made = Declaration(seed)
+    loss = REDUCTIONS[seed % len(REDUCTIONS)](made.affine(steps=2 + seed % 8)[0]) + made.data[0] * made.variables[0]
+    used = {parameter.id for parameter in loss.parameters()}
+    data = [parameter.id in used for parameter in made.data]
+    program = strat.compile(loss, data=[parameter for parameter, d in zip(made.data, data, strict=True) if d])
+    arrays = [array for array, d in zip(made.arrays, data, strict=True) if d]
+    weight = made.rng.uniform(0.5, 2, size=made.N)
+    oracle = program.bind(*arrays, strata=made.z, strata_order=range(made.K), sample_weight=weight)
+    point = {variable.name(): made.theta[variable.name()] for variable in loss.variables()}
+    value, gradient = oracle.value_and_gradient(point)
+    expected = np.bincount(made.z, weight * made.cvxpy_values(loss).reshape(-1), made.K)
+    np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
+    direction = {key: made.rng.normal(size=part.shape) for key, part in point.items()}
+    if "S" in direction:
+        direction["S"] = direction["S"] + np.swapaxes(direction["S"], 1, 2)
+        np.testing.assert_allclose(gradient["S"], np.swapaxes(gradient["S"], 1, 2), rtol=0, atol=1e-12)
+    slope = sum((gradient[key] * direction[key]).reshape(made.K, -1).sum(axis=1) for key in point)
+    numeric = numeric_gradient(oracle, point, direction)
+    np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(expected).max()))
+
+
+# Records, strata and weights
+
+
+LOSSES = {
+    "logistic": (cp.logistic(-m), SIGNS),
+    "least squares": (cp.square(r), REAL),
+    "bernoulli": (-y * cp.log(p) - (1 - y) * cp.log(1 - p), ZERO_ONE),
+    "softmax": (cp.log_sum_exp(scores) - scores @ c, REAL),
+    "gaussian": (cp.trace(v @ T) - cp.log_det(T), REAL),
+    "data-free part": (cp.square(r) + cp.sum_squares(theta) - cp.log(a) + s * a, REAL),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_weight_two_is_the_record_twice_and_weight_zero_is_no_record(name):
+    loss, data = LOSSES[name]
+    count = np.ones(N, dtype=int)
+    count[[0, 3]], count[[1, 5]] = 2, 0
+    weighted, point = bound(loss, data, sample_weight=count)
+    repeated = {key: np.repeat(value, count, axis=0) for key, value in data.items()}
+    copied, _ = bound(loss, repeated, strata=np.repeat(Z, count))
+    for one, other in zip(weighted.value_and_gradient(point), copied.value_and_gradient(point), strict=True):
+        if isinstance(one, dict):
+            for key in point:
+                np.testing.assert_allclose(one[key], other[key], rtol=1e-12, atol=1e-12)
+        else:
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_order_of_records_does_not_matter(name):
+    loss, data = LOSSES[name]
+    shuffle = np.random.default_rng(1).permutation(N)
+    one, point = bound(loss, data)
+    other, _ = bound(loss, {key: value[shuffle] for key, value in data.items()}, strata=Z[shuffle])
+    np.testing.assert_allclose(one.value(point), other.value(point), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_without_strata_there_is_one(name):
+    loss, data = LOSSES[name]
+    oracle, point = bound(loss, data, strata=None, strata_order=None)
+    point = {key: value[:1] for key, value in point.items()}
+    expected = records_at_cvxpy(loss, point, data, np.zeros(N, dtype=int)).sum()
+    np.testing.assert_allclose(oracle.value(point), [expected], rtol=1e-10)
+
+
+def test_strata_are_sorted_labels_or_in_order_of_appearance():
+    program = strat.compile(cp.square(y - b), data=(y,))
+    assert program.bind([1.0, 2.0, 3.0], strata=["b", "a", "b"]).strata == ["a", "b"]
+    assert program.bind([1.0, 2.0, 3.0], strata=["b", 1, "b"]).strata == ["b", 1]
+    oracle = program.bind([1.0, 2.0, 3.0], strata=["b", "a", "b"], strata_order=["b", "c", "a"])
+    np.testing.assert_allclose(oracle.value(np.zeros(3)), [10.0, 0.0, 4.0])
+
+
+def test_an_empty_strata_may_be_outside_the_domain():
+    oracle, _ = bound(-y * cp.log(p) - (1 - y) * cp.log(1 - p), ZERO_ONE)
+    value = oracle.value(np.array([0.5, 0.5, -3.0, 0.5]))
+    assert value[2] == 0 and np.isfinite(value).all()
+    assert np.isinf(oracle.value(np.array([-0.1, 0.5, 0.5, 0.5]))[0])
+
+
+def test_bernoulli_at_the_ends():
+    oracle = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,)).bind([0.0, 0.0, 1.0], strata=[0, 0, 1])
+    np.testing.assert_array_equal(oracle.value(np.array([0.0, 1.0])), [0.0, 0.0])
+    np.testing.assert_array_equal(oracle.value(np.array([1.0, 0.0])), [np.inf, np.inf])
+
+
+@pytest.mark.parametrize("margin", [1e4, -1e4, 1e8])
+def test_margins_give_no_nan(margin):
+    for loss, data in [(cp.logistic(-m), SIGNS), (cp.log_sum_exp(scores) - scores @ c, REAL), (cp.huber(r), REAL)]:
+        oracle, point = bound(loss, data)
+        value, gradient = oracle.value_and_gradient({key: margin * part for key, part in point.items()})
+        assert np.isfinite(value).all() and all(np.isfinite(part).all() for part in gradient.values())
+
+
+def test_dicts_give_dicts_and_arrays_arrays():
+    oracle = strat.compile(cp.square(y - x @ theta), data=(x, y)).bind(REAL["x"], REAL["y"], strata=Z)
+    array = np.zeros((3, 3))
+    assert isinstance(oracle.gradient(array), np.ndarray)
+    assert set(oracle.gradient({"theta": array})) == {"theta"}
+    assert isinstance(oracle.prox({"theta": array}, 1.0), dict)
+    assert oracle.hvp(array, array).shape == (3, 3)
+    np.testing.assert_array_equal(array, 0.0)
+
+
+def test_a_regularizer_takes_any_number_of_strata():
+    oracle = strat.compile(0.1 * cp.norm1(theta)).bind()
+    for k in (1, 5):
+        assert oracle.value(np.ones((k, 3))).shape == (k,)
+        assert oracle.prox(np.ones((k, 3)), np.ones(k)).shape == (k, 3)
+
+
+def test_constraints_alone():
+    oracle = strat.compile(0, constraints=[theta >= 0, theta <= 1]).bind()
+    np.testing.assert_array_equal(oracle.prox(np.array([[2.0, 0.5, -1.0]]), 0.3), [[1.0, 0.5, 0.0]])
+    np.testing.assert_array_equal(oracle.value(np.ones((2, 3))), 0.0)
+
+
+# Sufficient statistics and sparse data
+
+
+def test_statistics_are_the_rows():
+    """With many records a stratum squares become Gram matrices; the sum stays the same."""
+    many, k = 4000, 3
+    X, target, z0 = rng.normal(size=(many, 3)), rng.normal(size=many), rng.integers(0, k, size=many)
+    loss = s * cp.sum_squares(x @ theta + b - y) + cp.square(b)
+    scale = rng.uniform(0.5, 2, size=many)
+    oracle = strat.compile(loss, data=(x, y, s)).bind(X, target, scale, strata=z0)
+    assert any(isinstance(part, Quadratic) and part.H is not None for part in oracle.flat.parts)
+    point = {"theta": rng.normal(size=(k, 3)), "b": rng.normal(size=k)}
+    residual = (X * point["theta"][z0]).sum(axis=1) + point["b"][z0] - target
+    expected = np.bincount(z0, scale * residual**2 + point["b"][z0] ** 2, k)
+    np.testing.assert_allclose(oracle.value(point), expected, rtol=1e-12)
+    slope = np.bincount(z0, 2 * scale * residual + 2 * point["b"][z0], k)
+    np.testing.assert_allclose(oracle.gradient(point)["b"], slope, rtol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6])
+def test_gram_values_stay_accurate_where_residuals_are_tiny(size):
+    many = 1000
+    X, truth = rng.normal(size=(many, 3)), size * rng.normal(size=3)
+    noise = 1e-3 * rng.normal(size=many)
+    target = X @ truth + noise
+    oracle = strat.compile(cp.square(y - x @ theta), data=(x, y)).bind(X, target)
+    assert any(isinstance(part, Quadratic) and part.H is not None for part in oracle.flat.parts)
+    exact = ((target - X @ truth) ** 2).sum()
+    np.testing.assert_allclose(oracle.value(truth[None]), [exact], rtol=1e-8 if size > 1 else 1e-12)
+    far = truth + 1.0
+    np.testing.assert_allclose(oracle.value(far[None]), [((target - X @ far) ** 2).sum()], rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.coo_array])
+@pytest.mark.parametrize(
+    "loss", [cp.logistic(-y * (x @ theta)), cp.square(y - x @ theta - b), cp.huber(y - (2 * x) @ theta + x[0])]
+)
+def test_sparse_records_are_dense_ones(kind, loss):
+    X = REAL["x"] * (rng.random((N, 3)) < 0.4)
+    dense, point = bound(loss, SIGNS | {"x": X})
+    sparse, _ = bound(loss, SIGNS | {"x": kind(X)})
+    np.testing.assert_allclose(sparse.value(point), dense.value(point), rtol=1e-12)
+    one, other = sparse.gradient(point), dense.gradient(point)
+    for key in point:
+        np.testing.assert_allclose(one[key], other[key], rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("spelling", [cp.square, lambda e: cp.logistic(-y * e)])
+def test_sparse_records_stay_sparse(spelling):
+    many, width = 100_000, 1000
+    big, wide = cp.Variable(width, name="big"), cp.Parameter(width, name="wide")
+    X = sp.random_array((many, width), density=1e-3, format="csr", rng=np.random.default_rng(0))
+    target, z0 = np.where(np.arange(many) % 2, 1.0, -1.0), np.arange(many) % 10
+    program = strat.compile(spelling(wide @ big) + y * big[0], data=(wide, y))
+    tracemalloc.start()
+    oracle = program.bind(X, target, strata=z0)
+    value, gradient = oracle.value_and_gradient(np.zeros((10, width)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1e8
+    assert value.shape == (10,) and gradient.shape == (10, width)
+
+
+def test_hyperparameters_are_read_at_bind():
+    lam = cp.Parameter(nonneg=True, name="lam")
+    program = strat.compile(lam * cp.norm1(theta))
+    lam.value = 2.0
+    oracle = program.bind()
+    lam.value = 5.0
+    np.testing.assert_allclose(oracle.value(np.ones((1, 3))), [6.0])
+    np.testing.assert_allclose(program.bind().value(np.ones((1, 3))), [15.0])
+    np.testing.assert_allclose(program.bind_regularizer({"lam": 1.0}).value(np.ones((1, 3))), [3.0])
+
+
+def test_hyperparameters_in_exponents_and_matrices():
+    order, P = cp.Parameter(nonneg=True, value=1.5, name="order"), cp.Parameter((3, 3), PSD=True, name="P")
+    P.value = np.diag([1.0, 2.0, 3.0])
+    oracle = strat.compile(cp.power(cp.abs(y - b), order) + cp.quad_form(theta, P), data=(y,)).bind([3.0, 1.0])
+    value = oracle.value({"b": np.array([1.0]), "theta": np.ones((1, 3))})
+    np.testing.assert_allclose(value, [2**1.5 + 2 * 6])
+
+
+# Smoothing
+
+
+def smoothed(loss, width, data=REAL, point=None):
+    base = BaseModel(loss, data=data_of(loss), smoothing=width)
+    used = data_of(loss)
+    arrays = [data[parameter.name()] for parameter in used]
+    oracle = base.loss_program.bind(*arrays, strata=Z, strata_order=range(K))
+    point = {key: POINTS[key] for key in base.variables} if point is None else point
+    return *oracle.value_and_gradient(point), oracle
+
+
+def pinball_envelope(u, t, d):
+    """Design: u²/(2δ) for (τ−1)δ <= u <= τδ, τu − τ²δ/2 above, (τ−1)u − (1−τ)²δ/2 below."""
+    middle, above, below = u**2 / (2 * d), t * u - t**2 * d / 2, (t - 1) * u - (1 - t) ** 2 * d / 2
+    return np.where(u > t * d, above, np.where(u < (t - 1) * d, below, middle))
+
+
+PINBALL = [
+    cp.maximum(0.8 * r, (0.8 - 1) * r),
+    0.8 * cp.pos(r) + 0.2 * cp.pos(-r),
+    0.8 * cp.pos(r) + 0.2 * cp.neg(r),
+    0.5 * cp.abs(r) + (0.8 - 0.5) * r,
+    cp.pos(r) - 0.2 * r,
+    0.5 * cp.abs(z - y) + 0.3 * (y - z),
+    cp.maximum(tau * r, (tau - 1) * r),
+    tau * cp.pos(r) + (1 - tau) * cp.pos(-r),
+    cp.pos(y - z) - (1 - tau) * (y - z),
+    cp.sum(cp.maximum(0.8 * cp.hstack([r]), -0.2 * cp.hstack([r]))),
+    0.8 * cp.maximum(r, 0) - 0.2 * cp.minimum(r, 0),
+    0.5 * cp.norm1(r) + 0.3 * r,
+    0.5 * cp.norm(r, 2) + 0.3 * y - 0.3 * (x @ theta) - 0.3 * b,
+]
+
+
+@pytest.mark.parametrize("i", range(len(PINBALL)))
+@pytest.mark.parametrize("width", [0.01, 0.5, 3.0])
+def test_every_spelling_of_pinball_has_one_envelope(i, width):
+    value, gradient, oracle = smoothed(PINBALL[i], width)
+    u = REAL["y"] - (REAL["x"] * POINTS["theta"][Z]).sum(axis=1) - POINTS["b"][Z]
+    np.testing.assert_allclose(value, np.bincount(Z, pinball_envelope(u, 0.8, width), K), rtol=1e-12, atol=1e-12)
+    slope = -np.clip(u / width, 0.8 - 1, 0.8)
+    np.testing.assert_allclose(gradient["b"], np.bincount(Z, slope, K), rtol=1e-11, atol=1e-12)
+    assert oracle.flat.has("hessian_operator")
+
+
+def huber_like(u, d):
+    return np.where(np.abs(u) <= d, u**2 / (2 * d), np.abs(u) - d / 2)
+
+
+@pytest.mark.parametrize("width", [0.1, 1.0])
+def test_envelopes_of_other_piecewise_linear_losses(width):
+    u = REAL["y"] - (REAL["x"] * POINTS["theta"][Z]).sum(axis=1) - POINTS["b"][Z]
+    value, _, _ = smoothed(cp.abs(r), width)
+    np.testing.assert_allclose(value, np.bincount(Z, huber_like(u, width), K), rtol=1e-12)
+    # The weight multiplies the envelope.
+    value, _, _ = smoothed(s * cp.abs(r) + s * 0.0 * r, width)
+    np.testing.assert_allclose(value, np.bincount(Z, REAL["s"] * huber_like(u, width), K), rtol=1e-12)
+    # Hinge max(0, 1 - m): prox of a kink at 1.
+    margin = SIGNS["y"] * ((REAL["x"] * POINTS["theta"][Z]).sum(axis=1) + POINTS["b"][Z])
+    d = 1 - margin
+    hinge = np.where(d <= 0, 0, np.where(d <= width, d**2 / (2 * width), d - width / 2))
+    for loss in (cp.pos(1 - m), cp.maximum(0, 1 - y * z), 0.5 * cp.abs(1 - m) + 0.5 * (1 - m)):
+        value, _, _ = smoothed(loss, width, SIGNS)
+        np.testing.assert_allclose(value, np.bincount(Z, hinge, K), rtol=1e-12, atol=1e-12)
+    # Epsilon-insensitive: two kinks.
+    e = np.abs(u) - 0.3
+    tube = np.where(e <= 0, 0, np.where(e <= width, e**2 / (2 * width), e - width / 2))
+    for loss in (cp.pos(cp.abs(r) - 0.3), cp.maximum(0, cp.abs(z - y) - 0.3), cp.pos(r - 0.3) + cp.pos(-r - 0.3)):
+        value, _, _ = smoothed(loss, width)
+        np.testing.assert_allclose(value, np.bincount(Z, tube, K), rtol=1e-12, atol=1e-12)
+
+
+def test_smoothing_leaves_smooth_losses_alone():
+    for loss in (cp.square(r), cp.logistic(-m), cp.square(cp.pos(1 - m))):
+        value, _, _ = smoothed(loss, 0.5, SIGNS)
+        np.testing.assert_allclose(value, bound(loss, SIGNS)[0].value({k: POINTS[k] for k in ("theta", "b")}))
+
+
+def test_the_true_objective_is_kept_beside_the_smoothed_one():
+    base = BaseModel(cp.abs(r), data=(x, y), smoothing=0.5)
+    strata = Strata(list(range(K)), Z)
+    arrays, weight = [REAL["x"], REAL["y"]], np.ones(N)
+    smooth = base.loss_program.bind_records(arrays, strata, weight)
+    true = base.loss_program.bind_records(arrays, strata, weight, smooth=False)
+    packed = base.layout.pack({key: POINTS[key] for key in base.variables})
+    assert np.all(smooth.value(packed) <= true.value(packed))
+    assert smooth.has("value_and_gradient") and not true.has("value_and_gradient")
+
+
+# Pickling, and leaving the user's objects alone
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_programs_and_oracles_pickle(name):
+    loss, data = LOSSES[name]
+    oracle, point = bound(loss, data)
+    again = pickle.loads(pickle.dumps(oracle))
+    np.testing.assert_array_equal(again.value(point), oracle.value(point))
+    program = pickle.loads(pickle.dumps(strat.compile(loss, data=data_of(loss))))
+    used = data_of(loss)
+    rebound = program.bind(*[data[parameter.name()] for parameter in used], strata=Z, strata_order=range(K))
+    np.testing.assert_array_equal(rebound.value(point), oracle.value(point))
+    if oracle.flat.has("prox"):
+        for key in point:
+            np.testing.assert_array_equal(again.prox(point, 0.5)[key], oracle.prox(point, 0.5)[key])
+
+
+def test_regularizers_and_base_models_pickle():
+    for e in (cp.norm1(theta), cp.norm(theta), -cp.sum(cp.log(q)), cp.sum_squares(cp.diff(theta)), -cp.log_det(T)):
+        oracle = strat.compile(e).bind()
+        again = pickle.loads(pickle.dumps(oracle))
+        point = {variable.name(): POINTS[variable.name()] for variable in e.variables()}
+        for key, value in oracle.prox(point, 2.0).items():
+            np.testing.assert_array_equal(again.prox(point, 2.0)[key], value)
+    base = BaseModel(cp.logistic(-m), 0.1 * cp.norm1(theta), [theta >= -1], (x, y), predict=z, couple={"b": 0})
+    again = pickle.loads(pickle.dumps(base))
+    assert str(again) == str(base) and again.variables == ("theta", "b")
+
+
+def test_the_users_leaves_and_arrays_are_untouched():
+    theta.value, x.value, y.value = np.ones(3), np.full(3, 2.0), 3.0
+    X, target = REAL["x"].copy(), SIGNS["y"].copy()
+    try:
+        base = BaseModel(cp.logistic(-m), 0.1 * cp.norm1(theta) + cp.sum_squares(b), data=(x, y), predict=z)
+        oracle = base.loss_program.bind(X, target, strata=Z)
+        oracle.value_and_gradient({"theta": np.zeros((3, 3)), "b": np.zeros(3)})
+        base.regularizer_program.bind().prox({"theta": np.zeros((3, 3)), "b": np.zeros(3)}, 1.0)
+        str(base)
+        np.testing.assert_array_equal(theta.value, np.ones(3))
+        np.testing.assert_array_equal(x.value, np.full(3, 2.0))
+        assert y.value == 3.0 and b.value is None
+    finally:
+        theta.value, x.value, y.value = None, None, None
+    np.testing.assert_array_equal(X, REAL["x"])
+    np.testing.assert_array_equal(target, SIGNS["y"])
+
+
+def test_programs_print_their_pieces():
+    text = str(strat.compile(cp.logistic(-m) + 0.5 * cp.sum_squares(theta), data=(x, y)))
+    assert "logistic" in text.lower() and "Square" in text and "theta (3,)" in text
