@@ -38,7 +38,8 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     if prior is None:
         prior = PriorGraph.without_edges(records.strata.labels)
     edges, w0 = _edges(model, prior)
-    problem = _problem(model, records, edges, w0, h)
+    outside = float(np.sum(prior.weights(model.scale) ** 2) - edges.dot(w0, w0)) if h.learned else 0.0
+    problem = _problem(model, records, edges, w0, h, outside=max(outside, 0.0))
     _warn_of_data(model, records.strata, edges, w0)
     result = _solve(model, problem, records, init, validation, edges)
     model.strata_ = list(prior.labels)
@@ -101,7 +102,7 @@ def _edges(model, prior):
     return edges, edges.from_vector(prior.weights_on(i, j, model.scale))
 
 
-def _problem(model, records, edges, w0, h, regularizer_weight=1.0):
+def _problem(model, records, edges, w0, h, regularizer_weight=1.0, outside=0.0):
     """The problem that solvers see."""
     base, values = model.base, model.values
     loss = base.loss_program.bind_records(records.arrays, records.strata, records.weight, values)
@@ -117,7 +118,7 @@ def _problem(model, records, edges, w0, h, regularizer_weight=1.0):
     if regularizer_weight != 1.0:
         regularizer = Weighted(regularizer, regularizer_weight)
     couple = base.couple_weights(values)
-    problem = JointProblem(loss, regularizer, h, edges, w0, None if np.all(couple == 1) else couple)
+    problem = JointProblem(loss, regularizer, h, edges, w0, None if np.all(couple == 1) else couple, outside)
     problem.start_point = FirstPoint(base, records, values)
     return problem
 

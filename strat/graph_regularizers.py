@@ -142,9 +142,24 @@ class LogDet(GraphRegularizer):
         pull = (1 - self.eta) / 2 * cp.sum_squares(W - W0) + self.eta * cp.sum(cp.abs(W))
         return -self.lambda1 * cp.log_det(M) + self.lambda2 * pull
 
-    def slot(self, edges, w0):
-        """Memory for h and its derivatives at one point."""
-        return LogDetSlot(self, edges, w0)
+    def slot(self, edges, w0, outside=0.0):
+        """Make memory for h and its derivatives at one point.
+
+        Parameters
+        ----------
+        edges : AllPairs or EdgeList
+            Where W may be nonzero.
+        w0 : edge array
+            The prior graph on these edges.
+        outside : float
+            Sum of the squares of the prior graph's weights on other edges, where W is zero.
+
+        Returns
+        -------
+        LogDetSlot
+            The memory.
+        """
+        return LogDetSlot(self, edges, w0, outside)
 
 
 class LogDetSlot:
@@ -154,8 +169,9 @@ class LogDetSlot:
     norms, hence the factors 2. On W >= 0 the l1 norm is linear, so that it belongs to the gradient.
     """
 
-    def __init__(self, h, edges, w0):
+    def __init__(self, h, edges, w0, outside=0.0):
         self.edges, self.w0 = edges, w0
+        self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
         self.lambda1, self.mu = float(h.lambda1), float(h.mu)
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
         self._matrix = np.zeros((edges.K, edges.K), order="F")  # first the factor, then the inverse
@@ -180,7 +196,7 @@ class LogDetSlot:
             self._pull = w
         value += self.square / 2 * self.edges.dot(self._pull, self._pull)
         self._total = float(degrees.sum()) / 2
-        value += self.linear * self._total
+        value += self.linear * self._total + self.constant
         return value if np.isfinite(value) else np.inf
 
     def gradient(self, out):

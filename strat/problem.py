@@ -18,6 +18,8 @@ class JointProblem:
         The prior graph's weights.
     couple : ndarray, shape (n,), optional
         Weight of every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default.
+    outside : float
+        Sum of the squares of the prior graph's weights on pairs that are no edges; a constant of the objective.
 
     Attributes
     ----------
@@ -27,10 +29,10 @@ class JointProblem:
         ``start_point(theta, bad)`` gives a start (K, n) where the loss is not finite at theta in the strata `bad`.
     """
 
-    def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None):
+    def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None, outside=0.0):
         self.loss, self.regularizer, self.graph_regularizer = loss, regularizer, graph_regularizer
         self.edges, self.w0 = edges, w0
-        self.K, self.n = edges.K, loss.n
+        self.K, self.n, self.outside = edges.K, loss.n, outside
         self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
         self._root = None if self.couple is None else np.sqrt(self.couple)
         self.learned = graph_regularizer.learned
@@ -43,6 +45,10 @@ class JointProblem:
             point.theta[...], point.w[...] = theta, w
             point.evaluate()
         return point
+
+    def graph_slot(self):
+        """Memory for h at one point."""
+        return self.graph_regularizer.slot(self.edges, self.w0, self.outside)
 
     def laplacian(self, w, theta, degrees=None):
         """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
@@ -59,7 +65,7 @@ class JointProblem:
 
     def parts(self, theta, w):
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
-        graph = self.graph_regularizer.slot(self.edges, self.w0).set(w) if self.learned else 0.0
+        graph = self.graph_slot().set(w) if self.learned else 0.0
         return {
             "loss": float(np.sum(self.loss.value(theta))),
             "regularizer": float(np.sum(self.regularizer.value(theta))),
@@ -95,7 +101,7 @@ class Point:
     def __init__(self, problem):
         self.problem, edges = problem, problem.edges
         self.theta, self.w = np.zeros((problem.K, problem.n)), edges.zeros()
-        self.graph_slot = problem.graph_regularizer.slot(edges, problem.w0) if problem.learned else None
+        self.graph_slot = problem.graph_slot() if problem.learned else None
         self.w_gradient = edges.zeros()
         self.graph, self.degrees = 0.0, None
 

@@ -319,6 +319,9 @@ def test_candidate_edges_confine_the_graph():
     model = strat.StratifiedModel(logistic(), PATH, JOINT, edges="prior").fit(X, Y, strata=Z)
     allowed = nx.to_numpy_array(PATH) > 0
     assert not model.W_[~allowed].any() and model.W_[allowed].any()
+    some = strat.StratifiedModel(logistic(), PATH, JOINT, edges=[(0, 1), (0, 5)]).fit(X, Y, strata=Z)
+    assert np.isclose(some.result_.objective, recomputed(some, (X, Y), Z), rtol=1e-9)
+    assert set(zip(*np.nonzero(some.W_), strict=True)) <= {(0, 1), (1, 0), (0, 5), (5, 0)}
     with pytest.raises(strat.GraphError, match="edges"):
         strat.StratifiedModel(logistic(), None, JOINT, edges="prior").fit(X, Y, strata=Z)
 

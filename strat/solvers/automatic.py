@@ -25,7 +25,7 @@ class Automatic(Algorithm):
         *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
-        *(f"newton.{name}" for name in ("interval", "wait", "last", "factorizations")),
+        *(f"newton.{name}" for name in ("interval", "wait", "last", "damping", "factorizations")),
     )
 
     def __init__(self, problem, theta, w):

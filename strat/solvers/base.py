@@ -132,20 +132,19 @@ class _Run:
                     self.checkpoint.save(self._state)
         except KeyboardInterrupt:
             status = "interrupted"
-        if status in ("converged", "early_stopped"):
+        result = self._result(status)
+        if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
         else:
             self.checkpoint.save(self._state, force=True)
-        result = self._result(status)
-        if status == "max_iter":
+        if result.status == "max_iter":
             _warn(solver, result, self.algorithm.stalled)
         return result
 
     def _before_first(self):
         if self.iteration >= self.solver.max_iter:
             return "max_iter"
-        residual = self.algorithm.residual(self.solver.tol)
-        return "converged" if self._small(residual) else None
+        return None
 
     def _after_iteration(self):
         solver, algorithm = self.solver, self.algorithm
@@ -158,7 +157,7 @@ class _Run:
         status = None
         if stop:
             status = "interrupted"
-        elif self._small(residual):
+        elif self._small(residual) and self._settled():
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
@@ -171,6 +170,15 @@ class _Run:
 
     def _small(self, residual):
         return residual is not None and max(residual.values()) <= self.solver.tol
+
+    def _settled(self):
+        """Whether the last iteration moved the objective little.
+
+        Where the loss has huge gradients, as at the end of a box next to a pole, the relative residual is small far
+        from any solution; the objective still falls there.
+        """
+        before, now = self.history[-2:]
+        return before - now <= 100 * self.solver.tol * (1 + abs(now))
 
     @property
     def seconds(self):
@@ -207,13 +215,15 @@ class _Run:
         theta, w = x.theta.copy(), x.w.copy("K")
         if status in ("early_stopped", "interrupted") and self.best is not None:
             theta, w = self.best
-        parts = self.problem.parts(theta, w)
+        parts, residual = self.problem.parts(theta, w), self.problem.residual(theta, w)
+        if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
+            status = "converged"  # the algorithm had not measured the residual
         return Result(
             status=status,
             iterations=self.iteration,
             objective=sum(parts.values()),
             parts=parts,
-            residual=self.problem.residual(theta, w),
+            residual=residual,
             history=self.history,
             seconds=self.seconds,
             factorizations=self.algorithm.factorizations,

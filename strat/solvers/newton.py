@@ -4,7 +4,7 @@ import numpy as np
 
 from strat.solvers.algorithm import PROJECTION
 
-RIDGE = 1e-10  # relative; keeps the model strictly convex where strata have no records
+RIDGE = 1e-10  # least damping, relative; keeps the model strictly convex where strata have no records
 LONG = 1e6  # longest prox step along the path, in units of the plain one
 WORTH = 0.05  # a Newton step is worth its cost if it gains this share of what the steps before gained
 
@@ -25,7 +25,7 @@ class NewtonStep:
         self.usable = problem.loss.has("hessian_operator")
         self.interval = self.shortest = 3 if problem.learned else 1
         self.wait, self.factorizations = 1, 0
-        self.last, self._solver = -np.inf, None
+        self.last, self.damping, self._solver = -np.inf, RIDGE, None
 
     def due(self, behind):
         """Whether the step is to be tried now; `behind`: theta is further from stationarity than W."""
@@ -55,9 +55,15 @@ class NewtonStep:
                     z.add_laplacian()
                     z.add_regularizer()
                     if z.F < x.F:
+                        self._damp(length)
                         return True
         _swap_graph(x, z)
+        self._damp(0.0)
         return False
+
+    def _damp(self, length):
+        """Lean towards short steps where long ones failed, as along a valley with kinks."""
+        self.damping = float(np.clip(self.damping * (0.1 if length == 1 else 30.0), RIDGE, 1.0))
 
     def _path(self, x):
         """Function of a length that gives the points to try at that length; None where there is no step."""
@@ -78,7 +84,7 @@ class NewtonStep:
         slope = (v - p) / t[:, None] + curvature * np.where(free, theta - p, 0.0)
 
         def hessian(u):
-            return product(u) + problem.laplacian(x.w, u, x.degrees) + RIDGE * shift[:, None] * u
+            return product(u) + problem.laplacian(x.w, u, x.degrees) + self.damping * shift[:, None] * u
 
         b = -(free * (gradient + slope + hessian(jump)))
         d = conjugate_gradients(lambda u: free * (hessian(u) + curvature * u), lambda u: free * precondition(u), b)

@@ -58,5 +58,6 @@ class Result:
             f"residual    theta {self.residual['theta']:.1e}  W {self.residual['W']:.1e}",
             f"work        {self.seconds:.2f} s, {self.factorizations} factorizations",
         ]
-        lines += [f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in self.starts]
+        starts = self.starts if len(self.starts) > 1 else []
+        lines += [f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in starts]
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
