@@ -46,12 +46,16 @@ class BaseModel:
     >>> import cvxpy as cp, strat
     >>> theta = cp.Variable(3, name="theta")
     >>> x, y = cp.Parameter(3, name="x"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.logistic(-y * (x @ theta)), 0.1 * cp.norm1(theta), data=(x, y), predict=x @ theta)
+    >>> base = strat.BaseModel(
+    ...     cp.logistic(-y * (x @ theta)), 0.1 * cp.norm1(theta), data=(x, y), predict=x @ theta
+    ... )
     >>> base.variables
     ('theta',)
     """
 
-    def __init__(self, loss, regularizer=0, constraints=(), data=(), predict=None, smoothing=None, couple=None):
+    def __init__(
+        self, loss, regularizer=0, constraints=(), data=(), predict=None, smoothing=None, couple=None
+    ):
         self.data = check_data(data)
         self.loss = as_expression(loss, "the loss")
         self.regularizer = as_expression(regularizer, "the regularizer")
@@ -123,7 +127,9 @@ class BaseModel:
                     f"couple[{name!r}] has shape {np.shape(value)}, but the variable has shape {shape}."
                 ) from error
             if not (np.all(np.isfinite(value)) and np.all(value >= 0)):
-                raise OptionError(f"couple[{name!r}] must be finite and at least 0, but it is {short(str(value), 60)}.")
+                raise OptionError(
+                    f"couple[{name!r}] must be finite and at least 0, but it is {short(str(value), 60)}."
+                )
             weights[self.layout.slices[name]] = value.reshape(-1)
         return weights
 
@@ -132,7 +138,9 @@ class BaseModel:
             return None
         foreign = [v.name() for v in self.predict.variables() if v.id not in variables]
         if foreign:
-            raise DeclarationError(f"predict uses the variable {foreign[0]}, which the loss and regularizer do not have.")
+            raise DeclarationError(
+                f"predict uses the variable {foreign[0]}, which the loss and regularizer do not have."
+            )
         used = {p.id for p in self.predict.parameters()}
         data = tuple(p for p in self.data if p.id in used)
         return Program(self.predict, data, (), self.loss_program.variables, "predict")
@@ -156,12 +164,16 @@ class BaseModel:
         rows = [("loss", *row) for row in piece_rows(loss)]
         rows += [("regularizer", *row) for row in piece_rows(regularizer)]
         rows += [("constraint", "", text(c, 46), "set", "", "prox") for c in self.constraints]
-        rows += [("attribute", "", line, "set", "", "prox") for line in attribute_texts(regularizer.variables)]
+        rows += [
+            ("attribute", "", line, "set", "", "prox") for line in attribute_texts(regularizer.variables)
+        ]
         lines = [header(loss).replace("the loss", "BaseModel", 1), table(head, rows)]
         if self.predict is not None:
             lines.append(f"predict  {text(self.predict, 80)}")
         if self.smoothing is not None:
-            lines.append(f"smoothing  piecewise linear parts of the loss become Moreau envelopes of width {self.smoothing:g}")
+            lines.append(
+                f"smoothing  piecewise linear parts of the loss become Moreau envelopes of width {self.smoothing:g}"
+            )
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -181,7 +193,11 @@ def attribute_texts(variables):
 def _checked_smoothing(smoothing):
     if smoothing is None:
         return None
-    if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float, np.number)) or not 0 < smoothing < np.inf:
+    if (
+        isinstance(smoothing, bool)
+        or not isinstance(smoothing, (int, float, np.number))
+        or not 0 < smoothing < np.inf
+    ):
         raise OptionError(
             f"smoothing is the width of the smoothed kink, a positive number in units of its argument, not {smoothing!r}."
         )
@@ -205,6 +221,8 @@ def _checked_couple(couple, variables):
     for key, weight in couple.items():
         name = key.name() if isinstance(key, atoms.Variable) else key
         if name not in names or (isinstance(key, atoms.Variable) and key.id != names[name].id):
-            raise DeclarationError(f"couple has the key {name!r}, which is no variable of the model: {', '.join(names)}.")
+            raise DeclarationError(
+                f"couple has the key {name!r}, which is no variable of the model: {', '.join(names)}."
+            )
         out[name] = weight
     return out

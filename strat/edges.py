@@ -120,7 +120,9 @@ class AllPairs(EdgeSet):
 
     def add_half_distances(self, theta, g):
         """In place: g_e += ||theta_i - theta_j||^2 / 2."""
-        theta = theta - self._ones @ theta / self.K  # the differences are the same, their cancellation is less
+        theta = (
+            theta - self._ones @ theta / self.K
+        )  # the differences are the same, their cancellation is less
         dsyrk(-1.0, theta.T, beta=1.0, c=g, trans=1, lower=1, overwrite_c=1)
         return self.add_ends(np.einsum("kn,kn->k", theta, theta) / 2, g)
 
@@ -164,7 +166,9 @@ class EdgeList(EdgeSet):
         i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
         low, high = np.minimum(i, j), np.maximum(i, j)
         if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
-            raise GraphError(f"candidate edges must join two different strata among the {self.K} of the graph.")
+            raise GraphError(
+                f"candidate edges must join two different strata among the {self.K} of the graph."
+            )
         order = np.lexsort((high, low))
         self.i, self.j = low[order], high[order]
         if ((np.diff(self.i) == 0) & (np.diff(self.j) == 0)).any():
@@ -173,7 +177,9 @@ class EdgeList(EdgeSet):
         self.mask = np.ones(self.count)
         # The adjacency's pattern is fixed: its values are w[edge_of_entry], so that a product needs no new structure.
         rows, columns = np.r_[self.i, self.j], np.r_[self.j, self.i]
-        pattern = sp.csr_array((np.tile(np.arange(1, self.count + 1), 2), (rows, columns)), shape=(self.K, self.K))
+        pattern = sp.csr_array(
+            (np.tile(np.arange(1, self.count + 1), 2), (rows, columns)), shape=(self.K, self.K)
+        )
         self._pattern, self._edge_of_entry = pattern, pattern.data - 1
 
     def __repr__(self):
@@ -265,7 +271,9 @@ class EdgeList(EdgeSet):
         return np.diag(self.degrees(w)) - self.to_matrix(w)
 
     def _adjacency(self, w):
-        return sp.csr_array((w[self._edge_of_entry], self._pattern.indices, self._pattern.indptr), (self.K, self.K))
+        return sp.csr_array(
+            (w[self._edge_of_entry], self._pattern.indices, self._pattern.indptr), (self.K, self.K)
+        )
 
     def _fill_negative(self, w, out):
         out.fill(0.0)
@@ -275,7 +283,9 @@ class EdgeList(EdgeSet):
 def _dense(W, K):
     W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
     if W.shape != (K, K):
-        raise GraphError(f"the weights have shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix.")
+        raise GraphError(
+            f"the weights have shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix."
+        )
     return W
 
 

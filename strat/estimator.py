@@ -1,22 +1,18 @@
 """StratifiedModel: fit parameters and graph, predict, score."""
 
-import copy
-
 import numpy as np
-from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from strat import intake
-from strat.base_model import BaseModel
-from strat.errors import DeclarationError, GraphError, OptionError
+from strat.errors import DeclarationError, GraphError
 from strat.export import as_problem
 from strat.fitting import fit_model
-from strat.graph_input import read_graph
 from strat.graph_regularizers import FixedGraph
+from strat.parameters import NestedParameters
 from strat.saving import save
 
 
-class StratifiedModel(BaseEstimator):
+class StratifiedModel(NestedParameters):
     """One set of parameters for each stratum, pulled together along a graph that is given or learned.
 
     Minimises the sum over strata of loss and regularizer, plus ½ Σ_{i<j} W_ij ‖theta_i − theta_j‖², plus the graph
@@ -68,8 +64,8 @@ class StratifiedModel(BaseEstimator):
     >>> base = strat.BaseModel(cp.square(y - theta), data=(y,), predict=theta)
     >>> model = strat.lrsm(base, strat.graphs.path(3, weight=2.0))
     >>> model = model.fit([1.0, 1.0, 4.0], strata=[0, 0, 2])
-    >>> model.theta_["theta"].round(4)
-    array([1.5 , 2.25, 3.  ])
+    >>> model.theta_["theta"].round(2)
+    array([1.43, 2.29, 3.14])
     """
 
     def __init__(
@@ -125,17 +121,6 @@ class StratifiedModel(BaseEstimator):
         """
         fit_model(self, data, strata, sample_weight, init, validation)
         return self
-
-    @property
-    def values(self):
-        """This model's own values of hyperparameters, by name; others are read from the Parameters.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
-        return self.__dict__.get("_values", {})
 
     def predict(self, *data, strata=None):
         """Prediction for each record: the ``predict`` expression of the declaration.
@@ -281,78 +266,3 @@ class StratifiedModel(BaseEstimator):
             raise GraphError(
                 f"{label!r} is no stratum of the model; its {len(self.strata_)} strata are {shown}, …"
             ) from None
-
-    # scikit-learn: hyperparameters and factors' scales are parameters, too
-
-    def get_params(self, deep=True):
-        """Parameters of the model.
-
-        Parameters
-        ----------
-        deep : bool
-            Include those of the graph regularizer and solver, ``base__NAME`` for each hyperparameter and
-            ``scale__NAME`` for each factor of the graph.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
-        params = super().get_params(deep=deep)
-        if deep:
-            if isinstance(self.base, BaseModel):
-                for name, p in self.base.hyperparameters.items():
-                    params[f"base__{name}"] = self.values.get(name, p.value)
-            params.update({f"scale__{f}": s for f, s in self._scales().items()})
-        return params
-
-    def set_params(self, **params):
-        """Set parameters; ``base__NAME`` gives this model its own value and leaves the Parameter alone.
-
-        Parameters
-        ----------
-        **params : dict
-            Values by name.
-
-        Returns
-        -------
-        StratifiedModel
-            Itself.
-
-        Raises
-        ------
-        OptionError
-            For a hyperparameter or factor that does not exist.
-        """
-        rest = {k: v for k, v in params.items() if not k.startswith(("base__", "scale__"))}
-        super().set_params(**rest)
-        for key, value in params.items():
-            prefix, _, name = key.partition("__")
-            if key in rest:
-                continue
-            known = self._scales() if prefix == "scale" else self.base.hyperparameters
-            if name not in known:
-                raise OptionError(f"{key}: there is no {name!r}; known are {', '.join(known) or 'none'}.")
-            if prefix == "scale":
-                self.scale = {**known, name: value}
-            else:
-                self._values = {**self.values, name: value}
-        return self
-
-    def _scales(self):
-        """Multiplier of each factor of the graph."""
-        if self.graph is None:
-            return {}
-        factors = [f for f in read_graph(self.graph).factors if f]
-        if isinstance(self.scale, dict):
-            return {f: self.scale.get(f, 1.0) for f in factors}
-        return dict.fromkeys(factors, self.scale)
-
-    def __sklearn_clone__(self):
-        params = {name: clone(value, safe=False) for name, value in self.get_params(deep=False).items()}
-        twin = type(self)(**params)
-        if self.values:
-            twin._values = dict(self.values)
-        if hasattr(self, "_metadata_request"):
-            twin._metadata_request = copy.deepcopy(self._metadata_request)
-        return twin

@@ -22,7 +22,9 @@ def as_problem(model):
         One variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes.
     """
     if getattr(model, "_training", None) is None:
-        raise OptionError("to_cvxpy needs the records of the fit, which a loaded model does not keep; fit it again.")
+        raise OptionError(
+            "to_cvxpy needs the records of the fit, which a loaded model does not keep; fit it again."
+        )
     base, records = model.base, model._training
     terms, constraints, copies = [], [], []
     for k in range(records.strata.K):

@@ -82,6 +82,8 @@ class FirstPoint:
                     f"({int((self.records.strata.index == k).sum())} records, solver status {problem.status}). "
                     f"Check its records, or give init= values inside the loss's domain."
                 )
-            dense = {name: (a.toarray() if sp.issparse(a) else np.asarray(a))[None] for name, a in values.items()}
+            dense = {
+                name: (a.toarray() if sp.issparse(a) else np.asarray(a))[None] for name, a in values.items()
+            }
             out[k] = layout.pack(dense)[0]
         return out

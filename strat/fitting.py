@@ -58,7 +58,9 @@ def fit_common(model, data, strata, sample_weight, init, validation):
     weight = len(labels) if model.regularizer_weight is None else model.regularizer_weight
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < np.inf:
         raise OptionError(f"regularizer_weight must be a positive number, not {weight!r}.")
-    one = intake.Records(records.arrays, Strata([None], records.strata.index * 0), records.weight, records.columns)
+    one = intake.Records(
+        records.arrays, Strata([None], records.strata.index * 0), records.weight, records.columns
+    )
     edges = EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
     problem = _problem(model, one, edges, edges.zeros(), FixedGraph(), float(weight))
     result = _solve(model, problem, one, init, validation, edges)
@@ -113,7 +115,9 @@ def _problem(model, records, edges, w0, h, regularizer_weight=1.0, outside=0.0):
         if constraints.has("prox"):
             weighted = Weighted(regularizer, regularizer_weight)
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
-            loss = SumOracle([loss, weighted], loss.n, loss.has("value_and_gradient"), curved, None, loss.reason)
+            loss = SumOracle(
+                [loss, weighted], loss.n, loss.has("value_and_gradient"), curved, None, loss.reason
+            )
             regularizer = constraints
     if regularizer_weight != 1.0:
         regularizer = Weighted(regularizer, regularizer_weight)
@@ -155,7 +159,9 @@ def _start(model, problem, init, edges):
     if init is None or isinstance(init, str):
         return init
     if not isinstance(init, dict):
-        raise OptionError(f'init must be "zero", "separate", "lrsm" or a dict with "theta" and "W", not {init!r}.')
+        raise OptionError(
+            f'init must be "zero", "separate", "lrsm" or a dict with "theta" and "W", not {init!r}.'
+        )
     unknown = [name for name in init if name not in ("theta", "W")]
     if unknown:
         raise OptionError(f'init has the key {unknown[0]!r}; its keys are "theta" and "W".')
@@ -170,7 +176,9 @@ def _start(model, problem, init, edges):
         else:
             start["theta"] = layout.pack(given)
         if len(start["theta"]) != problem.K:
-            raise OptionError(f'init["theta"] has {len(start["theta"])} strata, but the model has {problem.K}.')
+            raise OptionError(
+                f'init["theta"] has {len(start["theta"])} strata, but the model has {problem.K}.'
+            )
     if "W" in init:
         W = init["W"] if sp.issparse(init["W"]) else np.asarray(init["W"], dtype=float)
         if W.shape != (problem.K, problem.K):
@@ -219,7 +227,12 @@ class _Callback:
 def _fingerprint(model, records):
     """What tells this fit from another one in a checkpoint."""
     digest = hashlib.sha256()
-    for text in (str(model.base), repr(model.graph_regularizer), str(sorted(model.values.items())), str(model.scale)):
+    for text in (
+        str(model.base),
+        repr(model.graph_regularizer),
+        str(sorted(model.values.items())),
+        str(model.scale),
+    ):
         digest.update(text.encode())
     for p in model.base.hyperparameters.values():
         digest.update(np.asarray(model.values.get(p.name(), p.value), dtype=float).tobytes())

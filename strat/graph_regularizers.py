@@ -3,10 +3,10 @@
 from numbers import Real
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
 from sklearn.base import BaseEstimator
 
 from strat.errors import OptionError
+from strat.log_det import LogDetSlot
 
 
 class GraphRegularizer(BaseEstimator):
@@ -19,21 +19,69 @@ class GraphRegularizer(BaseEstimator):
     learned = True
 
     def validate(self, joint=False):
-        """Raise an OptionError if a parameter is out of its range; `joint`: if Theta is fitted together with W."""
+        """Check the parameters.
+
+        Parameters
+        ----------
+        joint : bool
+            Whether Theta is fitted together with W.
+
+        Raises
+        ------
+        OptionError
+            If one is out of its range.
+        """
 
     def constraints(self, W):
-        """The constraints on W, as a list of CVXPY constraints."""
+        """Constraints on W.
+
+        Parameters
+        ----------
+        W : cvxpy.Variable, shape (K, K), symmetric
+            The graph.
+
+        Returns
+        -------
+        list of cvxpy constraints
+            W >= 0 with a zero diagonal.
+        """
         import cvxpy as cp
 
         return [W >= 0, cp.diag(W) == 0]
 
     def feasible(self, edges, w):
-        """Whether the weights w are in the domain of h, so that a solver may start there."""
+        """Tell whether weights are in the domain of h, so that a solver may start there.
+
+        Parameters
+        ----------
+        edges : AllPairs or EdgeList
+            Where W may be nonzero.
+        w : edge array
+            The weights.
+
+        Returns
+        -------
+        bool
+            Whether h is finite at w.
+        """
         return bool(np.isfinite(self.slot(edges, edges.zeros()).set(w)))
 
     @staticmethod
     def prox(v, out):
-        """Prox of the part of h that the gradient leaves out, here W >= 0; `v` may be `out`."""
+        """Project on W >= 0: the prox of the part of h that the gradient leaves out.
+
+        Parameters
+        ----------
+        v : ndarray
+            Weights.
+        out : ndarray
+            Where the result goes; may be v.
+
+        Returns
+        -------
+        ndarray
+            The array `out`.
+        """
         return np.maximum(v, 0.0, out=out)
 
 
@@ -50,18 +98,47 @@ class FixedGraph(GraphRegularizer):
     learned = False
 
     def expression(self, W, W0=None):
-        """h(W) = 0 as a CVXPY expression."""
+        """Give h(W) = 0 as a CVXPY expression.
+
+        Parameters
+        ----------
+        W : cvxpy.Expression or ndarray, shape (K, K)
+            The graph.
+        W0 : ndarray, optional
+            Not used.
+
+        Returns
+        -------
+        cvxpy.Expression
+            Zero.
+        """
         import cvxpy as cp
 
         return cp.Constant(0.0)
 
     def feasible(self, edges, w):
-        """Every W may be given."""
+        """Say yes: every W may be given.
+
+        Parameters
+        ----------
+        edges : AllPairs or EdgeList
+            Where W may be nonzero.
+        w : edge array
+            The weights.
+
+        Returns
+        -------
+        bool
+            True.
+        """
         return True
 
 
 class LogDet(GraphRegularizer):
-    """h(W) = -lambda1 log det(mu I + G(W)) + lambda2 ((1 - eta)/2 ||W - W0||_F^2 + eta ||W||_1).
+    """Log-determinant graph regularizer, which learns W.
+
+    h(W) = -lambda1 log det(mu I + G(W)) + lambda2 ((1 - eta)/2 ||W - W0||_F^2 + eta ||W||_1), with W >= 0; norms are
+    over the full matrix, so that every edge counts twice.
 
     Parameters
     ----------
@@ -89,7 +166,7 @@ class LogDet(GraphRegularizer):
 
     @classmethod
     def from_bayes(cls, n, c1, c2, mu):
-        """The MAP estimate under a Gaussian Markov random field prior.
+        """Choose the constants of the MAP estimate under a Gaussian Markov random field prior.
 
         The prior is Theta | W ~ N(0, (mu I + G(W))^-1) for each of the n numbers of a stratum, and W with density
         proportional to exp(-c1/2 ||W||_F^2 - c2 ||W||_1), W >= 0; the prior graph W0 must be zero. The ridge
@@ -98,7 +175,7 @@ class LogDet(GraphRegularizer):
         Parameters
         ----------
         n : int
-            Numbers per stratum.
+            Numbers in a stratum.
         c1, c2 : float, >= 0, not both zero
             Rates of the prior of W.
         mu : float, > 0
@@ -115,7 +192,18 @@ class LogDet(GraphRegularizer):
         return cls(lambda1=n / 2, lambda2=c1 + c2, eta=c2 / (c1 + c2), mu=mu)
 
     def validate(self, joint=False):
-        """Raise an OptionError if a parameter is out of its range; `joint`: if Theta is fitted together with W."""
+        """Check the parameters.
+
+        Parameters
+        ----------
+        joint : bool
+            Whether Theta is fitted together with W; then lambda2 must be above 0 where lambda1 is.
+
+        Raises
+        ------
+        OptionError
+            If one is out of its range.
+        """
         _check("lambda1", self.lambda1, "of at least 0", lambda v: v >= 0)
         _check("lambda2", self.lambda2, "of at least 0", lambda v: v >= 0)
         _check("eta", self.eta, "between 0 and 1", lambda v: 0 <= v <= 1)
@@ -125,13 +213,19 @@ class LogDet(GraphRegularizer):
             _check("lambda2", self.lambda2, why, lambda v: v > 0)
 
     def expression(self, W, W0=None):
-        """h(W) as a CVXPY expression, without constraints.
+        """Give h(W) as a CVXPY expression, without constraints.
 
         Parameters
         ----------
         W : cvxpy.Expression or ndarray, shape (K, K), symmetric
+            The graph.
         W0 : ndarray, shape (K, K), optional
             The prior graph; zero by default.
+
+        Returns
+        -------
+        cvxpy.Expression
+            A convex scalar.
         """
         import cvxpy as cp
 
@@ -160,97 +254,6 @@ class LogDet(GraphRegularizer):
             The memory.
         """
         return LogDetSlot(self, edges, w0, outside)
-
-
-class LogDetSlot:
-    """LogDet at one point of the edge weights: one Cholesky factorisation serves value, gradient and curvature.
-
-    The derivatives are those of `LogDet` in the weights w_e of the edges i < j; every edge stands twice in the matrix
-    norms, hence the factors 2. On W >= 0 the l1 norm is linear, so that it belongs to the gradient.
-    """
-
-    def __init__(self, h, edges, w0, outside=0.0):
-        self.edges, self.w0 = edges, w0
-        self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
-        self.lambda1, self.mu = float(h.lambda1), float(h.mu)
-        self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
-        self._matrix = np.zeros((edges.K, edges.K), order="F")  # first the factor, then the inverse
-        self._prior = bool(np.any(w0))
-        self._pull = edges.zeros() if self._prior else None  # w - w0
-        self.factorizations = self.inversions = 0
-
-    def set(self, w, degrees=None):
-        """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
-        value, self._inverted, self._w, self._scale = 0.0, False, w, None
-        degrees = self.edges.degrees(w) if degrees is None else degrees
-        if self.lambda1:
-            self.edges.precision(w, self.mu, degrees, out=self._matrix)
-            info = dpotrf(self._matrix, lower=1, clean=0, overwrite_a=1)[1]
-            self.factorizations += 1
-            if info:
-                return np.inf
-            value = -2 * self.lambda1 * float(np.log(self._matrix.ravel("K")[:: self.edges.K + 1]).sum())
-        if self._prior:
-            np.subtract(w, self.w0, out=self._pull)
-        else:
-            self._pull = w
-        value += self.square / 2 * self.edges.dot(self._pull, self._pull)
-        self._total = float(degrees.sum()) / 2
-        value += self.linear * self._total + self.constant
-        return value if np.isfinite(value) else np.inf
-
-    def gradient(self, out):
-        """The gradient over the edges, written to out."""
-        if not self.lambda1:
-            np.multiply(self._pull, self.square, out=out)
-            return self.edges.add_ends(np.full(self.edges.K, self.linear / 2), out)
-        S, pull = self._inverse(), self._pull
-        flat = self.edges.flat
-        entries, g, pull = flat(self.edges.entries(S)), flat(out), flat(pull)
-        for chunk in self.edges.chunks:
-            np.multiply(entries[chunk], 2 * self.lambda1, out=g[chunk])
-            g[chunk] += self.square * pull[chunk]
-        return self.edges.add_ends(self.linear / 2 - self.lambda1 * S.diagonal(), out)
-
-    def resistances(self, out):
-        """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
-        if not self.lambda1:
-            out[...] = 0.0
-            return out
-        S = self._inverse()
-        np.multiply(self.edges.entries(S), -2.0, out=out)
-        out = self.edges.add_ends(S.diagonal().copy(), out)
-        out *= self.edges.mask
-        return out
-
-    def curvature(self, out):
-        """A diagonal that bounds the Hessian over the edges up to a modest factor, written to out.
-
-        The Hessian of -log det has the entries A_ef = (b_e' S b_f)^2 >= 0, S = M^-1, so that A <= diag(A p / p) for any
-        p > 0. With p = w + mu/K, A p = rho exactly; with p = w + s it is at most a multiple of rho that depends on how
-        well the graph is connected. s near the mean weight lets edges of weight zero move, too.
-        """
-        rho = self.resistances(out)
-        self._scale = self.lambda1 * self.edges.norm(rho)
-        if self.lambda1:
-            s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
-            rho *= self.lambda1
-            rho /= self._w + s
-        rho += self.square
-        return rho
-
-    def scale(self):
-        """Size of the terms that balance in the stationarity condition: lambda1 ||rho||."""
-        if self._scale is None:
-            self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
-        return self._scale
-
-    def _inverse(self):
-        if not self._inverted:
-            dpotri(self._matrix, lower=1, overwrite_c=1)
-            self.inversions += 1
-            self._inverted = True
-        return self._matrix
 
 
 def _check(name, value, allowed, good):

@@ -59,7 +59,9 @@ def read(parameters, data, strata, where, *, declared=None, nodes=None, sample_w
     arrays = read_records(parameters, data, where)
     N = arrays[0].shape[0] if arrays else len(labels)
     if len(labels) != N:
-        raise DataError(f"strata has {len(labels)} labels, but there are {N} records; give one label a record.")
+        raise DataError(
+            f"strata has {len(labels)} labels, but there are {N} records; give one label a record."
+        )
     if N == 0:
         raise DataError(f"{where} was given no records; there is nothing to work on.")
     weight = np.ones(N) if sample_weight is None else read_weight(sample_weight, N)

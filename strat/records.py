@@ -82,7 +82,9 @@ def _read_sparse(name, shape, data):
     csr = csr.astype(float)
     size = int(np.prod(shape, dtype=int))
     if len(shape) > 1 or csr.shape[1] != size:
-        raise ShapeError(f"{name} was declared with shape {shape}, but the sparse matrix has shape {csr.shape}.")
+        raise ShapeError(
+            f"{name} was declared with shape {shape}, but the sparse matrix has shape {csr.shape}."
+        )
     if not shape:
         return _read(name, shape, csr.toarray())
     if not np.isfinite(csr.data).all():
@@ -106,7 +108,9 @@ def _as_float(name, data):
         try:
             array = array.astype(float)
         except (TypeError, ValueError) as error:
-            raise DataError(f"{name} holds objects that are no numbers; records must be real numbers.") from error
+            raise DataError(
+                f"{name} holds objects that are no numbers; records must be real numbers."
+            ) from error
     if array.dtype.kind not in "fiub":
         index = (0,) * array.ndim
         value = array[index] if array.size else array.dtype
@@ -132,4 +136,6 @@ def _check_finite(name, array, columns):
     if array.ndim == 2:
         place = f" in column {columns[bad[0, 1]]!r}" if columns else f" in column {bad[0, 1]}"
     more = f" ({len(records)} records are affected)" if len(records) > 1 else ""
-    raise DataError(f"{name} has {kind}{place} of record {records[0]}{more}. Drop these records or fill the values.")
+    raise DataError(
+        f"{name} has {kind}{place} of record {records[0]}{more}. Drop these records or fill the values."
+    )

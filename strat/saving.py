@@ -88,5 +88,7 @@ def _encoded(label):
     if isinstance(label, np.generic):
         label = label.item()
     if not isinstance(label, _PLAIN):
-        raise OptionError(f"the stratum label {label!r} cannot be stored; use numbers, text, dates or tuples of them.")
+        raise OptionError(
+            f"the stratum label {label!r} cannot be stored; use numbers, text, dates or tuples of them."
+        )
     return label

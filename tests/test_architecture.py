@@ -23,15 +23,16 @@ LAYERS = [
     ["records", "compiler", "base_model"],
     ["prior", "graph_input", "candidates", "graphs"],
     ["edges"],
+    ["log_det"],
     ["graph_regularizers"],
     ["problem"],
     ["solvers"],
     ["starts"],
-    ["intake", "export", "first_point", "fitting", "saving", "estimator"],
+    ["intake", "export", "first_point", "fitting", "saving", "parameters", "estimator"],
     ["common_model", "baselines", "loading"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
-WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "problem", "solvers", "starts"]
+WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "log_det", "problem", "solvers", "starts"]
 #: The one module that knows CVXPY's atom classes, which move between releases.
 ATOMS = "strat.expressions.atoms"
 #: What `pip install strat` brings; anything else is an extra and imported where it is used.

@@ -152,7 +152,7 @@ class ProxBuilder:
                 return None
             centre[column] = at
             np.add.at(weight, (slice(None), column), self.nodes[node][:, row] * np.abs(scale))
-        return weight, np.nan_to_num(centre)
+        return weight, np.nan_to_num(centre) + 0.0
 
     def _domain(self, touching, low, high, columns):
         """Bounds on columns, the domains of the pieces included."""

@@ -123,9 +123,9 @@ class Automatic(Algorithm):
             strata.tighten()
             return True, False
         d_slope = 0.5 * float(np.vdot(y.theta, problem.laplacian(z.w, y.theta, z.degrees) - y.product))
-        ratio = 0.5 * metric.square / max(z.graph - y.graph - (metric.slope - d_slope), noise)
-        if ratio < 1:
-            metric.shrink(ratio)
+        w_rest = z.graph - y.graph - (metric.slope - d_slope)
+        if w_rest > 0.5 * metric.square + noise:
+            metric.shrink(0.5 * metric.square / w_rest)
             return False, True
         theta_rest = 0.5 * float(np.vdot(strata.move, problem.laplacian(y.w, strata.move, y.degrees)))
         if theta_rest <= 0.5 * strata.graph_square + noise:  # only the product of both moves is too much

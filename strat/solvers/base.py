@@ -48,7 +48,13 @@ class Solver(BaseEstimator):
     needs = {}
 
     def validate(self):
-        """Raise an OptionError if an option is out of its range."""
+        """Check the options.
+
+        Raises
+        ------
+        OptionError
+            If one is out of its range.
+        """
         _check("tol", self.tol, "a number of at least 0", lambda v: isinstance(v, Real) and v >= 0)
         _check("max_iter", self.max_iter, "a whole number of at least 0", lambda v: isinstance(v, Integral) and v >= 0)
         if self.patience is not None:
@@ -59,7 +65,18 @@ class Solver(BaseEstimator):
             _check("callback", self.callback, "a function of the state", callable)
 
     def check(self, problem):
-        """Raise a NoOracleError where the problem lacks an oracle that the solver needs."""
+        """Check that the problem has the oracles that the solver needs.
+
+        Parameters
+        ----------
+        problem : JointProblem
+            The problem.
+
+        Raises
+        ------
+        NoOracleError
+            If one is missing.
+        """
         for role, name in self.needs.items():
             oracle = getattr(problem, role)
             if oracle.has(name):
@@ -79,8 +96,11 @@ class Solver(BaseEstimator):
         Parameters
         ----------
         problem : JointProblem
+            The problem.
         theta : ndarray, shape (K, n)
+            Parameters to start from.
         w : edge array
+            Weights to start from.
         score : callable, optional
             ``score(theta)`` is the mean validation loss, lower is better; used with `patience`.
         fingerprint : str
@@ -91,6 +111,7 @@ class Solver(BaseEstimator):
         Returns
         -------
         Result
+            The returned point and how it was reached.
         """
         self.validate()
         self.check(problem)

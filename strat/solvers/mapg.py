@@ -68,7 +68,13 @@ class MAPG(Solver):
         self.verbose = verbose
 
     def validate(self):
-        """Raise an OptionError if an option is out of its range."""
+        """Check the options.
+
+        Raises
+        ------
+        OptionError
+            If one is out of its range.
+        """
         super().validate()
         if self.step is None:
             return
@@ -77,7 +83,22 @@ class MAPG(Solver):
             raise OptionError(f"step = {self.step!r} is out of range: give two numbers (alpha_x, alpha_y) above 0, or None.")
 
     def algorithm(self, problem, theta, w):
-        """The iteration that `run` drives."""
+        """Make the iteration that `run` drives.
+
+        Parameters
+        ----------
+        problem : JointProblem
+            The problem.
+        theta : ndarray, shape (K, n)
+            Parameters to start from.
+        w : edge array
+            Weights to start from.
+
+        Returns
+        -------
+        Algorithm
+            The iteration, at its start.
+        """
         if self.step is None:
             return Automatic(problem, theta, w)
         return FixedSteps(problem, theta, w, self.step)

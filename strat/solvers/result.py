@@ -7,15 +7,16 @@ import numpy as np
 
 @dataclass
 class Result:
-    """The outcome of a fit.
+    """Outcome of a fit.
 
-    Attributes
+    Parameters
     ----------
     status : {"converged", "early_stopped", "max_iter", "time_limit", "interrupted"}
         Why the solver stopped.
     iterations : int
+        How many.
     objective : float
-        Recomputed from the returned point.
+        Recomputed from the returned point; of the true loss where the loss was smoothed.
     parts : dict
         The objective's terms: loss, regularizer, laplacian, graph.
     residual : dict
@@ -23,16 +24,19 @@ class Result:
     history : list of float
         Objective at the start, then after every iteration.
     seconds : float
+        Wall-clock time.
     factorizations : int
         Cholesky factorisations of K x K matrices.
     init : str
-        The start.
+        Name of the start.
     starts : list of dict
         One entry per start tried: init, objective, status.
     notes : list of str
         Remarks on the solution.
     theta, w : ndarray
         The returned point, flat: (K, n), and an edge array.
+    smoothed_objective : float, optional
+        The objective that was minimised, where the loss was smoothed.
     """
 
     status: str
@@ -48,6 +52,7 @@ class Result:
     notes: list = field(default_factory=list)
     theta: np.ndarray = field(default=None, repr=False)
     w: np.ndarray = field(default=None, repr=False)
+    smoothed_objective: float | None = None
 
     def __str__(self):
         parts = "  ".join(f"{name} {value:.6g}" for name, value in self.parts.items())
@@ -55,6 +60,7 @@ class Result:
             f"status      {self.status} after {self.iterations} iterations from init {self.init!r}",
             f"objective   {self.objective:.9g}",
             f"  parts     {parts}",
+            *([] if self.smoothed_objective is None else [f"  smoothed  {self.smoothed_objective:.9g}"]),
             f"residual    theta {self.residual['theta']:.1e}  W {self.residual['W']:.1e}",
             f"work        {self.seconds:.2f} s, {self.factorizations} factorizations",
         ]

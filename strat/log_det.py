@@ -1,0 +1,95 @@
+"""The numbers of the log-determinant graph regularizer at one point."""
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
+
+
+class LogDetSlot:
+    """LogDet at one point of the edge weights: one Cholesky factorisation serves value, gradient and curvature.
+
+    The derivatives are those of `LogDet` in the weights w_e of the edges i < j; every edge stands twice in the matrix
+    norms, hence the factors 2. On W >= 0 the l1 norm is linear, so that it belongs to the gradient.
+    """
+
+    def __init__(self, h, edges, w0, outside=0.0):
+        self.edges, self.w0 = edges, w0
+        self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
+        self.lambda1, self.mu = float(h.lambda1), float(h.mu)
+        self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
+        self._matrix = np.zeros((edges.K, edges.K), order="F")  # first the factor, then the inverse
+        self._prior = bool(np.any(w0))
+        self._pull = edges.zeros() if self._prior else None  # w - w0
+        self.factorizations = self.inversions = 0
+
+    def set(self, w, degrees=None):
+        """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
+        value, self._inverted, self._w, self._scale = 0.0, False, w, None
+        degrees = self.edges.degrees(w) if degrees is None else degrees
+        if self.lambda1:
+            self.edges.precision(w, self.mu, degrees, out=self._matrix)
+            info = dpotrf(self._matrix, lower=1, clean=0, overwrite_a=1)[1]
+            self.factorizations += 1
+            if info:
+                return np.inf
+            value = -2 * self.lambda1 * float(np.log(self._matrix.ravel("K")[:: self.edges.K + 1]).sum())
+        if self._prior:
+            np.subtract(w, self.w0, out=self._pull)
+        else:
+            self._pull = w
+        value += self.square / 2 * self.edges.dot(self._pull, self._pull)
+        self._total = float(degrees.sum()) / 2
+        value += self.linear * self._total + self.constant
+        return value if np.isfinite(value) else np.inf
+
+    def gradient(self, out):
+        """The gradient over the edges, written to out."""
+        if not self.lambda1:
+            np.multiply(self._pull, self.square, out=out)
+            return self.edges.add_ends(np.full(self.edges.K, self.linear / 2), out)
+        S, pull = self._inverse(), self._pull
+        flat = self.edges.flat
+        entries, g, pull = flat(self.edges.entries(S)), flat(out), flat(pull)
+        for chunk in self.edges.chunks:
+            np.multiply(entries[chunk], 2 * self.lambda1, out=g[chunk])
+            g[chunk] += self.square * pull[chunk]
+        return self.edges.add_ends(self.linear / 2 - self.lambda1 * S.diagonal(), out)
+
+    def resistances(self, out):
+        """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
+        if not self.lambda1:
+            out[...] = 0.0
+            return out
+        S = self._inverse()
+        np.multiply(self.edges.entries(S), -2.0, out=out)
+        out = self.edges.add_ends(S.diagonal().copy(), out)
+        out *= self.edges.mask
+        return out
+
+    def curvature(self, out):
+        """A diagonal that bounds the Hessian over the edges up to a modest factor, written to out.
+
+        The Hessian of -log det has the entries A_ef = (b_e' S b_f)^2 >= 0, S = M^-1, so that A <= diag(A p / p) for any
+        p > 0. With p = w + mu/K, A p = rho exactly; with p = w + s it is at most a multiple of rho that depends on how
+        well the graph is connected. s near the mean weight lets edges of weight zero move, too.
+        """
+        rho = self.resistances(out)
+        self._scale = self.lambda1 * self.edges.norm(rho)
+        if self.lambda1:
+            s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
+            rho *= self.lambda1
+            rho /= self._w + s
+        rho += self.square
+        return rho
+
+    def scale(self):
+        """Size of the terms that balance in the stationarity condition: lambda1 ||rho||."""
+        if self._scale is None:
+            self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
+        return self._scale
+
+    def _inverse(self):
+        if not self._inverted:
+            dpotri(self._matrix, lower=1, overwrite_c=1)
+            self.inversions += 1
+            self._inverted = True
+        return self._matrix
