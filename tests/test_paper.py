@@ -1,0 +1,145 @@
+"""The paper's problems: its own iterates with its steps, true optima, and critical points of the default solver."""
+
+import warnings
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import paper_data
+import pytest
+
+import strat
+
+WINE_JOINT = strat.LogDet(lambda1=5.0, lambda2=2e-3, eta=0.1, mu=0.2)
+ELECTION_JOINT = strat.LogDet(lambda1=0.2, lambda2=2.0, eta=1e-3, mu=0.1)
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, Y, z, train = paper_data.wine()
+    return X[train], Y[train], paper_data.select(z, train)
+
+
+@pytest.fixture(scope="module")
+def wine_base():
+    theta = cp.Variable((9, 2), name="theta")
+    x, y = cp.Parameter(9, name="x"), cp.Parameter(2, name="y")
+    return strat.BaseModel(cp.log_sum_exp(x @ theta) - (x @ theta) @ y, 0.01 * cp.norm1(theta), data=(x, y))
+
+
+@pytest.fixture(scope="module")
+def election():
+    y, z, train = paper_data.election()
+    return y[train], paper_data.select(z, train)
+
+
+@pytest.fixture(scope="module")
+def election_base():
+    p, y = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5]), cp.Parameter(name="y")
+    return strat.BaseModel(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,))
+
+
+def empty_wine_graph():
+    graph = nx.Graph()
+    graph.add_nodes_from(paper_data.wine_graph().nodes)
+    return graph
+
+
+def fitted(model, *data, strata, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", strat.ConvergenceWarning)
+        warnings.simplefilter("ignore", strat.CollapseWarning)
+        warnings.simplefilter("ignore", strat.DataWarning)
+        return model.fit(*data, strata=strata, **options)
+
+
+def recomputed(theta, W, W0, loss, regularizer, h):
+    """The joint objective written out in matrices."""
+    L = np.diag(W.sum(axis=1)) - W
+    sign, logdet = np.linalg.slogdet(h.mu * np.eye(len(W)) + L)
+    pull = 0.5 * (1 - h.eta) * np.sum((W - W0) ** 2) + h.eta * np.abs(W).sum()
+    laplacian = 0.5 * np.trace(theta.T @ L @ theta)
+    return loss + regularizer + laplacian - h.lambda1 * logdet + h.lambda2 * pull
+
+
+def softmax_loss(theta, X, Y, strata, labels):
+    index = [labels.index(label) for label in strata]
+    margin = np.einsum("ij,ijc->ic", X, theta[index])
+    return float(np.sum(np.logaddexp(margin[:, 0], margin[:, 1]) - np.sum(margin * Y, axis=1)))
+
+
+@pytest.mark.parametrize(("iteration", "objective"), [(114, -558.829460), (215, -889.541757)])
+def test_wine_with_the_papers_steps(wine, wine_base, iteration, objective):
+    X, Y, z = wine
+    solver = strat.MAPG(step=(1e-3, 1e-4), tol=0, max_iter=iteration)
+    model = fitted(
+        strat.StratifiedModel(wine_base, empty_wine_graph(), WINE_JOINT, solver=solver), X, Y, strata=z, init="zero"
+    )
+    assert model.result_.objective == pytest.approx(objective, rel=1e-6)
+    assert len(model.result_.history) == iteration + 1
+
+
+def test_wine_from_zero_with_the_default_solver(wine, wine_base):
+    X, Y, z = wine
+    model = fitted(strat.StratifiedModel(wine_base, empty_wine_graph(), WINE_JOINT), X, Y, strata=z, init="zero")
+    result = model.result_
+    assert result.status == "converged" and max(result.residual.values()) <= 1e-6
+    assert result.objective <= -1976 and result.factorizations <= 150
+    assert np.all(np.diff(result.history) <= 0)
+    theta = model.theta_["theta"]
+    loss = softmax_loss(theta, X, Y, z, model.strata_)
+    flat, zero = theta.reshape(len(theta), -1), np.zeros_like(model.W_)
+    expected = recomputed(flat, model.W_, zero, loss, 0.01 * np.abs(theta).sum(), WINE_JOINT)
+    assert result.objective == pytest.approx(expected, rel=1e-9)
+
+
+def test_wine_from_several_starts(wine, wine_base):
+    X, Y, z = wine
+    model = fitted(strat.StratifiedModel(wine_base, empty_wine_graph(), WINE_JOINT, n_starts=5), X, Y, strata=z)
+    assert model.result_.objective <= -2069.3 and len(model.result_.starts) == 5
+
+
+@pytest.mark.parametrize(
+    ("make", "optimum"),
+    [
+        (lambda base: strat.lrsm(base, paper_data.wine_graph()), 691.381464702),
+        (lambda base: strat.separate(base, paper_data.wine_graph()), 495.200151418),
+        (lambda base: strat.common(base, paper_data.wine_graph()), 775.074061267),
+        (lambda base: strat.common(base, paper_data.wine_graph(), regularizer_weight=1), 772.879207035),
+    ],
+    ids=["lrsm", "separate", "common", "common, regularizer once"],
+)
+def test_wine_optima(wine, wine_base, make, optimum):
+    X, Y, z = wine
+    assert fitted(make(wine_base), X, Y, strata=z).result_.objective == pytest.approx(optimum, rel=1e-7)
+
+
+def test_election_optima(election, election_base):
+    y, z = election
+    graph = paper_data.election_graph()
+    lrsm = fitted(strat.lrsm(election_base, graph), y, strata=z)
+    assert lrsm.result_.objective == pytest.approx(293.770630055, rel=1e-7)
+    common = fitted(strat.common(election_base, graph), y, strata=z)
+    assert common.result_.objective == pytest.approx(442.69488711, rel=1e-7)
+
+
+def test_election_with_the_default_solver(election, election_base):
+    y, z = election
+    graph = paper_data.election_graph()
+    model = fitted(strat.StratifiedModel(election_base, graph, ELECTION_JOINT), y, strata=z)
+    result = model.result_
+    assert result.status == "converged" and max(result.residual.values()) <= 1e-6
+    assert result.objective <= -190.5915 and np.all(np.diff(result.history) <= 0)
+    p = model.theta_["p"]
+    fit = p[[model.strata_.index(label) for label in z]]
+    loss = -np.sum(y * np.log(fit) + (1 - y) * np.log(1 - fit))
+    expected = recomputed(p[:, None], model.W_, nx.to_numpy_array(graph), loss, 0.0, ELECTION_JOINT)
+    assert result.objective == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_election_with_the_papers_steps(election, election_base):
+    y, z = election
+    solver = strat.MAPG(step=(1e-3, 5e-5), tol=0, max_iter=940)
+    model = strat.StratifiedModel(election_base, paper_data.election_graph(), ELECTION_JOINT, solver=solver)
+    assert fitted(model, y, strata=z, init="zero").result_.objective == pytest.approx(-190.379369, rel=1e-6)
