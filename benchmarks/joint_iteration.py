@@ -3,34 +3,38 @@
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/joint_iteration.py
 """
 
-import sys
 import time
-from pathlib import Path
 
+import cvxpy as cp
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 from threadpoolctl import threadpool_limits
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
-from handmade import Logistic, Norm1  # noqa: E402
-
-from strat.edges import AllPairs  # noqa: E402
-from strat.graph_regularizers import LogDet  # noqa: E402
-from strat.problem import JointProblem  # noqa: E402
-from strat.solvers import MAPG  # noqa: E402
+import strat
+from strat.edges import AllPairs
+from strat.problem import JointProblem
+from strat.strata import Strata
 
 
 def synthetic(K, n=10, seed=0):
-    """K/25 clusters of parameters, a geometric number of records per stratum (13 in the mean, as in the wine data), logistic loss, l1."""
+    """K/25 clusters of parameters, 13 records a stratum in the mean (as in the wine data), logistic loss, l1."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((max(K // 25, 2), n))
-    theta = centres[rng.integers(len(centres), size=K)] + 0.1 * rng.standard_normal((K, n))
-    counts = rng.geometric(1 / 14, size=K) - 1
-    stratum = np.repeat(np.arange(K), counts)
-    X = rng.standard_normal((stratum.size, n))
-    y = np.where(rng.random(stratum.size) < 1 / (1 + np.exp(-np.einsum("ij,ij->i", X, theta[stratum]))), 1.0, -1.0)
+    truth = centres[rng.integers(len(centres), size=K)] + 0.1 * rng.standard_normal((K, n))
+    z = np.repeat(np.arange(K), rng.geometric(1 / 14, size=K) - 1)
+    X = rng.standard_normal((z.size, n))
+    Y = np.where(rng.random(z.size) < 1 / (1 + np.exp(-np.einsum("ij,ij->i", X, truth[z]))), 1.0, -1.0)
+    theta, x, y = cp.Variable(n, name="theta"), cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.logistic(-y * (x @ theta)), 0.1 * cp.norm1(theta), data=(x, y))
+    loss = base.loss_program.bind_records([X, Y], Strata(list(range(K)), z), np.ones(z.size))
     edges = AllPairs(K)
-    return JointProblem(Logistic(X, y, stratum, K), Norm1(0.1), LogDet(5.0, 0.3, 0.1, 0.2), edges, edges.zeros())
+    return JointProblem(
+        loss,
+        base.regularizer_program.bind_regularizer(),
+        strat.LogDet(5.0, 0.3, 0.1, 0.2),
+        edges,
+        edges.zeros(),
+    )
 
 
 class Floor:
@@ -52,9 +56,9 @@ class Floor:
 
 
 def iterations(K, most):
-    """Mean CPU seconds of an iteration of the default solver (after a few to warm up) and of its floor, and its work."""
+    """Mean CPU seconds of an iteration of the default solver and of its floor, and the work of an iteration."""
     problem, floor = synthetic(K), Floor(K)
-    algorithm = MAPG().algorithm(problem, np.zeros((problem.K, problem.n)), problem.w0)
+    algorithm = strat.MAPG().algorithm(problem, np.zeros((problem.K, problem.n)), problem.w0)
     for _ in range(5):
         algorithm.step()
     before, seconds = (algorithm.factorizations, algorithm.inversions), []

@@ -47,7 +47,7 @@ class EdgeSet:
         return ddot(a.ravel("K"), b.ravel("K")) if a.size else 0.0
 
     def half_energy(self, w, theta):
-        """1/2 sum_e w_e ||theta_i - theta_j||^2 from explicit differences: slower than the Laplacian, exact to rounding."""
+        """1/2 sum_e w_e ||theta_i - theta_j||^2 from explicit differences, exact to rounding."""
         return 0.5 * float(self.vector(w) @ self.distances(theta))
 
     def precision(self, w, shift, degrees=None, out=None):
@@ -120,9 +120,7 @@ class AllPairs(EdgeSet):
 
     def add_half_distances(self, theta, g):
         """In place: g_e += ||theta_i - theta_j||^2 / 2."""
-        theta = (
-            theta - self._ones @ theta / self.K
-        )  # the differences are the same, their cancellation is less
+        theta = theta - self._ones @ theta / self.K  # for less cancellation
         dsyrk(-1.0, theta.T, beta=1.0, c=g, trans=1, lower=1, overwrite_c=1)
         return self.add_ends(np.einsum("kn,kn->k", theta, theta) / 2, g)
 

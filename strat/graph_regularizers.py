@@ -209,8 +209,8 @@ class LogDet(GraphRegularizer):
         _check("eta", self.eta, "between 0 and 1", lambda v: 0 <= v <= 1)
         _check("mu", self.mu, "above 0", lambda v: v > 0)
         if joint and self.lambda1 > 0:
-            why = "above 0 where lambda1 > 0: otherwise equal parameters and W going to infinity lower the objective for ever"
-            _check("lambda2", self.lambda2, why, lambda v: v > 0)
+            why = "with equal parameters and W going to infinity the objective would fall for ever"
+            _check("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {why}", lambda v: v > 0)
 
     def expression(self, W, W0=None):
         """Give h(W) as a CVXPY expression, without constraints.

@@ -78,7 +78,7 @@ class LogDetSlot:
             s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
             rho *= self.lambda1
             rho /= self._w + s
-        rho += self.square
+        rho += self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
         return rho
 
     def scale(self):

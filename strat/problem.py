@@ -148,8 +148,8 @@ class Point:
     def add_regularizer(self):
         """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
         self.regularizer = float(self.problem.regularizer.value(self.theta).sum())
-        F = self.smooth + self.regularizer
-        self.F = F if F < np.inf else np.inf
+        total = self.smooth + self.regularizer
+        self.F = total if total < np.inf else np.inf
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""

@@ -1,13 +1,13 @@
 """Starting points, and the choice among several of them.
 
-The joint problem has many critical points; which one a solver reaches depends on the start. The starts have names:
+The joint problem has many critical points; which one a solver reaches depends on the start. The starts are:
 
-* "zero": theta is the regularizer's prox at 0 with step 1; where the loss is not finite there, the stratum starts at the
-  prox of loss plus regularizer. W = W0.
+* "zero": theta is the regularizer's prox at 0 with step 1; where the loss is not finite there, the stratum starts
+  at the prox of loss plus regularizer. W = W0.
 * "separate": theta fitted without any graph, W = W0.
 * "lrsm": theta fitted for W = W0, which is kept.
 * "random": "zero" with noise of the size of the "lrsm" parameters.
-* "default": the same as "zero".
+* "default": the same as "zero", which reached the lowest objective most often in our trials.
 """
 
 import copy
@@ -52,6 +52,9 @@ def solve(problem, solver, start=None, *, n_starts=1, random_state=0, score=None
     solver.check(problem)
     best, best_key, tried, started = None, np.inf, [], time.perf_counter()
     for index, (name, given) in enumerate(_plan(start, n_starts)):
+        if name == "zero" and tried and tried[0]["init"] == "default":
+            tried.append({**tried[0], "init": name})  # the same start
+            continue
         one = copy.copy(solver)
         if index and solver.time_limit is not None:
             one.time_limit = solver.time_limit - (time.perf_counter() - started)

@@ -17,6 +17,7 @@ class ConstantDesign:
         self.nnz = len(row)
         self._selects = len(row) == m and np.array_equal(row, np.arange(m)) and len(np.unique(column)) == m
         self._column, self._scale = column, scale
+        self._identity = self._selects and m == n and np.array_equal(column, np.arange(n)) and np.all(scale == 1.0)
         matrix = sp.csr_array((scale, (row, column)), shape=(m, n))
         small = m * n <= 4096 or self.nnz > 0.25 * m * n
         self._c = matrix.toarray() if small else matrix
@@ -29,12 +30,16 @@ class ConstantDesign:
 
     def matvec(self, theta):
         """(K, n) to (K, m)."""
+        if self._identity:
+            return theta
         if self._selects:
             return theta[:, self._column] * self._scale
         return theta @ self._ct if self._small else (self._c @ theta.T).T
 
     def rmatvec(self, g):
         """(K, m) to (K, n)."""
+        if self._identity:
+            return g
         if self._selects:
             out = np.zeros((len(g), self.n))
             out[:, self._column] = g * self._scale

@@ -9,6 +9,8 @@ import numpy as np
 
 def folded(v, t, q, Q):
     """Point and steps with the linear and diagonal quadratic parts folded in."""
+    if not np.any(Q):
+        return (v - t * q if np.any(q) else v), t
     shrink = 1.0 / (1.0 + t * Q)
     return (v - t * q) * shrink, t * shrink
 
@@ -24,12 +26,17 @@ class SoftBlock:
     def __init__(self, columns, q, Q, weight, centre, low, high):
         self.columns, self.q, self.Q = columns, q, Q
         self.weight, self.centre, self.low, self.high = weight, centre, low, high
+        self._centred, self._bounded = bool(np.any(centre)), bool(np.isfinite(low).any() or np.isfinite(high).any())
 
     def __call__(self, v, t):
         v, t = folded(v, t, self.q, self.Q)
-        d = v - self.centre
-        z = self.centre + np.sign(d) * np.maximum(np.abs(d) - t * self.weight, 0.0)
-        return np.clip(z, self.low, self.high)
+        threshold = t * self.weight
+        if self._centred:
+            v = v - self.centre
+        z = v - np.minimum(np.maximum(v, -threshold), threshold)
+        if self._centred:
+            z += self.centre
+        return np.clip(z, self.low, self.high) if self._bounded else z
 
 
 class NewtonBlock:
@@ -198,6 +205,8 @@ class BlockProx:
         t = t.reshape(-1, 1) if t.ndim else t
         if self.transposed is not None:  # symmetric variables: the prox sees the symmetric part
             v = 0.5 * (v + v[:, self.transposed])
+        if len(self.blocks) == 1 and np.array_equal(self.blocks[0].columns, np.arange(v.shape[1])):
+            return self.blocks[0](v, t)
         z = np.empty_like(v)
         for block in self.blocks:
             z[:, block.columns] = block(v[:, block.columns], t)

@@ -52,6 +52,7 @@ class Tape(Oracle):
 
     def __init__(self, nodes, weights, segments, n, active=None):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
+        self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
 
     def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
@@ -71,12 +72,13 @@ class Tape(Oracle):
     def _total(self, K, outs, illegal):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms = _weighted(weight, outs[node])
+            terms = outs[node] if node in self._plain else _weighted(weight, outs[node])
             terms = terms.reshape(len(terms), -1).sum(axis=1) if terms.ndim > 1 else terms
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
-        total[np.isnan(total)] = np.inf
+        if np.isnan(total.sum()):
+            total[np.isnan(total)] = np.inf
         return total
 
     def value(self, theta):
@@ -110,20 +112,24 @@ class Tape(Oracle):
         states, _, _ = self.run(theta)
         _, adjoints = self._reverse(theta, states)
         nodes = [node for node in self.nodes if node in adjoints]
+        inner = {part.node for node in nodes for form in node.forms for part in form.inner}
+        diagonal = {node: h for node in nodes if (h := _diagonal(node, states[node], adjoints[node])) is not None}
 
         def product(v):
-            result, tangents, second = np.zeros((len(theta), self.n)), {}, {}
-            moved = {}
+            result, tangents, second, moved = np.zeros((len(theta), self.n)), {}, {}, {}
             with np.errstate(all="ignore"):
                 for node in nodes:
-                    moved[node] = {
-                        i: t for i in node.varying if (t := node.forms[i].tangent(v, tangents)) is not None
-                    }
-                    tangents[node] = node.rule.pushforward(*states[node], moved[node])
+                    found = {i: node.forms[i].tangent(v, tangents) for i in node.varying}
+                    moved[node] = {i: t for i, t in found.items() if t is not None}
+                    if node in inner:
+                        tangents[node] = node.rule.pushforward(*states[node], moved[node])
                 for node in reversed(nodes):
                     args, out, memo = states[node]
                     for i in node.varying:
-                        g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
+                        if node in diagonal:
+                            g = diagonal[node] * moved[node][i]
+                        else:
+                            g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
                         if node in second:
                             g = g + node.rule.pullback(i, args, out, memo, second[node])
                         node.forms[i].pull(g, result, second)
@@ -134,7 +140,17 @@ class Tape(Oracle):
 
 def _weighted(weight, out):
     """weight × out, with 0 · inf = 0."""
-    product = weight * out
-    if not np.isfinite(product).all():
+    with np.errstate(invalid="ignore"):
+        product = weight * out
+    if not np.isfinite(product.sum()) and not np.isfinite(product).all():
         product = np.where(np.broadcast_to(weight == 0, product.shape), 0.0, product)
     return product
+
+
+def _diagonal(node, state, adjoint):
+    """Second derivatives of an elementwise atom in its one varying argument, weighted; None for other atoms."""
+    if not node.rule.separable or len(node.varying) != 1:
+        return None
+    i, (args, out, memo) = node.varying[0], state
+    with np.errstate(all="ignore"):
+        return node.rule.curve(i, args, out, memo, adjoint, {i: np.ones_like(args[i])})

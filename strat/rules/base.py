@@ -20,6 +20,8 @@ class Rule:
     flat_at_zero = False
     #: Whether the second derivatives are available.
     curved = True
+    #: Whether each output entry depends on one entry of each argument.
+    separable = False
     #: How the prox of the bare atom is computed, for the table of rules.
     prox = None
 
@@ -55,6 +57,7 @@ class Rule:
 class Elementwise(Rule):
     """A function of entries: the output's shape is that of every argument."""
 
+    separable = True
     #: Closed interval outside which a first argument is illegal.
     interval = (-np.inf, np.inf)
 
@@ -125,6 +128,6 @@ def grouped(form, axis):
 def _times(g, factor):
     """Product with 0 · inf = 0: what has no weight has no part in a gradient."""
     product = g * factor
-    if not np.isfinite(product).all():
+    if not np.isfinite(product.sum()) and not np.isfinite(product).all():
         product = np.where(g == 0, 0.0, product)
     return product

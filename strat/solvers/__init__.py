@@ -1,7 +1,8 @@
 """Solvers of the joint problem."""
 
-from strat.solvers.base import Solver, State
+from strat.solvers.base import Solver
 from strat.solvers.mapg import MAPG
 from strat.solvers.result import Result
+from strat.solvers.run import State
 
 __all__ = ["MAPG", "Result", "Solver", "State"]

@@ -6,7 +6,9 @@ import numpy as np
 
 from strat.problem import Point
 
-PROJECTION = 1e-14  # the prox with this step projects onto the regularizer's domain and leaves its value alone
+PROJECTION = (
+    1e-14  # the prox with this step projects onto the regularizer's domain and leaves its value alone
+)
 _NUMBERS = ("F", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
@@ -68,8 +70,14 @@ class Algorithm:
     def state(self):
         """The whole state, as a dict of arrays."""
         state = {name: attrgetter(name)(self) for name in self.saved}
-        state |= {"x_theta": self.x.theta, "x_w": self.x.w, "x_numbers": [getattr(self.x, name) for name in _NUMBERS]}
-        return {name: np.array(value) for name, value in state.items()} | {"work": np.array(self.factorizations)}
+        state |= {
+            "x_theta": self.x.theta,
+            "x_w": self.x.w,
+            "x_numbers": [getattr(self.x, name) for name in _NUMBERS],
+        }
+        return {name: np.array(value) for name, value in state.items()} | {
+            "work": np.array(self.factorizations)
+        }
 
     def restore(self, state):
         """Go back to a saved state."""
@@ -79,7 +87,7 @@ class Algorithm:
             setattr(owner, attribute, value if value.ndim else value.item())
         self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
         self.x.evaluate()
-        for name, value in zip(_NUMBERS, state["x_numbers"]):
+        for name, value in zip(_NUMBERS, state["x_numbers"], strict=True):
             setattr(self.x, name, float(value))
         self.differentiated = False
         self.extra_factorizations += int(state["work"]) - self.factorizations

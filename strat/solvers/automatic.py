@@ -50,10 +50,10 @@ class Automatic(Algorithm):
         self.rejected = 0 if taken else self.rejected + 1
         if taken:
             self.t = 1.0 if self.uphill else max(t, 1.618)
-            self.theta_[...] = self.x.theta
+            old = self._move_to_z()
+            self.theta_[...] = old.theta
             if self.problem.learned:
-                self.w_, self.x.w = self.x.w, self.w_
-            self._move_to_z()
+                self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
         if self.newton.due(behind) and self.newton.try_from(self.x, self.z):
             self._move_to_z()
@@ -62,8 +62,10 @@ class Automatic(Algorithm):
         self.stalled = self.rejected >= 3
 
     def _move_to_z(self):
-        self.x, self.z = self.z, self.x
-        self.differentiated = False
+        """Make z the iterate and return the old one; x is a whole point at all times, as Ctrl-C may come in between."""
+        old = self.x
+        self.x, self.z, self.differentiated = self.z, old, False
+        return old
 
     def _extrapolate(self, beta):
         x, y = self.x, self.y
@@ -108,7 +110,8 @@ class Automatic(Algorithm):
         else:
             return False
         z.add_regularizer()
-        if not z.F <= x.F - DECREASE * bound:
+        fall = x.F - z.F
+        if not fall >= DECREASE * bound:
             return False
         self.uphill = strata.dot(strata.move, z.theta - x.theta) + (metric.uphill if learned else 0.0) < 0
         self._estimate_residual(y)

@@ -37,8 +37,8 @@ class Checkpoint:
             state = {}
         if str(state.get("fingerprint", "")) != self.fingerprint or "fingerprint" not in state:
             raise OptionError(
-                f"checkpoint = {str(self.path)!r} holds no state of this fit (declaration, data, graph and steps must be "
-                "the same). Give another path, or remove the file to start afresh."
+                f"checkpoint = {str(self.path)!r} holds no state of this fit (declaration, data, graph and "
+                "steps must be the same). Give another path, or remove the file to start afresh."
             )
         return state
 

@@ -8,10 +8,10 @@ from strat.solvers.algorithm import PROJECTION, Algorithm
 class FixedSteps(Algorithm):
     """Monotone accelerated proximal gradient with the steps (alpha_x, alpha_y).
 
-    y = x + (t_/t)(z - x) + ((t_ - 1)/t)(x - x_), z = prox(y - alpha_y grad f(y)), v = prox(x - alpha_x grad f(x)), and
-    the next x is whichever of z, v has the smaller objective. The paper's alpha moves an edge weight by alpha / 2, as it
-    counts every edge twice. Where the extrapolated y is outside the domain (mu I + G(W) not positive definite, a loss
-    that is not finite), it is projected onto W >= 0 and the constraints on theta; if that does not help, y is x.
+    y = x + (t_/t)(z - x) + ((t_ - 1)/t)(x - x_), z = prox(y - alpha_y grad f(y)), v = prox(x - alpha_x grad f(x)),
+    and the next x is whichever of z, v has the smaller objective. The paper's alpha moves an edge weight by alpha / 2,
+    as it counts every edge twice. Where the extrapolated y is outside the domain (mu I + G(W) not positive definite, a
+    loss that is not finite), it is projected onto W >= 0 and the constraints on theta; if that does not help, y is x.
     """
 
     monotone = False

@@ -29,14 +29,19 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     from strat.solvers.mapg import MAPG
 
     fixed = JointProblem(
-        _NoLoss(theta.shape), _Given(theta), problem.graph_regularizer, problem.edges, problem.w0, problem.couple
+        _NoLoss(theta.shape),
+        _Given(theta),
+        problem.graph_regularizer,
+        problem.edges,
+        problem.w0,
+        problem.couple,
     )
     solver = MAPG(tol=tol, max_iter=max_iter)
     return solver.run(fixed, theta, problem.w0 if w is None else w, init="W0" if w is None else "given")
 
 
 class _NoLoss:
-    """The loss 0."""
+    """Loss that is zero."""
 
     def __init__(self, shape):
         self.n, self._zeros, self._zero = shape[1], np.zeros(shape), np.zeros(shape[0])
@@ -55,7 +60,7 @@ class _NoLoss:
 
 
 class _Given:
-    """The constraint that theta is the given one."""
+    """Constraint that theta is the given one."""
 
     def __init__(self, theta):
         self.theta = theta

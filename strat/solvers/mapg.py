@@ -80,7 +80,7 @@ class MAPG(Solver):
             return
         step = tuple(self.step) if isinstance(self.step, (tuple, list)) else ()
         if len(step) != 2 or not all(isinstance(a, Real) and 0 < a < float("inf") for a in step):
-            raise OptionError(f"step = {self.step!r} is out of range: give two numbers (alpha_x, alpha_y) above 0, or None.")
+            raise OptionError(f"step = {self.step!r}: give two numbers (alpha_x, alpha_y) above 0, or None.")
 
     def algorithm(self, problem, theta, w):
         """Make the iteration that `run` drives.

@@ -55,8 +55,9 @@ class StrataMetric:
     def relax(self):
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
         self.share = max(self.share / 1.1, 0.6)
-        seen = np.minimum(1.3 * self.seen, 2 * self.loss_curvature)
-        self.loss_curvature = np.where(self.squares > 0, np.maximum(0.6 * self.loss_curvature, seen), self.loss_curvature)
+        old = self.loss_curvature
+        followed = np.clip(1.3 * self.seen, 0.6 * old, 2 * old)
+        self.loss_curvature = np.where(self.squares > 0, followed, old)
 
 
 class EdgeMetric:

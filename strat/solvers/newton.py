@@ -12,12 +12,13 @@ WORTH = 0.05  # a Newton step is worth its cost if it gains this share of what t
 class NewtonStep:
     """A proximal Newton step in theta, every few iterations: how often follows how much it gains.
 
-    The prox is differentiated numerically, coordinate by coordinate: where it moves with its argument (slope J > 0) the
-    coordinate is free and (1/J - 1)/t is the regularizer's curvature; where it does not, the coordinate takes its prox
-    value (a zero of the l1 norm, an active bound). The Newton equations of the free coordinates are solved by conjugate
-    gradients, preconditioned by one factorisation of G(w) plus each stratum's mean curvature. The point at a length
-    along the step is prox(point + s r', s), r' the regularizer's slope, s long: it is the point itself on the same piece
-    of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. A point is kept if F falls.
+    The prox is differentiated numerically, coordinate by coordinate: where it moves with its argument (slope
+    J > 0) the coordinate is free and (1/J - 1)/t is the regularizer's curvature; where it does not, the
+    coordinate takes its prox value (a zero of the l1 norm, an active bound). The Newton equations of the free
+    coordinates are solved by conjugate gradients, preconditioned by one factorisation of G(w) plus each
+    stratum's mean curvature. The point at a length along the step is prox(point + s r', s), r' the
+    regularizer's slope, s long: it is the point itself on the same piece of the regularizer, and a kink (a zero
+    of the l1 norm) where the step would cross it. A point is kept if F falls.
     """
 
     def __init__(self, problem):
@@ -47,19 +48,26 @@ class NewtonStep:
         path = self._path(x)
         if path is None:
             return False
+        found = False
         _swap_graph(x, z)
-        for length in 0.3 ** np.arange(8):
-            for candidate in path(length):
-                z.theta[...] = candidate
-                if z.evaluate_theta():
-                    z.add_laplacian()
-                    z.add_regularizer()
-                    if z.F < x.F:
-                        self._damp(length)
-                        return True
-        _swap_graph(x, z)
-        self._damp(0.0)
-        return False
+        try:
+            for length in 0.3 ** np.arange(8):
+                if any(self._lowers(candidate, z, x.F) for candidate in path(length)):
+                    found = True
+                    break
+        finally:  # x is whole again, also after Ctrl-C
+            if not found:
+                _swap_graph(x, z)
+        self._damp(length if found else 0.0)
+        return found
+
+    def _lowers(self, theta, z, F):
+        z.theta[...] = theta
+        if not z.evaluate_theta():
+            return False
+        z.add_laplacian()
+        z.add_regularizer()
+        return z.F < F
 
     def _damp(self, length):
         """Lean towards short steps where long ones failed, as along a valley with kinks."""
@@ -87,7 +95,9 @@ class NewtonStep:
             return product(u) + problem.laplacian(x.w, u, x.degrees) + self.damping * shift[:, None] * u
 
         b = -(free * (gradient + slope + hessian(jump)))
-        d = conjugate_gradients(lambda u: free * (hessian(u) + curvature * u), lambda u: free * precondition(u), b)
+        d = conjugate_gradients(
+            lambda u: free * (hessian(u) + curvature * u), lambda u: free * precondition(u), b
+        )
         if not np.isfinite(d).all():
             return None
         far = np.abs(d).max(axis=1) / (np.abs(slope).max(axis=1) + 1e-300)

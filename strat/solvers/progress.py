@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import time
 
 logger = logging.getLogger("strat")
 SECONDS = 2.0  # between two log lines

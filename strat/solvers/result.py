@@ -65,5 +65,7 @@ class Result:
             f"work        {self.seconds:.2f} s, {self.factorizations} factorizations",
         ]
         starts = self.starts if len(self.starts) > 1 else []
-        lines += [f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in starts]
+        lines += [
+            f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in starts
+        ]
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
