@@ -5,7 +5,7 @@ import numpy as np
 from strat.compiler.check import as_expression, check_data, check_no_data
 from strat.compiler.compile import check_constraints, compiled
 from strat.compiler.program import Program
-from strat.compiler.report import header, piece_rows, table
+from strat.compiler.report import header, piece_rows, prox_line, table
 from strat.errors import DeclarationError, OptionError
 from strat.expressions import atoms
 from strat.expressions.text import short, text
@@ -168,6 +168,7 @@ class BaseModel:
             ("attribute", "", line, "set", "", "prox") for line in attribute_texts(regularizer.variables)
         ]
         lines = [header(loss).replace("the loss", "BaseModel", 1), table(head, rows)]
+        lines += [f"regularizer's {line}" for line in prox_line(regularizer)]
         if self.predict is not None:
             lines.append(f"predict  {text(self.predict, 80)}")
         if self.smoothing is not None:

@@ -11,10 +11,12 @@ from strat import intake
 from strat.base_model import BaseModel
 from strat.candidates import candidate_edges
 from strat.edges import AllPairs, EdgeList
+from strat.compiler.fallback import FallbackProx
 from strat.errors import CollapseWarning, DataError, DataWarning, OptionError
 from strat.first_point import FirstPoint
 from strat.graph_input import read_graph
 from strat.graph_regularizers import FixedGraph
+from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.sum import SumOracle, Weighted
 from strat.prior import PriorGraph
 from strat.problem import JointProblem
@@ -109,14 +111,15 @@ def _problem(model, records, edges, w0, h, regularizer_weight=1.0, outside=0.0):
     base, values = model.base, model.values
     loss = base.loss_program.bind_records(records.arrays, records.strata, records.weight, values)
     regularizer = base.regularizer_program.bind_regularizer(values)
-    if not regularizer.has("prox") and regularizer.has("value_and_gradient"):
-        # A smooth regularizer without a prox joins the loss; what is left of it are the constraints.
+    iterative = isinstance(regularizer.prox, (NewtonProx, FallbackProx))
+    if iterative and regularizer.has("value_and_gradient"):
+        # A smooth regularizer without a prox in closed form joins the loss; what is left of it are the constraints.
         constraints = base.regularizer_program.bind_constraints(values)
-        if constraints.has("prox"):
+        if not isinstance(constraints.prox, FallbackProx):
             weighted = Weighted(regularizer, regularizer_weight)
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
             loss = SumOracle(
-                [loss, weighted], loss.n, loss.has("value_and_gradient"), curved, None, loss.reason
+                [loss, weighted], loss.n, loss.has("value_and_gradient"), curved, None, loss.why
             )
             regularizer = constraints
     if regularizer_weight != 1.0:

@@ -113,7 +113,7 @@ class Point:
 
     def evaluate_smooth(self, gradient=False):
         """Compute and return the smooth part of F, without the regularizer; `gradient`: also its gradients."""
-        self.F = self.smooth = np.inf
+        self.objective = self.smooth = np.inf
         if self.evaluate_w() and self.evaluate_theta(gradient):
             self.add_laplacian()
             if gradient:
@@ -149,7 +149,12 @@ class Point:
         """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
         self.regularizer = float(self.problem.regularizer.value(self.theta).sum())
         total = self.smooth + self.regularizer
-        self.F = total if total < np.inf else np.inf
+        self.objective = total if total < np.inf else np.inf
+
+    @property
+    def noise(self):
+        """Rounding error to expect in F, whose terms may cancel."""
+        return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph))
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""

@@ -115,7 +115,7 @@ def _as_float(name, data):
         index = (0,) * array.ndim
         value = array[index] if array.size else array.dtype
         raise DataError(_kind(name, index, value))
-    return np.ascontiguousarray(array, dtype=float)
+    return np.asarray(array, dtype=float, order="C")
 
 
 def _kind(name, index, value):

@@ -120,7 +120,7 @@ def _fit(problem, theta, w):
     """Roughly fitted parameters for the weights w."""
     fixed = JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
     algorithm = Automatic(fixed, theta, w)
-    if not np.isfinite(algorithm.x.F):
+    if not np.isfinite(algorithm.x.objective):
         return theta
     for _ in range(ROUGH_ITERATIONS):
         residual = algorithm.residual(ROUGH)

@@ -35,8 +35,8 @@ LAYERS = [
 WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "log_det", "problem", "solvers", "starts"]
 #: The one module that knows CVXPY's atom classes, which move between releases.
 ATOMS = "strat.expressions.atoms"
-#: What `pip install strat` brings; anything else is an extra and imported where it is used.
-REQUIRED = {"cvxpy", "networkx", "numpy", "osqp", "scipy", "scs", "sklearn"}
+#: What `pip install strat` brings (Clarabel through CVXPY); anything else is an extra and imported where it is used.
+REQUIRED = {"clarabel", "cvxpy", "networkx", "numpy", "osqp", "scipy", "scs", "sklearn"}
 MAX_LINES, MAX_MEDIAN = 350, 150
 
 

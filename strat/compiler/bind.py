@@ -87,9 +87,10 @@ class Assembly:
         """The sum as one oracle."""
         kink = self.kinked
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
-        if kink is not None and not reason:
-            reason = f"{text(kink.expression)} is not differentiable"
-        return SumOracle(self.parts(), self.binder.n, kink is None, curved, prox, reason)
+        why = {"prox": reason} if reason else {}
+        if kink is not None:
+            why["value_and_gradient"] = why["hessian_operator"] = f"{text(kink.expression)} is not differentiable"
+        return SumOracle(self.parts(), self.binder.n, kink is None, curved, prox, why)
 
 
 def first_kink(binder, roots):

@@ -36,7 +36,7 @@ class BoundOracle:
     def _need(self, name, word):
         if not self.flat.has(name):
             raise NoOracleError(
-                f"there is no {word} of {self.program.what}: {self.flat.reason or 'a piece has none'}. "
+                f"there is no {word} of {self.program.what}: {self.flat.missing(name)}. "
                 f"{_WAYS_OUT[name]}"
             )
 
@@ -99,7 +99,10 @@ class BoundOracle:
         """
         self._need("prox", "prox")
         packed = self._read(v)
-        step = np.asarray(t, dtype=float)
+        try:
+            step = np.asarray(t, dtype=float)
+        except (TypeError, ValueError):
+            step = np.zeros(())
         if not (np.all(step > 0) and np.all(np.isfinite(step))):
             raise OptionError(f"t must be positive and finite, but it is {t}; it is the step of the prox.")
         if step.ndim > 1 or (step.ndim == 1 and len(step) != len(packed)):

@@ -75,7 +75,7 @@ def check_constraints(constraints, data):
     """The constraints as a tuple, each convex and free of record data."""
     constraints = tuple(constraints) if isinstance(constraints, (list, tuple)) else (constraints,)
     for c in constraints:
-        if isinstance(c, bool) or not hasattr(c, "is_dcp"):
+        if not isinstance(c, atoms.Constraint):
             raise DeclarationError(f"constraints must hold CVXPY constraints such as theta >= 0, not {c!r}.")
         check_no_data(c, data, "a constraint")
         if not c.is_dcp():

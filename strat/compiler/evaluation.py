@@ -36,8 +36,8 @@ class Evaluation:
 
     def __call__(self, theta):
         """(N, *shape) values in the records' order; +inf outside the domain of an atom."""
-        states, outs, _ = self.tape.run(theta)
         with np.errstate(all="ignore"):
+            states, outs, _ = self.tape.run(theta)
             value = self.bound.value(theta, outs)
         value = np.where(np.isnan(value), np.inf, value)
         for node, (args, _, _) in states.items():

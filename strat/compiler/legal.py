@@ -43,7 +43,7 @@ class Origin:
         """Raise DataError for data outside the domain of an atom of data alone."""
         e = node.expression
         raise DataError(
-            f"{text(e)} is undefined: {self.first(_rows(mask, len(self.order)), e.parameters())}. "
+            f"{text(e)} is undefined or infinite: {self.first(_rows(mask, len(self.order)), e.parameters())}. "
             f"Correct or drop these records."
         )
 

@@ -7,6 +7,7 @@ from strat.compiler.bind import Assembly
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.evaluation import Evaluation
+from strat.compiler.fallback import FallbackProx
 from strat.compiler.convexity import Curvature
 from strat.compiler.legal import Origin, check_convexity, check_data_arguments
 from strat.compiler.pieces import Sets
@@ -17,7 +18,6 @@ from strat.errors import DataError, DeclarationError
 from strat.expressions import atoms
 from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import Symbols
-from strat.expressions.text import text
 from strat.expressions.walk import Walker
 from strat.oracles.layout import Layout
 from strat.oracles.prox_newton import NewtonProx
@@ -135,6 +135,8 @@ class Program:
             return BoundOracle(self, self.bind_regularizer(), None)
         arrays = read_records(self.data, data, what_for(self.what))
         N = arrays[0].shape[0] if arrays else len(strata)
+        if N == 0:
+            raise DataError(f"{what_for(self.what)} was given no records; there is nothing to bind.")
         grouped = Strata([0], np.zeros(N, dtype=np.intp)) if strata is None else None
         if grouped is None:
             grouped = Strata.read(strata, data[0] if data else None, N, strata_order)
@@ -142,15 +144,13 @@ class Program:
         oracle = self.bind_records(arrays, grouped, weight, prox=True)
         return BoundOracle(self, oracle, list(grouped.labels))
 
-    def bind_regularizer(self, given=None, constrained=True):
+    def bind_regularizer(self, given=None):
         """Flat oracle of a program without data.
 
         Parameters
         ----------
         given : dict, optional
             Values of hyperparameters by name.
-        constrained : bool
-            Whether the constraints act in the prox.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class Program:
         check_convexity(Curvature(self.expression, self.what), walker, evaluator, None)
         binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, None)
         assembly = Assembly(form, binder, None)
-        prox, reason = self._prox(assembly, walker, constrained)
+        prox, reason = self._prox(assembly, walker, values)
         return assembly.oracle(prox, reason)
 
     def bind_constraints(self, given=None):
@@ -221,7 +221,7 @@ class Program:
         if smooth and self.smoothing is not None:
             form = smoothed(form, walker, binder, self.smoothing)
         assembly = Assembly(form, binder, weight[order])
-        found, reason = self._prox(assembly, walker, True) if prox else (None, "")
+        found, reason = self._prox(assembly, walker, values) if prox else (None, "")
         return assembly.oracle(found, reason)
 
     def evaluation(self, arrays, strata, given=None):
@@ -246,30 +246,28 @@ class Program:
     def _coordinates(self):
         return {v.id: self.layout.slices[v.name()] for v in self.variables}
 
-    def _prox(self, assembly, walker, constrained):
-        """(prox, "") or (None, reason)."""
+    def _prox(self, assembly, walker, values):
+        """(prox, "") or (None, reason): a closed form, Newton's method, or a solver where there are no records."""
         binder = assembly.binder
         sets = Sets(binder.n)
         sets.attributes(self.variables, self.layout)
+        on_records = assembly.quadratics or any(binder.node_has_data(node) for node in assembly.roots)
         try:
-            for c in self.constraints if constrained else ():
+            for c in self.constraints:
                 sets.constraint(c, walker, binder, self.layout)
-            on_records = assembly.quadratics or any(binder.node_has_data(node) for node in assembly.roots)
-            if not on_records:
-                builder = ProxBuilder(
-                    binder, assembly.roots, assembly.linear, sets, self.layout, assembly.active
-                )
-                return builder.build(), ""
-            if sets.restrict:
-                raise NoProx("the loss of many records has no prox in closed form under constraints")
-            if assembly.kinked is not None:
-                raise NoProx(f"{text(assembly.kinked.expression)} is not differentiable")
-            oracle = assembly.oracle()
-            if not oracle.has("hessian_operator"):
-                raise NoProx("a piece has no second derivatives")
-            return NewtonProx(oracle, sets.transposed), ""
+            if on_records:
+                raise NoProx("the losses of records share the variables")
+            roots, linear = assembly.roots, assembly.linear
+            return ProxBuilder(binder, roots, linear, sets, self.layout, assembly.active).build(), ""
         except NoProx as error:
-            return None, str(error)
+            reason = str(error)
+        oracle = assembly.oracle()
+        everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
+        if not sets.restrict and oracle.has("hessian_operator") and (everywhere or self.data):
+            return NewtonProx(oracle, sets.transposed), reason
+        if not self.data:
+            return FallbackProx(self, values), reason
+        return None, reason
 
 
 def read_weight(sample_weight, N):

@@ -12,8 +12,17 @@ def describe(program):
     """The program's table."""
     rows = piece_rows(program)
     head = ("weight", "piece", "rule", "argument", "oracles")
-    lines = [header(program), table(head, rows)]
+    lines = [header(program), table(head, rows), *prox_line(program)]
     return "\n".join(lines)
+
+
+def prox_line(program):
+    """How the prox of a program without data is computed, where its hyperparameters have values."""
+    if program.data or any(p.value is None for p in program.hyperparameters):
+        return []
+    oracle = program.bind_regularizer()
+    kind = oracle.prox.kind if oracle.has("prox") else "none"
+    return [f"prox  {kind}" + (f" ({oracle.why['prox']})" if "prox" in oracle.why else "")]
 
 
 def header(program):

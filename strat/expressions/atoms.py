@@ -18,6 +18,7 @@ from cvxpy.atoms import (
     huber,
     kl_div,
     kron,
+    lambda_max,
     log,
     log1p,
     log_det,
@@ -58,6 +59,7 @@ from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.affine.wraps import Wrap, psd_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.atoms.geo_mean import GeoMean
+from cvxpy.constraints.constraint import Constraint
 from cvxpy.constraints.nonpos import Inequality, NonNeg, NonPos
 from cvxpy.constraints.psd import PSD
 from cvxpy.constraints.zero import Equality, Zero
@@ -84,11 +86,11 @@ SELECTIONS = (
 )
 
 __all__ = [
-    "AddExpression", "AffAtom", "Constant", "Concatenate", "DivExpression", "Elementwise", "Equality",
+    "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise", "Equality",
     "Expression", "GeoMean", "Hstack", "Inequality", "MatrixFrac", "MulExpression", "NegExpression", "NonNeg", "NonPos",
     "PSD", "Parameter", "Pnorm", "Power", "QuadForm", "SELECTIONS", "Sum", "Trace", "Variable", "Vstack",
     "Wrap", "Zero", "abs", "axis_of", "conv", "convolve", "cumsum", "entr", "exp", "exponent", "geometric_weights",
-    "huber", "huber_threshold", "imag", "kl_div", "kron", "log", "log1p", "log_det", "log_sum_exp", "logistic", "max",
+    "huber", "huber_threshold", "imag", "kl_div", "kron", "lambda_max", "log", "log1p", "log_det", "log_sum_exp", "logistic", "max",
     "maximum", "min", "minimum", "multiply", "norm1", "normNuc", "norm_inf", "psd_wrap", "quad_over_lin",
     "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "tr_inv", "xexp",
 ]  # fmt: skip
@@ -124,8 +126,8 @@ def sum_largest_count(atom):
 
 def geometric_weights(atom):
     """Exponents of a weighted geometric mean, one for each entry it reduces; they sum to 1."""
-    weights = np.array(atom.p, dtype=float).reshape(-1)
-    weights[weights > 0] = [float(w) for w in atom.w]
+    weights = np.zeros(len(atom._keep))
+    weights[atom._keep] = [float(w) for w in atom.w]
     return weights
 
 

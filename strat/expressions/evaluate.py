@@ -44,7 +44,9 @@ class Evaluator:
             with np.errstate(all="ignore"):
                 legal = node.rule.domain(args)
                 out, _ = node.rule.forward(args)
-            if legal is not None and not legal.all() and self.on_illegal is not None:
+            finite = np.isfinite(out).reshape(len(out), -1).all(axis=1)
+            legal = finite if legal is None else finite & legal
+            if not legal.all() and self.on_illegal is not None:
                 self.on_illegal(node, ~legal)
             return np.broadcast_to(out, (rows, *node.shape)).reshape(rows, -1)
         return self.form(node.form)

@@ -1,6 +1,7 @@
 """Affine maps of the variables, bound to records: u = A theta, and its transpose.
 
 Rows live either on strata (no record data in the map: one constant matrix serves all) or on records.
+``gram(weights)`` is Σ weights_ir a_ir a_irᵀ over each stratum's rows, (K, n, n), for designs that are ``dense``.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 class ConstantDesign:
     """The same map for every stratum: u_k = C theta_k, rows on strata."""
 
-    on_records = False
+    on_records, dense = False, True
 
     def __init__(self, row, column, scale, m, n):
         self.m, self.n = m, n
@@ -24,9 +25,10 @@ class ConstantDesign:
         self._ct = self._c.T if small else matrix.T.tocsr()
         self._small = small
 
-    def dense(self):
-        """C as an array (m, n)."""
-        return self._c if self._small else self._c.toarray()
+    def gram(self, weights):
+        """(K, m) to (K, n, n)."""
+        c = self._c if self._small else self._c.toarray()
+        return np.matmul(c.T * weights[:, None, :], c)
 
     def matvec(self, theta):
         """(K, n) to (K, m)."""
@@ -50,7 +52,7 @@ class ConstantDesign:
 class GatheredDesign:
     """A constant map read at records: u_i = C theta_{z_i}."""
 
-    on_records = True
+    on_records, dense = True, True
 
     def __init__(self, constant, segments):
         self.constant, self.segments = constant, segments
@@ -64,6 +66,10 @@ class GatheredDesign:
         """(N, m) to (K, n)."""
         return self.constant.rmatvec(self.segments.sum(g))
 
+    def gram(self, weights):
+        """(N, m) to (K, n, n)."""
+        return self.constant.gram(self.segments.sum(weights))
+
 
 class SharedDesign:
     """All rows of a record use the same coefficients on different columns: u_i = (a_i Theta_{z_i}).
@@ -76,6 +82,7 @@ class SharedDesign:
     def __init__(self, coefficients, columns, segments, n):
         self.segments, self.n = segments, n
         self.coefficients, self.columns = coefficients, columns
+        self.dense = not sp.issparse(coefficients)
         self.m, p = columns.shape
         self.p = p
         N, K = segments.N, segments.K
@@ -118,6 +125,15 @@ class SharedDesign:
             np.add.at(out, (slice(None), self._order), back)
         return out
 
+    def gram(self, weights):
+        """(N, m) to (K, n, n)."""
+        out = np.zeros((self.segments.K, self.n, self.n))
+        for r, columns in enumerate(self.columns):
+            if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
+                block = self.segments.gram(self.coefficients, weights[:, r])
+            np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
+        return out
+
 
 class RowDesign:
     """Any other map of record data: one sparse row for each entry of each record's form."""
@@ -127,6 +143,7 @@ class RowDesign:
     def __init__(self, coefficients, row, column, m, segments, n):
         self.segments, self.m, self.n = segments, m, n
         self.coefficients, self.row, self.column = coefficients, row, column
+        self.dense = not sp.issparse(coefficients)
         N, K, terms = segments.N, segments.K, len(row)
         if sp.issparse(coefficients):
             coo = coefficients.tocoo()
@@ -147,3 +164,13 @@ class RowDesign:
     def rmatvec(self, g):
         """(N, m) to (K, n)."""
         return (self._at @ g.reshape(-1)).reshape(self.segments.K, self.n)
+
+    def gram(self, weights):
+        """(N, m) to (K, n, n)."""
+        out = np.zeros((self.segments.K, self.n, self.n))
+        for r in range(self.m):
+            terms = np.flatnonzero(self.row == r)
+            columns = self.column[terms]
+            block = self.segments.gram(self.coefficients[:, terms], weights[:, r])
+            np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
+        return out

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat.errors import OptionError, ShapeError
+from strat.errors import DataError, OptionError, ShapeError
 
 
 class Layout:
@@ -43,7 +43,7 @@ class Layout:
         missing = [name for name in self.shapes if name not in theta]
         if missing:
             raise ShapeError(f"no value was given for the variable {missing[0]!r}; give an array (K, *shape) for each.")
-        arrays = {name: np.asarray(theta[name], dtype=float) for name in self.shapes}
+        arrays = {name: _numbers(name, theta[name]) for name in self.shapes}
         counts = {a.shape[0] if a.ndim else None for a in arrays.values()}
         for name, array in arrays.items():
             if array.ndim == 0 or array.shape[1:] != self.shapes[name] or len(counts) > 1:
@@ -59,3 +59,16 @@ class Layout:
         unknown = [name for name in theta if name not in self.shapes]
         if unknown:
             raise OptionError(f"{unknown[0]!r} is no variable of the model; its variables are {', '.join(self.shapes)}.")
+
+
+def _numbers(name, values):
+    try:
+        array = np.asarray(values)
+        array = array.astype(float) if array.dtype.kind in "fiubO" else None
+    except (TypeError, ValueError):
+        array = None
+    if array is None:
+        raise DataError(f"theta[{name!r}] holds something that is no real number; give an array of numbers.")
+    if not np.isfinite(array).all():
+        raise DataError(f"theta[{name!r}] holds NaN or infinite values; a point must be finite.")
+    return array

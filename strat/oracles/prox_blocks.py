@@ -200,6 +200,11 @@ class BlockProx:
     def __init__(self, blocks, transposed=None):
         self.blocks, self.transposed = blocks, transposed
 
+    @property
+    def kind(self):
+        """How it is computed."""
+        return ", ".join(sorted({block.kind for block in self.blocks})) or "closed form"
+
     def __call__(self, v, t):
         t = np.asarray(t, dtype=float)
         t = t.reshape(-1, 1) if t.ndim else t

@@ -16,6 +16,8 @@ class NewtonProx:
         Coordinates of the transposes of symmetric variables: v is replaced by its symmetric part.
     """
 
+    kind = "Newton"
+
     def __init__(self, oracle, transposed=None, max_iter=100):
         self.oracle, self.transposed, self.max_iter = oracle, transposed, max_iter
 
@@ -37,8 +39,7 @@ class NewtonProx:
             active = size > 1e-13 * np.maximum(scale, np.sqrt(n))
             if not active.any():
                 break
-            operator = self.oracle.hessian_operator(z)
-            hessian = np.stack([operator(np.broadcast_to(e, (K, n))) for e in eye], axis=2)
+            hessian = self._hessian(z, eye)
             step = -np.linalg.solve(hessian + eye / t[:, :, None], gradient[..., None])[..., 0]
             slope = (gradient * step).sum(axis=1)
             length, pending = np.where(active, 1.0, 0.0), active.copy()
@@ -57,6 +58,12 @@ class NewtonProx:
             if not moved.any() or np.all(np.abs(length[:, None] * step) <= 1e-15 * (1.0 + np.abs(z))):
                 break
         return z
+
+    def _hessian(self, z, eye):
+        if self.oracle.has("hessian"):
+            return self.oracle.hessian(z)
+        operator = self.oracle.hessian_operator(z)
+        return np.stack([operator(np.broadcast_to(e, z.shape)) for e in eye], axis=2)
 
     def _value(self, z, v, t):
         return self.oracle.value(z) + 0.5 * ((z - v) ** 2 / t).sum(axis=1)

@@ -47,7 +47,7 @@ class Quadratic(Oracle):
 
     def hessian(self, theta):
         """The constant Hessian's blocks."""
-        return np.zeros((len(theta), self.n, self.n)) if self.H is None else self.H
+        return np.broadcast_to(0.0 if self.H is None else self.H, (len(theta), self.n, self.n))
 
     def prox(self, v, t):
         """Solution of (I + tH)(z − v) = −t ∇f(v)."""

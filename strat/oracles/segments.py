@@ -27,6 +27,26 @@ class Segments:
         out[self.filled] = sums
         return out
 
+    def gram(self, a, weight):
+        """Σ weight_i a_i a_iᵀ over each stratum's records: (N, p) and (N,) to (K, p, p)."""
+        p, counts = a.shape[1], self.counts
+        out = np.zeros((self.K, p, p))
+        starts = np.cumsum(counts) - counts
+        # Strata of like size go together, padded, so that one batched product serves many of them.
+        level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
+        for size in np.unique(level[counts > 0]):
+            strata = np.flatnonzero((level == size) & (counts > 0))
+            length = int(counts[strata].max())
+            batch = max(1, int(2**22 // max(length * p, 1)))
+            for first in range(0, len(strata), batch):
+                part = strata[first : first + batch]
+                offsets = np.arange(length)
+                inside = offsets < counts[part][:, None]
+                rows = np.where(inside, starts[part][:, None] + offsets, 0)
+                block = a[rows]
+                out[part] = np.matmul(np.swapaxes(block, 1, 2), block * (weight[rows] * inside)[..., None])
+        return out
+
     def any(self, mask):
         """Whether some record of each stratum has the mask set."""
         out = np.zeros(self.K, dtype=bool)

@@ -16,29 +16,40 @@ class SumOracle(Oracle):
         Whether gradients and Hessian products exist.
     prox : callable or None
         ``prox(v, t)`` of the sum.
-    reason : str
-        Why there is no gradient or no prox, for messages.
+    why : dict
+        Why a method is missing (or a prox has no closed form), by the method's name, for messages.
     """
 
-    def __init__(self, parts, n, smooth=True, curved=True, prox=None, reason=""):
-        self.parts, self.n, self.reason = tuple(parts), n, reason
+    def __init__(self, parts, n, smooth=True, curved=True, prox=None, why=None):
+        self.parts, self.n, self.why = tuple(parts), n, why or {}
         if not smooth:
             self.value_and_gradient = None
         if not (smooth and curved):
             self.hessian_operator = None
+        if not (smooth and curved and all(part.has("hessian") for part in self.parts)):
+            self.hessian = None
         self.prox = prox
+
+    def missing(self, name):
+        """Why a method is missing."""
+        return self.why.get(name, "a piece has none")
 
     def value(self, theta):
         """Sum of the values (K,)."""
-        return sum((part.value(theta) for part in self.parts), np.zeros(len(theta)))
+        return sum(part.value(theta) for part in self.parts)
 
     def value_and_gradient(self, theta):
         """Sums of values (K,) and gradients (K, n)."""
-        value, gradient = np.zeros(len(theta)), np.zeros_like(theta)
-        for part in self.parts:
+        first, *others = self.parts
+        value, gradient = first.value_and_gradient(theta)
+        for part in others:
             v, g = part.value_and_gradient(theta)
             value, gradient = value + v, gradient + g
         return value, gradient
+
+    def hessian(self, theta):
+        """Sum of the Hessians' blocks (K, n, n)."""
+        return sum(part.hessian(theta) for part in self.parts)
 
     def hessian_operator(self, theta):
         """Sum of the Hessians as a map."""
@@ -53,10 +64,13 @@ class Weighted(Oracle):
 
     def __init__(self, oracle, weight):
         self.oracle, self.weight, self.n = oracle, float(weight), oracle.n
-        self.reason = getattr(oracle, "reason", "")
         for name in ("value_and_gradient", "hessian_operator", "prox"):
             if not oracle.has(name):
                 setattr(self, name, None)
+
+    def missing(self, name):
+        """Why a method is missing."""
+        return self.oracle.missing(name)
 
     def value(self, theta):
         """Weighted values (K,)."""

@@ -25,6 +25,14 @@ class BoundNode:
         self.size = int(np.prod(self.shape, dtype=int))
         self.varying = [i for i, f in enumerate(forms) if f.design is not None or f.inner]
 
+    @property
+    def single(self):
+        """The argument of an elementwise atom of one affine form with dense coefficients; None for others."""
+        if not self.rule.separable or len(self.varying) != 1:
+            return None
+        form = self.forms[self.varying[0]]
+        return form if form.design is not None and form.design.dense and not form.inner else None
+
     def forward(self, theta, outs):
         """Arguments, output and memo."""
         args = [f.value(theta, outs) for f in self.forms]
@@ -53,20 +61,21 @@ class Tape(Oracle):
     def __init__(self, nodes, weights, segments, n, active=None):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
         self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
+        if not all(node in weights and node.single is not None for node in nodes):
+            self.hessian = None
 
     def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
         states, outs = {}, {}
         illegal = None
-        with np.errstate(all="ignore"):
-            for node in self.nodes:
-                states[node] = state = node.forward(theta, outs)
-                outs[node] = state[1]
-                legal = node.rule.domain(state[0])
-                if legal is not None and not legal.all():
-                    bad = self.segments.any(~legal) if node.on_records else ~legal
-                    bad = bad if self.active is None else bad & self.active
-                    illegal = bad if illegal is None else illegal | bad
+        for node in self.nodes:
+            states[node] = state = node.forward(theta, outs)
+            outs[node] = state[1]
+            legal = node.rule.domain(state[0])
+            if legal is not None and not legal.all():
+                bad = self.segments.any(~legal) if node.on_records else ~legal
+                bad = bad if self.active is None else bad & self.active
+                illegal = bad if illegal is None else illegal | bad
         return states, outs, illegal
 
     def _total(self, K, outs, illegal):
@@ -81,11 +90,13 @@ class Tape(Oracle):
             total[np.isnan(total)] = np.inf
         return total
 
+    @np.errstate(all="ignore")
     def value(self, theta):
         """Sum of each stratum."""
         _, outs, illegal = self.run(theta)
         return self._total(len(theta), outs, illegal)
 
+    @np.errstate(all="ignore")
     def value_and_gradient(self, theta):
         """Sum of each stratum, and its gradient."""
         states, outs, illegal = self.run(theta)
@@ -95,18 +106,29 @@ class Tape(Oracle):
     def _reverse(self, theta, states):
         gradient = np.zeros((len(theta), self.n))
         adjoints = dict(self.weights)
-        with np.errstate(all="ignore"):
-            for node in reversed(self.nodes):
-                if node not in adjoints:
-                    continue
-                args, out, memo = states[node]
-                g = adjoints[node]
-                if len(g) != len(out):
-                    adjoints[node] = g = np.broadcast_to(g, out.shape)
-                for i in node.varying:
-                    node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
+        for node in reversed(self.nodes):
+            if node not in adjoints:
+                continue
+            args, out, memo = states[node]
+            g = adjoints[node]
+            if len(g) != len(out):
+                adjoints[node] = g = np.broadcast_to(g, out.shape)
+            for i in node.varying:
+                node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
         return gradient, adjoints
 
+    @np.errstate(all="ignore")
+    def hessian(self, theta):
+        """Blocks of the Hessian (K, n, n), where every atom is elementwise over one affine form."""
+        states, _, _ = self.run(theta)
+        blocks = np.zeros((len(theta), self.n, self.n))
+        for node, weight in self.weights.items():
+            out = states[node][1]
+            curvature = _diagonal(node, states[node], np.broadcast_to(weight, out.shape))
+            blocks += node.single.design.gram(curvature.reshape(len(out), -1))
+        return blocks
+
+    @np.errstate(all="ignore")
     def hessian_operator(self, theta):
         """Hessian at theta as a map; values, derivatives and adjoints are computed once."""
         states, _, _ = self.run(theta)
@@ -140,8 +162,7 @@ class Tape(Oracle):
 
 def _weighted(weight, out):
     """weight × out, with 0 · inf = 0."""
-    with np.errstate(invalid="ignore"):
-        product = weight * out
+    product = weight * out
     if not np.isfinite(product.sum()) and not np.isfinite(product).all():
         product = np.where(np.broadcast_to(weight == 0, product.shape), 0.0, product)
     return product
@@ -152,5 +173,4 @@ def _diagonal(node, state, adjoint):
     if not node.rule.separable or len(node.varying) != 1:
         return None
     i, (args, out, memo) = node.varying[0], state
-    with np.errstate(all="ignore"):
-        return node.rule.curve(i, args, out, memo, adjoint, {i: np.ones_like(args[i])})
+    return node.rule.curve(i, args, out, memo, adjoint, {i: np.ones_like(args[i])})

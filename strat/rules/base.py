@@ -53,6 +53,11 @@ class Rule:
         """Mask of the leading axis where the arguments are legal; None where everything is."""
         return None
 
+    @property
+    def restricted(self):
+        """Whether some arguments are illegal."""
+        return type(self).domain is not Rule.domain
+
 
 class Elementwise(Rule):
     """A function of entries: the output's shape is that of every argument."""
@@ -89,6 +94,11 @@ class Elementwise(Rule):
 
     def curve(self, i, args, out, memo, g, tangents):
         return _times(g, sum(_times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
+
+    @property
+    def restricted(self):
+        """Whether some arguments are illegal."""
+        return type(self).domain is not Elementwise.domain or tuple(self.interval) != (-np.inf, np.inf)
 
     def domain(self, args):
         low, high = self.interval

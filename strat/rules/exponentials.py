@@ -25,8 +25,12 @@ class Logistic(Elementwise):
 
     def forward(self, args):
         (u,) = args
-        e = np.exp(-np.abs(u))
-        return np.maximum(u, 0.0) + np.log1p(e), e
+        e = np.abs(u)  # in place from here on: half of the time is memory
+        np.negative(e, out=e)
+        np.exp(e, out=e)
+        out = np.log1p(e)
+        out += np.maximum(u, 0.0)
+        return out, e
 
     def partial(self, i, args, out, memo):
         return np.where(args[0] >= 0, 1.0, memo) / (1.0 + memo)

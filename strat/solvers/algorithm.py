@@ -9,7 +9,7 @@ from strat.problem import Point
 PROJECTION = (
     1e-14  # the prox with this step projects onto the regularizer's domain and leaves its value alone
 )
-_NUMBERS = ("F", "smooth", "loss", "laplacian", "regularizer", "graph")
+_NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
 class Algorithm:

@@ -25,7 +25,7 @@ class Automatic(Algorithm):
         *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
-        *(f"newton.{name}" for name in ("interval", "wait", "last", "damping", "factorizations")),
+        *(f"newton.{name}" for name in ("interval", "wait", "last", "damping", "shift", "factorizations")),
     )
 
     def __init__(self, problem, theta, w):
@@ -102,7 +102,7 @@ class Automatic(Algorithm):
                 w_square, w_slope = metric.square, metric.slope
             z.add_laplacian()
             rest = z.smooth - y.smooth - float(np.vdot(y.theta_gradient, strata.move)) - w_slope
-            noise = 1e-14 * (1 + abs(z.loss) + abs(z.laplacian) + abs(z.graph))
+            noise = z.noise
             bound = 0.5 * (strata.square + w_square)
             if rest <= bound + noise:
                 break
@@ -110,13 +110,16 @@ class Automatic(Algorithm):
         else:
             return False
         z.add_regularizer()
-        fall = x.F - z.F
-        if not fall >= DECREASE * bound:
+        rounding = bound <= 10 * noise  # F cannot tell such small steps apart: trust the model
+        fall = x.objective - z.objective
+        if not fall >= (-noise if rounding else DECREASE * bound):
             return False
+        z.objective = min(z.objective, x.objective)
         self.uphill = strata.dot(strata.move, z.theta - x.theta) + (metric.uphill if learned else 0.0) < 0
         self._estimate_residual(y)
-        metric.relax(bound / max(rest, 0.1 * bound + noise))
-        strata.relax()
+        if not rounding:
+            metric.relax(bound / max(rest, 0.1 * bound + noise))
+            strata.relax()
         return True
 
     def _shrink(self, y, z, noise):

@@ -37,7 +37,7 @@ class FixedSteps(Algorithm):
         self.t_, self.t = self.t, (1 + np.sqrt(1 + 4 * self.t**2)) / 2
         self.theta_[...], self.w_[...] = x.theta, x.w
         self.z_theta[...], self.z_w[...] = self.z.theta, self.z.w
-        if self.z.F <= self.v.F:
+        if self.z.objective <= self.v.objective:
             self.x, self.z = self.z, x
         else:
             self.x, self.v = self.v, x

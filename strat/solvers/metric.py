@@ -112,8 +112,9 @@ class EdgeMetric:
         self.length = min(self.length * min(max(0.7 * np.sqrt(ratio), 1.02), 1.3), 4.0)
 
 
+@np.errstate(all="ignore")
 def _curvature(loss, theta):
-    """Curvature of every stratum's loss, from a few power iterations on its Hessian or one difference of gradients."""
+    """Curvature of every stratum's loss, from power iterations on its Hessian or one difference of gradients."""
     v = np.where((np.arange(theta.size) * 2654435761 % 4294967296) % 3 == 0, -1.0, 1.0).reshape(theta.shape)
     v /= np.sqrt(theta.shape[1])
     if loss.has("hessian_operator"):
@@ -123,7 +124,6 @@ def _curvature(loss, theta):
             size = np.linalg.norm(u, axis=1)
             v = np.where(size[:, None] > 0, u / np.maximum(size, TINY)[:, None], v)
     else:
-        gradient = loss.value_and_gradient(theta)[1]
-        with np.errstate(invalid="ignore", over="ignore"):
-            size = np.linalg.norm(loss.value_and_gradient(theta + 1e-6 * v)[1] - gradient, axis=1) / 1e-6
+        change = loss.value_and_gradient(theta + 1e-6 * v)[1] - loss.value_and_gradient(theta)[1]
+        size = np.linalg.norm(change, axis=1) / 1e-6
     return np.where(np.isfinite(size), size, 1.0)

@@ -26,7 +26,7 @@ class NewtonStep:
         self.usable = problem.loss.has("hessian_operator")
         self.interval = self.shortest = 3 if problem.learned else 1
         self.wait, self.factorizations = 1, 0
-        self.last, self.damping, self._solver = -np.inf, RIDGE, None
+        self.last, self.damping, self.shift, self._solver = -np.inf, RIDGE, np.zeros(0), None
 
     def due(self, behind):
         """Whether the step is to be tried now; `behind`: theta is further from stationarity than W."""
@@ -35,13 +35,13 @@ class NewtonStep:
 
     def try_from(self, x, z):
         """Set z to the Newton step from x, same w; return whether F(z) < F(x)."""
-        between = self.last - x.F  # what the steps since the last try gained
+        between = self.last - x.objective  # what the steps since the last try gained
         found = self._search(x, z)
-        gain = x.F - z.F if found else 0.0
-        worth = gain > WORTH * between and gain > 1e-13 * abs(x.F)
+        gain = x.objective - z.objective if found else 0.0
+        worth = gain > WORTH * between and gain > 1e-13 * abs(x.objective)
         self.interval = self.shortest if worth else min(2 * self.interval, 40)
         self.wait = self.interval
-        self.last = z.F if found else x.F
+        self.last = z.objective if found else x.objective
         return found
 
     def _search(self, x, z):
@@ -52,7 +52,7 @@ class NewtonStep:
         _swap_graph(x, z)
         try:
             for length in 0.3 ** np.arange(8):
-                if any(self._lowers(candidate, z, x.F) for candidate in path(length)):
+                if any(self._improves(candidate, x, z) for candidate in path(length)):
                     found = True
                     break
         finally:  # x is whole again, also after Ctrl-C
@@ -61,13 +61,27 @@ class NewtonStep:
         self._damp(length if found else 0.0)
         return found
 
-    def _lowers(self, theta, z, F):
+    def _improves(self, theta, x, z):
+        """Whether F is lower at theta; where rounding hides that, whether theta is nearer to stationarity."""
         z.theta[...] = theta
         if not z.evaluate_theta():
             return False
         z.add_laplacian()
         z.add_regularizer()
-        return z.F < F
+        if x.objective - z.objective > z.noise:
+            return True
+        if not z.objective <= x.objective + z.noise:
+            return False
+        z.objective = min(z.objective, x.objective)
+        gradient = self.problem.loss.value_and_gradient(z.theta)[1] + z.product
+        return self._distance(z.theta, gradient, self._t) < 0.5 * self._distance(
+            x.theta, self._gradient, self._t
+        )
+
+    def _distance(self, theta, gradient, t):
+        """Size of the prox-gradient step with step t, over t."""
+        step = theta - self.problem.prox(theta - t[:, None] * gradient, t)
+        return np.linalg.norm(step / t[:, None])
 
     def _damp(self, length):
         """Lean towards short steps where long ones failed, as along a valley with kinks."""
@@ -84,6 +98,7 @@ class NewtonStep:
         if precondition is None:
             return None
         t = 1 / (shift + x.degrees)
+        self._gradient, self._t = gradient, t
         v = theta - t[:, None] * gradient
         p = prox(v, t)
         curvature, free = self._slope(v, t)
@@ -123,17 +138,16 @@ class NewtonStep:
 
     def _preconditioner(self, w, shift):
         """Solve with G(w) + diag(shift); for a fixed graph the last factorisation serves while the shift is similar."""
-        if self._solver is not None and not self.problem.learned:
-            solve, old = self._solver
-            if np.all(np.abs(shift - old) <= 0.5 * old):
-                return solve
-        try:
-            solve = self.problem.edges.solver(w, shift)
-        except (np.linalg.LinAlgError, RuntimeError):
-            return None
-        self.factorizations += 1
-        self._solver = solve, shift
-        return solve
+        similar = self.shift.size and np.all(np.abs(shift - self.shift) <= 0.5 * self.shift)
+        if self.problem.learned or not similar:
+            self.factorizations += 1
+            self.shift, self._solver = shift, None
+        if self._solver is None:  # after a restart only the shift is known
+            try:
+                self._solver = self.problem.edges.solver(w, self.shift)
+            except (np.linalg.LinAlgError, RuntimeError):
+                return None
+        return self._solver
 
 
 def conjugate_gradients(product, precondition, b, tolerance=0.03, most=60):

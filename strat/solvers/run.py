@@ -47,7 +47,7 @@ class Run:
         self.started, self.before = time.perf_counter(), 0.0
         self.algorithm = solver.algorithm(problem, theta, w)
         _check_start(problem, self.algorithm.x)
-        self.iteration, self.history = 0, [self.algorithm.x.F]
+        self.iteration, self.history = 0, [self.algorithm.x.objective]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         self._keep_best()
         saved = self.checkpoint.load()
@@ -62,7 +62,7 @@ class Run:
             while status is None:
                 self.algorithm.step()
                 self.iteration += 1
-                self.history.append(self.algorithm.x.F)
+                self.history.append(self.algorithm.x.objective)
                 self._keep_best()
                 status = self._after_iteration()
                 if status is None:
@@ -89,7 +89,7 @@ class Run:
         seconds = self.seconds
         state = State(
             self.iteration,
-            algorithm.x.F,
+            algorithm.x.objective,
             residual,
             algorithm.x.theta,
             algorithm.x.w,
@@ -132,7 +132,7 @@ class Run:
         x = self.algorithm.x
         if self.score is None and self.algorithm.monotone:
             return
-        key = self.score(x.theta) if self.score is not None else x.F
+        key = self.score(x.theta) if self.score is not None else x.objective
         if key < self.best_key or self.best is None:
             self.best, self.best_key, self.best_iteration = (
                 (x.theta.copy(), x.w.copy("K")),
@@ -183,7 +183,7 @@ class Run:
 
 
 def _check_start(problem, x):
-    if np.isfinite(x.F):
+    if np.isfinite(x.objective):
         return
     if np.isfinite(x.graph):
         bad = np.flatnonzero(~np.isfinite(problem.loss.value(x.theta)))

@@ -1,0 +1,71 @@
+"""Norms of matrices: functions of singular values and eigenvalues."""
+
+import cvxpy as cp
+import numpy as np
+
+from strat.expressions import atoms
+from strat.rules import rule
+from strat.rules.base import Rule
+
+
+class _Spectral(Rule):
+    """A function of one matrix, not differentiable everywhere; a subgradient comes from the decomposition."""
+
+    kinks = "some"
+    curved = False
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return walker.apply(cls(), [args[0]], (), e)
+
+    def pullback(self, i, args, out, memo, g):
+        return g[..., None, None] * memo
+
+
+@rule(atoms.normNuc)
+class NuclearNorm(_Spectral):
+    """Sum of the singular values of a matrix."""
+
+    prox = "closed form"
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 3), name="u")
+        return cp.normNuc(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
+
+    def forward(self, args):
+        left, values, right = np.linalg.svd(args[0], full_matrices=False)
+        return values.sum(axis=-1), left @ right
+
+
+@rule(atoms.sigma_max)
+class SpectralNorm(_Spectral):
+    """Largest singular value of a matrix (what ``cp.norm`` of a matrix means)."""
+
+    prox = "closed form"
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 3), name="u")
+        return cp.sigma_max(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
+
+    def forward(self, args):
+        left, values, right = np.linalg.svd(args[0], full_matrices=False)
+        return values[..., 0], left[..., :, :1] * right[..., :1, :]
+
+
+@rule(atoms.lambda_max)
+class LambdaMax(_Spectral):
+    """Largest eigenvalue of a symmetric matrix."""
+
+    prox = "solver"
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 2), symmetric=True, name="u")
+        return cp.lambda_max(u), {"u": [[1.0, -0.5], [-0.5, 0.3]]}
+
+    def forward(self, args):
+        values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
+        top = vectors[..., :, -1:]
+        return values[..., -1], top * np.swapaxes(top, -1, -2)

@@ -1,0 +1,90 @@
+"""The edge sets: conversions, and both storages compute the same numbers."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from strat.edges import AllPairs, EdgeList
+from strat.errors import GraphError
+
+K, N = 7, 3
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def every_pair(K):
+    return EdgeList(K, *np.triu_indices(K, 1))
+
+
+def some_pairs():
+    return EdgeList(K, [0, 5, 2, 6], [3, 1, 4, 2])
+
+
+def weights(edges, rng):
+    return edges.from_vector(rng.random(edges.count))
+
+
+@pytest.mark.parametrize(
+    "edges", [AllPairs(K), every_pair(K), some_pairs(), AllPairs(1), EdgeList(3, [], [])]
+)
+def test_conversions_are_inverse(edges, rng):
+    w = weights(edges, rng)
+    W = edges.to_matrix(w)
+    assert np.array_equal(W, W.T)
+    assert not np.diag(W).any()
+    assert np.array_equal(edges.from_matrix(W), w)
+    assert np.array_equal(edges.from_matrix(sp.csr_array(W)), w)
+    assert np.array_equal(edges.to_sparse(w).toarray(), W)
+    assert np.array_equal(edges.from_vector(edges.vector(w)), w)
+    i, j = edges.ends
+    assert np.all(i < j)
+    assert np.array_equal(edges.vector(w), W[i, j])
+
+
+@pytest.mark.parametrize("edges", [AllPairs(K), every_pair(K), some_pairs()])
+def test_numbers_against_matrices(edges, rng):
+    w, theta = weights(edges, rng), rng.standard_normal((K, N))
+    W, (i, j) = edges.to_matrix(w), edges.ends
+    L = np.diag(W.sum(axis=1)) - W
+    degrees = edges.degrees(w)
+    d = ((theta[i] - theta[j]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(degrees, W.sum(axis=1), rtol=1e-14)
+    np.testing.assert_allclose(edges.laplacian(w, theta, degrees), L @ theta, atol=1e-13)
+    np.testing.assert_allclose(edges.laplacian(w, theta[:, :1], degrees), L @ theta[:, :1], atol=1e-13)
+    np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
+    half = edges.add_half_distances(theta, edges.zeros())
+    np.testing.assert_allclose(edges.vector(half), d / 2, atol=1e-13)
+    assert edges.half_energy(w, theta) == pytest.approx(0.5 * np.trace(theta.T @ L @ theta))
+    np.testing.assert_allclose(np.tril(edges.precision(w, 0.3)), np.tril(L + 0.3 * np.eye(K)), atol=1e-14)
+    shift = rng.random(K) + 0.1
+    np.testing.assert_allclose(
+        edges.solver(w, shift)(theta), np.linalg.solve(L + np.diag(shift), theta), atol=1e-11
+    )
+
+
+def test_a_list_is_sorted_and_checked():
+    edges = EdgeList(4, [3, 1], [0, 2])
+    assert edges.ends[0].tolist() == [0, 1]
+    assert edges.ends[1].tolist() == [3, 2]
+    with pytest.raises(GraphError, match="listed twice"):
+        EdgeList(4, [0, 1], [1, 0])
+    with pytest.raises(GraphError, match="two different strata"):
+        EdgeList(4, [2], [2])
+    with pytest.raises(GraphError, match=r"shape \(3, 3\), but the graph has 4 strata"):
+        edges.from_matrix(np.zeros((3, 3)))
+
+
+def test_a_graph_that_fills_the_factor_is_not_factorised(rng):
+    K = 6000
+    pairs = np.unique(np.sort(rng.integers(K, size=(5 * K, 2)), axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    random, chain = EdgeList(K, *pairs.T), EdgeList(K, np.arange(K - 1), np.arange(1, K))
+    b, shift = np.ones((K, 1)), np.full(K, 0.5)
+    for edges, exact in ((random, False), (chain, True)):
+        w = np.ones(edges.count)
+        x = edges.solver(w, shift)(b)
+        left = edges.laplacian(w, x, edges.degrees(w)) + shift[:, None] * x
+        assert np.allclose(left, b) == exact
