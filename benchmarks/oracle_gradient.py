@@ -9,12 +9,12 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from time import perf_counter  # noqa: E402
+from time import perf_counter
 
-import cvxpy as cp  # noqa: E402
-import numpy as np  # noqa: E402
+import cvxpy as cp
+import numpy as np
 
-import strat  # noqa: E402
+import strat
 
 SIZES = [(10_000, 10, 100), (100_000, 20, 1000)]
 
@@ -73,7 +73,10 @@ def main():
             np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(compiled(point)[0].sum(), stacked(point), rtol=1e-9)
         base = milliseconds(lambda f=compiled, at=point: f(at), 30)
-        others = milliseconds(lambda f=einsum, at=point: f(at), 30), milliseconds(lambda f=stacked, at=point: f(at), 5)
+        others = (
+            milliseconds(lambda f=einsum, at=point: f(at), 30),
+            milliseconds(lambda f=stacked, at=point: f(at), 5),
+        )
         print(
             f"N = {N:,}, n = {n}, K = {K:,}: compiled {base:.2f} ms; "
             f"einsum {others[0] / base:.2f} times as long, CVXPY value {others[1] / base:.1f} times as long"

@@ -1,7 +1,13 @@
 """One model for all records, as a problem of its own."""
 
+from dataclasses import replace
+
+import cvxpy as cp
+from sklearn.utils.validation import check_is_fitted
+
 from strat import intake
 from strat.estimator import StratifiedModel
+from strat.export import stratum_terms, training_records
 from strat.fitting import fit_common
 from strat.graph_regularizers import FixedGraph
 from strat.strata import Strata
@@ -57,6 +63,21 @@ class CommonModel(StratifiedModel):
         """
         fit_common(self, data, strata, sample_weight, init, validation)
         return self
+
+    def to_cvxpy(self):
+        """The convex problem in the one set of parameters, as CVXPY sees it.
+
+        Returns
+        -------
+        cvxpy.Problem
+            Its variables are those of one stratum.
+        """
+        check_is_fitted(self, "theta_")
+        records = training_records(self)
+        weight = len(self.strata_) if self.regularizer_weight is None else self.regularizer_weight
+        records = replace(records, strata=Strata(["common"], records.strata.index * 0))
+        _, objective, constraints = stratum_terms(self.base, records, self.values, 0, weight)
+        return cp.Problem(cp.Minimize(objective), constraints)
 
     def _read(self, parameters, data, strata, where, sample_weight=None):
         """Records for the fitted model; labels it has not seen are read as the first stratum."""

@@ -222,7 +222,7 @@ class StratifiedModel(NestedParameters):
         Returns
         -------
         cvxpy.Problem
-            Its variables are named ``NAME``, with shape (K, *shape) flattened to (K, size).
+            One variable ``NAME[LABEL]`` for each variable and stratum, with its declared shape and attributes.
         """
         check_is_fitted(self, "theta_")
         return as_problem(self)

@@ -21,11 +21,7 @@ def as_problem(model):
     cvxpy.Problem
         One variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes.
     """
-    if getattr(model, "_training", None) is None:
-        raise OptionError(
-            "to_cvxpy needs the records of the fit, which a loaded model does not keep; fit it again."
-        )
-    base, records = model.base, model._training
+    base, records = model.base, training_records(model)
     terms, constraints, copies = [], [], []
     for k in range(records.strata.K):
         variables, objective, own = stratum_terms(base, records, model.values, k)
@@ -41,7 +37,20 @@ def as_problem(model):
     return cp.Problem(cp.Minimize(_sum(terms)), constraints)
 
 
-def stratum_terms(base, records, values, k):
+def training_records(model):
+    """The records of a model's fit.
+
+    Raises
+    ------
+    OptionError
+        If the model was loaded from a file, which does not hold them.
+    """
+    if getattr(model, "_training", None) is None:
+        raise OptionError("to_cvxpy needs the records of the fit, which a saved model does not keep; fit it again.")
+    return model._training
+
+
+def stratum_terms(base, records, values, k, regularizer_weight=1.0):
     """One stratum's part of the problem, with variables of its own.
 
     Parameters
@@ -52,6 +61,8 @@ def stratum_terms(base, records, values, k):
         Hyperparameters by name that go before the Parameters' own.
     k : int
         Position of the stratum.
+    regularizer_weight : float
+        How often the regularizer counts.
 
     Returns
     -------
@@ -62,7 +73,7 @@ def stratum_terms(base, records, values, k):
     variables = {v.name(): _copy(v, f"{v.name()}[{label}]") for v in base.loss_program.variables}
     fixed = {id(p): cp.Constant(values.get(p.name(), p.value)) for p in base.hyperparameters.values()}
     mine = fixed | {id(v): variables[v.name()] for v in base.loss_program.variables}
-    terms = [rebuilt(base.regularizer, mine)]
+    terms = [regularizer_weight * rebuilt(base.regularizer, mine)]
     for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):
         data = {id(p): cp.Constant(_entry(p, a, i)) for p, a in zip(base.data, records.arrays, strict=True)}
         loss = rebuilt(base.loss, mine | data)

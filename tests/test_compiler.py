@@ -64,7 +64,9 @@ def bound(expression, data=REAL, **options):
     """The oracle of an expression bound to the records, and a point for it."""
     used = data_of(expression)
     options = {"strata": Z, "strata_order": range(K)} | options
-    oracle = strat.compile(expression, data=used).bind(*[data[parameter.name()] for parameter in used], **options)
+    oracle = strat.compile(expression, data=used).bind(
+        *[data[parameter.name()] for parameter in used], **options
+    )
     return oracle, {variable.name(): POINTS[variable.name()] for variable in expression.variables()}
 
 
@@ -191,7 +193,10 @@ SPELLINGS = {
         ],
         REAL,
     ),
-    "poisson": ([cp.exp(z) - y * z, cp.exp(z) - cp.multiply(y, z), cp.sum(cp.exp(cp.hstack([z]))) - y * z], COUNTS),
+    "poisson": (
+        [cp.exp(z) - y * z, cp.exp(z) - cp.multiply(y, z), cp.sum(cp.exp(cp.hstack([z]))) - y * z],
+        COUNTS,
+    ),
     "poisson with offset": ([cp.exp(z + s) - y * (z + s), cp.exp(s) * cp.exp(z) - y * z - y * s], COUNTS),
     "gamma": ([z + cp.multiply(y, cp.exp(-z)), z + y * cp.exp(-x @ theta - b)], COUNTS),
     "poisson rates": (
@@ -250,13 +255,25 @@ SPELLINGS = {
         ],
         REAL,
     ),
-    "gaussian of vectors": ([cp.sum_squares(T @ w - 1) - cp.log_det(T), cp.norm(w @ T - 1) ** 2 - cp.log_det(T)], REAL),
-    "scale": (
-        [0.5 * cp.sum_squares(y * a - x @ theta) - cp.log(a), 0.5 * (y * a - x @ theta) ** 2 + cp.log(1) - cp.log(a)],
+    "gaussian of vectors": (
+        [cp.sum_squares(T @ w - 1) - cp.log_det(T), cp.norm(w @ T - 1) ** 2 - cp.log_det(T)],
         REAL,
     ),
-    "masked": ([s * cp.square(r) + (2 - s) * cp.square(cp.pos(r)), cp.square(cp.pos(r)) * (2 - s) + s * r**2], REAL),
-    "mixed powers": ([cp.power(theta[0], 4) * s + x @ theta, s * cp.square(cp.square(theta[0])) + theta @ x], REAL),
+    "scale": (
+        [
+            0.5 * cp.sum_squares(y * a - x @ theta) - cp.log(a),
+            0.5 * (y * a - x @ theta) ** 2 + cp.log(1) - cp.log(a),
+        ],
+        REAL,
+    ),
+    "masked": (
+        [s * cp.square(r) + (2 - s) * cp.square(cp.pos(r)), cp.square(cp.pos(r)) * (2 - s) + s * r**2],
+        REAL,
+    ),
+    "mixed powers": (
+        [cp.power(theta[0], 4) * s + x @ theta, s * cp.square(cp.square(theta[0])) + theta @ x],
+        REAL,
+    ),
 }
 CASES = [(name, i) for name, (spellings, _) in SPELLINGS.items() for i in range(len(spellings))]
 
@@ -279,7 +296,9 @@ def test_spellings_have_the_same_numbers(name, i):
         direction["T"] = direction["T"] + np.swapaxes(direction["T"], 1, 2)
         np.testing.assert_allclose(gradient["T"], np.swapaxes(gradient["T"], 1, 2), rtol=0, atol=1e-12)
     numeric = numeric_gradient(oracle, point, direction)
-    np.testing.assert_allclose(dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max()))
+    np.testing.assert_allclose(
+        dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max())
+    )
 
 
 #: Smooth compositions that no rule knows as a whole.
@@ -311,7 +330,9 @@ def test_compositions_have_values_gradients_and_hessian_products(expression):
     np.testing.assert_allclose(value, at_cvxpy(expression, point), rtol=1e-9, atol=1e-9)
     direction = {key: rng.normal(size=part.shape) for key, part in point.items()}
     numeric = numeric_gradient(oracle, point, direction)
-    np.testing.assert_allclose(dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max()))
+    np.testing.assert_allclose(
+        dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max())
+    )
     if oracle.flat.has("hessian_operator"):
         h = 1e-5
         product = oracle.hvp(point, direction)
@@ -319,7 +340,9 @@ def test_compositions_have_values_gradients_and_hessian_products(expression):
         below = oracle.gradient({key: point[key] - h * direction[key] for key in point})
         size = 1 + max(np.abs(part).max() for part in product.values())
         for key in point:
-            np.testing.assert_allclose(product[key], (above[key] - below[key]) / (2 * h), rtol=1e-5, atol=1e-5 * size)
+            np.testing.assert_allclose(
+                product[key], (above[key] - below[key]) / (2 * h), rtol=1e-5, atol=1e-5 * size
+            )
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -327,7 +350,9 @@ def test_random_affine_expressions_are_cvxpys(seed):
     made = Declaration(seed)
     expression, _ = made.affine(steps=2 + seed % 10)
     program = Program(expression, made.data, (), made.variables, "predict")
-    values = program.evaluation(made.arrays, Strata(list(range(made.K)), made.z))(program.layout.pack(made.theta))
+    values = program.evaluation(made.arrays, Strata(list(range(made.K)), made.z))(
+        program.layout.pack(made.theta)
+    )
     expected = made.cvxpy_values(expression)
     assert values.shape == expected.shape
     np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-10)
@@ -345,7 +370,10 @@ REDUCTIONS = [
 @pytest.mark.parametrize("seed", range(1000, 1060))
 def test_losses_of_random_affine_expressions(seed):
     made = Declaration(seed)
-    loss = REDUCTIONS[seed % len(REDUCTIONS)](made.affine(steps=2 + seed % 8)[0]) + made.data[0] * made.variables[0]
+    loss = (
+        REDUCTIONS[seed % len(REDUCTIONS)](made.affine(steps=2 + seed % 8)[0])
+        + made.data[0] * made.variables[0]
+    )
     used = {parameter.id for parameter in loss.parameters()}
     data = [parameter.id in used for parameter in made.data]
     program = strat.compile(loss, data=[parameter for parameter, d in zip(made.data, data, strict=True) if d])
@@ -428,14 +456,20 @@ def test_an_empty_strata_may_be_outside_the_domain():
 
 
 def test_bernoulli_at_the_ends():
-    oracle = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,)).bind([0.0, 0.0, 1.0], strata=[0, 0, 1])
+    oracle = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,)).bind(
+        [0.0, 0.0, 1.0], strata=[0, 0, 1]
+    )
     np.testing.assert_array_equal(oracle.value(np.array([0.0, 1.0])), [0.0, 0.0])
     np.testing.assert_array_equal(oracle.value(np.array([1.0, 0.0])), [np.inf, np.inf])
 
 
 @pytest.mark.parametrize("margin", [1e4, -1e4, 1e8])
 def test_margins_give_no_nan(margin):
-    for loss, data in [(cp.logistic(-m), SIGNS), (cp.log_sum_exp(scores) - scores @ c, REAL), (cp.huber(r), REAL)]:
+    for loss, data in [
+        (cp.logistic(-m), SIGNS),
+        (cp.log_sum_exp(scores) - scores @ c, REAL),
+        (cp.huber(r), REAL),
+    ]:
         oracle, point = bound(loss, data)
         value, gradient = oracle.value_and_gradient({key: margin * part for key, part in point.items()})
         assert np.isfinite(value).all() and all(np.isfinite(part).all() for part in gradient.values())
@@ -499,7 +533,8 @@ def test_gram_values_stay_accurate_where_residuals_are_tiny(size):
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.coo_array])
 @pytest.mark.parametrize(
-    "loss", [cp.logistic(-y * (x @ theta)), cp.square(y - x @ theta - b), cp.huber(y - (2 * x) @ theta + x[0])]
+    "loss",
+    [cp.logistic(-y * (x @ theta)), cp.square(y - x @ theta - b), cp.huber(y - (2 * x) @ theta + x[0])],
 )
 def test_sparse_records_are_dense_ones(kind, loss):
     X = REAL["x"] * (rng.random((N, 3)) < 0.4)
@@ -541,7 +576,9 @@ def test_hyperparameters_are_read_at_bind():
 def test_hyperparameters_in_exponents_and_matrices():
     order, P = cp.Parameter(nonneg=True, value=1.5, name="order"), cp.Parameter((3, 3), PSD=True, name="P")
     P.value = np.diag([1.0, 2.0, 3.0])
-    oracle = strat.compile(cp.power(cp.abs(y - b), order) + cp.quad_form(theta, P), data=(y,)).bind([3.0, 1.0])
+    oracle = strat.compile(cp.power(cp.abs(y - b), order) + cp.quad_form(theta, P), data=(y,)).bind(
+        [3.0, 1.0]
+    )
     value = oracle.value({"b": np.array([1.0]), "theta": np.ones((1, 3))})
     np.testing.assert_allclose(value, [2**1.5 + 2 * 6])
 
@@ -586,7 +623,9 @@ PINBALL = [
 def test_every_spelling_of_pinball_has_one_envelope(i, width):
     value, gradient, oracle = smoothed(PINBALL[i], width)
     u = REAL["y"] - (REAL["x"] * POINTS["theta"][Z]).sum(axis=1) - POINTS["b"][Z]
-    np.testing.assert_allclose(value, np.bincount(Z, pinball_envelope(u, 0.8, width), K), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        value, np.bincount(Z, pinball_envelope(u, 0.8, width), K), rtol=1e-12, atol=1e-12
+    )
     slope = -np.clip(u / width, 0.8 - 1, 0.8)
     np.testing.assert_allclose(gradient["b"], np.bincount(Z, slope, K), rtol=1e-11, atol=1e-12)
     assert oracle.flat.has("hessian_operator")
@@ -614,7 +653,11 @@ def test_envelopes_of_other_piecewise_linear_losses(width):
     # Epsilon-insensitive: two kinks.
     e = np.abs(u) - 0.3
     tube = np.where(e <= 0, 0, np.where(e <= width, e**2 / (2 * width), e - width / 2))
-    for loss in (cp.pos(cp.abs(r) - 0.3), cp.maximum(0, cp.abs(z - y) - 0.3), cp.pos(r - 0.3) + cp.pos(-r - 0.3)):
+    for loss in (
+        cp.pos(cp.abs(r) - 0.3),
+        cp.maximum(0, cp.abs(z - y) - 0.3),
+        cp.pos(r - 0.3) + cp.pos(-r - 0.3),
+    ):
         value, _, _ = smoothed(loss, width)
         np.testing.assert_allclose(value, np.bincount(Z, tube, K), rtol=1e-12, atol=1e-12)
 
@@ -655,13 +698,21 @@ def test_programs_and_oracles_pickle(name):
 
 
 def test_regularizers_and_base_models_pickle():
-    for e in (cp.norm1(theta), cp.norm(theta), -cp.sum(cp.log(q)), cp.sum_squares(cp.diff(theta)), -cp.log_det(T)):
+    for e in (
+        cp.norm1(theta),
+        cp.norm(theta),
+        -cp.sum(cp.log(q)),
+        cp.sum_squares(cp.diff(theta)),
+        -cp.log_det(T),
+    ):
         oracle = strat.compile(e).bind()
         again = pickle.loads(pickle.dumps(oracle))
         point = {variable.name(): POINTS[variable.name()] for variable in e.variables()}
         for key, value in oracle.prox(point, 2.0).items():
             np.testing.assert_array_equal(again.prox(point, 2.0)[key], value)
-    base = BaseModel(cp.logistic(-m), 0.1 * cp.norm1(theta), [theta >= -1], (x, y), predict=z, couple={"b": 0})
+    base = BaseModel(
+        cp.logistic(-m), 0.1 * cp.norm1(theta), [theta >= -1], (x, y), predict=z, couple={"b": 0}
+    )
     again = pickle.loads(pickle.dumps(base))
     assert str(again) == str(base) and again.variables == ("theta", "b")
 

@@ -119,16 +119,32 @@ DECLARATIONS = [
         "predict uses the variable other, which the loss and regularizer do not have",
     ),
     (lambda: base(cp.square(y * theta)), ShapeError, r"the loss must be a scalar, but it has shape \(3,\)"),
-    (lambda: base(regularizer=theta), ShapeError, r"the regularizer must be a scalar, but it has shape \(3,\)"),
+    (
+        lambda: base(regularizer=theta),
+        ShapeError,
+        r"the regularizer must be a scalar, but it has shape \(3,\)",
+    ),
     (lambda: strat.compile(theta), ShapeError, r"the expression must be a scalar"),
-    (lambda: base(smoothing=0), OptionError, "smoothing is the width of the smoothed kink, a positive number"),
+    (
+        lambda: base(smoothing=0),
+        OptionError,
+        "smoothing is the width of the smoothed kink, a positive number",
+    ),
     (lambda: base(smoothing=-1.0), OptionError, "not -1.0"),
     (lambda: base(smoothing="auto"), OptionError, "not 'auto'"),
     (lambda: base(smoothing=np.inf), OptionError, "smoothing"),
-    (lambda: base(couple={"thetta": 1}), DeclarationError, "couple has the key 'thetta', which is no variable"),
+    (
+        lambda: base(couple={"thetta": 1}),
+        DeclarationError,
+        "couple has the key 'thetta', which is no variable",
+    ),
     (lambda: base(couple={p: 1}), DeclarationError, "couple has the key 'p', which is no variable"),
     (lambda: base(couple=(p,)), DeclarationError, "couple holds p, which is no variable"),
-    (lambda: base(couple={"theta": [1.0, 2.0]}).couple_weights(), OptionError, r"couple\['theta'\] has shape \(2,\)"),
+    (
+        lambda: base(couple={"theta": [1.0, 2.0]}).couple_weights(),
+        OptionError,
+        r"couple\['theta'\] has shape \(2,\)",
+    ),
     (lambda: base(couple={"theta": -1.0}).couple_weights(), OptionError, "must be finite and at least 0"),
     (
         lambda: base(couple={"theta": cp.Parameter(name="c")}).couple_weights(),
@@ -195,14 +211,28 @@ def test_functions_of_all_records_are_refused(loss):
 
 
 def test_functions_within_a_record_are_allowed():
-    for loss in (cp.max(x2 @ theta), cp.norm_inf(x2 @ theta), cp.log_sum_exp(x2 @ theta), cp.sum_largest(x2 @ theta, 2)):
+    for loss in (
+        cp.max(x2 @ theta),
+        cp.norm_inf(x2 @ theta),
+        cp.log_sum_exp(x2 @ theta),
+        cp.sum_largest(x2 @ theta, 2),
+    ):
         BaseModel(loss, data=(x2,))
     BaseModel(cp.square(r), cp.max(theta) + cp.norm_inf(b) + cp.log_sum_exp(b), data=(x, y))
 
 
 def test_norms_of_a_number_are_absolute_values():
-    for loss in (cp.norm(r), cp.norm(r, 1), cp.norm(r, 2), cp.norm1(r), cp.pnorm(r, 3), cp.norm(cp.hstack([r]), 2)):
-        np.testing.assert_allclose(bind(loss, X, Y).value({"theta": np.zeros((1, 3)), "b": np.zeros(1)}), [4.0])
+    for loss in (
+        cp.norm(r),
+        cp.norm(r, 1),
+        cp.norm(r, 2),
+        cp.norm1(r),
+        cp.pnorm(r, 3),
+        cp.norm(cp.hstack([r]), 2),
+    ):
+        np.testing.assert_allclose(
+            bind(loss, X, Y).value({"theta": np.zeros((1, 3)), "b": np.zeros(1)}), [4.0]
+        )
 
 
 def test_a_variable_only_in_the_regularizer_or_constraints_is_allowed():
@@ -227,7 +257,9 @@ def test_exponents_must_not_be_data():
 BERNOULLI = -y * cp.log(p) - (1 - y) * cp.log(1 - p)
 
 
-@pytest.mark.parametrize("values", [[0, 1, 1, 0], [0.0, 0.25, 0.5, 1.0], [1, 1, 1, 1], [0, 0, 0, 0], [True, False] * 2])
+@pytest.mark.parametrize(
+    "values", [[0, 1, 1, 0], [0.0, 0.25, 0.5, 1.0], [1, 1, 1, 1], [0, 0, 0, 0], [True, False] * 2]
+)
 def test_bernoulli_takes_labels_between_zero_and_one(values):
     bind(BERNOULLI, values, data=(y,))
 
@@ -235,14 +267,18 @@ def test_bernoulli_takes_labels_between_zero_and_one(values):
 def test_a_label_of_two_names_record_and_stratum():
     with pytest.raises(DataError, match=r"1 - y >= 0, but record 2 \(stratum 'CA'\) has y = 2.*\[0, 1\]"):
         bind(BERNOULLI, [0.0, 1.0, 2.0, 1.0], data=(y,), strata=["NY", "NY", "CA", "NY"])
-    with pytest.raises(DataError, match=r"record 1 \(stratum \('CA', 2012\)\) has y = -1 \(2 records are affected\)"):
+    with pytest.raises(
+        DataError, match=r"record 1 \(stratum \('CA', 2012\)\) has y = -1 \(2 records are affected\)"
+    ):
         bind(BERNOULLI, [0.0, -1.0, -2.0], data=(y,), strata=[("NY", 2012), ("CA", 2012), ("NY", 2012)])
 
 
 def test_negative_counts():
     with pytest.raises(DataError, match=r"record 1 \(stratum 'b'\) has y = -3"):
         bind(lam - y * cp.log(lam), [1.0, -3.0], data=(y,), strata=["a", "b"])
-    with pytest.raises(DataError, match=r"kl_div.* needs y at least 0, but record 1 \(stratum 'b'\) has y = -3"):
+    with pytest.raises(
+        DataError, match=r"kl_div.* needs y at least 0, but record 1 \(stratum 'b'\) has y = -3"
+    ):
         bind(cp.kl_div(y, lam), [1.0, -3.0], data=(y,), strata=["a", "b"])
 
 
@@ -251,7 +287,9 @@ def test_records_of_weight_zero_have_no_sign():
 
 
 def test_data_outside_the_domain_of_their_own_functions():
-    with pytest.raises(DataError, match=r"log\(y\) is undefined or infinite: record 1 \(stratum 'b'\) has y = -1"):
+    with pytest.raises(
+        DataError, match=r"log\(y\) is undefined or infinite: record 1 \(stratum 'b'\) has y = -1"
+    ):
         bind(cp.square(b - cp.log(y)), [1.0, -1.0], data=(y,), strata=["a", "b"])
     with pytest.raises(DataError, match=r"record 0 .*has y = 0"):
         bind(cp.square(b - 1 / y), [0.0, 1.0], data=(y,))
@@ -285,7 +323,9 @@ def test_quadratic_forms_of_data_must_be_semidefinite():
 
 def test_hyperparameters_without_a_value():
     gamma = cp.Parameter(nonneg=True, name="gamma")
-    with pytest.raises(DeclarationError, match=r"the Parameter gamma in the loss has no value and is not among data"):
+    with pytest.raises(
+        DeclarationError, match=r"the Parameter gamma in the loss has no value and is not among data"
+    ):
         bind(gamma * cp.square(r), X, Y)
     with pytest.raises(DeclarationError, match="Set gamma.value"):
         strat.compile(gamma * cp.norm1(theta)).bind()
@@ -295,7 +335,11 @@ def test_hyperparameters_without_a_value():
 
 
 ARRAYS = [
-    ((X[:, :2], Y), ShapeError, r"x was declared with shape \(3,\).* must have shape \(N, 3\).* has shape \(4, 2\)"),
+    (
+        (X[:, :2], Y),
+        ShapeError,
+        r"x was declared with shape \(3,\).* must have shape \(N, 3\).* has shape \(4, 2\)",
+    ),
     ((X, Y[:3]), ShapeError, "y has 3 records, but x has 4"),
     ((X[0], Y), ShapeError, r"x was declared .* has shape \(3,\)"),
     ((X, np.ones((4, 2))), ShapeError, r"y was declared with shape \(\).* has shape \(4, 2\)"),
@@ -318,11 +362,19 @@ ARRAYS = [
     ((X, np.array(["2020-01-01"] * 4, dtype="datetime64[D]")), DataError, "y holds .*2020"),
     ((np.where(X == 4, np.nan, X), Y), DataError, "x has NaN in column 1 of record 1"),
     ((np.where(X == 5, np.inf, X), Y), DataError, "x has an infinite value in column 2 of record 1"),
-    ((np.where(X > 4, np.nan, X), Y), DataError, r"x has NaN in column 2 of record 1 \(3 records are affected\)"),
+    (
+        (np.where(X > 4, np.nan, X), Y),
+        DataError,
+        r"x has NaN in column 2 of record 1 \(3 records are affected\)",
+    ),
     ((X, [1.0, np.nan, 1.0, 1.0]), DataError, "y has NaN of record 1|y has NaN in record 1"),
     ((sp.csr_array(np.where(X == 4, np.nan, X)), Y), DataError, "x has a NaN or infinite value in record 1"),
     ((sp.csr_array(X * 1j), Y), DataError, "x holds complex128"),
-    ((pd.DataFrame(X, columns=["u", "v", "w"]).replace(4.0, np.nan), Y), DataError, "x has NaN in column 'v' of record 1"),
+    (
+        (pd.DataFrame(X, columns=["u", "v", "w"]).replace(4.0, np.nan), Y),
+        DataError,
+        "x has NaN in column 'v' of record 1",
+    ),
     ((pd.DataFrame({"u": ["a"] * 4, "v": Y, "w": Y}), Y), DataError, "x holds 'a' in record 0"),
     ((np.zeros((0, 3)), np.zeros(0)), DataError, "no records"),
 ]
@@ -338,8 +390,12 @@ def test_a_column_for_a_number_is_squeezed_once():
     one, other = bind(cp.square(r), X, Y[:, None]), bind(cp.square(r), X, Y)
     point = {"theta": np.ones((1, 3)), "b": np.zeros(1)}
     np.testing.assert_array_equal(one.value(point), other.value(point))
-    np.testing.assert_array_equal(bind(cp.square(r), X, pd.DataFrame({"y": Y})).value(point), other.value(point))
-    np.testing.assert_array_equal(bind(cp.square(r), X, sp.csr_array(Y[:, None])).value(point), other.value(point))
+    np.testing.assert_array_equal(
+        bind(cp.square(r), X, pd.DataFrame({"y": Y})).value(point), other.value(point)
+    )
+    np.testing.assert_array_equal(
+        bind(cp.square(r), X, sp.csr_array(Y[:, None])).value(point), other.value(point)
+    )
 
 
 def test_frames_series_lists_and_integers_are_read_by_position():
@@ -406,7 +462,11 @@ POINTS = [
     (np.zeros((2, 3)), ShapeError, r"there are 2 variables \(theta, b\); give a dict"),
     ({"theta": np.zeros((2, 3))}, ShapeError, "no value was given for the variable 'b'"),
     (GOOD | {"c": 1.0}, OptionError, "'c' is no variable of the model; its variables are theta, b"),
-    (GOOD | {"b": np.zeros((2, 1))}, ShapeError, r"theta\['b'\] has shape \(2, 1\), but the variable has shape \(\)"),
+    (
+        GOOD | {"b": np.zeros((2, 1))},
+        ShapeError,
+        r"theta\['b'\] has shape \(2, 1\), but the variable has shape \(\)",
+    ),
     (GOOD | {"b": np.zeros(3)}, ShapeError, "expected"),
     (GOOD | {"theta": np.zeros(3)}, ShapeError, r"theta\['theta'\] has shape \(3,\)"),
     ({"theta": np.zeros((3, 3)), "b": np.zeros(3)}, ShapeError, "theta has 3 strata .* bound to 2"),
@@ -439,13 +499,17 @@ def test_steps_have_one_number_a_stratum():
 def test_kinks_have_no_gradient():
     for loss in (cp.abs(r), cp.pos(1 - y * z), cp.maximum(0.9 * r, -0.1 * r)):
         oracle = bind(loss, X, Y)
-        with pytest.raises(NoOracleError, match="there is no gradient of the loss: .* is not differentiable.*smoothing="):
+        with pytest.raises(
+            NoOracleError, match="there is no gradient of the loss: .* is not differentiable.*smoothing="
+        ):
             oracle.gradient({"theta": np.zeros((1, 3)), "b": np.zeros(1)})
 
 
 def test_a_prox_that_is_missing_says_why():
     oracle = bind(cp.abs(r), X, Y)
-    with pytest.raises(NoOracleError, match=r"there is no prox of the loss: the losses of records share the variables"):
+    with pytest.raises(
+        NoOracleError, match=r"there is no prox of the loss: the losses of records share the variables"
+    ):
         oracle.prox({"theta": np.zeros((1, 3)), "b": np.zeros(1)}, 1.0)
 
 

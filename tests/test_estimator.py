@@ -193,7 +193,7 @@ def test_weight_two_is_the_record_twice_and_weight_zero_removes_it():
 def test_no_edges_is_separate_and_strong_edges_are_common():
     base = mean_model()
     loose = strat.lrsm(base, strat.graphs.path(range(K), weight=0.0)).fit(Y, strata=Z)
-    tight = strat.lrsm(base, strat.graphs.complete(range(K), weight=1e7), solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
+    tight = strat.lrsm(base, strat.graphs.complete(range(K), weight=1e5), solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
     assert np.allclose(loose.theta_["mu"], strat.separate(base).fit(Y, strata=Z).theta_["mu"], atol=1e-5)
     assert np.allclose(tight.theta_["mu"], strat.common(base).fit(Y, strata=Z).theta_["mu"], atol=1e-4)
 
@@ -204,6 +204,11 @@ def test_common_counts_the_regularizer_once_for_each_stratum():
     once = strat.common(mean_model(2.0), PATH, regularizer_weight=1).fit(Y, strata=Z)
     assert np.allclose(once.theta_["mu"], Y.sum() / (N + 2.0))
     assert np.allclose(model.predict(strata=["never seen"]), model.theta_["mu"][0])
+
+
+def test_the_common_model_is_the_optimum_that_cvxpy_finds():
+    model = strat.common(logistic(), PATH, solver=strat.MAPG(tol=1e-9)).fit(X, Y, strata=Z)
+    assert np.isclose(model.result_.objective, model.to_cvxpy().solve(solver=cp.CLARABEL), rtol=1e-7)
 
 
 def test_strata_without_records_are_fitted_through_the_graph():

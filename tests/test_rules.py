@@ -18,7 +18,7 @@ EXCEPTED = {
 }
 TESTED = sorted(set(RULES) - set(EXCEPTED))
 STEPS = [0.1, 1.0, 10.0, np.array([0.3, 4.0])]
-CLARABEL = dict(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+CLARABEL = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 
 
 def example(name):
@@ -74,7 +74,9 @@ def directions(name, K, seed=1):
 
 
 def smooth_cases(word):
-    bound = {name: strat.compile(example(name)[0]).bind() for name in TESTED if hasattr(RULES[name], "example")}
+    bound = {
+        name: strat.compile(example(name)[0]).bind() for name in TESTED if hasattr(RULES[name], "example")
+    }
     return [name for name, oracle in bound.items() if oracle.flat.has(word)]
 
 
@@ -173,8 +175,12 @@ class Prox:
     def __init__(self, expression):
         self.expression, self.variables = expression, expression.variables()
         self.root = cp.Parameter(pos=True)
-        self.points = [cp.Parameter(v.shape, symmetric=v.is_symmetric() and v.ndim == 2) for v in self.variables]
-        distance = sum(cp.sum_squares(self.root * v - p) for v, p in zip(self.variables, self.points, strict=True))
+        self.points = [
+            cp.Parameter(v.shape, symmetric=v.is_symmetric() and v.ndim == 2) for v in self.variables
+        ]
+        distance = sum(
+            cp.sum_squares(self.root * v - p) for v, p in zip(self.variables, self.points, strict=True)
+        )
         self.problem = cp.Problem(cp.Minimize(expression + 0.5 * distance))
 
     def __call__(self, point, t):
@@ -209,7 +215,11 @@ def test_prox_is_cvxpys(name, kind):
                 for at in (ours, best)
             )
             gap = distance(ours, best)
-            assert gap < 1e-3 * (1 + distance(best, {key: 0 * value for key, value in best.items()})), (t, ours, best)
+            assert gap < 1e-3 * (1 + distance(best, {key: 0 * value for key, value in best.items()})), (
+                t,
+                ours,
+                best,
+            )
             assert here + gap**2 / (2 * steps[k]) <= there + accuracy * (1 + abs(there)), (t, ours, best)
 
 
@@ -277,4 +287,6 @@ def test_values_at_the_boundary_of_the_domain(expression, at, expected):
 def test_log_det_outside_its_domain():
     S = cp.Variable((2, 2), symmetric=True, name="S")
     oracle = strat.compile(-cp.log_det(S)).bind()
-    assert np.array_equal(oracle.value(np.stack([np.zeros((2, 2)), np.diag([1.0, -1.0]), -np.eye(2)])), [np.inf] * 3)
+    assert np.array_equal(
+        oracle.value(np.stack([np.zeros((2, 2)), np.diag([1.0, -1.0]), -np.eye(2)])), [np.inf] * 3
+    )

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from strat.compiler.bind import Assembly
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
+from strat.compiler.convexity import Curvature
 from strat.compiler.evaluation import Evaluation
 from strat.compiler.fallback import FallbackProx
-from strat.compiler.convexity import Curvature
 from strat.compiler.legal import Origin, check_convexity, check_data_arguments
 from strat.compiler.pieces import Sets
 from strat.compiler.prox import NoProx, ProxBuilder
@@ -263,11 +263,13 @@ class Program:
             reason = str(error)
         oracle = assembly.oracle()
         everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
-        if not sets.restrict and oracle.has("hessian_operator") and (everywhere or self.data):
+        smooth = not sets.restrict and oracle.has("hessian_operator")
+        if smooth and (everywhere or self.data):
             return NewtonProx(oracle, sets.transposed), reason
-        if not self.data:
-            return FallbackProx(self, values), reason
-        return None, reason
+        if self.data:
+            return None, reason
+        solver = FallbackProx(self, values)
+        return NewtonProx(oracle, sets.transposed, solver) if smooth else solver, reason
 
 
 def read_weight(sample_weight, N):

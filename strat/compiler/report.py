@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from strat.expressions.text import short, text
 from strat.expressions.symbols import DATA, AtomNode, Leaf, Product, Value
+from strat.expressions.text import short, text
 
 _WIDTH = 46
 

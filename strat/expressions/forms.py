@@ -145,7 +145,7 @@ def matmul(symbols, left, right, shape, data_left=True):
     b = right if len(right.shape) > 1 else right.reshaped((right.size, 1))
     if len(a.shape) > 2 or len(b.shape) > 2:
         return _stacked_matmul(symbols, a, b, shape, data_left)
-    (q, inner), p = a.shape, b.shape[1]
+    (_q, inner), p = a.shape, b.shape[1]
     rows_a, keys_a = np.divmod(a.row, inner)
     keys_b, columns_b = np.divmod(b.row, p)
     ia, ib = _join(keys_a, keys_b)

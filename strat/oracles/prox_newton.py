@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from strat.errors import NoOracleError
+
 
 class NewtonProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) for a smooth convex f with Hessian products.
@@ -14,32 +16,35 @@ class NewtonProx:
     oracle : Oracle
     transposed : (n,) int ndarray or None
         Coordinates of the transposes of symmetric variables: v is replaced by its symmetric part.
+    start : callable or None
+        Another prox, less accurate, whose result is polished: where v may lie outside the function's domain.
     """
 
-    kind = "Newton"
+    def __init__(self, oracle, transposed=None, start=None, max_iter=100):
+        self.oracle, self.transposed, self.start, self.max_iter = oracle, transposed, start, max_iter
 
-    def __init__(self, oracle, transposed=None, max_iter=100):
-        self.oracle, self.transposed, self.max_iter = oracle, transposed, max_iter
+    @property
+    def kind(self):
+        """How it is computed."""
+        return "Newton" if self.start is None else f"{self.start.kind}, then Newton"
 
     def __call__(self, v, t):
         if self.transposed is not None:
             v = 0.5 * (v + v[:, self.transposed])
         K, n = v.shape
         t = np.broadcast_to(np.asarray(t, dtype=float), K)[:, None]
-        z = v.copy()
-        value = self._value(z, v, t)
-        if not np.isfinite(value).all():
-            raise FloatingPointError("the prox starts outside the domain of the function")
+        z, value = self._first(v, t)
         eye = np.eye(n)
         scale = 1.0 + np.abs(v).max(initial=0.0) / t[:, 0]
         for _ in range(self.max_iter):
             _, gradient = self.oracle.value_and_gradient(z)
             gradient = gradient + (z - v) / t
             size = np.sqrt((gradient**2).sum(axis=1))
-            active = size > 1e-13 * np.maximum(scale, np.sqrt(n))
+            active = np.isfinite(value) & np.isfinite(size) & (size > 1e-13 * np.maximum(scale, np.sqrt(n)))
             if not active.any():
                 break
-            hessian = self._hessian(z, eye)
+            hessian = np.where(active[:, None, None], self._hessian(z, eye), 0.0)
+            gradient = np.where(active[:, None], gradient, 0.0)
             step = -np.linalg.solve(hessian + eye / t[:, :, None], gradient[..., None])[..., 0]
             slope = (gradient * step).sum(axis=1)
             length, pending = np.where(active, 1.0, 0.0), active.copy()
@@ -58,6 +63,22 @@ class NewtonProx:
             if not moved.any() or np.all(np.abs(length[:, None] * step) <= 1e-15 * (1.0 + np.abs(z))):
                 break
         return z
+
+    def _first(self, v, t):
+        """Where to start, and the objective there."""
+        z = v.copy() if self.start is None else self.start(v, t[:, 0])
+        value = self._value(z, v, t)
+        outside = ~np.isfinite(value)
+        if outside.any() and self.start is not None:
+            # Rounding alone keeps a solution on the boundary from being in the domain; most domains end at 0.
+            z = np.where(outside[:, None] & (np.abs(z) < 1e-7 * (1.0 + np.abs(v))), 0.0, z)
+            value = self._value(z, v, t)
+        elif outside.any():
+            raise NoOracleError(
+                f"the prox starts outside the domain of the function in {outside.sum()} strata, and no point inside is "
+                f"known. Start nearer to the domain, or constrain the variables to it."
+            )
+        return z, value
 
     def _hessian(self, z, eye):
         if self.oracle.has("hessian"):

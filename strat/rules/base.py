@@ -8,7 +8,7 @@ Hessian products of any composition.
 
 import numpy as np
 
-from strat.expressions import forms
+from strat.expressions import atoms, forms
 
 
 class Rule:
@@ -51,7 +51,7 @@ class Rule:
 
     def domain(self, args):
         """Mask of the leading axis where the arguments are legal; None where everything is."""
-        return None
+        return
 
     @property
     def restricted(self):
@@ -113,15 +113,8 @@ class Rows(Rule):
 
     @classmethod
     def form(cls, walker, e, args):
-        rows = grouped(args[0], axis_of(e))
+        rows = grouped(args[0], atoms.axis_of(e))
         return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
-
-
-def axis_of(e):
-    """Axes that an atom reduces (see ``strat.expressions.atoms.axis_of``)."""
-    from strat.expressions import atoms
-
-    return atoms.axis_of(e)
 
 
 def grouped(form, axis):
