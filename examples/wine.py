@@ -18,16 +18,6 @@ import pandas as pd
 
 import strat
 
-#: How each column of the table is printed.
-FORMATS = {
-    "objective": "{:.6f}".format,
-    "residual": "{:.0e}".format,
-    "train loss": "{:.4f}".format,
-    "test loss": "{:.4f}".format,
-    "test error": "{:.1%}".format,
-    "seconds": "{:.2f}".format,
-}
-
 
 def data_folder(name):
     """Return the folder of one data set, or end with a sentence that says where to get it."""
@@ -87,14 +77,14 @@ def main():
             model.fit(*train[:2], strata=train[2], init="zero")
         wrong = model.predict(test[0], strata=test[2]).argmax(1) != test[1].argmax(1)
         rows[name] = {
-            "objective": model.result_.objective,
-            "residual": max(model.result_.residual.values()),
-            "train loss": -model.score(*train[:2], strata=train[2]),
-            "test loss": -model.score(*test[:2], strata=test[2]),
-            "test error": wrong.mean(),
-            "seconds": model.result_.seconds,
+            "objective": f"{model.result_.objective:.6f}",
+            "residual": f"{max(model.result_.residual.values()):.0e}",
+            "train loss": f"{-model.score(*train[:2], strata=train[2]):.4f}",
+            "test loss": f"{-model.score(*test[:2], strata=test[2]):.4f}",
+            "test error": f"{wrong.mean():.1%}",
+            "seconds": f"{model.result_.seconds:.2f}",
         }
-    print(pd.DataFrame.from_dict(rows, orient="index").to_string(formatters=FORMATS))
+    print(pd.DataFrame.from_dict(rows, orient="index").to_string())
     print(
         "\nLosses are means over records. Objectives compare where they are the same function: the two joint rows.\n"
         "A lower objective is not a better prediction; which row to trust is for records outside this table to say."

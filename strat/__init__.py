@@ -1,6 +1,6 @@
 """Laplacian regularised stratified models declared in CVXPY, with a jointly learned graph."""
 
-from strat import graphs
+from strat import graphs, losses
 from strat.base_model import BaseModel
 from strat.baselines import common, joint, lrsm, separate
 from strat.compiler import Program, compile
@@ -50,6 +50,7 @@ __all__ = [
     "graphs",
     "joint",
     "load",
+    "losses",
     "lrsm",
     "separate",
 ]

@@ -6,6 +6,7 @@ from strat.compiler.check import as_expression, check_data, check_no_data
 from strat.compiler.compile import check_constraints, compiled
 from strat.compiler.program import Program
 from strat.compiler.report import header, piece_rows, prox_line, table
+from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError
 from strat.expressions import atoms
 from strat.expressions.text import short, text
@@ -64,7 +65,8 @@ class BaseModel:
         self.smoothing = _checked_smoothing(smoothing)
         if not self.loss.variables():
             raise DeclarationError(
-                f"the loss has no variable in it: {text(self.loss)}. It must depend on the cp.Variable objects to be fitted."
+                f"the loss has no variable in it: {text(self.loss)}. "
+                f"It must depend on the cp.Variable objects to be fitted."
             )
         variables = {v.id: v for v in self.loss.variables()}
         for source in (self.regularizer, *self.constraints):
@@ -96,6 +98,23 @@ class BaseModel:
             if isinstance(weight, atoms.Parameter):
                 found[weight.name()] = weight
         return found
+
+    def check(self, seed=0):
+        """Compare every compiled oracle with CVXPY itself, at random records and points.
+
+        Parameters
+        ----------
+        seed : int
+            For the random numbers.
+
+        Returns
+        -------
+        Report
+            Of the loss, the regularizer with its constraints, and the prediction. It prints as a table; ``ok``
+            says whether everything agreed. Nothing is printed, and no Variable or Parameter changes its value.
+        """
+        report = self.loss_program.check(seed) + self.regularizer_program.check(seed)
+        return report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
 
     def couple_weights(self, given=None):
         """Weight of each coordinate in the distance between strata.
@@ -177,7 +196,9 @@ class BaseModel:
             )
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self):
+        data = ", ".join(p.name() for p in self.data)
+        return f"BaseModel({text(self.loss, 40)}, {text(self.regularizer, 30)}, data=({data}))"
 
 
 def attribute_texts(variables):
@@ -200,7 +221,8 @@ def _checked_smoothing(smoothing):
         or not 0 < smoothing < np.inf
     ):
         raise OptionError(
-            f"smoothing is the width of the smoothed kink, a positive number in units of its argument, not {smoothing!r}."
+            f"smoothing is the width of the smoothed kink, a positive number in units of its argument, "
+            f"not {smoothing!r}."
         )
     return float(smoothing)
 

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.blas import ddot, dsymm, dsymv, dsyr2, dsyrk
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.blas import ddot, dsymm, dsymv, dsyr2, dsyrk, dtrsm
+from scipy.linalg.lapack import dpotrf
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 from scipy.spatial.distance import pdist
@@ -27,7 +27,7 @@ CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
 class EdgeSet:
     """What both edge sets share: K strata, `count` edges with ends `i` < `j`."""
 
-    @property
+    @cached_property
     def chunks(self):
         """Slices that cover a flat edge array."""
         size = self.mask.size
@@ -116,13 +116,15 @@ class AllPairs(EdgeSet):
         """G(w) theta, shape (K, n)."""
         if theta.shape[1] == 1:  # dsymm is slow on one column
             return (degrees * theta[:, 0] - dsymv(1.0, w, theta[:, 0], lower=1))[:, None]
-        return degrees[:, None] * theta - dsymm(1.0, w, theta.T, side=1, lower=1).T
+        product = degrees[:, None] * theta
+        product -= dsymm(1.0, w, theta.T, side=1, lower=1).T
+        return product
 
-    def add_half_distances(self, theta, g):
-        """In place: g_e += ||theta_i - theta_j||^2 / 2."""
+    def add_half_distances(self, theta, g, a=0.0):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
         theta = theta - self._ones @ theta / self.K  # for less cancellation
         dsyrk(-1.0, theta.T, beta=1.0, c=g, trans=1, lower=1, overwrite_c=1)
-        return self.add_ends(np.einsum("kn,kn->k", theta, theta) / 2, g)
+        return self.add_ends(a + np.einsum("kn,kn->k", theta, theta) / 2, g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
@@ -221,10 +223,10 @@ class EdgeList(EdgeSet):
         """G(w) theta, shape (K, n)."""
         return degrees[:, None] * theta - self._adjacency(w) @ theta
 
-    def add_half_distances(self, theta, g):
-        """In place: g_e += ||theta_i - theta_j||^2 / 2."""
+    def add_half_distances(self, theta, g, a=None):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
         g += self.distances(theta) / 2
-        return g
+        return g if a is None else self.add_ends(a, g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
@@ -291,4 +293,9 @@ def _dense_solver(matrix):
     factor, info = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
     if info:
         raise np.linalg.LinAlgError("G(w) + diag(shift) is not positive definite")
-    return lambda b: dpotrs(factor, np.asfortranarray(b), lower=1)[0]
+
+    def solve(b):  # b^T times the inverse: no copies to Fortran order and back
+        half = dtrsm(1.0, factor, b.T, side=1, lower=1, trans_a=1)
+        return dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1).T
+
+    return solve

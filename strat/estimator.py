@@ -134,7 +134,8 @@ class StratifiedModel(NestedParameters):
 
         Returns
         -------
-        (N, *shape) ndarray
+        ndarray
+            Of shape ``(N, *shape)``.
 
         Raises
         ------

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from strat.compiler.bind import Assembly
 from strat.compiler.binder import Binder
-from strat.compiler.pieces import Sets
 from strat.compiler.prox import NoProx, ProxBuilder
+from strat.compiler.sets import Sets
 from strat.errors import OptionError
 from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import Symbols

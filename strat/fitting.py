@@ -178,6 +178,8 @@ def _start(model, problem, init, edges):
             start["theta"] = layout.pack({**full, **given})
         else:
             start["theta"] = layout.pack(given)
+        if problem.K == 1 and len(start["theta"]) > 1:  # a common model takes what other models take
+            start["theta"] = start["theta"].mean(axis=0, keepdims=True)
         if len(start["theta"]) != problem.K:
             raise OptionError(
                 f'init["theta"] has {len(start["theta"])} strata, but the model has {problem.K}.'
@@ -261,6 +263,10 @@ def _finish(model, problem, records, result, theta):
         result.smoothed_objective = result.objective
         result.parts["loss"] = float(true.value(result.theta).sum())
         result.objective = float(sum(result.parts.values()))
+        result.notes.append(
+            f"smoothing: the smoothed objective is below the true one everywhere, so at this graph the parameters' true "
+            f"objective is at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
+        )
     model.theta_ = base.layout.unpack(theta)
     model.result_ = result
     model._columns = records.columns

@@ -1,6 +1,9 @@
 """The numbers of the log-determinant graph regularizer at one point."""
 
+import math
+
 import numpy as np
+from scipy.linalg.blas import daxpy
 from scipy.linalg.lapack import dpotrf, dpotri
 
 
@@ -17,6 +20,7 @@ class LogDetSlot:
         self.lambda1, self.mu = float(h.lambda1), float(h.mu)
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
         self._matrix = np.zeros((edges.K, edges.K), order="F")  # first the factor, then the inverse
+        self._diagonal = self._matrix.ravel("K")[:: edges.K + 1]
         self._prior = bool(np.any(w0))
         self._pull = edges.zeros() if self._prior else None  # w - w0
         self.factorizations = self.inversions = 0
@@ -31,7 +35,7 @@ class LogDetSlot:
             self.factorizations += 1
             if info:
                 return np.inf
-            value = -2 * self.lambda1 * float(np.log(self._matrix.ravel("K")[:: self.edges.K + 1]).sum())
+            value = -2 * self.lambda1 * float(np.log(self._diagonal).sum())
         if self._prior:
             np.subtract(w, self.w0, out=self._pull)
         else:
@@ -39,20 +43,24 @@ class LogDetSlot:
         value += self.square / 2 * self.edges.dot(self._pull, self._pull)
         self._total = float(degrees.sum()) / 2
         value += self.linear * self._total + self.constant
-        return value if np.isfinite(value) else np.inf
+        return value if math.isfinite(value) else np.inf
 
     def gradient(self, out):
         """The gradient over the edges, written to out."""
+        return self.edges.add_ends(self.gradient_without_ends(out), out)
+
+    def gradient_without_ends(self, out):
+        """Return a (K,) and write b to out, where the gradient over the edges is b_e + a_i + a_j."""
         if not self.lambda1:
             np.multiply(self._pull, self.square, out=out)
-            return self.edges.add_ends(np.full(self.edges.K, self.linear / 2), out)
+            return np.full(self.edges.K, self.linear / 2)
         S, pull = self._inverse(), self._pull
         flat = self.edges.flat
         entries, g, pull = flat(self.edges.entries(S)), flat(out), flat(pull)
         for chunk in self.edges.chunks:
             np.multiply(entries[chunk], 2 * self.lambda1, out=g[chunk])
-            g[chunk] += self.square * pull[chunk]
-        return self.edges.add_ends(self.linear / 2 - self.lambda1 * S.diagonal(), out)
+            daxpy(pull[chunk], g[chunk], a=self.square)  # in place
+        return self.linear / 2 - self.lambda1 * self._diagonal
 
     def resistances(self, out):
         """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
@@ -61,7 +69,7 @@ class LogDetSlot:
             return out
         S = self._inverse()
         np.multiply(self.edges.entries(S), -2.0, out=out)
-        out = self.edges.add_ends(S.diagonal().copy(), out)
+        out = self.edges.add_ends(self._diagonal.copy(), out)
         out *= self.edges.mask
         return out
 

@@ -153,8 +153,9 @@ class Point:
 
     @property
     def noise(self):
-        """Rounding error to expect in F, whose terms may cancel."""
-        return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph))
+        """Rounding error to expect in F, whose terms may cancel, those of the Laplacian term included."""
+        energy = float(self.degrees @ np.einsum("kn,kn->k", self.theta, self.theta))
+        return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""
@@ -164,8 +165,8 @@ class Point:
     def _add_gradients(self):
         self.theta_gradient = self.loss_gradient + self.product
         if self.graph_slot is not None:
-            self.graph_slot.gradient(self.w_gradient)
-            self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient)
+            ends = self.graph_slot.gradient_without_ends(self.w_gradient)
+            self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient, ends)
         return self
 
     def residual(self):

@@ -64,6 +64,8 @@ class Declaration:
                 continue
             if e.size > 60 or e.ndim > 3 or e.size == 0 or not e.is_affine():
                 continue
+            if name in ELEMENTWISE and (a.shape == (*b.shape, 1) or b.shape == (*a.shape, 1)):
+                continue  # (n,) with (n, 1), which is refused
             pool.append(e)
             used.append(name)
         varying = [e for e in pool[-steps:] if e.variables()]
@@ -147,5 +149,6 @@ OPERATIONS = {
     "permute": lambda rng, a, b: cp.moveaxis(a, 0, -1),
     "vec_to_upper_tri": lambda rng, a, b: cp.vec_to_upper_tri(cp.vec(a, order="C")[:3]),
 }
+ELEMENTWISE = {"add", "subtract", "product"}
 #: Products, of which one side must be free of variables.
 TWO = {"product", "matmul", "kron", "convolve", "outer"}

@@ -738,3 +738,43 @@ def test_the_users_leaves_and_arrays_are_untouched():
 def test_programs_print_their_pieces():
     text = str(strat.compile(cp.logistic(-m) + 0.5 * cp.sum_squares(theta), data=(x, y)))
     assert "logistic" in text.lower() and "Square" in text and "theta (3,)" in text
+
+
+def test_prox_of_a_loss_with_a_residual_at_its_kink():
+    """The curvature of |e|^1.5 is infinite at e = 0: neither nan nor a stop there."""
+    oracle = strat.compile(cp.power(cp.abs(y - b), 1.5), data=(y,)).bind([1.0, 2.0])
+    assert np.isfinite(oracle.hvp(np.ones(1), np.ones(1))).all()
+    for v in (1.0, 2.0, 0.3):
+        z = oracle.prox(np.array([v]), 0.7)
+        np.testing.assert_allclose(0.7 * oracle.gradient(z) + z - v, 0.0, atol=1e-7)
+
+
+def test_linear_parts_of_many_coefficients_take_no_memory():
+    """x @ B @ c has a product of data for each entry of B; they are summed a few at a time."""
+    wide, hot, many = cp.Parameter(300, name="wide"), cp.Parameter(20, name="hot"), 2000
+    big = cp.Variable((300, 20), name="big")
+    X, C = rng.normal(size=(many, 300)), np.eye(20)[rng.integers(0, 20, size=many)]
+    program = strat.compile(cp.log_sum_exp(wide @ big) - wide @ big @ hot, data=(wide, hot))
+    tracemalloc.start()
+    oracle = program.bind(X, C)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 12 * X.nbytes
+    np.testing.assert_allclose(oracle.gradient(np.zeros((1, 300, 20)))[0], X.T @ (1 / 20 - C), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        cp.logistic(-m),
+        cp.huber(r, 0.7) + cp.square(b),
+        s * cp.exp(0.1 * z) + 0.5 * cp.sum_squares(theta),
+        cp.square(r),
+    ],
+)
+def test_hessian_blocks_are_the_hessian_products(loss):
+    oracle, point = bound(loss, SIGNS)
+    packed = oracle.program.layout.pack(point)
+    blocks, product = oracle.flat.hessian(packed), oracle.flat.hessian_operator(packed)
+    for j, e in enumerate(np.eye(4)):
+        np.testing.assert_allclose(blocks[:, :, j], product(np.tile(e, (K, 1))), rtol=1e-11, atol=1e-11)

@@ -111,7 +111,7 @@ DECLARATIONS = [
     (
         lambda: base(cp.square(cp.abs(cp.Parameter(name="h", complex=True) - b)), data=(x,)),
         DeclarationError,
-        "",
+        "the Parameter h in the loss is complex",
     ),
     (
         lambda: base(predict=cp.Variable(name="other") * y),

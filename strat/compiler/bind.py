@@ -36,8 +36,13 @@ class Assembly:
             self.constant += self._sums(evaluator.form(form.where(rest)))[:, 0]
         if variable.any():
             part = form.where(variable)
-            sums = self._sums(evaluator.terms(part))
-            np.add.at(self.linear, (slice(None), binder.flat(part.column)), sums)
+            columns = binder.flat(part.column)
+            # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.
+            step = max(1, 2**20 // (1 if self.segments is None else max(self.segments.N, 1)))
+            for first in range(0, len(columns), step):
+                terms = np.arange(first, min(first + step, len(columns)))
+                sums = self._sums(evaluator.terms(part.where(terms)))
+                np.add.at(self.linear, (slice(None), columns[terms]), sums)
         self.roots, self.quadratics = {}, []
         for node, terms in binder.atoms_of(form):
             self._add(node, form, terms)
@@ -89,7 +94,9 @@ class Assembly:
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
         why = {"prox": reason} if reason else {}
         if kink is not None:
-            why["value_and_gradient"] = why["hessian_operator"] = f"{text(kink.expression)} is not differentiable"
+            why["value_and_gradient"] = why["hessian_operator"] = (
+                f"{text(kink.expression)} is not differentiable"
+            )
         return SumOracle(self.parts(), self.binder.n, kink is None, curved, prox, why)
 
 
@@ -121,4 +128,6 @@ def _is_scaled_atom(binder, form):
     if not np.array_equal(form.row, np.arange(form.size)):
         return False
     owners = binder.symbols.owner(form.column) if form.column.all() else None
-    return owners is not None and all(isinstance(binder.symbols.nodes[o], AtomNode) for o in np.unique(owners))
+    return owners is not None and all(
+        isinstance(binder.symbols.nodes[o], AtomNode) for o in np.unique(owners)
+    )

@@ -44,7 +44,10 @@ class Binder:
         is_atom = np.zeros(len(form.column), dtype=bool)
         known = form.column > 0
         owners = self.symbols.owner(form.column[known])
-        is_atom[known] = [isinstance(self.symbols.nodes[o], AtomNode) for o in owners]
+        present, place = np.unique(owners, return_inverse=True)
+        is_atom[known] = np.array([isinstance(self.symbols.nodes[o], AtomNode) for o in present], dtype=bool)[
+            place
+        ]
         return known & ~is_atom, is_atom, ~known
 
     def atoms_of(self, form):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat.errors import DeclarationError, NotPerRecordError, ShapeError
+from strat.errors import DeclarationError, ShapeError
 from strat.expressions import atoms
 from strat.expressions.text import text
 
@@ -11,7 +11,12 @@ def as_expression(value, what):
     """The value as a CVXPY expression; numbers are constants."""
     if isinstance(value, atoms.Expression):
         return value
-    if isinstance(value, np.ndarray) and value.dtype == object or hasattr(value, "dtype") and value.dtype == object:
+    if (
+        isinstance(value, np.ndarray)
+        and value.dtype == object
+        or hasattr(value, "dtype")
+        and value.dtype == object
+    ):
         raise DeclarationError(
             f"{what} is a NumPy or pandas array of CVXPY expressions, which np.dot, np.array, np.sum or an operation "
             f"with a Series makes. Use CVXPY's own: x @ theta, cp.hstack([…]), cp.sum(…)."
@@ -37,12 +42,20 @@ def check_data(data):
                 f"data must hold cp.Parameter objects, the data of one record, but it holds a {type(entry).__name__}. "
                 f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
             )
-        if entry.attributes.get("complex") or entry.attributes.get("imag") or entry.attributes.get("hermitian"):
-            raise DeclarationError(f"the data Parameter {entry.name()} is complex; records must be real numbers.")
+        if (
+            entry.attributes.get("complex")
+            or entry.attributes.get("imag")
+            or entry.attributes.get("hermitian")
+        ):
+            raise DeclarationError(
+                f"the data Parameter {entry.name()} is complex; records must be real numbers."
+            )
     names = [p.name() for p in data]
     for name in names:
         if names.count(name) > 1:
-            raise DeclarationError(f"data names the Parameter {name} twice; each argument needs its own Parameter.")
+            raise DeclarationError(
+                f"data names the Parameter {name} twice; each argument needs its own Parameter."
+            )
     return data
 
 
@@ -50,11 +63,14 @@ def check_scalar(expression, what):
     """Raise ShapeError unless the expression is a scalar."""
     if expression.size != 1:
         raise ShapeError(
-            f"{what} must be a scalar, but it has shape {expression.shape}: {text(expression)}. It is that of one record "
-            f"(or one stratum): sum the entries with cp.sum(…), and check that no (n, 1) meets an (n,)."
+            f"{what} must be a scalar, but it has shape {expression.shape}: {text(expression)}. "
+            f"It is that of one record (or one stratum): sum the entries with cp.sum(…), "
+            f"and check that no (n, 1) meets an (n,)."
         )
-    if expression.is_complex():
-        raise DeclarationError(f"{what} is complex; only real expressions have a meaning here.")
+    for leaf in (expression, *expression.parameters()):
+        if leaf.is_complex():
+            name = what if leaf is expression else f"the Parameter {leaf.name()} in {what}"
+            raise DeclarationError(f"{name} is complex; only real expressions have a meaning here.")
 
 
 def check_variables(variables):
@@ -80,36 +96,6 @@ def check_no_data(expression, data, what):
     for p in expression.parameters():
         if p.id in ids:
             raise DeclarationError(
-                f"{what} contains the record data {p.name()}: {text(expression)}. It belongs to a stratum, not to a record; "
-                f"put what depends on records into the loss."
+                f"{what} contains the record data {p.name()}: {text(expression)}. "
+                f"It belongs to a stratum, not to a record; put what depends on records into the loss."
             )
-
-
-def check_per_record(expression, data):
-    """Raise NotPerRecordError for atoms that were meant to run over records."""
-    ids = {p.id for p in data}
-    seen = set()
-
-    def visit(e):
-        if id(e) in seen:
-            return
-        seen.add(id(e))
-        over = isinstance(e, (atoms.max, atoms.min, atoms.norm_inf, atoms.sum_largest, atoms.log_sum_exp))
-        if over and e.args[0].size == 1 and any(p.id in ids for p in e.parameters()):
-            raise NotPerRecordError(
-                f"{text(e)} takes the {_reduction(e)} of one number. The loss is that of ONE record and is summed over records, "
-                f"so a function of all records together (maximum, cvar, log-sum-exp over records) cannot be written "
-                f"in it. Write a sum over records, such as cp.abs(r), cp.huber(r) or cp.logistic(r)."
-            )
-        for a in e.args:
-            visit(a)
-
-    visit(expression)
-
-
-def _reduction(e):
-    if isinstance(e, atoms.log_sum_exp):
-        return "log-sum-exp"
-    if isinstance(e, atoms.sum_largest):
-        return "sum of the largest entries"
-    return "minimum" if isinstance(e, atoms.min) else "maximum"

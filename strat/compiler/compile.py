@@ -1,14 +1,15 @@
 """compile: check a declaration, read it into symbols, and keep it as a program."""
 
+from strat.compiler.cautions import check_broadcasts, warn_of_meanings
 from strat.compiler.check import (
     as_expression,
     check_data,
     check_no_data,
-    check_per_record,
     check_scalar,
     check_variables,
 )
 from strat.compiler.convexity import Curvature
+from strat.compiler.per_record import check_per_record
 from strat.compiler.program import Program
 from strat.errors import DeclarationError, NotConvexError
 from strat.expressions import atoms
@@ -60,6 +61,7 @@ def compiled(expression, data, constraints, what, smoothing=None, variables=()):
     """The program of an expression in a role; data need not all occur in it."""
     expression = as_expression(expression, what)
     check_scalar(expression, what)
+    check_broadcasts(expression, what)
     constraints = check_constraints(constraints, data)
     found = {v.id: v for v in variables}
     for source in (expression, *constraints):
@@ -68,6 +70,7 @@ def compiled(expression, data, constraints, what, smoothing=None, variables=()):
     check_per_record(expression, data)
     curvature = Curvature(expression, what)
     curvature.check_declaration()
+    warn_of_meanings(expression, constraints, stacklevel=3)
     return Program(expression, data, constraints, tuple(found.values()), what, smoothing)
 
 
@@ -83,6 +86,7 @@ def check_constraints(constraints, data):
                 f"the constraint {text(c)} is not convex by the rules of disciplined convex programming. It must be "
                 f"affine == affine, or convex <= concave."
             )
+        check_broadcasts(c, "a constraint")
     return constraints
 
 

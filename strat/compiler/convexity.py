@@ -16,6 +16,10 @@ from strat.expressions.text import text
 #: More unsigned factors than this are not tried in all combinations before there are data.
 MAX_FACTORS = 8
 _ROUNDING = 1e-12
+CONCAVE = (
+    "Minus it is convex: a loss is minimised. Write -cp.log(u), -cp.entr(u), -cp.log_det(S), cp.maximum(u, v) for "
+    "cp.minimum(u, v), and cp.sum_largest(u, k) for cp.sum_smallest(u, k)."
+)
 
 
 def factors(expression):
@@ -48,7 +52,9 @@ def matrix_factors(expression):
 def stand_in(factor, sign, matrix):
     """A Parameter of the factor's shape: sign is "+", "-", "0" or "?" (definiteness for a matrix factor)."""
     if matrix:
-        attributes = {"+": {"PSD": True}, "0": {"PSD": True}, "-": {"NSD": True}, "?": {"symmetric": True}}[sign]
+        attributes = {"+": {"PSD": True}, "0": {"PSD": True}, "-": {"NSD": True}, "?": {"symmetric": True}}[
+            sign
+        ]
         return cp.Parameter(factor.shape, **attributes)
     return cp.Parameter(factor.shape, nonneg=sign in "+0", nonpos=sign in "-0")
 
@@ -66,6 +72,33 @@ def rebuilt(expression, replacements):
         return memo[id(e)]
 
     return build(expression)
+
+
+def numbers(expression, replacements):
+    """``{id: constant}`` of the factors, so that CVXPY sees the signs of their values.
+
+    Parameters
+    ----------
+    expression : cvxpy.Expression
+    replacements : dict
+        Constants for Parameters, by Python id.
+    """
+    matrices, out = matrix_factors(expression), {}
+    for factor in factors(expression):
+        value = cp.Constant(rebuilt(factor, replacements).value)
+        # Definiteness was checked with the values; CVXPY would ask again, with another tolerance.
+        semidefinite = id(factor) in matrices and sign_of(value.value, matrix=True) in "+0"
+        out[id(factor)] = atoms.psd_wrap(value) if semidefinite else value
+    return out
+
+
+def with_sign(variable, plain):
+    """A plain variable that CVXPY believes to have the attributes' sign, which some atoms need to be convex."""
+    if variable.ndim == 2 and variable.is_psd():
+        return atoms.psd_wrap(plain)
+    if variable.is_nonneg():
+        return atoms.nonneg_wrap(plain)
+    return atoms.nonpos_wrap(plain) if variable.is_nonpos() else plain
 
 
 class Curvature:
@@ -113,7 +146,7 @@ class Curvature:
             line = f"  {text(self.expression)}   is concave"
         else:
             line = f"  {text(culprit)}   is neither convex nor concave by the rules of disciplined convex programming"
-        hint = replacement(culprit if culprit is not None else self.expression)
+        hint = CONCAVE if culprit is None else replacement(culprit)
         return (
             f"{self.what} is not convex in ({variables}).\n{line}\n"
             f"{'No sign of the data makes it' if self.factors else 'It must be'} convex in the variables."
@@ -164,7 +197,9 @@ def replacement(e):
     line = str(e)
     if isinstance(e, atoms.log) and "exp(" in line:
         if isinstance(e.args[0], atoms.AddExpression) and "Sum(" not in line:
-            return "Write cp.logistic(z) for log(1 + exp(z)), and cp.log_sum_exp(cp.hstack([…])) for more terms."
+            return (
+                "Write cp.logistic(z) for log(1 + exp(z)), and cp.log_sum_exp(cp.hstack([…])) for more terms."
+            )
         return "Write cp.log_sum_exp(z) for log(sum(exp(z))), and cp.logistic(z) for log(1 + exp(z))."
     if isinstance(e, atoms.DivExpression):
         return (
@@ -173,9 +208,12 @@ def replacement(e):
         )
     if isinstance(e, atoms.MulExpression):
         return (
-            "A product of two expressions of the variables: write cp.sum_squares(u) for u @ u, cp.quad_form(u, P) "
-            "for u.T @ P @ u, and the sum of cp.quad_form(T[:, j], L) over columns j for trace(T.T @ L @ T)."
+            "A product of two expressions of the variables: write cp.square(u) for u * u, cp.sum_squares(u) for "
+            "u @ u, cp.quad_form(u, P) for u.T @ P @ u, and the sum of cp.quad_form(T[:, j], L) over columns j for "
+            "trace(T.T @ L @ T)."
         )
     if isinstance(e, atoms.Power):
-        return "Write cp.norm(u, 2) for the square root of a sum of squares."
+        if (atoms.exponent(e) or 0) > 1:
+            return "A power of a convex function is convex only where that is at least 0: write cp.square(cp.pos(u))."
+        return "Write cp.norm(u, 2) for the square root of a sum of squares, and cp.abs(u) for that of one square."
     return ""

@@ -32,7 +32,9 @@ class Evaluation:
         binder = Binder(symbols, evaluator, program._coordinates(), program.layout.n, self.segments)
         self.on_records = bool(binder.has_data(form) or symbols.depends(form.column) & DATA)
         self.bound = binder.form(form, self.on_records)
-        self.tape = Tape(binder.nodes([node for node, _ in binder.atoms_of(form)]), {}, self.segments, program.layout.n)
+        self.tape = Tape(
+            binder.nodes([node for node, _ in binder.atoms_of(form)]), {}, self.segments, program.layout.n
+        )
 
     def __call__(self, theta):
         """(N, *shape) values in the records' order; +inf outside the domain of an atom."""

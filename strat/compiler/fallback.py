@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.convexity import rebuilt
+from strat.compiler.convexity import numbers, rebuilt, with_sign
 from strat.errors import NoOracleError
 
 
@@ -26,15 +26,18 @@ class FallbackProx:
 
     def __init__(self, program, values):
         plain = {v.name(): cp.Variable(v.shape, name=v.name()) for v in program.variables}
-        replaced = {id(v): plain[v.name()] for v in program.variables}
-        for p in program.hyperparameters:
-            replaced[id(p)] = cp.Constant(values[p.id])
-        constraints = [c.copy([rebuilt(a, replaced) for a in c.args]) for c in program.constraints]
+        own = {id(v): with_sign(v, plain[v.name()]) for v in program.variables}
+        own |= {id(p): cp.Constant(values[p.id]) for p in program.hyperparameters}
+
+        def copied(e):
+            return rebuilt(e, own | numbers(e, own))
+
+        constraints = [c.copy([copied(a) for a in c.args]) for c in program.constraints]
         for v in program.variables:
             constraints += attribute_constraints(v, plain[v.name()])
         # A fixed quadratic in every variable keeps all of them in the canonical form, with P diagonal there.
         near = 0.5 * sum(cp.sum_squares(x) for x in plain.values())
-        problem = cp.Problem(cp.Minimize(rebuilt(program.expression, replaced) + near), constraints)
+        problem = cp.Problem(cp.Minimize(copied(program.expression) + near), constraints)
         data, _, _ = problem.get_problem_data(cp.CLARABEL)
         self.q = np.asarray(data["c"], dtype=float)
         self.A, self.b, self.dims = sp.csc_array(data["A"]), np.asarray(data["b"], dtype=float), data["dims"]
@@ -81,13 +84,20 @@ class FallbackProx:
             settings.verbose, settings.max_iter = False, 200
             # An updated solver must keep its size.
             settings.presolve_enable = settings.chordal_decomposition_enable = False
-            settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
+            # Where a constraint holds with equality and no force, the error is the root of the gap; a tolerance on
+            # feasibility below rounding would stop the solver before the gap closes.
+            settings.tol_gap_abs = settings.tol_gap_rel = 1e-14
+            settings.tol_feas = 1e-10
             matrix = sp.csc_array((P, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
-            self._solver = clarabel.DefaultSolver(matrix, q, self.A, self.b, _cones(clarabel, self.dims), settings)
+            self._solver = clarabel.DefaultSolver(
+                matrix, q, self.A, self.b, _cones(clarabel, self.dims), settings
+            )
         else:
             self._solver.update(P=P, q=q)
         solution = self._solver.solve()
-        accurate = max(solution.r_prim, solution.r_dual) <= 1e-8 and str(solution.status) == "InsufficientProgress"
+        accurate = (
+            max(solution.r_prim, solution.r_dual) <= 1e-8 and str(solution.status) == "InsufficientProgress"
+        )
         if str(solution.status) not in ("Solved", "AlmostSolved") and not accurate:
             raise NoOracleError(
                 f"the prox of {self.what} could not be computed: the solver Clarabel reports {solution.status}. "
@@ -106,11 +116,10 @@ def attribute_constraints(variable, plain):
     if a.get("bounds") is not None:
         low, high = (bound.value if isinstance(bound, cp.Expression) else bound for bound in a["bounds"])
         low, high = (np.broadcast_to(np.asarray(bound, dtype=float), variable.shape) for bound in (low, high))
-        out += [plain[np.isfinite(low)] >= low[np.isfinite(low)]] if variable.ndim and np.isfinite(low).any() else []
-        out += [plain[np.isfinite(high)] <= high[np.isfinite(high)]] if variable.ndim and np.isfinite(high).any() else []
-        if not variable.ndim:
-            out += [plain >= float(low)] if np.isfinite(low) else []
-            out += [plain <= float(high)] if np.isfinite(high) else []
+        flat = cp.vec(plain, order="C")
+        low, high = low.reshape(-1), high.reshape(-1)
+        out += [flat[np.isfinite(low)] >= low[np.isfinite(low)]] if np.isfinite(low).any() else []
+        out += [flat[np.isfinite(high)] <= high[np.isfinite(high)]] if np.isfinite(high).any() else []
     if any(a.get(name) for name in ("symmetric", "PSD", "NSD")):
         out.append(plain == plain.T)
     if a.get("PSD"):

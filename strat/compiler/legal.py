@@ -34,7 +34,9 @@ class Origin:
         for p, array in zip(self.data, self.arrays, strict=True):
             if p.id in ids and not sp.issparse(array):
                 value = np.asarray(array[first])
-                shown.append(f"{p.name()} = {value:g}" if value.ndim == 0 else f"{p.name()} = {_short(value)}")
+                shown.append(
+                    f"{p.name()} = {value:g}" if value.ndim == 0 else f"{p.name()} = {_short(value)}"
+                )
         count = int(np.sum(mask))
         more = f" ({count} records are affected)" if count > 1 and len(mask) > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(shown) or 'another value'}{more}"
@@ -91,7 +93,11 @@ def check_convexity(curvature, walker, evaluator, origin):
             f"{curvature.what} is convex in ({variables}) only where {text(factor)} {words}, but {shown}. "
             f"Give the hyperparameter another value, or write the term with the other sign."
         )
-    hint = " Labels of a Bernoulli loss lie in [0, 1]." if "log(" in str(curvature.expression) else ""
+    hint = (
+        " Labels of a Bernoulli loss lie in [0, 1], counts are at least 0."
+        if "log(" in str(curvature.expression)
+        else ""
+    )
     raise DataError(
         f"{curvature.what} is convex in ({variables}) only where {text(factor)} {words}, but "
         f"{origin.first(bad, factor.parameters())}.{hint} Correct or drop these records."
@@ -115,7 +121,9 @@ def check_data_arguments(binder, form, origin):
         if node in seen:
             continue
         seen.add(node)
-        stack.extend(inner for f in node.forms for inner, _ in binder.atoms_of(f) if isinstance(inner, AtomNode))
+        stack.extend(
+            inner for f in node.forms for inner, _ in binder.atoms_of(f) if isinstance(inner, AtomNode)
+        )
         for i, (low, high) in getattr(node.rule, "data_intervals", {}).items():
             argument = node.forms[i]
             if not argument.is_data:
@@ -125,7 +133,9 @@ def check_data_arguments(binder, form, origin):
             if bad.any():
                 part = node.expression.args[i] if i < len(node.expression.args) else node.expression
                 limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
-                what = origin.first(_rows(bad, len(origin.order)), part.parameters()) if origin else text(part)
+                what = (
+                    origin.first(_rows(bad, len(origin.order)), part.parameters()) if origin else text(part)
+                )
                 raise DataError(
                     f"{text(node.expression)} needs {text(part)} {limit}, but {what}. Correct or drop these records."
                 )

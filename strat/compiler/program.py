@@ -10,10 +10,12 @@ from strat.compiler.convexity import Curvature
 from strat.compiler.evaluation import Evaluation
 from strat.compiler.fallback import FallbackProx
 from strat.compiler.legal import Origin, check_convexity, check_data_arguments
-from strat.compiler.pieces import Sets
 from strat.compiler.prox import NoProx, ProxBuilder
+from strat.compiler.record_prox import record_prox
 from strat.compiler.report import describe
+from strat.compiler.sets import Sets
 from strat.compiler.smoothing import smoothed
+from strat.compiler.verify import check_program
 from strat.errors import DataError, DeclarationError
 from strat.expressions import atoms
 from strat.expressions.evaluate import Evaluator, leaves
@@ -108,6 +110,24 @@ class Program:
             values[p.id] = value.toarray() if sp.issparse(value) else np.asarray(value, dtype=float)
         return values
 
+    def check(self, seed=0):
+        """Compare the compiled oracles with CVXPY itself, at random records and points.
+
+        Values are compared with CVXPY's, gradients with differences of CVXPY's values, Hessian products with
+        differences of gradients, and the prox with a CVXPY solve. No Variable's or Parameter's value changes.
+
+        Parameters
+        ----------
+        seed : int
+            For the random numbers.
+
+        Returns
+        -------
+        Report
+            It prints as a table; ``ok`` says whether everything agreed.
+        """
+        return check_program(self, seed)
+
     def bind(self, *data, strata=None, sample_weight=None, strata_order=None):
         """Bind the program to records.
 
@@ -165,7 +185,7 @@ class Program:
         check_convexity(Curvature(self.expression, self.what), walker, evaluator, None)
         binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, None)
         assembly = Assembly(form, binder, None)
-        prox, reason = self._prox(assembly, walker, values)
+        prox, reason = self._prox(form, assembly, walker, values)
         return assembly.oracle(prox, reason)
 
     def bind_constraints(self, given=None):
@@ -189,7 +209,7 @@ class Program:
 
         Parameters
         ----------
-        arrays : list of (N, *shape) ndarray or (N, size) csr_array
+        arrays : list of ``(N, *shape)`` ndarray or (N, size) csr_array
             The records' data.
         strata : Strata
             The grouping of records.
@@ -221,7 +241,7 @@ class Program:
         if smooth and self.smoothing is not None:
             form = smoothed(form, walker, binder, self.smoothing)
         assembly = Assembly(form, binder, weight[order])
-        found, reason = self._prox(assembly, walker, values) if prox else (None, "")
+        found, reason = self._prox(form, assembly, walker, values) if prox else (None, "")
         return assembly.oracle(found, reason)
 
     def evaluation(self, arrays, strata, given=None):
@@ -239,15 +259,15 @@ class Program:
         Returns
         -------
         Evaluation
-            ``evaluation(theta)`` gives (N, *shape) for theta (K, n).
+            ``evaluation(theta)`` gives ``(N, *shape)`` for theta (K, n).
         """
         return Evaluation(self, arrays, strata, self.values(given))
 
     def _coordinates(self):
         return {v.id: self.layout.slices[v.name()] for v in self.variables}
 
-    def _prox(self, assembly, walker, values):
-        """(prox, "") or (None, reason): a closed form, Newton's method, or a solver where there are no records."""
+    def _prox(self, form, assembly, walker, values):
+        """(prox, "") or (None, reason): a closed form, Newton's method, a dual method, or a solver for strata."""
         binder = assembly.binder
         sets = Sets(binder.n)
         sets.attributes(self.variables, self.layout)
@@ -256,7 +276,7 @@ class Program:
             for c in self.constraints:
                 sets.constraint(c, walker, binder, self.layout)
             if on_records:
-                raise NoProx("the losses of records share the variables")
+                return record_prox(form, assembly, sets, self.layout), ""
             roots, linear = assembly.roots, assembly.linear
             return ProxBuilder(binder, roots, linear, sets, self.layout, assembly.active).build(), ""
         except NoProx as error:
@@ -282,7 +302,9 @@ def read_weight(sample_weight, N):
             f"(0 leaves the record out)."
         )
     if not weight.any():
-        raise DataError("all weights in sample_weight are zero, so there is nothing to fit; give some record weight.")
+        raise DataError(
+            "all weights in sample_weight are zero, so there is nothing to fit; give some record weight."
+        )
     return weight
 
 

@@ -48,12 +48,16 @@ def piece_rows(program):
             linear.append(node.name)
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
-        rows.append(("1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum", "value gradient hvp prox"))
+        rows.append(
+            ("1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum", "value gradient hvp prox")
+        )
     return rows
 
 
 def _atom_row(symbols, form, terms, node):
-    weights = {weight_text(symbols, form, terms[form.column[terms] == c]) for c in np.unique(form.column[terms])}
+    weights = {
+        weight_text(symbols, form, terms[form.column[terms] == c]) for c in np.unique(form.column[terms])
+    }
     weight = weights.pop() if len(weights) == 1 else "by row"
     on_records = bool(node.depends & DATA)
     size = node.forms[0].size
@@ -103,7 +107,9 @@ def table(head, rows):
     """Fixed-width text of rows of strings."""
     rows = [head, *rows]
     widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows
+    )
 
 
 def _shape(shape):

@@ -31,7 +31,9 @@ class Direction:
 
     def form(self):
         """The direction as a form of one entry."""
-        return forms.Form((1,), np.zeros(len(self.column), dtype=int), self.column, self.coefficient, self.scale)
+        return forms.Form(
+            (1,), np.zeros(len(self.column), dtype=int), self.column, self.coefficient, self.scale
+        )
 
 
 def _row(form, r):

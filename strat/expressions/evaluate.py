@@ -33,11 +33,6 @@ class Evaluator:
     def _evaluate(self, node):
         if isinstance(node, Leaf):
             return self.leaves[node.leaf.id]
-        if isinstance(node, Product):
-            left, right = self.columns(node.left), self.columns(node.right)
-            if sp.issparse(left) or sp.issparse(right):
-                return sp.csr_array(left.multiply(right) if sp.issparse(left) else right.multiply(left))
-            return left * right
         if isinstance(node, AtomNode):
             args = [self.form(f).reshape(-1, *f.shape) for f in node.forms]
             rows = max(len(a) for a in args)
@@ -66,7 +61,8 @@ class Evaluator:
             return self._pick(self.symbols.nodes[present[0]], ids)
         parts = [(np.flatnonzero(owners == o), o) for o in present]
         values = [
-            self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where))) for where, o in parts
+            self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
+            for where, o in parts
         ]
         rows = max(v.shape[0] for v in values)
         if any(sp.issparse(v) for v in values):
@@ -79,9 +75,15 @@ class Evaluator:
         return out
 
     def _pick(self, node, ids):
-        value, positions = self.node(node), ids - node.start
+        positions = ids - node.start
+        if isinstance(node, Product):  # never kept: there may be many more products than data
+            left, right = self.columns(node.left[positions]), self.columns(node.right[positions])
+            if sp.issparse(left) or sp.issparse(right):
+                return sp.csc_array(left.multiply(right) if sp.issparse(left) else right.multiply(left))
+            return left * right
+        value = self.node(node)
         if sp.issparse(value):
-            value = sp.csc_array(value)
+            value = self._values[node.start] = sp.csc_array(value)
         if len(ids) == node.size and np.array_equal(positions, np.arange(node.size)):
             return value
         return value[:, positions]
@@ -93,7 +95,11 @@ class Evaluator:
             width = len(form.scale)
             return values if values.shape[1] == width else np.broadcast_to(values, (values.shape[0], width))
         if sp.issparse(values):
-            return sp.csr_array(values @ sp.diags_array(form.scale)) if values.shape[1] > 1 else values * form.scale
+            return (
+                sp.csr_array(values @ sp.diags_array(form.scale))
+                if values.shape[1] > 1
+                else values * form.scale
+            )
         return values * form.scale
 
     def form(self, form):

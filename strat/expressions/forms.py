@@ -130,7 +130,9 @@ def broadcast(form, shape):
 def add(forms, shape):
     """Sum of forms, broadcast to one shape."""
     forms = [broadcast(f, shape) for f in forms]
-    parts = [np.concatenate([getattr(f, n) for f in forms]) for n in ("row", "column", "coefficient", "scale")]
+    parts = [
+        np.concatenate([getattr(f, n) for f in forms]) for n in ("row", "column", "coefficient", "scale")
+    ]
     return Form(shape, *parts)
 
 
@@ -152,7 +154,9 @@ def matmul(symbols, left, right, shape, data_left=True):
     data, other = (a, b) if data_left else (b, a)
     d, o = (ia, ib) if data_left else (ib, ia)
     coefficient = symbols.product(data.coefficient[d], other.coefficient[o])
-    return Form(shape, rows_a[ia] * p + columns_b[ib], other.column[o], coefficient, a.scale[ia] * b.scale[ib])
+    return Form(
+        shape, rows_a[ia] * p + columns_b[ib], other.column[o], coefficient, a.scale[ia] * b.scale[ib]
+    )
 
 
 def _stacked_matmul(symbols, a, b, shape, data_left):

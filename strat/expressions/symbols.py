@@ -120,6 +120,8 @@ class Symbols:
         if new.any():
             node = Product(pairs[0, new], pairs[1, new], self.depends(pairs[:, new].ravel()))
             ids[new] = self.add(node).ids
-            self._products.update(zip(zip(*pairs[:, new].tolist(), strict=True), ids[new].tolist(), strict=True))
+            self._products.update(
+                zip(zip(*pairs[:, new].tolist(), strict=True), ids[new].tolist(), strict=True)
+            )
         out[both] = ids[inverse.reshape(-1)]
         return out

@@ -10,6 +10,7 @@ _RENAMED = (
     (re.compile(r"\b([HV])stack\("), lambda m: f"{m.group(1).lower()}stack("),
     (re.compile(r"\bQuadForm\("), "quad_form("),
     (re.compile(r", None, False\)"), ")"),
+    (re.compile(r", (\d+), False\)"), r", axis=\1)"),
     (re.compile(r"(quad_over_lin\(.*?), 1\.0\)"), r"\1, 1)"),
     (re.compile(r"Promote\(([^(),]*), \([^()]*\)\)"), r"\1"),
     (re.compile(r"(?<![\w.])(\d+)\.0(?![\d])"), r"\1"),

@@ -18,7 +18,9 @@ class ConstantDesign:
         self.nnz = len(row)
         self._selects = len(row) == m and np.array_equal(row, np.arange(m)) and len(np.unique(column)) == m
         self._column, self._scale = column, scale
-        self._identity = self._selects and m == n and np.array_equal(column, np.arange(n)) and np.all(scale == 1.0)
+        self._identity = (
+            self._selects and m == n and np.array_equal(column, np.arange(n)) and np.all(scale == 1.0)
+        )
         matrix = sp.csr_array((scale, (row, column)), shape=(m, n))
         small = m * n <= 4096 or self.nnz > 0.25 * m * n
         self._c = matrix.toarray() if small else matrix

@@ -42,7 +42,9 @@ class Layout:
         self.check_names(theta)
         missing = [name for name in self.shapes if name not in theta]
         if missing:
-            raise ShapeError(f"no value was given for the variable {missing[0]!r}; give an array (K, *shape) for each.")
+            raise ShapeError(
+                f"no value was given for the variable {missing[0]!r}; give an array (K, *shape) for each."
+            )
         arrays = {name: _numbers(name, theta[name]) for name in self.shapes}
         counts = {a.shape[0] if a.ndim else None for a in arrays.values()}
         for name, array in arrays.items():
@@ -58,7 +60,8 @@ class Layout:
         """Raise OptionError for a name that is no variable."""
         unknown = [name for name in theta if name not in self.shapes]
         if unknown:
-            raise OptionError(f"{unknown[0]!r} is no variable of the model; its variables are {', '.join(self.shapes)}.")
+            names = ", ".join(self.shapes)
+            raise OptionError(f"{unknown[0]!r} is no variable of the model; its variables are {names}.")
 
 
 def _numbers(name, values):

@@ -37,7 +37,9 @@ class PiecewiseLinear:
 
     def __add__(self, other):
         knots = np.union1d(self.knots, other.knots)
-        return PiecewiseLinear(knots, self(knots) + other(knots), self.left + other.left, self.right + other.right)
+        return PiecewiseLinear(
+            knots, self(knots) + other(knots), self.left + other.left, self.right + other.right
+        )
 
     def scaled(self, factor):
         """factor times the function."""

@@ -18,10 +18,13 @@ class NewtonProx:
         Coordinates of the transposes of symmetric variables: v is replaced by its symmetric part.
     start : callable or None
         Another prox, less accurate, whose result is polished: where v may lie outside the function's domain.
+    rescue : callable or None
+        Another prox, slower, for strata where the steps do not lead to the end: far out on an exponential.
     """
 
-    def __init__(self, oracle, transposed=None, start=None, max_iter=100):
+    def __init__(self, oracle, transposed=None, start=None, max_iter=100, rescue=None):
         self.oracle, self.transposed, self.start, self.max_iter = oracle, transposed, start, max_iter
+        self.rescue = rescue
 
     @property
     def kind(self):
@@ -29,23 +32,30 @@ class NewtonProx:
         return "Newton" if self.start is None else f"{self.start.kind}, then Newton"
 
     def __call__(self, v, t):
-        if self.transposed is not None:
-            v = 0.5 * (v + v[:, self.transposed])
+        v = self._symmetric(v)
         K, n = v.shape
         t = np.broadcast_to(np.asarray(t, dtype=float), K)[:, None]
         z, value = self._first(v, t)
         eye = np.eye(n)
-        scale = 1.0 + np.abs(v).max(initial=0.0) / t[:, 0]
+        scale = np.maximum(1.0 + np.abs(v).max(axis=1, initial=0.0) / t[:, 0], np.sqrt(n))
+        last = np.full(K, np.inf)
         for _ in range(self.max_iter):
             _, gradient = self.oracle.value_and_gradient(z)
-            gradient = gradient + (z - v) / t
+            gradient = self._symmetric(gradient + (z - v) / t)
             size = np.sqrt((gradient**2).sum(axis=1))
-            active = np.isfinite(value) & np.isfinite(size) & (size > 1e-13 * np.maximum(scale, np.sqrt(n)))
+            # Sums over many records leave rounding errors: near the end a gradient must still fall to go on.
+            active = (size > 1e-13 * scale) & ~((size <= 1e-9 * scale) & (size >= 0.5 * last))
+            active &= np.isfinite(value) & np.isfinite(size)
             if not active.any():
                 break
+            last = size
             hessian = np.where(active[:, None, None], self._hessian(z, eye), 0.0)
+            broken = ~np.isfinite(hessian).all(axis=(1, 2))
+            hessian[broken], active = 0.0, active & ~broken
             gradient = np.where(active[:, None], gradient, 0.0)
-            step = -np.linalg.solve(hessian + eye / t[:, :, None], gradient[..., None])[..., 0]
+            # The ridge of rounding size keeps a Hessian that dwarfs 1/t invertible.
+            ridge = 1.0 / t[:, 0] + 1e-15 * np.trace(hessian, axis1=1, axis2=2)
+            step = -np.linalg.solve(hessian + eye * ridge[:, None, None], gradient[..., None])[..., 0]
             slope = (gradient * step).sum(axis=1)
             length, pending = np.where(active, 1.0, 0.0), active.copy()
             for _ in range(60):
@@ -62,7 +72,17 @@ class NewtonProx:
             value = self._value(z, v, t)
             if not moved.any() or np.all(np.abs(length[:, None] * step) <= 1e-15 * (1.0 + np.abs(z))):
                 break
-        return z
+        return z if self.rescue is None else self._rescued(z, v, t, scale)
+
+    def _symmetric(self, v):
+        return v if self.transposed is None else 0.5 * (v + v[:, self.transposed])
+
+    def _rescued(self, z, v, t, scale):
+        """z, with the strata that are not at the end by the other method."""
+        with np.errstate(all="ignore"):
+            gradient = self._symmetric(self.oracle.value_and_gradient(z)[1] + (z - v) / t)
+            lost = ~(np.sqrt((gradient**2).sum(axis=1)) <= 1e-8 * scale)
+        return np.where(lost[:, None], self.rescue(v, t[:, 0]), z) if lost.any() else z
 
     def _first(self, v, t):
         """Where to start, and the objective there."""
@@ -73,7 +93,7 @@ class NewtonProx:
             # Rounding alone keeps a solution on the boundary from being in the domain; most domains end at 0.
             z = np.where(outside[:, None] & (np.abs(z) < 1e-7 * (1.0 + np.abs(v))), 0.0, z)
             value = self._value(z, v, t)
-        elif outside.any():
+        elif outside.any() and self.rescue is None:
             raise NoOracleError(
                 f"the prox starts outside the domain of the function in {outside.sum()} strata, and no point inside is "
                 f"known. Start nearer to the domain, or constrain the variables to it."
@@ -82,9 +102,12 @@ class NewtonProx:
 
     def _hessian(self, z, eye):
         if self.oracle.has("hessian"):
-            return self.oracle.hessian(z)
-        operator = self.oracle.hessian_operator(z)
-        return np.stack([operator(np.broadcast_to(e, z.shape)) for e in eye], axis=2)
+            hessian = np.array(self.oracle.hessian(z))
+        else:
+            operator = self.oracle.hessian_operator(z)
+            hessian = np.stack([operator(np.broadcast_to(e, z.shape)) for e in eye], axis=2)
+        p = self.transposed
+        return hessian if p is None else 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
 
     def _value(self, z, v, t):
         return self.oracle.value(z) + 0.5 * ((z - v) ** 2 / t).sum(axis=1)

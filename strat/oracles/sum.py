@@ -36,7 +36,11 @@ class SumOracle(Oracle):
 
     def value(self, theta):
         """Sum of the values (K,)."""
-        return sum(part.value(theta) for part in self.parts)
+        first, *others = self.parts
+        value = first.value(theta)
+        for part in others:
+            value = value + part.value(theta)
+        return value
 
     def value_and_gradient(self, theta):
         """Sums of values (K,) and gradients (K, n)."""

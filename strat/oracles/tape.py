@@ -3,6 +3,7 @@
 import numpy as np
 
 from strat.oracles.base import Oracle
+from strat.oracles.link import Link
 
 
 class BoundNode:
@@ -60,6 +61,7 @@ class Tape(Oracle):
 
     def __init__(self, nodes, weights, segments, n, active=None):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
+        self._link = Link.of(nodes, weights, segments)
         self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
@@ -93,12 +95,16 @@ class Tape(Oracle):
     @np.errstate(all="ignore")
     def value(self, theta):
         """Sum of each stratum."""
+        if self._link is not None:
+            return self._link.value(theta)
         _, outs, illegal = self.run(theta)
         return self._total(len(theta), outs, illegal)
 
     @np.errstate(all="ignore")
     def value_and_gradient(self, theta):
         """Sum of each stratum, and its gradient."""
+        if self._link is not None:
+            return self._link.value_and_gradient(theta)
         states, outs, illegal = self.run(theta)
         gradient, _ = self._reverse(theta, states)
         return self._total(len(theta), outs, illegal), gradient
@@ -131,11 +137,15 @@ class Tape(Oracle):
     @np.errstate(all="ignore")
     def hessian_operator(self, theta):
         """Hessian at theta as a map; values, derivatives and adjoints are computed once."""
+        if self._link is not None:
+            return self._link.hessian_operator(theta)
         states, _, _ = self.run(theta)
         _, adjoints = self._reverse(theta, states)
         nodes = [node for node in self.nodes if node in adjoints]
         inner = {part.node for node in nodes for form in node.forms for part in form.inner}
-        diagonal = {node: h for node in nodes if (h := _diagonal(node, states[node], adjoints[node])) is not None}
+        diagonal = {
+            node: h for node in nodes if (h := _diagonal(node, states[node], adjoints[node])) is not None
+        }
 
         def product(v):
             result, tangents, second, moved = np.zeros((len(theta), self.n)), {}, {}, {}
@@ -149,7 +159,7 @@ class Tape(Oracle):
                     args, out, memo = states[node]
                     for i in node.varying:
                         if node in diagonal:
-                            g = diagonal[node] * moved[node][i]
+                            g = _weighted(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
                         if node in second:

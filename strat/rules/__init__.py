@@ -4,6 +4,7 @@ A rule is registered by ``@rule(classes)`` and found by ``isinstance``, the most
 the table of the documentation and the compiler all read the registry, so adding an atom touches one file.
 """
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -51,6 +52,8 @@ def rule_of(expression):
     )
 
 
+@cache
 def _load():
+    """Import the modules of rules, once."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")

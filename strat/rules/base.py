@@ -24,6 +24,17 @@ class Rule:
     separable = False
     #: How the prox of the bare atom is computed, for the table of rules.
     prox = None
+    #: What the closed forms combine with (see GroupBlock): "absolute" (grows in every |u|), "ordered" (keeps the order).
+    invariance = None
+    #: (argument, closed interval) outside which entries of an argument are illegal.
+    intervals = ()
+    #: ``prox_rows(u, step)``: argmin_z step·f(z) + ½‖z − u‖² of each group, u (K, groups, *shape), step (K, groups).
+    prox_rows = None
+    #: ``project_rows(u, radius)``: the nearest point with f(z) <= radius, radius (K, groups).
+    project_rows = None
+    #: ``prox_eigenvalues(values, step)``: the same as prox_rows for the eigenvalues (K, d) of a symmetric argument,
+    #: step (K,) with the sign of the weight.
+    prox_eigenvalues = None
 
     @property
     def key(self):
@@ -65,6 +76,8 @@ class Elementwise(Rule):
     separable = True
     #: Closed interval outside which a first argument is illegal.
     interval = (-np.inf, np.inf)
+    #: ``scalar_prox(u, step, *others)``: argmin_z step·f(z) + ½(z − u)² by entry, step with the sign of the weight.
+    scalar_prox = None
 
     @classmethod
     def form(cls, walker, e, args):
@@ -96,6 +109,11 @@ class Elementwise(Rule):
         return _times(g, sum(_times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
     @property
+    def intervals(self):
+        """(argument, closed interval) outside which entries of an argument are illegal."""
+        return ((0, self.interval),)
+
+    @property
     def restricted(self):
         """Whether some arguments are illegal."""
         return type(self).domain is not Elementwise.domain or tuple(self.interval) != (-np.inf, np.inf)
@@ -125,7 +143,8 @@ def grouped(form, axis):
     kept = [d for d in range(positions.ndim) if d not in axis]
     positions = np.transpose(positions, [*kept, *axis])
     groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
-    return forms.take(form, positions.reshape(groups, -1))
+    length = int(np.prod([form.shape[d] for d in axis], dtype=int))
+    return forms.take(form, positions.reshape(groups, length))
 
 
 def _times(g, factor):

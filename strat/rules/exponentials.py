@@ -2,7 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
-from scipy.special import entr, kl_div, rel_entr
+from scipy.special import entr, kl_div, rel_entr, wrightomega
 
 from strat.expressions import atoms
 from strat.rules import rule
@@ -33,7 +33,9 @@ class Logistic(Elementwise):
         return out, e
 
     def partial(self, i, args, out, memo):
-        return np.where(args[0] >= 0, 1.0, memo) / (1.0 + memo)
+        g = np.maximum(memo, args[0] >= 0)  # the memo is at most 1
+        g /= 1.0 + memo
+        return g
 
     def mixed(self, i, j, args, out, memo):
         return memo / (1.0 + memo) ** 2
@@ -43,12 +45,16 @@ class Logistic(Elementwise):
 class Exp(Elementwise):
     """exp(u): the Poisson log link."""
 
-    prox = "Newton"
+    prox = "closed form"
 
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return cp.sum(cp.exp(u)), {"u": [-1.0, 0.0, 1.0]}
+
+    def scalar_prox(self, u, step):
+        """u − ω(u + log step), ω the Wright omega function."""
+        return np.where(step > 0, u - wrightomega(u + np.log(np.where(step > 0, step, 1.0))), u)
 
     def value(self, u):
         return np.exp(u)
@@ -65,12 +71,16 @@ class Log(Elementwise):
     """log(u), -inf at 0."""
 
     interval = (0.0, np.inf)
-    prox = "Newton"
+    prox = "closed form"
 
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return -cp.sum(cp.log(u)), {"u": [0.5, 1.0, 2.0]}
+
+    def scalar_prox(self, u, step):
+        """The positive root of z² − uz + step = 0, step < 0."""
+        return positive_root(u, -step)
 
     def value(self, u):
         return np.log(np.maximum(u, 0.0))
@@ -109,12 +119,17 @@ class Entr(Elementwise):
     """-u log(u), 0 at 0."""
 
     interval = (0.0, np.inf)
-    prox = "Newton"
+    prox = "closed form"
 
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return -cp.sum(cp.entr(u)), {"u": [0.2, 1.0, 2.0]}
+
+    def scalar_prox(self, u, step):
+        """λ ω(u/λ − 1 − log λ) for λ = −step, ω the Wright omega function."""
+        size = np.where(step < 0, -step, 1.0)
+        return np.where(step < 0, size * wrightomega(u / size - 1.0 - np.log(size)), np.maximum(u, 0.0))
 
     def value(self, u):
         return entr(u)
@@ -154,6 +169,7 @@ class _Relative(Elementwise):
     shift = 0.0
     #: What data arguments must lie in.
     data_intervals = {0: (0.0, np.inf)}
+    intervals = ((0, (0.0, np.inf)), (1, (0.0, np.inf)))
 
     def partial(self, i, args, out, memo):
         x, y = args
@@ -216,11 +232,13 @@ class LogSumExp(Rows):
 
     def forward(self, args):
         (u,) = args
-        top = u[..., 0] if u.shape[-1] == 1 else np.maximum.reduce(u, axis=-1)
-        top = np.where(np.isfinite(top), top, 0.0)[..., None]
-        e = np.exp(u - top)
-        total = e.sum(axis=-1, keepdims=True)
-        return (top + np.log(total))[..., 0], e / total
+        top = _along_rows(np.maximum, u)
+        if not np.isfinite(top).all():
+            top = np.where(np.isfinite(top), top, 0.0)
+        e = u - top[..., None]
+        np.exp(e, out=e)
+        total = _along_rows(np.add, e)
+        return top + np.log(total), e / total[..., None]
 
     def pullback(self, i, args, out, memo, g):
         return g[..., None] * memo
@@ -231,3 +249,19 @@ class LogSumExp(Rows):
     def curve(self, i, args, out, memo, g, tangents):
         weighted = memo * tangents[0]
         return g[..., None] * (weighted - memo * weighted.sum(axis=-1, keepdims=True))
+
+
+def _along_rows(ufunc, u):
+    """ufunc.reduce over the last axis; column by column where rows are short, which is several times faster."""
+    if u.shape[-1] > 8:
+        return ufunc.reduce(u, axis=-1)
+    out = u[..., 0]
+    for j in range(1, u.shape[-1]):
+        out = ufunc(out, u[..., j])
+    return out
+
+
+def positive_root(u, c):
+    """The root z >= 0 of z² − uz − c = 0, c >= 0, without cancellation."""
+    root = np.sqrt(u * u + 4.0 * c)
+    return np.where(u > 0, 0.5 * (u + root), 2.0 * c / np.where(root - u > 0, root - u, 1.0))

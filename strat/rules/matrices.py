@@ -6,6 +6,7 @@ import numpy as np
 from strat.expressions import atoms
 from strat.rules import rule
 from strat.rules.base import Rule
+from strat.rules.exponentials import positive_root
 
 
 @rule(atoms.log_det)
@@ -22,6 +23,10 @@ class LogDetRule(Rule):
     @classmethod
     def form(cls, walker, e, args):
         return walker.apply(cls(), [args[0]], (), e)
+
+    def prox_eigenvalues(self, values, step):
+        """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
+        return positive_root(values, -step[:, None])
 
     def forward(self, args):
         values, inverse = spectrum(args[0])
@@ -46,6 +51,8 @@ class LogDetRule(Rule):
 class TraceInverse(Rule):
     """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
 
+    prox = "closed form"
+
     @staticmethod
     def example():
         s = cp.Variable((2, 2), symmetric=True, name="S")
@@ -54,6 +61,17 @@ class TraceInverse(Rule):
     @classmethod
     def form(cls, walker, e, args):
         return walker.apply(cls(), [args[0]], (), e)
+
+    def prox_eigenvalues(self, values, step):
+        """The positive root of z³ − uz² = step for each eigenvalue u: Newton from the right, where it only falls."""
+        step = step[:, None]
+        z = np.maximum(values, 0.0) + np.cbrt(step)
+        for _ in range(100):
+            new = z - (z * z * (z - values) - step) / (z * (3.0 * z - 2.0 * values))
+            if np.all(np.abs(new - z) <= 1e-16 * z):
+                break
+            z = new
+        return z
 
     def forward(self, args):
         values, inverse = spectrum(args[0])
@@ -102,7 +120,9 @@ class MatrixFraction(Rule):
 
     def pushforward(self, args, out, memo, tangents):
         one = np.ones(out.shape)
-        return sum((self.pullback(i, args, out, memo, one) * t).sum(axis=(-2, -1)) for i, t in tangents.items())
+        return sum(
+            (self.pullback(i, args, out, memo, one) * t).sum(axis=(-2, -1)) for i, t in tangents.items()
+        )
 
     def curve(self, i, args, out, memo, g, tangents):
         solved, inverse = memo

@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.expressions import atoms, forms
+from strat.oracles.thresholds import excess_level, onto_l1_ball, onto_l2_ball, shrunk_largest, shrunk_maximum
 from strat.rules import rule
 from strat.rules.base import Elementwise, Rows, grouped
 
@@ -15,6 +16,7 @@ class Abs(Elementwise):
     kinks = "zero"
     squares_to_sum = True
     prox = "closed form"
+    invariance = "absolute"
 
     @staticmethod
     def example():
@@ -24,6 +26,10 @@ class Abs(Elementwise):
     @classmethod
     def form(cls, walker, e, args):
         return absolute(walker, e, args[0])
+
+    def project_rows(self, u, radius):
+        """Onto a ball of the 1-norm, the sum of the entries' values."""
+        return onto_l1_ball(u, radius)
 
     def value(self, u):
         return np.abs(u)
@@ -121,6 +127,16 @@ class Norm2(Rows):
 
     kinks = "zero"
     squares_to_sum = True
+    invariance = "absolute"
+
+    def prox_rows(self, u, step):
+        """Shrink the row as a whole."""
+        norm = np.sqrt((u * u).sum(axis=-1))
+        return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
+
+    def project_rows(self, u, radius):
+        """Scale onto the ball."""
+        return onto_l2_ball(u, radius)
 
     def forward(self, args):
         return np.sqrt((args[0] ** 2).sum(axis=-1)), None
@@ -206,10 +222,21 @@ def _first(mask):
 class Max(_Largest):
     """Largest entry of each row."""
 
+    prox = "closed form"
+    invariance = "ordered"
+
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return cp.max(u), {"u": [0.3, -1.0, 2.0]}
+
+    def prox_rows(self, u, step):
+        """Cut the largest entries to one level."""
+        return shrunk_maximum(u, step)
+
+    def project_rows(self, u, radius):
+        """Cut at the radius."""
+        return np.minimum(u, radius[..., None])
 
     def _weights(self, u):
         return _first(u == u.max(axis=-1, keepdims=True))
@@ -219,10 +246,17 @@ class Max(_Largest):
 class Min(_Largest):
     """Smallest entry of each row, concave."""
 
+    prox = "closed form"
+    invariance = "ordered"
+
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return -cp.min(u), {"u": [0.3, -1.0, 2.0]}
+
+    def prox_rows(self, u, step):
+        """Raise the smallest entries to one level; the step is negative, as the weight of a concave function."""
+        return -shrunk_maximum(-u, -step)
 
     def _weights(self, u):
         return _first(u == u.min(axis=-1, keepdims=True))
@@ -231,6 +265,18 @@ class Min(_Largest):
 @rule(atoms.norm_inf)
 class NormInf(_Largest):
     """Largest absolute value of each row."""
+
+    prox = "closed form"
+    invariance = "absolute"
+
+    def prox_rows(self, u, step):
+        """Cut the largest entries to one level: what is left of a projection on a ball of the 1-norm."""
+        level = np.maximum(excess_level(np.abs(u), step), 0.0)[..., None]
+        return np.clip(u, -level, level)
+
+    def project_rows(self, u, radius):
+        """Cut at the radius."""
+        return np.clip(u, -radius[..., None], radius[..., None])
 
     @staticmethod
     def example():
@@ -253,8 +299,15 @@ class NormInf(_Largest):
 class SumLargest(_Largest):
     """Sum of the k largest entries of each row (k may be fractional)."""
 
+    prox = "closed form"
+    invariance = "ordered"
+
     def __init__(self, k):
         self.k = k
+
+    def prox_rows(self, u, step):
+        """Take a projection on a capped simplex off."""
+        return shrunk_largest(u, step, self.k)
 
     @staticmethod
     def example():
@@ -272,4 +325,16 @@ class SumLargest(_Largest):
         return np.clip(self.k - rank, 0.0, 1.0)
 
 
-__all__ = ["Abs", "Max", "Maximum", "Min", "Minimum", "Norm1", "Norm2", "NormInf", "PnormRule", "SumLargest", "forms"]
+__all__ = [
+    "Abs",
+    "Max",
+    "Maximum",
+    "Min",
+    "Minimum",
+    "Norm1",
+    "Norm2",
+    "NormInf",
+    "PnormRule",
+    "SumLargest",
+    "forms",
+]

@@ -5,6 +5,7 @@ import numpy as np
 
 from strat.errors import NoOracleError
 from strat.expressions import atoms, forms
+from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import rule
 from strat.rules.base import Elementwise, Rows, Rule, grouped
 
@@ -14,6 +15,11 @@ class Square(Elementwise):
 
     flat_at_zero = True
     prox = "closed form"
+    invariance = "absolute"
+
+    def project_rows(self, u, radius):
+        """Onto a ball of the 2-norm, the sum of the entries' squares being at most the radius."""
+        return onto_l2_ball(u, np.sqrt(radius))
 
     def value(self, u):
         return u * u
@@ -45,7 +51,9 @@ class PowerRule(Elementwise):
         order = walker(e.p) if isinstance(e.p, atoms.Expression) else forms.constant(float(e.p))
         if not order.is_constant:
             if walker.symbols.depends(order.coefficient) & 1:
-                raise NoOracleError(f"the exponent of {e} is record data; it must be a number or a hyperparameter.")
+                raise NoOracleError(
+                    f"the exponent of {e} is record data; it must be a number or a hyperparameter."
+                )
             return walker.apply(cls(None), [u], e.shape, e)
         p = float(order.array())
         if p == 0:
@@ -65,6 +73,11 @@ class PowerRule(Elementwise):
         return (-np.inf, np.inf) if self.even else (0.0, np.inf)
 
     @property
+    def restricted(self):
+        """Whether some arguments are illegal."""
+        return not self.even
+
+    @property
     def flat_at_zero(self):
         """Whether the derivative vanishes at 0."""
         return self.p > 1
@@ -81,7 +94,9 @@ class PowerRule(Elementwise):
         return self.p * sign * self._power(u, self.p - 1)
 
     def mixed(self, i, j, args, out, memo):
-        return self.p * (self.p - 1) * self._power(args[0], self.p - 2)
+        # For 1 < p < 2 the curvature at 0 is infinite; that of 1e-8 keeps Newton's method going.
+        u = np.maximum(args[0], 1e-8) if 1 < self.p < 2 else args[0]
+        return self.p * (self.p - 1) * self._power(u, self.p - 2)
 
     def domain(self, args):
         if self.p > 0:
@@ -121,7 +136,7 @@ def _opened(walker, u):
 class QuadOverLin(Rule):
     """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
 
-    prox = "closed form (y a number)"
+    prox = "closed form"
 
     @staticmethod
     def example():
@@ -139,6 +154,22 @@ class QuadOverLin(Rule):
         if y.size == 1:
             y = y.reshaped(())
         return walker.times(walker.reciprocal(y, e), total, e.shape, e)
+
+    def prox_rows(self, u, step):
+        """For rows (u, y): u y/(y + 2 step), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton from the right."""
+        u, y0 = u[..., :-1], u[..., -1]
+        load = step * (u * u).sum(axis=-1)
+        y = np.maximum(y0, 0.0) + np.cbrt(load)
+        for _ in range(100):
+            reach = y + 2.0 * step
+            slope = reach * (reach + 2.0 * (y - y0))
+            new = np.maximum(y - ((y - y0) * reach * reach - load) / np.where(slope > 0, slope, 1.0), 0.0)
+            if np.all(np.abs(new - y) <= 1e-16 * np.abs(y)):
+                break
+            y = new
+        y = np.where(load + 4.0 * step * step * y0 <= 0, np.maximum(y0, 0.0) * (load == 0), y)
+        ratio = np.where(y > 0, y / np.where(y > 0, y + 2.0 * step, 1.0), 0.0)
+        return np.concatenate([u * ratio[..., None], y[..., None]], axis=-1)
 
     def forward(self, args):
         u, y = args
@@ -226,6 +257,10 @@ class Huber(Elementwise):
     def value(self, u, m):
         inside = np.clip(u, -m, m)
         return inside * (2.0 * u - inside)
+
+    def scalar_prox(self, u, step, m):
+        """A ridge near 0, a shift beyond."""
+        return np.where(np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u))
 
     def partial(self, i, args, out, memo):
         return 2.0 * np.clip(args[0], -args[1], args[1])

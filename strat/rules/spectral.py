@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.expressions import atoms
+from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_maximum
 from strat.rules import rule
 from strat.rules.base import Rule
 
@@ -33,6 +34,14 @@ class NuclearNorm(_Spectral):
         u = cp.Variable((2, 3), name="u")
         return cp.normNuc(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
 
+    def prox_rows(self, u, step):
+        """Soft thresholding of the singular values."""
+        return on_singular_values(u, lambda s: np.maximum(s - step[..., None], 0.0))
+
+    def project_rows(self, u, radius):
+        """Singular values onto a simplex."""
+        return on_singular_values(u, lambda s: onto_l1_ball(s, radius))
+
     def forward(self, args):
         left, values, right = np.linalg.svd(args[0], full_matrices=False)
         return values.sum(axis=-1), left @ right
@@ -49,6 +58,14 @@ class SpectralNorm(_Spectral):
         u = cp.Variable((2, 3), name="u")
         return cp.sigma_max(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
 
+    def prox_rows(self, u, step):
+        """The largest singular values are cut to one level."""
+        return on_singular_values(u, lambda s: np.minimum(s, np.maximum(excess_level(s, step), 0.0)[..., None]))
+
+    def project_rows(self, u, radius):
+        """Singular values cut at the radius."""
+        return on_singular_values(u, lambda s: np.minimum(s, radius[..., None]))
+
     def forward(self, args):
         left, values, right = np.linalg.svd(args[0], full_matrices=False)
         return values[..., 0], left[..., :, :1] * right[..., :1, :]
@@ -58,14 +75,24 @@ class SpectralNorm(_Spectral):
 class LambdaMax(_Spectral):
     """Largest eigenvalue of a symmetric matrix."""
 
-    prox = "solver"
+    prox = "closed form"
 
     @staticmethod
     def example():
         u = cp.Variable((2, 2), symmetric=True, name="u")
         return cp.lambda_max(u), {"u": [[1.0, -0.5], [-0.5, 0.3]]}
 
+    def prox_eigenvalues(self, values, step):
+        """The largest eigenvalues are cut to one level."""
+        return shrunk_maximum(values, step)
+
     def forward(self, args):
         values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
         top = vectors[..., :, -1:]
         return values[..., -1], top * np.swapaxes(top, -1, -2)
+
+
+def on_singular_values(u, change):
+    """Matrices with their singular values changed."""
+    left, values, right = np.linalg.svd(u, full_matrices=False)
+    return (left * change(values)[..., None, :]) @ right

@@ -1,5 +1,7 @@
 """The default algorithm: MAPG that finds its own steps, with a Newton step in theta now and then."""
 
+import math
+
 import numpy as np
 
 from strat.solvers.algorithm import Algorithm
@@ -42,7 +44,7 @@ class Automatic(Algorithm):
 
     def step(self):
         """One iteration."""
-        t = (1 + np.sqrt(1 + 4 * self.t**2)) / 2
+        t = (1 + math.sqrt(1 + 4 * self.t**2)) / 2
         taken = self.t > 1 and self._extrapolate((self.t - 1) / t) and self._try(self.y)
         if not taken:
             t = 1.0
@@ -55,7 +57,7 @@ class Automatic(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self.newton.due(behind) and self.newton.try_from(self.x, self.z):
+        if self.newton.due(behind) and self.newton.try_from(self.x, self.z, self.strata_metric.loss_curvature):
             self._move_to_z()
             self.theta_[...] = self.x.theta  # the momentum of W goes on
             self.rejected, self.theta_estimate = 0, 0.0
@@ -144,8 +146,8 @@ class Automatic(Algorithm):
     def _estimate_residual(self, y):
         """Sizes of both blocks' gradients at y, from the step they made; cheap, and near the residual of x."""
         strata, metric = self.strata_metric, self.edge_metric
-        size = 1 + max(np.linalg.norm(y.loss_gradient), np.linalg.norm(y.product))
-        self.theta_estimate = float(np.sqrt(strata.curvature**2 @ strata.squares)) / size
+        size = 1 + math.sqrt(max(np.vdot(y.loss_gradient, y.loss_gradient), np.vdot(y.product, y.product)))
+        self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / size
         if self.problem.learned:
             self.w_estimate = metric.size / metric.scale
 

@@ -106,8 +106,8 @@ class Solver(BaseEstimator):
 
 
 def _blas_threads(K):
-    """One BLAS thread for small matrices, where threads only cost."""
-    if K >= 500:
+    """One BLAS thread unless the matrices are large: threads that wait for busy cores cost a factor of ten."""
+    if K >= 2000:
         return nullcontext()
     try:
         from threadpoolctl import threadpool_limits

@@ -18,31 +18,40 @@ class StrataMetric:
         self.problem = problem
         self.loss_curvature = _curvature(problem.loss, x.theta)
         self.share = 1.0
+        self.move = np.empty_like(x.theta)  # of the last step
         self.couple = 1.0 if problem.couple is None else problem.couple.max()
 
     def step(self, y, z):
         """Set z.theta to a prox-gradient step from y, short enough that the losses stay below their models."""
-        problem = self.problem
+        problem, move = self.problem, self.move
         while True:
             curvature = self.loss_curvature + (self.share * self.couple) * y.degrees
             curvature += 1e-10 * curvature.max() + TINY
             inverse = 1 / curvature
-            z.theta[...] = problem.prox(y.theta - y.theta_gradient * inverse[:, None], inverse)
-            move = z.theta - y.theta
+            np.multiply(y.theta_gradient, inverse[:, None], out=move)
+            np.subtract(y.theta, move, out=move)
+            z.theta[...] = problem.prox(move, inverse)
+            np.subtract(z.theta, y.theta, out=move)
             squares = np.einsum("kn,kn->k", move, move)
             z.evaluate_theta()
-            rest = z.losses - y.losses - np.einsum("kn,kn->k", y.loss_gradient, move)
+            rest = z.losses - y.losses
+            rest -= np.einsum("kn,kn->k", y.loss_gradient, move)
             self.loss_rest, model = float(rest.sum()), 0.5 * float(self.loss_curvature @ squares)
-            self.seen = 2 * np.maximum(rest - 1e-14 * np.abs(y.losses), 0.0) / (squares + TINY)
+            self._rest, self._losses, self.squares = rest, y.losses, squares
             if self.loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
                 break
-            bad, old = self.seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
+            seen = self._seen()
+            bad, old = seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
             if not bad.any():
                 break
-            self.loss_curvature[bad] = np.clip(1.2 * self.seen, 2 * old, 100 * old)[bad]
-        self.move, self.squares, self.curvature = move, squares, curvature
+            self.loss_curvature[bad] = np.clip(1.2 * seen, 2 * old, 100 * old)[bad]
+        self.curvature = curvature
         self.square = float(curvature @ squares)
         self.graph_square = self.square - 2 * self.loss_rest  # twice what the model leaves to the Laplacian
+
+    def _seen(self):
+        """Curvature of the losses along the last step."""
+        return 2 * np.maximum(self._rest - 1e-14 * np.abs(self._losses), 0.0) / (self.squares + TINY)
 
     def dot(self, a, b):
         """Inner product in the metric of the last step."""
@@ -56,7 +65,7 @@ class StrataMetric:
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
         self.share = max(self.share / 1.1, 0.6)
         old = self.loss_curvature
-        followed = np.clip(1.3 * self.seen, 0.6 * old, 2 * old)
+        followed = np.minimum(np.maximum(1.3 * self._seen(), 0.6 * old), 2 * old)
         self.loss_curvature = np.where(self.squares > 0, followed, old)
 
 
@@ -86,10 +95,11 @@ class EdgeMetric:
         """Set z.w to the prox-gradient step from y, and measure it."""
         flat, prox = self.problem.edges.flat, self.problem.graph_regularizer.prox
         arrays = [flat(a) for a in (y.w_gradient, y.w, z.w, x.w, self.inverse, self.curvature)]
+        scratch, weights = self.scratch
         square = slope = size = uphill = 0.0
         for chunk in self.chunks:
             gradient, old, new, current, inverse, curvature = (a[chunk] for a in arrays)
-            move, weighted = self.scratch[0, : new.size], self.scratch[1, : new.size]
+            move, weighted = scratch[: new.size], weights[: new.size]
             np.multiply(inverse, gradient, out=new)
             new *= -self.length
             new += old
@@ -114,16 +124,21 @@ class EdgeMetric:
 
 @np.errstate(all="ignore")
 def _curvature(loss, theta):
-    """Curvature of every stratum's loss, from power iterations on its Hessian or one difference of gradients."""
-    v = np.where((np.arange(theta.size) * 2654435761 % 4294967296) % 3 == 0, -1.0, 1.0).reshape(theta.shape)
-    v /= np.sqrt(theta.shape[1])
+    """Curvature of every stratum's loss, from power iterations on its Hessian or one difference of gradients.
+
+    Where the loss is straight, as Huber's far from its target, what makes the first step about as long as theta.
+    """
+    v = np.random.default_rng(0).standard_normal(theta.shape)
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    gradient = loss.value_and_gradient(theta)[1]
     if loss.has("hessian_operator"):
         product = loss.hessian_operator(theta)
-        for _ in range(4):
+        for _ in range(6):
             u = product(v)
             size = np.linalg.norm(u, axis=1)
             v = np.where(size[:, None] > 0, u / np.maximum(size, TINY)[:, None], v)
     else:
-        change = loss.value_and_gradient(theta + 1e-6 * v)[1] - loss.value_and_gradient(theta)[1]
-        size = np.linalg.norm(change, axis=1) / 1e-6
+        size = np.linalg.norm(loss.value_and_gradient(theta + 1e-6 * v)[1] - gradient, axis=1) / 1e-6
+    straight = np.linalg.norm(gradient, axis=1) / (1 + np.linalg.norm(theta, axis=1))
+    size = np.where(size > 1e-10 * straight, size, straight)
     return np.where(np.isfinite(size), size, 1.0)

@@ -6,6 +6,8 @@ from strat.solvers.algorithm import PROJECTION
 
 RIDGE = 1e-10  # least damping, relative; keeps the model strictly convex where strata have no records
 LONG = 1e6  # longest prox step along the path, in units of the plain one
+FLAT = 1e-14  # a stratum with less curvature than this share of the metric's has none: its step is a long gradient step
+TRUSTED = 1e-9  # largest relative rounding error of F with which a point may be judged
 WORTH = 0.05  # a Newton step is worth its cost if it gains this share of what the steps before gained
 
 
@@ -33,8 +35,12 @@ class NewtonStep:
         self.wait -= 1
         return self.usable and (self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest))
 
-    def try_from(self, x, z):
-        """Set z to the Newton step from x, same w; return whether F(z) < F(x)."""
+    def try_from(self, x, z, metric):
+        """Set z to the Newton step from x, same w; return whether F(z) < F(x).
+
+        `metric` is the curvature that every stratum's loss has shown; second derivatives may vanish (Huber's loss).
+        """
+        self._metric = metric
         between = self.last - x.objective  # what the steps since the last try gained
         found = self._search(x, z)
         gain = x.objective - z.objective if found else 0.0
@@ -68,6 +74,8 @@ class NewtonStep:
             return False
         z.add_laplacian()
         z.add_regularizer()
+        if z.noise > TRUSTED * (1 + abs(x.objective)):
+            return False
         if x.objective - z.objective > z.noise:
             return True
         if not z.objective <= x.objective + z.noise:
@@ -93,7 +101,9 @@ class NewtonStep:
         gradient = problem.loss.value_and_gradient(theta)[1] + x.product
         product = problem.loss.hessian_operator(theta)
         mean = _mean_curvature(product, theta.shape)
-        shift = mean + RIDGE * (mean.mean() + x.degrees.mean()) + 1e-300
+        flat = mean <= FLAT * self._metric
+        shift = np.where(flat, 0.01 * self._metric, mean)
+        shift = shift + RIDGE * (shift.mean() + x.degrees.mean()) + 1e-300
         precondition = self._preconditioner(x.w, shift)
         if precondition is None:
             return None
@@ -106,13 +116,18 @@ class NewtonStep:
         # The regularizer's slope: at p by the prox's optimality, at the free coordinates of theta by its curvature.
         slope = (v - p) / t[:, None] + curvature * np.where(free, theta - p, 0.0)
 
-        def hessian(u):
-            return product(u) + problem.laplacian(x.w, u, x.degrees) + self.damping * shift[:, None] * u
+        ridge = np.where(flat, shift, self.damping * shift)
 
-        b = -(free * (gradient + slope + hessian(jump)))
-        d = conjugate_gradients(
-            lambda u: free * (hessian(u) + curvature * u), lambda u: free * precondition(u), b
-        )
+        def hessian(u, diagonal):
+            result = diagonal * u
+            result += product(u)
+            result += problem.laplacian(x.w, u, x.degrees)
+            result *= free
+            return result
+
+        diagonal = ridge[:, None] + curvature
+        b = -(free * (gradient + slope) + hessian(jump, ridge[:, None]))
+        d = conjugate_gradients(lambda u: hessian(u, diagonal), lambda u: free * precondition(u), b)
         if not np.isfinite(d).all():
             return None
         far = np.abs(d).max(axis=1) / (np.abs(slope).max(axis=1) + 1e-300)
@@ -154,7 +169,7 @@ def conjugate_gradients(product, precondition, b, tolerance=0.03, most=60):
     """Approximate solution of the symmetric positive definite system product(x) = b, b (K, n)."""
     x, r = np.zeros_like(b), b.copy()
     q = precondition(r)
-    p, rho = q, float(np.vdot(r, q))
+    p, rho = q.copy(), float(np.vdot(r, q))
     first = rho
     for _ in range(most):
         if not rho > tolerance**2 * first:
@@ -164,10 +179,12 @@ def conjugate_gradients(product, precondition, b, tolerance=0.03, most=60):
         if not curvature > 0:
             break
         x += rho / curvature * p
-        r -= rho / curvature * Ap
+        Ap *= rho / curvature
+        r -= Ap
         q = precondition(r)
         rho, old = float(np.vdot(r, q)), rho
-        p = q + rho / old * p
+        p *= rho / old
+        p += q
     return x
 
 

@@ -54,6 +54,14 @@ class Result:
     w: np.ndarray = field(default=None, repr=False)
     smoothed_objective: float | None = None
 
+    @property
+    def smoothing_bound(self):
+        """How far the true objective is at most above its minimum at this graph; None without smoothing.
+
+        A Moreau envelope is nowhere above its function, so the smoothed minimum is a lower bound of the true one.
+        """
+        return None if self.smoothed_objective is None else max(self.objective - self.smoothed_objective, 0.0)
+
     def __str__(self):
         parts = "  ".join(f"{name} {value:.6g}" for name, value in self.parts.items())
         lines = [

@@ -1,0 +1,108 @@
+"""Functions of affine rows, read off atoms and sets for the dual method: on strata, and on records."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler.pieces import affine_matrix
+from strat.compiler.smoothing import atom_function
+from strat.oracles.design import ConstantDesign
+from strat.oracles.row_functions import PiecewiseRows, ScalarRows
+from strat.oracles.row_terms import RowTerm
+from strat.rules.base import Elementwise
+from strat.rules.piecewise import Abs, Maximum, Minimum
+
+
+class NoProx(Exception):
+    """No closed form was found; the text says why."""
+
+
+def stacked(functions):
+    """Knots (J, 1, m) and slopes (J + 1, 1, m) of piecewise linear functions, padded."""
+    J = max(len(f.knots) for f in functions)
+    knots, slopes = np.full((J, 1, len(functions)), np.inf), np.empty((J + 1, 1, len(functions)))
+    for i, f in enumerate(functions):
+        knots[: len(f.knots), 0, i] = f.knots
+        slopes[:, 0, i] = f.right
+        slopes[: len(f.knots) + 1, 0, i] = f.slopes
+    return knots, slopes
+
+
+def piecewise_entries(binder, node, entries):
+    """``[(columns, values, function)]`` of an atom's entries: piecewise linear functions of rows; None for others."""
+    if not isinstance(node.rule, (Abs, Maximum, Minimum)) or binder.node_has_data(node):
+        return None
+    out = []
+    for entry in entries:
+        found = atom_function(binder, node, int(entry))
+        if found is None:
+            return None
+        direction, function = found
+        varying = direction.column > 0
+        if direction.coefficient.any():
+            return None
+        out.append((binder.flat(direction.column[varying]), direction.scale[varying], function.simplified()))
+    return out
+
+
+class StratumRows:
+    """Collects rows on strata, over the coordinates ``columns``."""
+
+    def __init__(self, binder, columns):
+        self.binder, self.columns, self.n = binder, columns, len(columns)
+        self.place = np.full(binder.n, -1)
+        self.place[columns] = np.arange(self.n)
+        self.terms = []
+
+    def _term(self, A, offset, functions):
+        coo = sp.coo_array(A)
+        design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.n)
+        norms = np.asarray(abs(A).power(2).sum(axis=1)).max(initial=0.0)
+        self.terms.append(RowTerm(design, np.reshape(offset, (1, -1)), functions, None, np.array([norms])))
+
+    def _matrix(self, rows, columns, values, m):
+        return sp.csr_array((values, (rows, self.place[columns])), shape=(m, self.n))
+
+    def piecewise(self, node, weight, entries):
+        """Add entries of an atom as piecewise linear functions; whether that was possible."""
+        found = piecewise_entries(self.binder, node, entries)
+        if found is None:
+            return False
+        rows = np.concatenate([np.full(len(f[0]), i) for i, f in enumerate(found)])
+        columns, values = np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+        knots, slopes = stacked([f[2] for f in found])
+        functions = PiecewiseRows(knots, slopes, weight[:, entries])
+        self._term(self._matrix(rows, columns, values, len(found)), np.zeros(len(found)), functions)
+        return True
+
+    def scalar(self, node, weight, entries):
+        """Add entries of an elementwise atom of affine rows; whether that was possible."""
+        if not isinstance(node.rule, Elementwise) or not node.rule.curved:
+            return False
+        varying = [i for i, form in enumerate(node.forms) if not form.is_data]
+        if len(varying) != 1:
+            return False
+        (place,), evaluator = varying, self.binder.evaluator
+        affine = affine_matrix(self.binder, node.forms[place])
+        if affine is None:
+            return False
+        A, b = affine
+        others = [evaluator.form(f).reshape(1, -1)[:, entries] for i, f in enumerate(node.forms) if i != place]
+        low, high = dict(node.rule.intervals).get(place, (-np.inf, np.inf))
+        limits = (np.full((1, len(entries)), end) for end in (low, high))
+        functions = ScalarRows(node.rule, others, weight[:, entries], *limits, place=place)
+        self._term(A[entries][:, self.columns], b[entries], functions)
+        return True
+
+    def within(self, A, low, high):
+        """Add low <= A z <= high, A over this collection's coordinates."""
+        low, high = np.broadcast_to(low, A.shape[0]), np.broadcast_to(high, A.shape[0])
+        knots = np.stack([np.where(np.isfinite(low), low, -1e300), np.where(np.isfinite(high), high, np.inf)])
+        before = np.where(np.isfinite(low), -np.inf, 0.0)
+        slopes = np.stack([before, np.zeros(len(low)), np.full(len(low), np.inf)])
+        functions = PiecewiseRows(knots[:, None], slopes[:, None], np.ones((1, len(low))))
+        self._term(sp.csr_array(A), np.zeros(len(low)), functions)
+
+    def bounds(self, positions, low, high):
+        """Add low <= z <= high at positions."""
+        m = len(positions)
+        self.within(sp.csr_array((np.ones(m), (np.arange(m), positions)), shape=(m, self.n)), low, high)

@@ -1,0 +1,151 @@
+"""Coordinates that no piece ties to others: one block for all that the same atoms touch."""
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from strat.compiler.pieces import affine_rows
+from strat.compiler.rows import NoProx, piecewise_entries, stacked
+from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
+from strat.oracles.row_functions import PiecewiseRows
+from strat.oracles.tape import Tape
+from strat.rules.piecewise import Abs
+
+
+def separable(builder, columns, pieces):
+    """Blocks of single coordinates."""
+    touched = np.zeros((len(pieces), builder.n), dtype=bool)
+    for i, (_, matrix) in enumerate(pieces):
+        touched[i, matrix.indices] = True
+    absolute = [isinstance(node.rule, Abs) for node, _ in pieces]
+    groups = {}
+    for key, column in zip(map(bytes, touched[:, columns].T), columns, strict=True):
+        touching = [i for i, here in enumerate(key) if here]
+        # Absolute values and nothing else go together, whichever they are.
+        groups.setdefault("soft" if all(absolute[i] for i in touching) else key, []).append(column)
+    blocks = []
+    for some in groups.values():
+        own = np.asarray(some)
+        blocks += _blocks(builder, own, [pair for i, pair in enumerate(pieces) if touched[i, own].any()])
+    return blocks
+
+
+def soft_parts(builder, nodes):
+    """(weights (K, n), centres (n,)) where every piece is one absolute value a coordinate, else None."""
+    K = max((len(builder.nodes[node]) for node in nodes), default=1)
+    weight, centre = np.zeros((K, builder.n)), np.full(builder.n, np.nan)
+    for node in nodes:
+        rows = builder.rows(node.forms[0]) if isinstance(node.rule, Abs) else None
+        if rows is None:
+            return None
+        row, column, scale, offset = rows
+        at = -offset / scale
+        first = np.full(builder.n, np.nan)
+        first[column] = at
+        known = ~np.isnan(centre[column])
+        if np.any(first[column] != at) or np.any(centre[column][known] != at[known]):
+            return None
+        centre[column] = at
+        np.add.at(weight, (slice(None), column), builder.nodes[node][:, row] * np.abs(scale))
+    return weight, np.nan_to_num(centre) + 0.0
+
+
+def _blocks(builder, columns, touching):
+    p = builder.sets.transposed
+    symmetric = p is not None and not np.array_equal(p[columns], columns)
+    q, Q = builder.q[:, columns], builder.diagonal[columns][None, :]
+    low, high = builder.sets.low[columns], builder.sets.high[columns]
+    if symmetric:
+        place = {c: i for i, c in enumerate(columns)}
+        pair = np.array([place.get(c, -1) for c in p[columns]])
+        if np.any(pair < 0):
+            raise NoProx("different functions of an entry of a symmetric variable and of its transpose")
+        low, high = np.maximum(low, low[pair]), np.minimum(high, high[pair])
+    soft = soft_parts(builder, [node for node, _ in touching])
+    if soft is not None:
+        weight, centre = soft[0][:, columns], soft[1][columns]
+        if symmetric:
+            weight = 0.5 * (weight + weight[:, pair])
+        if not symmetric or np.array_equal(centre, centre[pair]):
+            return [SoftBlock(columns, q, Q, weight, centre, low, high)]
+    known = _scalar(builder, columns, touching, q, Q, low, high) or _piecewise(builder, columns, touching, q, Q, low, high)
+    if known is not None:
+        if not symmetric or known.symmetric(pair):
+            return [known]
+    if symmetric:
+        raise NoProx("a function other than |z| of the entries of a symmetric variable")
+    low, high = _domain(builder, touching, low, high, columns)
+    weights = {builder.binder.node(node): _masked(builder, node, m, columns) for node, m in touching}
+    tape = Tape(builder.binder.nodes([node for node, _ in touching]), weights, None, builder.n, builder.active)
+    return [NewtonBlock(columns, builder.n, tape, q, Q, low[None, :], high[None, :])]
+
+
+def _scalar(builder, columns, touching, q, Q, low, high):
+    """One elementwise atom that knows its prox, once a coordinate."""
+    if len(touching) != 1 or getattr(touching[0][0].rule, "scalar_prox", None) is None:
+        return None
+    node = touching[0][0]
+    rows = builder.rows(node.forms[0])
+    constants = [form for form in node.forms[1:]]
+    if rows is None or not all(form.is_data for form in constants):
+        return None
+    row, column, scale, offset = rows
+    chosen = np.full(builder.n, -1)
+    chosen[column] = np.arange(len(column))
+    at = chosen[columns]
+    if len(np.unique(column)) < len(column) or np.any(at < 0):
+        return None
+    others = [builder.binder.evaluator.form(form).reshape(1, -1)[:, row[at]] for form in constants]
+    weight = builder.nodes[node][:, row[at]]
+    return ScalarBlock(columns, q, Q, node.rule, others, weight, scale[at], offset[at], low, high)
+
+
+def _piecewise(builder, columns, touching, q, Q, low, high):
+    """Sums of piecewise linear functions of each coordinate."""
+    functions = {}
+    for node, matrix in touching:
+        weight = builder.nodes[node]
+        if len(weight) > 1:
+            return None
+        coo = coo_array(matrix)
+        entries = np.unique(coo.coords[0][np.isin(coo.coords[1], columns)])
+        found = piecewise_entries(builder.binder, node, entries)
+        if found is None:
+            return None
+        for entry, (row, values, function) in zip(entries, found, strict=True):
+            if len(row) != 1 or values[0] != 1.0:
+                return None
+            part = function.scaled(weight[0, entry])
+            functions[row[0]] = functions[row[0]] + part if row[0] in functions else part
+    knots, slopes = stacked([functions[c] for c in columns])
+    return PiecewiseBlock(columns, q, Q, PiecewiseRows(knots, slopes, np.ones((1, len(columns)))), low, high)
+
+
+def _masked(builder, node, matrix, columns):
+    """Weights of a node's entries that touch these columns only."""
+    mine = np.zeros(node.size, dtype=bool)
+    coo = coo_array(matrix)
+    mine[coo.coords[0][np.isin(coo.coords[1], columns)]] = True
+    weight = builder.nodes[node]
+    return (weight * mine).reshape(len(weight), *node.shape)
+
+
+def _domain(builder, touching, low, high, columns):
+    """Bounds on columns, the domains of the pieces included."""
+    place = np.full(builder.n, -1)
+    place[columns] = np.arange(len(columns))
+    low, high = low.copy(), high.copy()
+    stack = [node for node, _ in touching]
+    while stack:
+        node = stack.pop()
+        stack.extend(inner for f in node.forms for inner, _ in builder.binder.atoms_of(f))
+        for i, interval in node.rule.intervals:
+            rows = affine_rows(builder.binder, node.forms[i])
+            if rows is None or interval == (-np.inf, np.inf):
+                continue
+            _, column, scale, offset = rows
+            ends = (np.array(interval)[:, None] - offset) / scale
+            at = place[column]
+            keep = at >= 0
+            np.maximum.at(low, at[keep], ends.min(axis=0)[keep])
+            np.minimum.at(high, at[keep], ends.max(axis=0)[keep])
+    return low, high

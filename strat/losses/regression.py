@@ -1,0 +1,134 @@
+"""Losses of residuals: regression."""
+
+import cvxpy as cp
+
+
+def squared(y, z):
+    """Square of the residual: least squares.
+
+    Parameters
+    ----------
+    y : cvxpy.Parameter, scalar or (m,)
+        Target.
+    z : cvxpy.Expression of the same shape
+        Prediction.
+
+    Returns
+    -------
+    cvxpy.Expression
+        ‖y − z‖₂², a scalar.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, x, y = cp.Variable(3, name="theta"), cp.Parameter(3, name="x"), cp.Parameter(name="y")
+    >>> print(strat.losses.squared(y, x @ theta))
+    quad_over_lin(y + -(x @ theta), 1.0...)
+    """
+    return cp.sum_squares(y - z)
+
+
+def absolute(y, z):
+    """Absolute value of the residual: median regression.
+
+    Parameters
+    ----------
+    y : cvxpy.Parameter, scalar or (m,)
+        Target.
+    z : cvxpy.Expression of the same shape
+        Prediction.
+
+    Returns
+    -------
+    cvxpy.Expression
+        ‖y − z‖₁, a scalar.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
+    >>> print(strat.losses.absolute(y, b))
+    norm1(y + -b)
+    """
+    return cp.norm1(y - z)
+
+
+def huber(y, z, M=1.0):
+    """Square of a small residual, absolute value of a large one: robust regression.
+
+    Parameters
+    ----------
+    y : cvxpy.Parameter, scalar or (m,)
+        Target.
+    z : cvxpy.Expression of the same shape
+        Prediction.
+    M : float or cvxpy.Parameter
+        Where the square ends; a Parameter must be declared nonneg.
+
+    Returns
+    -------
+    cvxpy.Expression
+        Sum of r² for |r| ≤ M and 2M|r| − M² beyond, r = y − z: CVXPY's scale, twice that of many books.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
+    >>> print(strat.losses.huber(y, b, M=0.5))
+    Sum(huber(y + -b, 0.5)...)
+    """
+    return cp.sum(cp.huber(y - z, M))
+
+
+def pinball(y, z, tau=0.5):
+    """Tilted absolute value of the residual: quantile regression.
+
+    Parameters
+    ----------
+    y : cvxpy.Parameter, scalar
+        Target.
+    z : cvxpy.Expression, scalar or (m,)
+        Predicted quantiles.
+    tau : float, (m,) ndarray or cvxpy.Parameter
+        Levels between 0 and 1.
+
+    Returns
+    -------
+    cvxpy.Expression
+        Sum of max(τr, (τ − 1)r), r = y − z: not smooth, so that gradient methods need ``smoothing=``.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
+    >>> print(strat.losses.pinball(y, b, tau=0.9))
+    Sum(maximum(0.9 * (y + -b), -0.09... * (y + -b))...)
+    """
+    return cp.sum(cp.maximum(cp.multiply(tau, y - z), cp.multiply(tau - 1, y - z)))
+
+
+def epsilon_insensitive(y, z, epsilon=0.1):
+    """Absolute value of the residual beyond a tolerance: support vector regression.
+
+    Parameters
+    ----------
+    y : cvxpy.Parameter, scalar or (m,)
+        Target.
+    z : cvxpy.Expression of the same shape
+        Prediction.
+    epsilon : float
+        Residuals up to this size cost nothing.
+
+    Returns
+    -------
+    cvxpy.Expression
+        Sum of max(|y − z| − ε, 0): not smooth, so that gradient methods need ``smoothing=``.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
+    >>> print(strat.losses.epsilon_insensitive(y, b))
+    Sum(maximum(abs(y + -b) + -0.1, 0.0)...)
+    """
+    return cp.sum(cp.pos(cp.abs(y - z) - epsilon))

@@ -1,0 +1,96 @@
+"""Proximal maps of blocks of coordinates, batched over strata, and their sum over disjoint blocks.
+
+Each block minimises g(z) + qᵀz + ½ Σ Q z² + ‖z − v‖²/(2t) over its coordinates. Linear and diagonal quadratic
+parts are folded into the point and the step: v' = (v − tq)/(1 + tQ), t' = t/(1 + tQ) (Parikh and Boyd 2014, §2.2).
+"""
+
+import numpy as np
+
+
+def folded(v, t, q, Q):
+    """Point and steps with the linear and diagonal quadratic parts folded in, None where they are zero."""
+    if q is not None:
+        v = v - t * q
+    if Q is None:
+        return v, t
+    shrink = 1.0 / (1.0 + t * Q)
+    return v * shrink, t * shrink
+
+
+def present(part):
+    """An array, or None where it is zero."""
+    return part if np.any(part) else None
+
+
+class Grouped:
+    """A block of G groups of L coordinates each, all treated alike.
+
+    Blocks with one ``signature`` are joined, so that a prox of many small groups is one call. ``axes`` names the
+    arrays that have one entry (or row) a group and the axis that counts the groups.
+    """
+
+    kind = "closed form"
+    axes: dict = {}
+
+    @property
+    def columns(self):
+        """Coordinates of all groups, one group after the other."""
+        return self.groups.reshape(-1)
+
+    def _fold(self, v, t):
+        """v by groups and t, with the linear and quadratic parts folded in."""
+        t = np.expand_dims(t, -1) if np.ndim(t) else t
+        return folded(self._by_group(v), t, present(self.q), present(self.Q))
+
+    def _by_group(self, values):
+        return values.reshape(len(values), *self.groups.shape)
+
+    def join(self, others):
+        """Take in the groups of other blocks of the same signature."""
+        for name, axis in self.axes.items():
+            parts = [getattr(block, name) for block in (self, *others)]
+            if parts[0] is None:
+                continue
+            if axis == 1:
+                rows = max(len(p) for p in parts)
+                parts = [np.broadcast_to(p, (rows, *p.shape[1:])) for p in parts]
+            setattr(self, name, np.concatenate(parts, axis=axis))
+        return self
+
+
+def joined(blocks):
+    """Blocks with those of equal signature made one."""
+    kept, alike = [], {}
+    for block in blocks:
+        if isinstance(block, Grouped):
+            alike.setdefault(block.signature, []).append(block)
+        else:
+            kept.append(block)
+    return kept + [first.join(others) if others else first for first, *others in alike.values()]
+
+
+class BlockProx:
+    """The prox of a sum over disjoint blocks of coordinates."""
+
+    def __init__(self, blocks, transposed=None):
+        self.blocks, self.transposed = joined(blocks), transposed
+        columns = self.blocks[0].columns if len(self.blocks) == 1 else ()
+        # All of so many columns, where there is one block that holds them in order.
+        self._whole = len(columns) if np.array_equal(columns, np.arange(len(columns))) else 0
+
+    @property
+    def kind(self):
+        """How it is computed."""
+        return ", ".join(sorted({block.kind for block in self.blocks})) or "closed form"
+
+    def __call__(self, v, t):
+        t = np.asarray(t, dtype=float)
+        t = t.reshape(-1, 1) if t.ndim else t
+        if self.transposed is not None:  # symmetric variables: the prox sees the symmetric part
+            v = 0.5 * (v + v[:, self.transposed])
+        if self._whole == v.shape[1]:
+            return self.blocks[0](v, t)
+        z = np.empty_like(v)
+        for block in self.blocks:
+            z[:, block.columns] = block(v[:, block.columns], t)
+        return z

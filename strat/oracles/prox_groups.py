@@ -1,0 +1,107 @@
+"""Proximal maps of functions of groups of coordinates that are known for one group: norms, maxima, balls, spectra."""
+
+import numpy as np
+
+from strat.oracles.prox_base import Grouped, folded, present
+
+
+class GroupBlock(Grouped):
+    """Σ weight · f(scale · z + offset) over groups, or the groups' sets f(scale · z + offset) <= radius.
+
+    What may be added, exactly: where f grows in every |u| ("absolute"), weighted absolute values and signs, which act
+    first; where f keeps the order of the entries ("ordered"), one absolute value and one interval a group, which act
+    afterwards (Yu 2013, On decomposing the proximal map).
+
+    Parameters
+    ----------
+    rule : Rule
+        With ``prox_rows(u, step)`` or ``project_rows(u, radius)`` on arrays (K, groups, *shape).
+    shape : tuple
+        Shape of a group's argument.
+    groups : (G, L) int ndarray
+        Coordinates.
+    scale, offset : (G, L) ndarray
+        With |scale| the same within a group.
+    q, Q : (K or 1, G, L) ndarray
+        Linear and quadratic parts, Q the same within a group.
+    weight : (K or 1, G) ndarray or None
+    radius : (1, G) ndarray or None
+    l1, low, high : (K or 1, G, L) ndarray or None
+    absolute : bool
+        Whether f is a function of |u|, of which the rule knows only f(u).
+    """
+
+    axes = {
+        "groups": 0, "scale": 0, "offset": 0, "q": 1, "Q": 1, "weight": 1, "radius": 1, "l1": 1, "low": 1, "high": 1
+    }  # fmt: skip
+
+    def __init__(self, rule, shape, groups, scale, offset, q, Q, weight, radius, l1, low, high, absolute=False):
+        self.rule, self.shape, self.absolute = rule, tuple(shape), absolute
+        self.groups, self.scale, self.offset, self.q, self.Q = groups, scale, offset, q, Q
+        self.weight, self.radius, self.l1, self.low, self.high = weight, radius, l1, low, high
+
+    @property
+    def signature(self):
+        """Equal for blocks that can be joined."""
+        parts = (self.weight, self.l1, self.low)
+        return (type(self).__name__, self.rule.key, self.shape, self.absolute, *(part is None for part in parts))
+
+    def __call__(self, v, t):
+        z, t = self._fold(v, t)
+        first = self.absolute or self.rule.invariance == "absolute"
+        if first:
+            z = self._simple(z, t)
+        u = self._prox(z * self.scale + self.offset, self._steps(t, z.shape))
+        z = (u - self.offset) / self.scale
+        return (z if first else self._simple(z, t)).reshape(v.shape)
+
+    def _simple(self, z, t):
+        """The prox of absolute values and intervals."""
+        if self.l1 is not None:
+            z = z - np.clip(z, -t * self.l1, t * self.l1)
+        return z if self.low is None else np.clip(z, self.low, self.high)
+
+    def _steps(self, t, shape):
+        if self.weight is None:
+            return None
+        step = np.broadcast_to(t, shape)[:, :, 0] if np.ndim(t) else t
+        return step * self.weight * self.scale[:, 0] ** 2 * np.ones((shape[0], 1))
+
+    def _prox(self, u, step):
+        signs = np.sign(u) if self.absolute else None
+        u = np.abs(u) if self.absolute else u
+        shaped = u.reshape(*u.shape[:2], *self.shape)
+        if self.weight is None:
+            out = self.rule.project_rows(shaped, np.broadcast_to(self.radius, u.shape[:2]))
+        else:
+            out = self.rule.prox_rows(shaped, step)
+        out = out.reshape(u.shape)
+        return signs * np.maximum(out, 0.0) if self.absolute else out
+
+
+class ConeBlock:
+    """The semidefinite cone, or none, with a function of the eigenvalues of scale · Z + offset, or none.
+
+    A cone goes with scale 1 and offset 0.
+    """
+
+    kind = "closed form"
+
+    def __init__(self, columns, d, q, Q, cone, rule=None, weight=None, scale=1.0, offset=0.0):
+        self.columns, self.d, self.q, self.Q, self.cone = columns, d, present(q), present(Q), cone
+        self.rule, self.weight, self.scale, self.offset = rule, weight, scale, offset
+
+    def __call__(self, v, t):
+        v, t = folded(v, t, self.q, self.Q)
+        v = v * self.scale + self.offset
+        matrix = v.reshape(len(v), self.d, self.d)
+        values, vectors = np.linalg.eigh(0.5 * (matrix + np.swapaxes(matrix, 1, 2)))
+        if self.rule is not None:
+            step = np.broadcast_to(t, v.shape)[:, 0] * self.weight[:, 0] * self.scale**2
+            values = self.rule.prox_eigenvalues(values, step)
+        if self.cone == "PSD":
+            values = np.maximum(values, 0.0)
+        if self.cone == "NSD":
+            values = np.minimum(values, 0.0)
+        out = np.matmul(vectors * values[:, None, :], np.swapaxes(vectors, 1, 2)).reshape(v.shape)
+        return (out - self.offset) / self.scale

@@ -1,0 +1,202 @@
+"""The prox of functions of many affine rows, f(z) + Σ φ_i(a_iᵀz), by a dual method with Newton steps.
+
+A proximal augmented Lagrangian over the splitting s = A z: multipliers y of the rows are found by
+min_z f(z) + ‖z − v‖²/(2t) + Σ (envelope of φ_i of width 1/σ)(a_iᵀz + y_i/σ), y ← σ(u − prox(u)), with σ growing. The inner
+problem is strongly convex with a piecewise smooth gradient, which semismooth Newton solves in a few steps (Li, Sun and
+Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for Lasso problems). Nothing is smoothed: at
+the end A z agrees with s, at which y is a subgradient. Each stratum goes at its own pace.
+"""
+
+import numpy as np
+
+from strat.errors import NoOracleError
+
+
+class RowsProx:
+    """argmin_z f(z) + Σ φ_i(a_iᵀz + offset_i) + ‖z − v‖²/(2t), all strata at once.
+
+    Parameters
+    ----------
+    columns : (n,) int ndarray
+        The coordinates that it acts on, where it is a block.
+    terms : list of RowTerm
+    smooth : Oracle or None
+        f, with gradients and Hessian blocks (or products), finite everywhere.
+    transposed : (n,) int ndarray or None
+        Coordinates of the transposes of symmetric variables.
+    """
+
+    kind = "dual method, to 1e-10"
+
+    def __init__(self, columns, terms, smooth=None, transposed=None):
+        self.columns, self.terms, self.smooth, self.transposed = columns, terms, smooth, transposed
+
+    def __call__(self, v, t):
+        t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
+        if self.transposed is not None:
+            v = 0.5 * (v + v[:, self.transposed])
+        z, open_ = self._solve(v, t, self.terms, self.smooth)
+        if open_.any():
+            raise NoOracleError(
+                f"the prox was not found in {int(open_.sum())} strata. Check that the constraints can "
+                f"be satisfied and that the data have a reasonable scale."
+            )
+        return z
+
+    def _solve(self, v, t, terms, smooth, rounds=400):
+        """Solution, and the strata without one; where rows are strata, solved ones drop out on the way."""
+        K = len(v)
+        out, left = np.empty_like(v), np.arange(K)
+        size = sum(np.broadcast_to(term.norms, K) for term in terms)
+        state = _State(v, t, terms, smooth, 10.0 / (t * np.where(size > 0, size, 1.0)), self.transposed)
+        droppable = all(term.segments is None for term in terms) and (smooth is None or hasattr(smooth, "H"))
+        for _ in range(rounds):
+            done = state.step()
+            if done.all():
+                break
+            if droppable and K > 8 and done.mean() > 0.3:
+                out[left[done]] = state.z[done]
+                left = left[~done]
+                state = state.take(np.flatnonzero(~done))
+        out[left] = state.z
+        open_ = np.zeros(K, dtype=bool)
+        open_[left] = ~state.done
+        return out, open_
+
+
+class _State:
+    """One stratum after the other in numbers, all at once in arrays: z, multipliers and penalties."""
+
+    def __init__(self, v, t, terms, smooth, sigma, transposed):
+        self.v, self.t, self.terms, self.smooth, self.sigma, self.transposed = v, t, terms, smooth, sigma, transposed
+        self.z, self.done = v.copy(), np.zeros(len(v), dtype=bool)
+        self.top = sigma * 1e7
+        self.images = [term.design.matvec(self.z) + term.offset for term in terms]
+        self.y = [np.zeros_like(u) for u in self.images]
+        self.size = 1.0 + np.abs(v).max(axis=1, initial=0.0)
+        self.last, self.before = np.full(len(v), np.inf), np.full(len(v), np.inf)
+
+    def take(self, strata):
+        """The same for some strata."""
+        out = object.__new__(_State)
+        out.__dict__.update(self.__dict__)
+        out.terms = [term.take(strata) for term in self.terms]
+        for name in ("v", "t", "sigma", "z", "done", "top", "size", "last", "before"):
+            setattr(out, name, getattr(self, name)[strata])
+        out.images, out.y = [u[strata] for u in self.images], [y[strata] for y in self.y]
+        if self.smooth is not None:
+            out.smooth = _taken(self.smooth, strata)
+        return out
+
+    def _rows(self, images):
+        """Of each term: prox, its slope, and the new multipliers."""
+        found = []
+        for term, u, y in zip(self.terms, images, self.y, strict=True):
+            sigma = term.on_rows(self.sigma)
+            moved = u + y / sigma
+            s, moves = term.functions.prox(moved, 1.0 / sigma)
+            found.append((s, moves, sigma * (moved - s)))
+        return found
+
+    def _own(self, z):
+        """Gradient of f and the proximal term."""
+        gradient = (z - self.v) / self.t[:, None]
+        return gradient if self.smooth is None else gradient + self.smooth.value_and_gradient(z)[1]
+
+    def _project(self, gradient):
+        return gradient if self.transposed is None else 0.5 * (gradient + gradient[:, self.transposed])
+
+    def step(self):
+        """A Newton step where the inner problem is open, new multipliers where it is solved."""
+        rows = self._rows(self.images)
+        gradient = self._own(self.z)
+        for term, (_, _, y) in zip(self.terms, rows, strict=True):
+            gradient = gradient + term.design.rmatvec(y)
+        gradient = self._project(gradient)
+        error = self.t * np.abs(gradient).max(axis=1, initial=0.0)
+        apart, noise = np.zeros(len(error)), np.zeros(len(error))
+        for term, u, (s, _, _) in zip(self.terms, self.images, rows, strict=True):
+            # In the units of z: a row's distance divided by its norm.
+            norm = np.sqrt(np.where(term.norms > 0, term.norms, 1.0))
+            apart = np.maximum(apart, term.largest(np.abs(u - s)) / norm)
+            noise = np.maximum(noise, self.sigma * self.t * norm * term.largest(np.abs(u)))
+        stuck = (error >= 0.5 * self.last) & (error <= 1e-10 * self.size + 1e-14 * noise)
+        solved = (error <= 1e-13 * self.size) | stuck
+        self.last = error
+        self.done |= solved & (apart <= 2e-12 * self.size)
+        if self.done.all():
+            return self.done
+        outer = solved & ~self.done
+        if outer.any():
+            for term, old, (_, _, y) in zip(self.terms, self.y, rows, strict=True):
+                changed = term.on_rows(outer)
+                old[...] = np.where(changed, y, old)
+            # A larger penalty costs digits: it grows only where the multipliers do not settle fast enough.
+            slow = outer & (apart > 0.02 * self.before)
+            self.sigma = np.where(slow, np.minimum(10.0 * self.sigma, self.top), self.sigma)
+            self.before = np.where(outer, apart, self.before)
+            self.last[outer] = np.inf
+        if (~solved & ~self.done).any():
+            self._newton(~solved & ~self.done, rows, gradient)
+        return self.done
+
+    def _newton(self, active, rows, gradient):
+        n = self.v.shape[1]
+        hessian = np.zeros((len(self.v), n, n)) if self.smooth is None else _blocks(self.smooth, self.z)
+        for term, (_, moves, _) in zip(self.terms, rows, strict=True):
+            weights = (1.0 - moves) * term.on_rows(np.where(active, self.sigma, 0.0))
+            hessian = hessian + term.gram(weights)
+        if self.transposed is not None:
+            p = self.transposed
+            hessian = 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
+        hessian = hessian + np.eye(n) / self.t[:, None, None]
+        gradient = np.where(active[:, None], gradient, 0.0)
+        d = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
+        along = [term.design.matvec(d) for term in self.terms]
+        start = (gradient * d).sum(axis=1)
+        length = self._length(d, along, start, active)
+        self.z = self.z + length[:, None] * d
+        for term, u, a in zip(self.terms, self.images, along, strict=True):
+            u += term.on_rows(length) * a
+        self.images = [term.design.matvec(self.z) + term.offset for term in self.terms]
+
+    def _length(self, d, along, start, active):
+        """Step lengths at which the slope along d is at most half as steep as at the start (convex: it rises)."""
+        length = np.where(active, 1.0, 0.0)
+        low, high = np.zeros(len(d)), np.full(len(d), np.nan)
+        slope_low, slope_high = start.copy(), np.zeros(len(d))
+        for round_ in range(40):
+            images = [
+                u + term.on_rows(length) * a for term, u, a in zip(self.terms, self.images, along, strict=True)
+            ]
+            slope = (self._own(self.z + length[:, None] * d) * d).sum(axis=1)
+            for term, a, (_, _, y) in zip(self.terms, along, self._rows(images), strict=True):
+                slope = slope + term.sums(y * a)
+            steep = active & ~(slope <= 0.3 * np.abs(start))
+            short = active & np.isfinite(high) & (slope < -0.5 * np.abs(start))
+            if not (steep | short).any():
+                break
+            low, slope_low = np.where(short, length, low), np.where(short, slope, slope_low)
+            high, slope_high = np.where(steep, length, high), np.where(steep, slope, slope_high)
+            with np.errstate(all="ignore"):
+                secant = low - slope_low * (high - low) / (slope_high - slope_low)
+            width = high - low
+            bad = ~np.isfinite(secant) | (secant < low + 0.05 * width) | (secant > high - 0.05 * width) | (round_ % 3 == 2)
+            trial = np.where(bad, 0.5 * (low + high), secant)
+            length = np.where(steep | short, trial, length)
+        return length
+
+
+def _blocks(oracle, z):
+    """Blocks of the Hessian."""
+    if oracle.has("hessian"):
+        return oracle.hessian(z)
+    operator, eye = oracle.hessian_operator(z), np.eye(z.shape[1])
+    return np.stack([operator(np.broadcast_to(e, z.shape)) for e in eye], axis=2)
+
+
+def _taken(quadratic, strata):
+    def part(a):
+        return a if a is None or len(a) == 1 else a[strata]
+
+    return type(quadratic)(part(quadratic.c), part(quadratic.g), part(quadratic.H), part(quadratic.centre))

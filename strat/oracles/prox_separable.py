@@ -1,0 +1,126 @@
+"""Proximal maps of functions of one coordinate each."""
+
+import numpy as np
+
+from strat.oracles.prox_base import folded, present
+from strat.oracles.scalar_newton import safeguarded
+
+
+class SoftBlock:
+    """λ|z − c| on each coordinate, between bounds: soft thresholding, then clipping.
+
+    Clipping after the prox is exact for convex functions of one number.
+    """
+
+    kind = "closed form"
+
+    def __init__(self, columns, q, Q, weight, centre, low, high):
+        self.columns, self.q, self.Q = columns, present(q), present(Q)
+        self.weight, self.centre, self.low, self.high = weight, centre, low, high
+        self._centred = bool(np.any(centre))
+        self._bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
+
+    def __call__(self, v, t):
+        v, t = folded(v, t, self.q, self.Q)
+        threshold = t * self.weight
+        if self._centred:
+            v = v - self.centre
+        part = np.maximum(v, -threshold)
+        np.minimum(part, threshold, out=part)
+        z = np.subtract(v, part, out=part)
+        if self._centred:
+            z += self.centre
+        return np.clip(z, self.low, self.high) if self._bounded else z
+
+
+class ScalarBlock:
+    """weight × an elementwise function of scale · z + offset that knows its own prox, between bounds."""
+
+    kind = "closed form"
+
+    def __init__(self, columns, q, Q, rule, others, weight, scale, offset, low, high):
+        self.columns, self.q, self.Q, self.rule, self.others = columns, present(q), present(Q), rule, others
+        self.weight, self.scale, self.offset, self.low, self.high = weight, scale, offset, low, high
+
+    def __call__(self, v, t):
+        v, t = folded(v, t, self.q, self.Q)
+        with np.errstate(all="ignore"):
+            u = self.rule.scalar_prox(v * self.scale + self.offset, t * self.weight * self.scale**2, *self.others)
+        return np.clip((u - self.offset) / self.scale, self.low, self.high)
+
+    def symmetric(self, pair):
+        """Whether the functions of coordinates i and pair[i] are the same."""
+        parts = (self.weight, self.scale, self.offset, *self.others)
+        return all(np.array_equal(part[..., pair], part) for part in parts)
+
+
+class PiecewiseBlock:
+    """weight × a convex piecewise linear function of each coordinate, between bounds.
+
+    Parameters
+    ----------
+    columns : (m,) int ndarray
+    q, Q : ndarray
+        Linear and diagonal quadratic parts.
+    function : PiecewiseRows
+        Knots and slopes of each coordinate's function.
+    low, high : (m,) ndarray
+    """
+
+    kind = "closed form"
+
+    def __init__(self, columns, q, Q, function, low, high):
+        self.columns, self.q, self.Q, self.function = columns, present(q), present(Q), function
+        self.low, self.high = low, high
+
+    def __call__(self, v, t):
+        v, t = folded(v, t, self.q, self.Q)
+        return np.clip(self.function.prox(v, t)[0], self.low, self.high)
+
+    def symmetric(self, pair):
+        """Whether the functions of coordinates i and pair[i] are the same."""
+        return all(np.array_equal(part[..., pair], part) for part in (self.function.knots, self.function.slopes))
+
+
+class NewtonBlock:
+    """Any sum of functions of one coordinate each, between bounds: safeguarded Newton to rounding.
+
+    Parameters
+    ----------
+    columns : (m,) int ndarray
+    n : int
+        Scalars in a stratum.
+    tape : Tape
+        The functions; they touch only these columns.
+    q, Q : ndarray
+        Linear and diagonal quadratic parts.
+    low, high : (m,) ndarray
+        Bounds, the domain's included.
+    """
+
+    kind = "Newton, to rounding"
+
+    def __init__(self, columns, n, tape, q, Q, low, high):
+        self.columns, self.n, self.tape, self.q, self.Q = columns, n, tape, q, Q
+        self.low, self.high = low, high
+
+    def _slopes(self, z):
+        theta = np.zeros((len(z), self.n))
+        theta[:, self.columns] = z
+        _, gradient = self.tape.value_and_gradient(theta)
+        ones = np.zeros_like(theta)
+        ones[:, self.columns] = 1.0
+        curvature = self.tape.hessian_operator(theta)(ones)
+        return gradient[:, self.columns], curvature[:, self.columns]
+
+    def __call__(self, v, t):
+        t = np.broadcast_to(t, v.shape)
+
+        def residual(z):
+            slope, curvature = self._slopes(z)
+            return slope + self.q + self.Q * z + (z - v) / t, curvature + self.Q + 1.0 / t
+
+        with np.errstate(all="ignore"):
+            return safeguarded(
+                residual, v, t, np.broadcast_to(self.low, v.shape), np.broadcast_to(self.high, v.shape)
+            )

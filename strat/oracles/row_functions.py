@@ -1,0 +1,105 @@
+"""Functions of one number on each row, with their prox and its slope: what a sum over rows A z is made of."""
+
+import numpy as np
+
+from strat.oracles.scalar_newton import safeguarded
+
+
+class PiecewiseRows:
+    """weight × convex piecewise linear functions; infinite outer slopes make them constraints.
+
+    Parameters
+    ----------
+    knots : (J, R or 1, m) ndarray
+        Ascending; +inf where a function has fewer.
+    slopes : (J + 1, R or 1, m) ndarray
+        Between and outside the knots, ascending.
+    weight : (R or 1, m) ndarray
+        Negative for concave functions.
+    """
+
+    def __init__(self, knots, slopes, weight):
+        self.knots, self.weight = knots, weight
+        with np.errstate(invalid="ignore"):
+            self.slopes = np.where(weight != 0, slopes * weight, 0.0)
+
+    def prox(self, u, step):
+        """argmin_s f(s) + (s − u)²/(2 step), and its derivative in u: 0 on a knot and 1 elsewhere."""
+        with np.errstate(invalid="ignore"):
+            z = u - step * self.slopes[0]
+            moves = np.ones(z.shape, dtype=bool)
+            for knot, slope in zip(self.knots, self.slopes[1:], strict=True):
+                past = z > knot
+                behind = u - step * slope
+                z = np.where(past, np.maximum(knot, behind), z)
+                moves = np.where(past, behind > knot, moves)
+        return z, moves.astype(float)
+
+    def take(self, strata):
+        """The functions of some strata."""
+        out = object.__new__(PiecewiseRows)
+        out.knots, out.slopes, out.weight = (
+            part if part.shape[-2] == 1 else part[..., strata, :] for part in (self.knots, self.slopes, self.weight)
+        )
+        return out
+
+
+class ScalarRows:
+    """weight × an elementwise rule on each row, within its domain.
+
+    Parameters
+    ----------
+    rule : Elementwise
+    others : tuple of (R or 1, m) ndarray
+        The rule's further arguments, which are no variables.
+    weight : (R or 1, m) ndarray
+        Negative for concave rules.
+    low, high : (R or 1, m) ndarray
+        The domain.
+    place : int
+        Which of the rule's arguments varies.
+    absolute : bool
+        Whether the rule is taken of the row's absolute value.
+    """
+
+    def __init__(self, rule, others, weight, low, high, place=0, absolute=False):
+        self.rule, self.others, self.weight, self.place, self.absolute = rule, tuple(others), weight, place, absolute
+        self.low, self.high = (np.maximum(low, 0.0) if absolute else low), high
+
+    def take(self, strata):
+        """The functions of some strata."""
+        def part(a):
+            return a if len(a) == 1 else a[strata]
+
+        others = tuple(part(a) for a in self.others)
+        return ScalarRows(
+            self.rule, others, part(self.weight), part(self.low), part(self.high), self.place, self.absolute
+        )
+
+    def _derivatives(self, z):
+        args = list(self.others)
+        args.insert(self.place, z)
+        out, memo = self.rule.forward(args)
+        weight, i = self.weight, self.place
+        slope, curvature = self.rule.partial(i, args, out, memo), self.rule.mixed(i, i, args, out, memo)
+        return np.where(weight == 0, 0.0, weight * slope), np.where(weight == 0, 0.0, weight * curvature)
+
+    def prox(self, u, step):
+        """argmin_s f(s) + (s − u)²/(2 step), and its derivative in u."""
+        signs, u = np.sign(u), np.abs(u) if self.absolute else u
+        step = np.broadcast_to(step, u.shape)
+        low, high = np.broadcast_to(self.low, u.shape), np.broadcast_to(self.high, u.shape)
+
+        def residual(z):
+            slope, curvature = self._derivatives(z)
+            return slope + (z - u) / step, curvature + 1.0 / step
+
+        with np.errstate(all="ignore"):
+            if self.rule.scalar_prox is not None and self.place == 0:
+                z = np.clip(self.rule.scalar_prox(u, step * self.weight, *self.others), low, high)
+            else:
+                z = safeguarded(residual, u, step, low, high)
+            curvature = self._derivatives(z)[1]
+            moves = np.where((z > low) & (z < high) | (curvature * step > 1e16), 1.0 / (1.0 + step * curvature), 0.0)
+        moves = np.where(np.isfinite(moves), moves, 0.0)
+        return (signs * z if self.absolute else z), moves

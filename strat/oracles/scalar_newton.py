@@ -1,0 +1,50 @@
+"""Roots of increasing functions of one number, many at once, to rounding."""
+
+import numpy as np
+
+
+def safeguarded(residual, v, t, low, high):
+    """z in [low, high] nearest to the root of a function that rises at least by 1/t a unit.
+
+    Parameters
+    ----------
+    residual : callable
+        ``residual(z)`` gives the function's value and slope.
+    v, t, low, high : ndarray
+        The start where it lies inside, the steps, and bounds, of one shape.
+    """
+
+    def read(z):
+        value, slope = residual(z)
+        return np.where(np.isnan(value), 0.0, value), slope
+
+    width = np.where(np.isfinite(high - low), high - low, 2.0 * np.maximum(1.0, np.sqrt(t)))
+    inner = np.where(np.isfinite(low), low + 0.5 * width, np.where(np.isfinite(high), high - 0.5 * width, v))
+    z = np.where((v > low) & (v < high), v, inner)
+    f, slope = read(z)
+    # The residual grows at least by 1/t a unit, so the root lies within t |f| of any point.
+    a = np.where(f > 0, np.maximum(low, z - t * f), z)
+    b = np.where(f < 0, np.minimum(high, z - t * f), z)
+    low_end, high_end = (a == low) & np.isfinite(low), (b == high) & np.isfinite(high)
+    at_low = (f > 0) & low_end & (read(np.where(low_end, low, z))[0] >= 0)
+    at_high = (f < 0) & high_end & (read(np.where(high_end, high, z))[0] <= 0)
+    done = at_low | at_high | (f == 0)
+    z = np.where(at_low, low, np.where(at_high, high, z))
+    last = np.full(v.shape, np.inf)
+    for iteration in range(200):
+        trial = z - f / slope
+        # Newton steps must at least halve, or the bracket is halved instead (rtsafe, Press et al. 2007, §9.4).
+        inside = (trial > a) & (trial < b) & (np.abs(trial - z) <= 0.5 * last)
+        # Where a slope overflowed, one end of the bracket is still infinite: go there in doubling steps.
+        far = np.where(np.isinf(a), b, a) + np.where(np.isinf(a), -1.0, 1.0) * 2.0 ** min(iteration, 1000)
+        middle = np.where(np.isfinite(b - a), 0.5 * a + 0.5 * b, far)
+        new = np.where(done, z, np.where(inside, trial, middle))
+        last = np.abs(new - z)
+        done |= last <= 4e-16 * np.abs(new)
+        z = new
+        if done.all():
+            break
+        f, slope = read(z)
+        a, b = np.where(f < 0, z, a), np.where(f > 0, z, b)
+        done |= (f == 0) | (np.isfinite(b - a) & (b - a <= 2e-16 * np.maximum(np.abs(a), np.abs(b))))
+    return z

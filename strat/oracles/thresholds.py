@@ -1,0 +1,83 @@
+"""Levels at which sorted numbers balance: what projections on simplices and balls come down to.
+
+All functions work along the last axis, for any leading axes at once.
+"""
+
+import numpy as np
+
+
+def excess_level(u, total):
+    """τ with Σ max(u − τ, 0) = total, for total >= 0 (Held, Wolfe and Crowder 1974)."""
+    ordered = -np.sort(-u, axis=-1)
+    sums = np.cumsum(ordered, axis=-1) - np.asarray(total)[..., None]
+    count = np.arange(1, u.shape[-1] + 1)
+    above = np.maximum((ordered * count > sums).sum(axis=-1), 1)
+    return np.take_along_axis(sums, above[..., None] - 1, axis=-1)[..., 0] / above
+
+
+def onto_l1_ball(u, radius):
+    """Projection on {‖z‖₁ <= radius}."""
+    size, radius = np.abs(u), np.asarray(radius, dtype=float)
+    outside = size.sum(axis=-1) > radius
+    if not outside.any():
+        return u.copy()
+    level = np.where(outside, excess_level(size, np.maximum(radius, 0.0)), 0.0)[..., None]
+    return np.sign(u) * np.maximum(size - level, 0.0)
+
+
+def onto_l2_ball(u, radius):
+    """Projection on {‖z‖₂ <= radius}."""
+    size = np.sqrt((u * u).sum(axis=-1))
+    radius = np.broadcast_to(radius, size.shape)
+    return u * np.where(size > radius, radius / np.where(size > 0, size, 1.0), 1.0)[..., None]
+
+
+def shrunk_maximum(u, step):
+    """argmin step · max(z) + ½‖z − u‖²: the largest entries are cut to one level."""
+    return np.minimum(u, excess_level(u, step)[..., None])
+
+
+def shrunk_largest(u, step, k):
+    """argmin step × (sum of the k largest entries of z) + ½‖z − u‖²."""
+    if k >= u.shape[-1]:
+        return u - np.asarray(step)[..., None] * min(1.0, k / u.shape[-1])
+    if k == 1:
+        return shrunk_maximum(u, step)
+    # z = u − s where s has entries in [0, step] and the sum k step: clip(u − ν) onto that set.
+    step = np.asarray(step, dtype=float)
+    zero, one = np.zeros(()), np.ones(())
+    level = balance(u, one, one, zero, step[..., None], k * step)
+    return u - np.clip(u - level[..., None], 0.0, step[..., None])
+
+
+def balance(c, a, w, low, high, b):
+    """ν with Σ a clip(c − w a ν, low, high) = b, a not 0, w > 0: exact, the sum being piecewise linear in ν."""
+    c, a, w, low, high = np.broadcast_arrays(c, a, w, low, high)
+    slope = w * a
+    with np.errstate(invalid="ignore", over="ignore"):
+        ends = np.sort(np.concatenate([(c - low) / slope, (c - high) / slope], axis=-1), axis=-1)
+
+        def total(level):
+            return (a * np.clip(c - slope * level[..., None], low, high)).sum(axis=-1)
+
+        # The sum falls in ν: halve the sorted ends of the pieces, then solve on one piece.
+        first, last = np.full(c.shape[:-1], -1), np.full(c.shape[:-1], ends.shape[-1])
+        for _ in range(int(np.ceil(np.log2(ends.shape[-1] + 2)))):
+            middle = np.clip((first + last) // 2, 0, ends.shape[-1] - 1)
+            above = total(np.take_along_axis(ends, middle[..., None], axis=-1)[..., 0]) >= b
+            open_ = last - first > 1
+            first, last = np.where(open_ & above, middle, first), np.where(open_ & ~above, middle, last)
+        padded = np.concatenate([np.full((*c.shape[:-1], 1), -np.inf), ends, np.full((*c.shape[:-1], 1), np.inf)], axis=-1)
+        left = np.take_along_axis(padded, first[..., None] + 1, axis=-1)[..., 0]
+        right = np.take_along_axis(padded, last[..., None] + 1, axis=-1)[..., 0]
+        between = np.where(
+            np.isfinite(left) & np.isfinite(right),
+            0.5 * left + 0.5 * right,
+            np.where(np.isfinite(left), left + 1.0, np.where(np.isfinite(right), right - 1.0, 0.0)),
+        )
+        x = c - slope * between[..., None]
+        inside = (x > low) & (x < high)
+        fixed = np.where(inside, c, np.where(x <= low, low, high))
+        weight = np.where(inside, a * slope, 0.0).sum(axis=-1)
+        level = ((a * fixed).sum(axis=-1) - b) / np.where(weight > 0, weight, 1.0)
+    return np.clip(np.where(weight > 0, level, between), left, right)

@@ -1,0 +1,132 @@
+"""Reference answers from CVXPY: values at records, and proxes of all strata in one solve."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+
+from strat.compiler.convexity import factors, rebuilt
+from strat.compiler.fallback import attribute_constraints
+
+#: From the most accurate to what every problem gets.
+ACCURACIES = [
+    {name: tolerance for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
+    for tolerance in (1e-12, 1e-9, 1e-8)
+]
+
+
+def saved(values):
+    """Set leaves' values without CVXPY's checks."""
+    for leaf, value in values:
+        leaf.save_value(value)
+
+
+def value_at(expression, point):
+    """CVXPY's value with leaves set to ``{leaf: value}``; nan is +inf."""
+    saved(point.items())
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = float(np.asarray(expression.value).item())
+    finally:
+        saved((leaf, None) for leaf in point)
+    return np.inf if np.isnan(value) else value
+
+
+def values_at(expression, variables, point, data=(), arrays=(), index=None):
+    """CVXPY's sum over the records of each stratum (or its value at each stratum without data), (K,)."""
+    K = len(next(iter(point.values())))
+    if not data:
+        return np.array([value_at(expression, {v: point[v.name()][k] for v in variables}) for k in range(K)])
+    out = np.zeros(K)
+    for i, k in enumerate(index):
+        leaves = {v: point[v.name()][k] for v in variables}
+        out[k] += value_at(expression, leaves | {p: a[i] for p, a in zip(data, arrays, strict=True)})
+    return out
+
+
+def near(variables, v, steps, k):
+    """The variables of stratum k, and their distance term."""
+    signs = ("nonneg", "nonpos")
+    fresh = {
+        x.name(): cp.Variable(x.shape, **{k: True for k in signs if x.attributes.get(k)}) for x in variables
+    }
+    distance = sum(cp.sum_squares(z - v[name][k]) for name, z in fresh.items()) / (2 * steps[k])
+    return fresh, distance
+
+
+def folded(expressions, values):
+    """``{id: constant}``: each largest part without variables as its number, so that CVXPY sees its sign."""
+    saved(values.items())
+    out = {}
+    for e in expressions:
+        out |= {id(part): cp.Constant(part.value) for part in factors(e)}
+    saved((leaf, None) for leaf in values)
+    return out
+
+
+def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arrays=(), index=()):
+    """argmin of each stratum's sum plus ‖z − v‖²/(2t), all strata in one CVXPY problem: ``{name: (K, *shape)}``."""
+    K, total, limits, found = len(steps), 0, [], []
+    for k in range(K):
+        fresh, distance = near(variables, v, steps, k)
+        found.append(fresh)
+        own = {id(x): fresh[x.name()] for x in variables}
+        rows = np.flatnonzero(np.asarray(index) == k) if data else [None]
+        for i in rows:
+            record = {p: a[i] for p, a in zip(data, arrays, strict=True)} if data else {}
+            total = total + rebuilt(expression, own | folded([expression], record))
+        total = total + distance
+        limits += [c.copy([rebuilt(e, own | folded([e], {})) for e in c.args]) for c in constraints]
+        for x in variables:
+            limits += attribute_constraints(x, fresh[x.name()])
+    problem = cp.Problem(cp.Minimize(total), limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for options in ACCURACIES:
+            try:
+                problem.solve(solver=cp.CLARABEL, **options)
+                break
+            except cp.error.SolverError:
+                continue
+    if problem.status not in ("optimal", "optimal_inaccurate"):
+        return None
+    return {x.name(): np.stack([fresh[x.name()].value for fresh in found]) for x in variables}
+
+
+def violation(constraints, variables, point, k):
+    """Largest violation of the constraints and attributes at stratum k."""
+    fresh = {x.name(): cp.Variable(x.shape) for x in variables}
+    own = {id(x): fresh[x.name()] for x in variables}
+    limits = [c.copy([rebuilt(e, own) for e in c.args]) for c in constraints]
+    for x in variables:
+        limits += attribute_constraints(x, fresh[x.name()])
+    for x in variables:
+        fresh[x.name()].save_value(point[x.name()][k])
+    return max((float(np.max(c.violation())) for c in limits), default=0.0)
+
+
+def assert_same_prox(
+    oracle, variables, z, v, steps, reference, constraints=(), tolerance=1e-6, feasible=1e-7
+):
+    """z is the reference to the tolerance, or, where CVXPY was inaccurate, a feasible point that is no worse."""
+    steps = np.asarray(steps, dtype=float)
+
+    def objective(point):
+        square = sum(((point[name] - v[name]) ** 2).reshape(len(steps), -1).sum(axis=1) for name in v)
+        return oracle.value(point) + square / (2 * steps)
+
+    ours = objective(z)
+    assert np.all(np.isfinite(ours)), "the prox lies outside the domain"
+    for k in range(len(steps)):
+        assert violation(constraints, variables, z, k) <= feasible
+        if reference is None:
+            continue
+        scale = 1 + max(np.abs(reference[name][k]).max() for name in v)
+        far = max(np.abs(z[name][k] - reference[name][k]).max() for name in v)
+        if far <= tolerance * scale:
+            continue
+        theirs = objective({name: np.where(np.isnan(r), 0, r) for name, r in reference.items()})[k]
+        assert ours[k] <= theirs + 1e-11 * (1 + abs(ours[k])), (
+            f"stratum {k} differs by {far:.1e} and is worse"
+        )

@@ -1,0 +1,172 @@
+"""Every row of the table of idioms: values, gradients and proxes against CVXPY, refusals, warnings."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from against_cvxpy import assert_same_prox, prox_by_cvxpy, values_at
+from idioms import IDIOMS, K, N, points, records
+
+import strat
+
+#: Stratum 2 has no records, stratum 3 has one.
+INDEX = np.array([0, 0, 0, 1, 1, 1, 1, 3, 4, 4, 4, 5, 5, 5])
+STEPS = np.array([0.1, 1.0, 10.0, 1.0, 0.3, 10.0])
+RECORDS = records()
+COMPILED = [row for row in IDIOMS if row.error is None]
+REFUSED = [row for row in IDIOMS if row.error is not None]
+
+
+def rows(table):
+    return pytest.mark.parametrize("row", table, ids=[row.id for row in table])
+
+
+def bound(row, index=INDEX):
+    """Oracle, variables and data arrays of a row."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", strat.DataWarning)
+        program = strat.compile(row.expression, data=row.data, constraints=row.constraints)
+    arrays = [RECORDS[p.name()][: len(index)] for p in row.data]
+    oracle = program.bind(*arrays, strata=index, strata_order=range(K)) if row.data else program.bind()
+    return oracle, program.variables, arrays
+
+
+def point_of(row, variables):
+    return points(variables) | row.at
+
+
+def kink_points(row, variables, lam=0.7):
+    """Points of the prox: random ones, 0, ties, and the ends of the dead zone of λ|·|."""
+    v = {name: 2 * value for name, value in points(variables, seed=3).items()}
+    for variable in variables:
+        signs = np.resize([1.0, -1.0, 1.0, 1.0], variable.shape)
+        v[variable.name()][2] = points(variables)[variable.name()][2]
+        v[variable.name()][4] = 0.0
+        v[variable.name()][1] = 0.5
+        v[variable.name()][5] = (
+            lam * STEPS[5] * (signs if not variable.is_symmetric() else np.eye(*variable.shape or (1,))[0, 0])
+        )
+        if variable.is_symmetric() and variable.ndim == 2:
+            v[variable.name()] = 0.5 * (v[variable.name()] + np.swapaxes(v[variable.name()], 1, 2))
+    return v
+
+
+def test_the_table_is_complete():
+    assert len(INDEX) == N
+    wanted = [f"L{i:02}" for i in range(1, 48)] + [f"R{i:02}" for i in range(1, 43)]
+    assert sorted({row.id.split()[0] for row in IDIOMS}) == sorted(wanted)
+
+
+@rows(COMPILED)
+def test_values_are_those_of_cvxpy(row):
+    oracle, variables, arrays = bound(row)
+    point = point_of(row, variables)
+    wanted = values_at(row.expression, variables, point, row.data, arrays, INDEX)
+    np.testing.assert_allclose(oracle.value(point), wanted, rtol=1e-9, atol=1e-9)
+    assert np.isfinite(wanted).all()
+
+
+@rows(COMPILED)
+def test_gradients_are_differences(row):
+    oracle, variables, _ = bound(row)
+    if not row.smooth:
+        with pytest.raises(strat.NoOracleError, match="not differentiable"):
+            oracle.gradient(point_of(row, variables))
+        return
+    point = point_of(row, variables)
+    value, gradient = oracle.value_and_gradient(point)
+    rng, h = np.random.default_rng(5), 1e-5
+    step = {name: rng.normal(size=part.shape) for name, part in point.items()}
+    for variable in variables:
+        if variable.is_symmetric() and variable.ndim == 2:
+            step[variable.name()] = step[variable.name()] + np.swapaxes(step[variable.name()], 1, 2)
+    above = oracle.value({name: part + h * step[name] for name, part in point.items()})
+    below = oracle.value({name: part - h * step[name] for name, part in point.items()})
+    slope = sum((gradient[name] * step[name]).reshape(K, -1).sum(axis=1) for name in point)
+    np.testing.assert_allclose(
+        slope, (above - below) / (2 * h), rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max())
+    )
+
+
+@rows(COMPILED)
+def test_proxes_are_the_minimisers(row):
+    oracle, variables, arrays = bound(row)
+    assert oracle.flat.has("prox")
+    v = kink_points(row, variables)
+    z = oracle.prox(v, STEPS)
+    reference = prox_by_cvxpy(row.expression, variables, v, STEPS, row.constraints, row.data, arrays, INDEX)
+    assert reference is not None
+    solver = "Clarabel" in getattr(oracle.flat.prox, "kind", "")
+    assert_same_prox(oracle, variables, z, v, STEPS, reference, row.constraints, 1e-5 if solver else 1e-6)
+    for t in (0.1, 1.0, 10.0):  # one step for all strata is the same as each its own
+        whole = oracle.prox(v, t)
+        for name, part in whole.items():
+            same = t == STEPS
+            np.testing.assert_allclose(part[same], z[name][same], rtol=1e-7, atol=1e-7)
+    if row.data:  # no records: the prox is v
+        for name, part in z.items():
+            np.testing.assert_allclose(part[2], v[name][2], rtol=1e-12, atol=1e-12)
+
+
+@rows(COMPILED)
+def test_proxes_are_computed_as_well_as_they_can_be(row):
+    oracle, _, _ = bound(row)
+    kind = getattr(oracle.flat.prox, "kind", "none")
+    if row.prox != "solver":
+        assert "Clarabel" not in kind
+
+
+@rows(COMPILED)
+def test_warnings_come_at_declaration(row):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = strat.compile(row.expression, data=row.data, constraints=row.constraints)
+        arrays = [RECORDS[p.name()] for p in row.data]
+        declared = len(caught)
+        program.bind(*arrays, strata=INDEX) if row.data else program.bind()
+    assert len(caught) == declared == (1 if row.warns else 0)
+    if row.warns:
+        assert caught[0].category is strat.DataWarning
+        assert row.warns in str(caught[0].message)
+
+
+@rows(REFUSED)
+def test_refusals_name_the_expression_and_the_way_out(row):
+    declare = strat.compile if not row.data else None
+    with pytest.raises(row.error, match=f"(?s){row.match}"):
+        if declare:
+            strat.compile(row.expression, constraints=row.constraints)
+        else:
+            strat.BaseModel(row.expression, data=row.data, constraints=row.constraints)
+
+
+@pytest.mark.parametrize("values", [[0.0] * 3, [1.0] * 3, [0.0, 1.0, 1.0]])
+def test_bernoulli_rates_end_at_the_ends_of_the_box(values):
+    p, y = cp.Variable(name="p"), cp.Parameter(name="y")
+    oracle = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,)).bind(
+        values, strata=[0] * 3, strata_order=[0, 1]
+    )
+    z = oracle.prox(np.array([0.5, 0.5]), np.array([1e8, 1e8]))
+    assert z[0] == pytest.approx(np.mean(values), abs=1e-7)
+    assert z[1] == 0.5
+
+
+@pytest.mark.parametrize("margin", [1e4, -1e4, 800.0, 0.0])
+def test_margins_and_counts_may_be_extreme(margin):
+    w, x, n = cp.Variable(name="w"), cp.Parameter(name="x"), cp.Parameter(name="n")
+    softplus = margin if margin > 50 else np.log1p(np.exp(margin))
+    logistic = strat.compile(cp.logistic(x * w), data=(x,)).bind([margin])
+    value, gradient = logistic.value_and_gradient(np.ones(1))
+    np.testing.assert_allclose(value, softplus, rtol=1e-14)
+    slope = 0.0 if margin < -700 else 1 / (1 + np.exp(-margin))
+    np.testing.assert_allclose(gradient, margin * slope, rtol=1e-12)
+    softmax = strat.compile(cp.log_sum_exp(cp.hstack([x * w, 0])), data=(x,)).bind([margin])
+    for ours, other in zip(softmax.value_and_gradient(np.ones(1)), (value, gradient), strict=True):
+        np.testing.assert_allclose(ours, other, rtol=1e-12)
+    rate = strat.compile(cp.kl_div(n, w), data=(n,)).bind([0.0, 1e6])
+    np.testing.assert_allclose(rate.gradient(np.array([2.0])), 1 + 1 - 1e6 / 2)
+    poisson = strat.compile(cp.exp(w) - n * w, data=(n,)).bind([0.0])
+    z = poisson.prox(np.array([margin]), 1.0)
+    expected = margin - np.exp(z)
+    np.testing.assert_allclose(z, expected, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,123 @@
+"""Random convex expressions against CVXPY: nothing crashes, nothing differs, and what is refused says why.
+
+STRAT_RANDOM=20000 runs that many instead of 500; STRAT_SEED moves the start.
+"""
+
+import os
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from against_cvxpy import assert_same_prox, prox_by_cvxpy, values_at
+from random_expressions import Maker
+
+import strat
+
+COUNT, FIRST = int(os.environ.get("STRAT_RANDOM", 500)), int(os.environ.get("STRAT_SEED", 0))
+CHUNK = 25
+STEPS = np.array([0.1, 1.0, 10.0])
+
+
+def declared(seed):
+    """A maker, its expression and its program, or the package's refusal."""
+    made = Maker(seed, with_data=seed % 5 < 3)
+    expression = made.expression()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", strat.DataWarning)
+        program = strat.compile(expression, data=made.data_of(expression))
+        arrays = [made.arrays[p.name()] for p in program.data]
+        oracle = (
+            program.bind(*arrays, strata=made.index, strata_order=range(made.K)) if arrays else program.bind()
+        )
+    return made, expression, program, oracle, arrays
+
+
+def check(seed):
+    """Compare one random expression with CVXPY; True if it was compiled, False if it was refused."""
+    try:
+        made, expression, program, oracle, arrays = declared(seed)
+    except strat.StratError as error:
+        assert len(str(error)) > 40
+        return False
+    point = {v.name(): made.theta[v.name()] for v in program.variables}
+    value = oracle.value(point)
+    wanted = values_at(expression, program.variables, point, program.data, arrays, made.index)
+    assert not np.isnan(value).any()
+    inside = np.isfinite(wanted) & np.isfinite(value)
+    np.testing.assert_allclose(value[inside], wanted[inside], rtol=1e-9, atol=1e-9)
+    for k in np.flatnonzero(~inside):
+        assert np.isfinite(value[k]) == np.isfinite(wanted[k]) or outside(
+            made, expression, program, arrays, point, k
+        )
+    if oracle.flat.has("value_and_gradient"):
+        check_gradient(oracle, program.variables, point, value, made.rng)
+    if seed % 10 in (0, 5, 8) and oracle.flat.has("prox"):
+        check_prox(made, expression, program, oracle, arrays)
+    return True
+
+
+def outside(made, expression, program, arrays, point, k):
+    """Whether stratum k's point violates the domain, which CVXPY's own value does not always say."""
+    rows = np.flatnonzero(made.index == k) if program.data else [None]
+    for i in rows:
+        leaves = {v: point[v.name()][k] for v in program.variables}
+        leaves |= {p: a[i] for p, a in zip(program.data, arrays, strict=True)}
+        for leaf, value in leaves.items():
+            leaf.save_value(value)
+        bad = any(np.max(c.violation()) > 0 for c in expression.domain)
+        for leaf in leaves:
+            leaf.save_value(None)
+        if bad:
+            return True
+    return False
+
+
+def check_gradient(oracle, variables, point, value, rng, h=1e-6):
+    again, gradient = oracle.value_and_gradient(point)
+    np.testing.assert_allclose(again, value, rtol=1e-12, atol=1e-12)
+    step = {name: rng.normal(size=part.shape) for name, part in point.items()}
+    for v in variables:
+        if v.is_symmetric() and v.ndim == 2:
+            step[v.name()] = step[v.name()] + np.swapaxes(step[v.name()], 1, 2)
+    sides = [
+        oracle.value({n: part + d * step[n] for n, part in point.items()}) for d in (-2 * h, -h, h, 2 * h)
+    ]
+    # Five points: small values of curved functions need an error of order h^4.
+    slope = (sides[0] - 8 * sides[1] + 8 * sides[2] - sides[3]) / (12 * h)
+    ours = sum((gradient[n] * step[n]).reshape(len(value), -1).sum(axis=1) for n in point)
+    known = np.isfinite(value) & np.all(np.isfinite(sides), axis=0)
+    size = np.abs(slope) + 1e-9 * np.abs(value) / h + 1
+    assert np.all(np.abs(ours - slope)[known] <= 1e-6 * size[known])
+
+
+def check_prox(made, expression, program, oracle, arrays):
+    v = {x.name(): made.rng.normal(size=(3, *x.shape)) for x in program.variables}
+    for x in program.variables:
+        v[x.name()][1] = 0.0
+        if x.is_symmetric() and x.ndim == 2:
+            v[x.name()] = 0.5 * (v[x.name()] + np.swapaxes(v[x.name()], 1, 2))
+    try:
+        z = oracle.prox(v, STEPS)
+    except strat.StratError as error:
+        assert len(str(error)) > 40
+        return
+    try:
+        reference = prox_by_cvxpy(
+            expression, program.variables, v, STEPS, (), program.data, arrays, made.index
+        )
+    except cp.error.SolverError:
+        reference = None
+    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, tolerance=2e-5, feasible=1e-6)
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, CHUNK))
+def test_random_expressions_are_cvxpys(first):
+    failures, compiled = [], 0
+    for seed in range(first, first + CHUNK):
+        try:
+            compiled += check(seed)
+        except Exception as error:  # every seed is tried, and each failure reported
+            failures.append(f"seed {seed}: {type(error).__name__}: {str(error).strip()[:300]}")
+    assert not failures, "\n".join(failures)
+    assert compiled > 0.6 * CHUNK
