@@ -15,12 +15,8 @@ weaker joint model won the same comparison over lambda1 in (0.2, 0.02, 0.002) an
 model has the constants of the paper's Senate experiment.
 """
 
-import os
 import sys
 import warnings
-
-# About a thousand strata: threads of linear algebra that wait for busy cores cost more than they bring.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import cvxpy as cp
 import numpy as np

@@ -12,9 +12,6 @@ import sys
 import warnings
 from pathlib import Path
 
-# About a thousand strata: threads of linear algebra that wait for busy cores cost more than they bring.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 import cvxpy as cp
 import networkx as nx
 import numpy as np

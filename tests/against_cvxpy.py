@@ -107,7 +107,7 @@ def violation(constraints, variables, point, k):
 
 
 def assert_same_prox(
-    oracle, variables, z, v, steps, reference, constraints=(), tolerance=1e-6, feasible=1e-7
+    oracle, variables, z, v, steps, reference, constraints=(), tolerance=1e-6, feasible=1e-7, gap=1e-11
 ):
     """z is the reference to the tolerance, or, where CVXPY was inaccurate, a feasible point that is no worse."""
     steps = np.asarray(steps, dtype=float)
@@ -127,6 +127,6 @@ def assert_same_prox(
         if far <= tolerance * scale:
             continue
         theirs = objective({name: np.where(np.isnan(r), 0, r) for name, r in reference.items()})[k]
-        assert ours[k] <= theirs + 1e-11 * (1 + abs(ours[k])), (
+        assert ours[k] <= theirs + gap * (1 + abs(ours[k])), (
             f"stratum {k} differs by {far:.1e} and is worse"
         )

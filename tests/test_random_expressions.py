@@ -108,7 +108,9 @@ def check_prox(made, expression, program, oracle, arrays):
         )
     except cp.error.SolverError:
         reference = None
-    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, tolerance=2e-5, feasible=1e-6)
+    # At a degenerate solution (a constraint that holds without a force) a solver's error is the root of its gap.
+    gap = 1e-8 if "Clarabel" in getattr(oracle.flat.prox, "kind", "") else 1e-11
+    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, (), 2e-5, 1e-6, gap)
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, CHUNK))

@@ -68,7 +68,7 @@ def huber(y, z, M=1.0):
     Returns
     -------
     cvxpy.Expression
-        Sum of r² for |r| ≤ M and 2M|r| − M² beyond, r = y − z: CVXPY's scale, twice that of many books.
+        Sum of r² for ``|r|`` ≤ M and ``2M|r| − M²`` beyond, r = y − z: CVXPY's scale, twice that of many books.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def epsilon_insensitive(y, z, epsilon=0.1):
     Returns
     -------
     cvxpy.Expression
-        Sum of max(|y − z| − ε, 0): not smooth, so that gradient methods need ``smoothing=``.
+        Sum of ``max(|y − z| − ε, 0)``: not smooth, so that gradient methods need ``smoothing=``.
 
     Examples
     --------
