@@ -114,7 +114,9 @@ class BaseModel:
             says whether everything agreed. Nothing is printed, and no Variable or Parameter changes its value.
         """
         report = self.loss_program.check(seed) + self.regularizer_program.check(seed)
-        return report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
+        return (
+            report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
+        )
 
     def couple_weights(self, given=None):
         """Weight of each coordinate in the distance between strata.

@@ -46,7 +46,9 @@ def training_records(model):
         If the model was loaded from a file, which does not hold them.
     """
     if getattr(model, "_training", None) is None:
-        raise OptionError("to_cvxpy needs the records of the fit, which a saved model does not keep; fit it again.")
+        raise OptionError(
+            "to_cvxpy needs the records of the fit, which a saved model does not keep; fit it again."
+        )
     return model._training
 
 

@@ -1,5 +1,7 @@
 """A first point inside the loss's domain, for losses that are not finite at zero (rates, precision matrices)."""
 
+import contextlib
+
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
@@ -9,9 +11,9 @@ from strat.compiler.binder import Binder
 from strat.compiler.prox import NoProx, ProxBuilder
 from strat.compiler.sets import Sets
 from strat.errors import OptionError
+from strat.export import stratum_terms
 from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import Symbols
-from strat.export import stratum_terms
 from strat.oracles.segments import Segments
 
 
@@ -71,10 +73,8 @@ class FirstPoint:
             v = layout.unpack(theta[[k]])
             near = sum(cp.sum_squares(x - v[name][0]) for name, x in variables.items())
             problem = cp.Problem(cp.Minimize(objective + 0.5 * near), constraints)
-            try:
+            with contextlib.suppress(cp.SolverError):
                 problem.solve()
-            except cp.SolverError:
-                pass
             values = {name: x.value for name, x in variables.items()}
             if any(value is None for value in values.values()):
                 raise OptionError(

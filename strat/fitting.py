@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from strat import intake
 from strat.base_model import BaseModel
 from strat.candidates import candidate_edges
-from strat.edges import AllPairs, EdgeList
 from strat.compiler.fallback import FallbackProx
+from strat.edges import AllPairs, EdgeList
 from strat.errors import CollapseWarning, DataError, DataWarning, OptionError
 from strat.first_point import FirstPoint
 from strat.graph_input import read_graph
@@ -33,7 +33,7 @@ COLLAPSED = 0.01
 def fit_model(model, data, strata, sample_weight, init, validation):
     """Fit a StratifiedModel in place."""
     _check_options(model)
-    base, h = model.base, model.graph_regularizer
+    h = model.graph_regularizer
     h.validate(joint=True)
     prior = None if model.graph is None else read_graph(model.graph)
     records = _read(model, data, strata, sample_weight, None if prior is None else prior.labels)
@@ -118,9 +118,7 @@ def _problem(model, records, edges, w0, h, regularizer_weight=1.0, outside=0.0):
         if not isinstance(constraints.prox, FallbackProx):
             weighted = Weighted(regularizer, regularizer_weight)
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
-            loss = SumOracle(
-                [loss, weighted], loss.n, loss.has("value_and_gradient"), curved, None, loss.why
-            )
+            loss = SumOracle([loss, weighted], loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
             regularizer = constraints
     if regularizer_weight != 1.0:
         regularizer = Weighted(regularizer, regularizer_weight)
@@ -264,8 +262,8 @@ def _finish(model, problem, records, result, theta):
         result.parts["loss"] = float(true.value(result.theta).sum())
         result.objective = float(sum(result.parts.values()))
         result.notes.append(
-            f"smoothing: the smoothed objective is below the true one everywhere, so at this graph the parameters' true "
-            f"objective is at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
+            f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
+            f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
         )
     model.theta_ = base.layout.unpack(theta)
     model.result_ = result

@@ -10,8 +10,7 @@ from strat.compiler.fallback import attribute_constraints
 
 #: From the most accurate to what every problem gets.
 ACCURACIES = [
-    {name: tolerance for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
-    for tolerance in (1e-12, 1e-9, 1e-8)
+    dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance) for tolerance in (1e-12, 1e-9, 1e-8)
 ]
 
 
@@ -127,6 +126,4 @@ def assert_same_prox(
         if far <= tolerance * scale:
             continue
         theirs = objective({name: np.where(np.isnan(r), 0, r) for name, r in reference.items()})[k]
-        assert ours[k] <= theirs + gap * (1 + abs(ours[k])), (
-            f"stratum {k} differs by {far:.1e} and is worse"
-        )
+        assert ours[k] <= theirs + gap * (1 + abs(ours[k])), f"stratum {k} differs by {far:.1e} and is worse"

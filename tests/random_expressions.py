@@ -215,7 +215,7 @@ class Maker:
             lambda: cp.pos(c() - self.number()), lambda: cp.logistic(0.3 * c()), lambda: cp.exp(0.1 * c()),
             lambda: cp.maximum(c(), c()), lambda: cp.log_sum_exp(cp.hstack([c(), 0, c()])),
             lambda: cp.square(cp.pos(c())), lambda: cp.power(cp.pos(c()), 1.5), lambda: cp.huber(cp.pos(c()), 0.7),
-            lambda: cp.norm(cp.hstack([cp.pos(c()), cp.abs(self.scalar())]), 2), 
+            lambda: cp.norm(cp.hstack([cp.pos(c()), cp.abs(self.scalar())]), 2),
             lambda: cp.sum_squares(cp.pos(cp.hstack([c(), self.b]))), lambda: cp.sum_squares(cp.pos(cp.hstack([c(), c()]))),
             lambda: cp.max(cp.hstack([c(), c(), 0])), lambda: c() / self.number(), lambda: sum([c(), c(), self.scalar()]),
             lambda: cp.sum(cp.hstack([c(), self.positive() * c()])), lambda: -cp.minimum(-c(), 0.2),

@@ -200,6 +200,12 @@ COUPLING = [
     cp.cvar(cp.hstack([cp.abs(r)]), 0.6),
     cp.square(cp.max(cp.square(r))) + cp.sum_squares(theta),
     -cp.min(-cp.square(r)),
+    cp.std(r),
+    cp.std(cp.hstack([r])),
+    cp.var(cp.hstack([r])),
+    cp.tv(cp.hstack([r])) + cp.square(b),
+    cp.sum(cp.cummax(cp.hstack([r]))),
+    cp.sum(cp.square(cp.cumsum(cp.hstack([r])))),
 ]
 
 
@@ -219,6 +225,83 @@ def test_functions_within_a_record_are_allowed():
     ):
         BaseModel(loss, data=(x2,))
     BaseModel(cp.square(r), cp.max(theta) + cp.norm_inf(b) + cp.log_sum_exp(b), data=(x, y))
+
+
+def test_a_vector_and_a_column_are_not_broadcast():
+    B, column = cp.Variable((3, 4), name="B"), cp.Parameter((4, 1), name="column")
+    for loss in (
+        cp.sum_squares(column - x @ B),
+        cp.sum(cp.maximum(column, x @ B)),
+        cp.sum(cp.abs(cp.multiply(column, x @ B))),
+    ):
+        with pytest.raises(ShapeError, match=r"combines shapes \(4,\) and \(4, 1\) to \(4, 4\)"):
+            BaseModel(loss, data=(x, column))
+    wide = cp.Variable((4, 1), name="wide")
+    with pytest.raises(ShapeError, match="a constraint combines"):
+        BaseModel(cp.sum_squares(x @ B), constraints=[wide <= B[0]], data=(x,))
+    BaseModel(cp.sum_squares(cp.vec(column, order="C") - x @ B), data=(x, column))
+    BaseModel(cp.sum_squares(cp.reshape(x @ B, (1, 4), order="C") - column), data=(x, column))  # meant so
+
+
+MEANINGS = [
+    (lambda: cp.norm(cp.Variable((3, 4), name="B"), 1), "largest column sum"),
+    (lambda: cp.norm(cp.Variable((3, 4), name="B"), "inf"), "largest row sum"),
+    (lambda: cp.norm(cp.Variable((3, 4), name="B")), "spectral norm"),
+    (lambda: cp.tv(cp.Variable((4, 1), name="B")) + b**2, "sums? over no entries"),
+    (lambda: cp.tv(cp.Variable((1, 4), name="B")) + b**2, "sums? over no entries"),
+    (lambda: cp.power(b, 3) + cp.power(theta[0], 3), "hidden domain >= 0"),
+    (lambda: cp.sum(theta**1.5), "hidden domain >= 0"),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), MEANINGS)
+def test_what_often_means_something_else_is_said_once(make, text):
+    for declare in (lambda: strat.compile(make()), lambda: base(regularizer=make())):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            declare()
+        assert [w.category for w in caught] == [strat.DataWarning]
+        assert caught[0].filename == __file__
+        with pytest.warns(strat.DataWarning, match=text):
+            declare()
+
+
+def test_what_is_clear_is_not_warned_of():
+    q = cp.Variable(3, nonneg=True, name="q")
+    B = cp.Variable((3, 4), name="B")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for e in (
+            cp.sum(q**3),
+            cp.sum(cp.abs(theta) ** 3),
+            b**4,
+            cp.norm(B, "fro"),
+            cp.norm1(B),
+            cp.tv(theta),
+        ):
+            strat.compile(e)
+
+
+def test_cvxpys_own_warnings_are_neither_swallowed_nor_repeated():
+    B = cp.Variable((3, 4), name="B")
+    with pytest.warns(FutureWarning, match="order"):
+        flat = cp.reshape(B, (12,)) + cp.vec(B)
+    loss = cp.sum_squares(flat - y) + cp.sum_squares(x @ B) * y**2
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = BaseModel(loss, cp.norm1(flat), data=(x, y))
+        model.loss_program.bind(X, Y)
+        model.regularizer_program.bind()
+    assert not caught
+
+
+CONCAVE = [cp.log(b) + y * b, cp.entr(b) + y * b, cp.minimum(b, y), cp.sum_smallest(theta, 2) + y * b]
+
+
+@pytest.mark.parametrize("loss", CONCAVE)
+def test_concave_losses_are_told_about_the_sign(loss):
+    with pytest.raises(NotConvexError, match="(?s)is concave.*Minus it is convex"):
+        BaseModel(loss, data=(y,))
 
 
 def test_norms_of_a_number_are_absolute_values():

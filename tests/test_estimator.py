@@ -31,7 +31,9 @@ def logistic(weight=0.1, **options):
 
 def mean_model(regularizer=0):
     mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-    return strat.BaseModel(cp.square(y - mu), regularizer and regularizer * cp.square(mu), data=(y,), predict=mu)
+    return strat.BaseModel(
+        cp.square(y - mu), regularizer and regularizer * cp.square(mu), data=(y,), predict=mu
+    )
 
 
 PATH = strat.graphs.path(range(K), weight=2.0)
@@ -147,7 +149,9 @@ def test_strata_as_columns_of_a_frame():
     for model in (declared, named):
         assert model.strata_ == expected.strata_
         assert np.array_equal(model.theta_["theta"], expected.theta_["theta"])
-    assert np.allclose(declared.predict(frame), expected.predict(X, strata=list(zip(Z // 2, Z % 2, strict=True))))
+    assert np.allclose(
+        declared.predict(frame), expected.predict(X, strata=list(zip(Z // 2, Z % 2, strict=True)))
+    )
     assert np.isclose(declared.score(frame, Y), named.score(frame, Y, strata=["age", "sex"]))
     with pytest.raises(strat.ShapeError, match="at fit it had"):
         declared.predict(frame.rename(columns={"a": "other"}))
@@ -193,7 +197,9 @@ def test_weight_two_is_the_record_twice_and_weight_zero_removes_it():
 def test_no_edges_is_separate_and_strong_edges_are_common():
     base = mean_model()
     loose = strat.lrsm(base, strat.graphs.path(range(K), weight=0.0)).fit(Y, strata=Z)
-    tight = strat.lrsm(base, strat.graphs.complete(range(K), weight=1e5), solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
+    tight = strat.lrsm(base, strat.graphs.complete(range(K), weight=1e5), solver=strat.MAPG(tol=1e-9)).fit(
+        Y, strata=Z
+    )
     assert np.allclose(loose.theta_["mu"], strat.separate(base).fit(Y, strata=Z).theta_["mu"], atol=1e-5)
     assert np.allclose(tight.theta_["mu"], strat.common(base).fit(Y, strata=Z).theta_["mu"], atol=1e-4)
 
@@ -251,7 +257,9 @@ def test_nothing_of_the_users_is_changed():
 def test_two_fits_of_the_same_are_equal_to_the_bit():
     first = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
     second = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
-    assert np.array_equal(first.W_, second.W_) and np.array_equal(first.theta_["theta"], second.theta_["theta"])
+    assert np.array_equal(first.W_, second.W_) and np.array_equal(
+        first.theta_["theta"], second.theta_["theta"]
+    )
 
 
 def test_hyperparameters_are_read_at_fit_and_can_be_set_on_a_model():
@@ -345,6 +353,9 @@ def test_smoothing_reports_the_true_objective_beside_the_smoothed_one():
     assert model.result_.history[-1] == pytest.approx(model.result_.smoothed_objective, rel=1e-9)
     optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
     assert optimum <= model.result_.objective <= optimum + 0.9**2 * 0.01 / 2 * N + 1e-6
+    assert model.result_.objective <= optimum + model.result_.smoothing_bound + 1e-6
+    assert f"at most {model.result_.smoothing_bound:.3g} above its minimum" in str(model.result_)
+    assert 0 < model.result_.smoothing_bound <= 0.9**2 * 0.01 / 2 * N
 
 
 def test_a_smooth_regularizer_without_a_prox_still_fits():
@@ -366,7 +377,11 @@ def test_a_given_start_is_used():
     again = strat.StratifiedModel(logistic(), PATH, JOINT)
     again.fit(X, Y, strata=Z, init={"theta": model.theta_, "W": model.W_})
     assert again.result_.iterations <= 2
-    warm = strat.StratifiedModel(logistic(), PATH, JOINT, warm_start=True).fit(X, Y, strata=Z).fit(X, Y, strata=Z)
+    warm = (
+        strat.StratifiedModel(logistic(), PATH, JOINT, warm_start=True)
+        .fit(X, Y, strata=Z)
+        .fit(X, Y, strata=Z)
+    )
     assert warm.result_.iterations <= 2
     for bad, match in (
         ({"theta": {"gamma": 1}}, "gamma"),
@@ -433,11 +448,15 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
     whole = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
     stop = strat.MAPG(checkpoint=path, callback=lambda state: state.iteration == 4)
     strat.StratifiedModel(logistic(), PATH, JOINT, solver=stop).fit(X, Y, strata=Z)
-    resumed = strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(checkpoint=path)).fit(X, Y, strata=Z)
+    resumed = strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(checkpoint=path)).fit(
+        X, Y, strata=Z
+    )
     assert np.allclose(resumed.result_.history, whole.result_.history, rtol=1e-12)
     strat.StratifiedModel(logistic(), PATH, JOINT, solver=stop).fit(X, Y, strata=Z)
     with pytest.raises(strat.OptionError, match="checkpoint"):
-        strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(checkpoint=path)).fit(X, -Y, strata=Z)
+        strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(checkpoint=path)).fit(
+            X, -Y, strata=Z
+        )
 
 
 def test_a_fitted_model_pickles_and_saves(tmp_path):

@@ -16,8 +16,8 @@ P = cp.Variable(name="p", bounds=[-1, 2])
 LAM = cp.Parameter(nonneg=True, value=0.7, name="lam")
 
 CASES = [
-    (cp.norm1(W) + cp.norm_inf(W), ()),
-    (LAM * cp.tv(W), (W >= 0, cp.sum(W) == 1)),
+    (cp.norm(W, 2) + cp.norm_inf(W), ()),
+    (LAM * cp.tv(W) + cp.norm(W, 2), (W >= 0, cp.sum(W) == 1)),
     (cp.norm1(cp.multiply(1 - np.eye(3), S)) - cp.log_det(S), ()),
     (cp.norm(M, "nuc") + cp.norm1(M), ()),
     (cp.norm1(W), (W[0] + W[1] <= 0.3, cp.norm(W, 2) <= 1)),
@@ -39,7 +39,9 @@ def test_it_is_the_solution_that_cvxpy_finds(expression, constraints):
             problem = cp.Problem(cp.Minimize(expression + near), list(constraints))
             problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
             for x in program.variables:
-                assert np.allclose(x.value, z[x.name()][k], atol=2e-5 if "log_det" in str(expression) else 1e-6)
+                assert np.allclose(
+                    x.value, z[x.name()][k], atol=2e-5 if "log_det" in str(expression) else 1e-6
+                )
 
 
 def test_it_serves_a_fit():

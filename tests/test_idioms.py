@@ -113,8 +113,9 @@ def test_proxes_are_the_minimisers(row):
 def test_proxes_are_computed_as_well_as_they_can_be(row):
     oracle, _, _ = bound(row)
     kind = getattr(oracle.flat.prox, "kind", "none")
-    if row.prox != "solver":
-        assert "Clarabel" not in kind
+    assert ("Clarabel" in kind) == (row.prox == "solver")
+    if row.prox == "closed" and not row.data:
+        assert kind == "closed form"
 
 
 @rows(COMPILED)

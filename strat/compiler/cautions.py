@@ -62,7 +62,8 @@ def _caution(e):
         if p is not None and p > 1 and p % 2 != 0:
             return (
                 f"a power of {p:g} has the hidden domain >= 0: {text(e, 60)} is +inf where {text(e.args[0], 40)} is "
-                f"negative. Write cp.power(cp.abs(u), {p:g}) for a penalty of both signs, or declare the variable nonneg=True."
+                f"negative. Write cp.power(cp.abs(u), {p:g}) for a penalty of both signs, or declare the variable "
+                f"nonneg=True."
             )
     return None
 

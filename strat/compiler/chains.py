@@ -11,7 +11,12 @@ from strat.rules.piecewise import Abs
 
 def chain(component):
     """A ChainBlock, where all that ties the coordinates are functions of differences along one path; else None."""
-    if component.balls or not component.diagonal or len(component.equal[1]) or component.transposed is not None:
+    if (
+        component.balls
+        or not component.diagonal
+        or len(component.equal[1])
+        or component.transposed is not None
+    ):
         return None
     edges = _atoms(component)
     if edges is None or not _monotone(component, edges) or len(edges) != component.L - 1:
@@ -29,7 +34,9 @@ def chain(component):
         return None
     shift = np.concatenate([[0.0], np.cumsum(gap)])[None, :]
     q, Q = component.q[:, None, path], component.Q[None, None, path]
-    return ChainBlock(component.columns[path][None, :], q, Q, shift, up[:, None, :], down[:, None, :], *simple)
+    return ChainBlock(
+        component.columns[path][None, :], q, Q, shift, up[:, None, :], down[:, None, :], *simple
+    )
 
 
 def _atoms(component):
@@ -40,7 +47,9 @@ def _atoms(component):
         affine = affine_matrix(component.binder, node.forms[0]) if isinstance(node.rule, Abs) else None
         if affine is not None:
             A, b = affine[0][entries][:, component.columns].tocsr(), affine[1][entries]
-            found = [(A.indices[s:e], A.data[s:e], None) for s, e in zip(A.indptr[:-1], A.indptr[1:], strict=True)]
+            found = [
+                (A.indices[s:e], A.data[s:e], None) for s, e in zip(A.indptr[:-1], A.indptr[1:], strict=True)
+            ]
         else:
             found, b = piecewise_entries(component.binder, node, entries), np.zeros(len(entries))
             if found is None:
@@ -51,7 +60,11 @@ def _atoms(component):
             if edge is None or (function is not None and len(function.knots) != 1):
                 return None
             i, j, scale = edge
-            left, right, knot = (-1.0, 1.0, -offset) if function is None else (function.left, function.right, function.knots[0])
+            left, right, knot = (
+                (-1.0, 1.0, -offset)
+                if function is None
+                else (function.left, function.right, function.knots[0])
+            )
             if scale < 0:
                 left, right = -right, -left
             size = np.abs(scale) * weight[:, entry]
@@ -124,6 +137,8 @@ def _simple(component, path, shifted):
     if component.bounded:
         low, high = component.low[None, None, path], component.high[None, None, path]
     for part in (l1, low, high):
-        if part is not None and (shifted or not np.array_equal(part, np.broadcast_to(part[..., :1], part.shape))):
+        if part is not None and (
+            shifted or not np.array_equal(part, np.broadcast_to(part[..., :1], part.shape))
+        ):
             return None
     return l1, low, high

@@ -86,7 +86,7 @@ def check_constraints(constraints, data):
                 f"the constraint {text(c)} is not convex by the rules of disciplined convex programming. It must be "
                 f"affine == affine, or convex <= concave."
             )
-        check_broadcasts(c, "a constraint")
+        check_broadcasts(c.expr if isinstance(c, (atoms.Inequality, atoms.Equality)) else c, "a constraint")
     return constraints
 
 

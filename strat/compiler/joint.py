@@ -34,7 +34,11 @@ class Component:
         self.mine[columns] = True
         touching = [(node, m) for node, m in pieces if self.mine[m.indices].any()]
         self.entries = {node: np.flatnonzero(np.diff(m[:, columns].tocsr().indptr)) for node, m in touching}
-        single = [node for node, _ in touching if isinstance(node.rule, Abs) and builder.rows(node.forms[0]) is not None]
+        single = [
+            node
+            for node, _ in touching
+            if isinstance(node.rule, Abs) and builder.rows(node.forms[0]) is not None
+        ]
         self.single, self.several = single, [node for node, _ in touching if node not in single]
         self.equal, self.less = self._rows(sets.equalities), self._rows(sets.inequalities)
         self.balls = [ball for ball in sets.balls if self._touches(ball)]
@@ -88,7 +92,11 @@ class Component:
         """Functions of eigenvalues and semidefinite cones of one symmetric variable."""
         builder, layout = self.builder, self.builder.layout
         spectral = [node for node in self.several if node.rule.prox_eigenvalues is not None]
-        names = [n for n, s in layout.slices.items() if self.mine[s].any() and (n in builder.sets.cones or spectral)]
+        names = [
+            n
+            for n, s in layout.slices.items()
+            if self.mine[s].any() and (n in builder.sets.cones or spectral)
+        ]
         if not names:
             return None
         where, cone = layout.slices[names[0]], builder.sets.cones.get(names[0])
@@ -135,7 +143,10 @@ class Component:
 
     def _hyperplane(self):
         """Bounds and one affine equality or inequality."""
-        A, b = sp.vstack([self.equal[0], self.less[0]]).toarray(), np.concatenate([self.equal[1], self.less[1]])
+        A, b = (
+            sp.vstack([self.equal[0], self.less[0]]).toarray(),
+            np.concatenate([self.equal[1], self.less[1]]),
+        )
         if self.several or self.single or self.balls or not self.diagonal or len(b) != 1 or not np.all(A):
             return None
         a, equal = A[0], len(self.equal[1]) == 1
@@ -150,7 +161,12 @@ class Component:
 
     def _group(self):
         """One function of groups of coordinates, or one set {function <= radius}."""
-        if len(self.several) + len(self.balls) != 1 or not self.diagonal or len(self.equal[1]) or len(self.less[1]):
+        if (
+            len(self.several) + len(self.balls) != 1
+            or not self.diagonal
+            or len(self.equal[1])
+            or len(self.less[1])
+        ):
             return None
         node, weight, radius = self.several[0] if self.several else self.balls[0][0], None, None
         if self.balls:
@@ -179,7 +195,17 @@ class Component:
         if simple is None or not self._symmetric(where, scale, offset, simple):
             return None
         return GroupBlock(
-            node.rule, shape, groups, scale, offset, self.q[:, where], Q[None], weight, radius, *simple, absolute=absolute
+            node.rule,
+            shape,
+            groups,
+            scale,
+            offset,
+            self.q[:, where],
+            Q[None],
+            weight,
+            radius,
+            *simple,
+            absolute=absolute,
         )
 
     def _selected(self, node, entries):
@@ -200,7 +226,12 @@ class Component:
         """Rows of u for a form scale · |u|, scale > 0."""
         variable, atom, rest = self.binder.kinds(form)
         inner = self.binder.atoms_of(form)
-        if variable.any() or rest.any() or len(inner) != 1 or not np.array_equal(form.row, np.arange(form.size)):
+        if (
+            variable.any()
+            or rest.any()
+            or len(inner) != 1
+            or not np.array_equal(form.row, np.arange(form.size))
+        ):
             return None
         node = inner[0][0]
         rows = self.builder.rows(node.forms[0]) if isinstance(node.rule, Abs) else None
@@ -261,6 +292,7 @@ class Component:
             flat = np.empty((*part.shape[:-2], self.L))
             flat[..., where[0]] = part[..., 0, :]
             return flat
+
         parts = [back(part) for part in (scale, offset, *simple) if part is not None]
         return all(np.array_equal(part[..., p], part) for part in parts)
 
@@ -284,7 +316,8 @@ class Component:
         if p is not None and np.any(p < 0):
             return None
         smooth = Quadratic(np.zeros(1), self.q, self.H.toarray()[None])
-        return RowsProx(self.columns, rows.terms, smooth, p)
+        box = (self.low, self.high) if len(bounded) else None
+        return RowsProx(self.columns, rows.terms, smooth, p, box)
 
     def _reason(self):
         layout = self.builder.layout

@@ -72,7 +72,9 @@ def _by_rows(form, assembly, sets, every):
         term = _scalar(binder, node, weight, every)
         if term is not None:
             terms.append(term)
-        elif any(n.rule.restricted or not n.rule.curved for n in binder.nodes([node])) or first_kink(binder, [node]):
+        elif any(n.rule.restricted or not n.rule.curved for n in binder.nodes([node])) or first_kink(
+            binder, [node]
+        ):
             raise NoProx(f"{node.rule.name} of records has no prox together with the other pieces")
         else:
             smooth[node] = weight
@@ -90,7 +92,8 @@ def _by_rows(form, assembly, sets, every):
     if smooth:
         weights = {binder.node(node): w.reshape(-1, *node.shape) for node, w in smooth.items()}
         parts.append(Tape(binder.nodes(smooth), weights, binder.segments, binder.n, assembly.active))
-    return RowsProx(np.arange(binder.n), terms, _summed(parts, binder.n), sets.transposed)
+    box = (sets.low, sets.high) if len(bounded) else None
+    return RowsProx(np.arange(binder.n), terms, _summed(parts, binder.n), sets.transposed, box)
 
 
 def _summed(parts, n):
@@ -110,7 +113,7 @@ def _term(binder, form, functions):
     if bound.inner or bound.design is None:
         raise NoProx("an argument is no affine function of the variables")
     offset = np.zeros((1, bound.m)) if bound.offset is None else bound.offset
-    return RowTerm(bound.design, offset, functions, segments, row_norms(bound.design, segments))
+    return RowTerm(bound.design, offset, functions, segments, row_norms(bound.design))
 
 
 def _piecewise(binder, weight, direction, coefficient, function):
@@ -124,7 +127,11 @@ def _piecewise(binder, weight, direction, coefficient, function):
 def _scalar(binder, node, weight, every):
     """Rows of an elementwise atom of affine forms, or None."""
     rule = node.rule
-    if not isinstance(rule, Elementwise) or not rule.curved or not (every or rule.restricted or rule.kinks != "none"):
+    if (
+        not isinstance(rule, Elementwise)
+        or not rule.curved
+        or not (every or rule.restricted or rule.kinks != "none")
+    ):
         return None
     varying = [i for i, form in enumerate(node.forms) if not form.is_data]
     if len(varying) != 1:
@@ -148,7 +155,7 @@ def _scalar(binder, node, weight, every):
         offset = np.zeros((1, m)) if bound.offset is None else bound.offset
         limits = _limits(segments.K, m, low, high, segments.counts > 0)
         functions = ScalarRows(rule, others, weights, *limits, place=place, absolute=absolute)
-        return RowTerm(bound.design, offset, functions, None, row_norms(bound.design, segments))
+        return RowTerm(bound.design, offset, functions, None, row_norms(bound.design))
     functions = ScalarRows(rule, others, weights, *_limits(1, m, low, high), place=place, absolute=absolute)
     term = _term(binder, form, functions)
     if rule.restricted and not absolute:

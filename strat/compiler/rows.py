@@ -7,7 +7,7 @@ from strat.compiler.pieces import affine_matrix
 from strat.compiler.smoothing import atom_function
 from strat.oracles.design import ConstantDesign
 from strat.oracles.row_functions import PiecewiseRows, ScalarRows
-from strat.oracles.row_terms import RowTerm
+from strat.oracles.row_terms import RowTerm, row_norms
 from strat.rules.base import Elementwise
 from strat.rules.piecewise import Abs, Maximum, Minimum
 
@@ -56,8 +56,7 @@ class StratumRows:
     def _term(self, A, offset, functions):
         coo = sp.coo_array(A)
         design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.n)
-        norms = np.asarray(abs(A).power(2).sum(axis=1)).max(initial=0.0)
-        self.terms.append(RowTerm(design, np.reshape(offset, (1, -1)), functions, None, np.array([norms])))
+        self.terms.append(RowTerm(design, np.reshape(offset, (1, -1)), functions, None, row_norms(design)))
 
     def _matrix(self, rows, columns, values, m):
         return sp.csr_array((values, (rows, self.place[columns])), shape=(m, self.n))
@@ -86,7 +85,9 @@ class StratumRows:
         if affine is None:
             return False
         A, b = affine
-        others = [evaluator.form(f).reshape(1, -1)[:, entries] for i, f in enumerate(node.forms) if i != place]
+        others = [
+            evaluator.form(f).reshape(1, -1)[:, entries] for i, f in enumerate(node.forms) if i != place
+        ]
         low, high = dict(node.rule.intervals).get(place, (-np.inf, np.inf))
         limits = (np.full((1, len(entries)), end) for end in (low, high))
         functions = ScalarRows(node.rule, others, weight[:, entries], *limits, place=place)

@@ -5,6 +5,7 @@ from scipy.sparse import coo_array
 
 from strat.compiler.pieces import affine_rows
 from strat.compiler.rows import NoProx, piecewise_entries, stacked
+from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
 from strat.oracles.row_functions import PiecewiseRows
 from strat.oracles.tape import Tape
@@ -67,15 +68,18 @@ def _blocks(builder, columns, touching):
             weight = 0.5 * (weight + weight[:, pair])
         if not symmetric or np.array_equal(centre, centre[pair]):
             return [SoftBlock(columns, q, Q, weight, centre, low, high)]
-    known = _scalar(builder, columns, touching, q, Q, low, high) or _piecewise(builder, columns, touching, q, Q, low, high)
-    if known is not None:
-        if not symmetric or known.symmetric(pair):
-            return [known]
+    known = _scalar(builder, columns, touching, q, Q, low, high) or _piecewise(
+        builder, columns, touching, q, Q, low, high
+    )
+    if known is not None and (not symmetric or known.symmetric(pair)):
+        return [known]
     if symmetric:
         raise NoProx("a function other than |z| of the entries of a symmetric variable")
     low, high = _domain(builder, touching, low, high, columns)
     weights = {builder.binder.node(node): _masked(builder, node, m, columns) for node, m in touching}
-    tape = Tape(builder.binder.nodes([node for node, _ in touching]), weights, None, builder.n, builder.active)
+    tape = Tape(
+        builder.binder.nodes([node for node, _ in touching]), weights, None, builder.n, builder.active
+    )
     return [NewtonBlock(columns, builder.n, tape, q, Q, low[None, :], high[None, :])]
 
 
@@ -85,7 +89,7 @@ def _scalar(builder, columns, touching, q, Q, low, high):
         return None
     node = touching[0][0]
     rows = builder.rows(node.forms[0])
-    constants = [form for form in node.forms[1:]]
+    constants = list(node.forms[1:])
     if rows is None or not all(form.is_data for form in constants):
         return None
     row, column, scale, offset = rows
@@ -116,7 +120,7 @@ def _piecewise(builder, columns, touching, q, Q, low, high):
                 return None
             part = function.scaled(weight[0, entry])
             functions[row[0]] = functions[row[0]] + part if row[0] in functions else part
-    knots, slopes = stacked([functions[c] for c in columns])
+    knots, slopes = stacked([functions.get(c, PiecewiseLinear.affine(0.0, 0.0)) for c in columns])
     return PiecewiseBlock(columns, q, Q, PiecewiseRows(knots, slopes, np.ones((1, len(columns)))), low, high)
 
 

@@ -26,9 +26,7 @@ class Sets:
     def restrict(self):
         """Whether there is more than symmetry."""
         bounded = np.isfinite(self.low).any() or np.isfinite(self.high).any()
-        return bool(
-            bounded or self.equalities or self.inequalities or self.balls or self.cones or self.other
-        )
+        return bool(bounded or self.equalities or self.inequalities or self.balls or self.cones or self.other)
 
     def attributes(self, variables, layout):
         """Add what the variables' attributes say."""

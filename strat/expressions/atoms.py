@@ -90,9 +90,11 @@ __all__ = [
     "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise", "Equality",
     "Expression", "GeoMean", "Hstack", "Inequality", "MatrixFrac", "MulExpression", "NegExpression", "NonNeg", "NonPos",
     "PSD", "Parameter", "Pnorm", "Power", "QuadForm", "SELECTIONS", "Sum", "Trace", "Variable", "Vstack",
-    "Wrap", "Zero", "abs", "axis_of", "broadcast_to", "conv", "convolve", "cummax", "cumsum", "entr", "exp", "exponent", "geometric_weights",
+    "Wrap", "Zero", "abs", "axis_of", "broadcast_to", "conv", "convolve", "cummax", "cumsum", "entr", "exp",
+    "exponent", "geometric_weights",
     "huber", "huber_threshold", "imag", "kl_div", "kron", "lambda_max", "log", "log1p", "log_det", "log_sum_exp",
-    "logistic", "max", "maximum", "min", "minimum", "multiply", "nonneg_wrap", "nonpos_wrap", "norm1", "normNuc", "norm_inf", "psd_wrap", "quad_over_lin",
+    "logistic", "max", "maximum", "min", "minimum", "multiply", "nonneg_wrap", "nonpos_wrap", "norm1",
+    "normNuc", "norm_inf", "psd_wrap", "quad_over_lin",
     "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "tr_inv", "xexp",
 ]  # fmt: skip
 

@@ -26,11 +26,17 @@ class ConstantDesign:
         self._c = matrix.toarray() if small else matrix
         self._ct = self._c.T if small else matrix.T.tocsr()
         self._small = small
+        self._outer = None
 
     def gram(self, weights):
         """(K, m) to (K, n, n)."""
-        c = self._c if self._small else self._c.toarray()
-        return np.matmul(c.T * weights[:, None, :], c)
+        if self.m * self.n**2 > 2**20:
+            c = self._c if self._small else self._c.toarray()
+            return np.matmul(c.T * weights[:, None, :], c)
+        if self._outer is None:
+            c = self._c if self._small else self._c.toarray()
+            self._outer = (c[:, :, None] * c[:, None, :]).reshape(self.m, -1)
+        return (weights @ self._outer).reshape(-1, self.n, self.n)
 
     def matvec(self, theta):
         """(K, n) to (K, m)."""

@@ -46,7 +46,8 @@ class ChainBlock(Grouped):
         v = np.broadcast_to(v, (K, G, L)) - self.shift
         curvature = np.broadcast_to(1.0 / np.asarray(t, dtype=float), (K, G, L)).reshape(-1, L)
         up, down = (np.broadcast_to(part, (K, G, L - 1)).reshape(-1, L - 1) for part in (self.up, self.down))
-        z = path_prox(v.reshape(-1, L), curvature, up, down).reshape(K, G, L) + self.shift
+        z = path_prox(v.reshape(-1, L), curvature, up, down).reshape(K, G, L)
+        z = z + self.shift if np.any(self.shift) else z
         if self.l1 is not None:
             z = z - np.clip(z, -t * self.l1, t * self.l1)
         if self.low is not None:
@@ -57,81 +58,99 @@ class ChainBlock(Grouped):
 def path_prox(v, curvature, up, down):
     """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row: (P, L) arrays to (P, L)."""
     P, L = v.shape
-    rows, best = np.arange(P), _Derivative(P, L)
-    best.add(curvature[:, 0], v[:, 0])
-    lower, upper = np.full((P, L), -np.inf), np.full((P, L), np.inf)
+    # Rows as columns from here on, since one coordinate of all of them is read at a time.
+    c, slope = np.ascontiguousarray(curvature.T), np.ascontiguousarray((curvature * v).T)
+    up, down = np.ascontiguousarray(up.T), np.ascontiguousarray(down.T)
+    best = _Derivative(P, L, c[0], slope[0])
+    lower, upper = [None] * L, [None] * L
     for k in range(L - 1):
-        if np.isfinite(down[:, k]).all():
-            lower[:, k] = best.clip_below(-down[:, k], rows)
-        if np.isfinite(up[:, k]).all():
-            upper[:, k] = best.clip_above(up[:, k], rows)
-        best.add(curvature[:, k + 1], v[:, k + 1])
-    z = np.empty((P, L))
-    z[:, -1] = best.root(rows)
+        if np.isfinite(down[k, 0]):
+            lower[k] = best.clip_below(-down[k])
+        if np.isfinite(up[k, 0]):
+            upper[k] = best.clip_above(up[k], lower[k] is not None)
+        best.add(c[k + 1], slope[k + 1])
+    z = np.empty((L, P))
+    z[-1] = best.root()
     for k in range(L - 2, -1, -1):
-        z[:, k] = np.clip(z[:, k + 1], lower[:, k], upper[:, k])
-    return z
+        z[k] = z[k + 1]
+        if lower[k] is not None:
+            np.maximum(z[k], lower[k], out=z[k])
+        if upper[k] is not None:
+            np.minimum(z[k], upper[k], out=z[k])
+    return z.T
 
 
 class _Derivative:
-    """Increasing piecewise linear functions, one a row: outer lines and the changes of line at the knots between."""
+    """Increasing piecewise linear functions, one a row: outer lines, and the changes of line at the knots between.
 
-    def __init__(self, P, L):
-        self.knot, self.slope, self.constant = (np.zeros((P, 2 * L + 2)) for _ in range(3))
-        self.first, self.last = np.full(P, L), np.full(P, L - 1)
-        self.left, self.right = np.zeros((2, P)), np.zeros((2, P))
+    The knots of all rows lie in one flat array, those of a row from ``first`` to ``last``.
+    """
 
-    def add(self, curvature, centre):
-        """Add curvature · (x − centre)."""
+    def __init__(self, P, L, slope, negative):
+        width = 2 * L + 2
+        self.knot, self.change = np.zeros(P * width), np.zeros((2, P * width))
+        self.first = np.arange(P) * width + L
+        self.last = self.first - 1
+        self.left, self.right = [slope.copy(), -negative], [slope.copy(), -negative]
+
+    def add(self, slope, negative):
+        """Add slope · x − negative."""
         for line in (self.left, self.right):
-            line[0] += curvature
-            line[1] -= curvature * centre
+            line[0] = line[0] + slope
+            line[1] = line[1] - negative
 
-    def _pass_from_left(self, level, todo):
-        """Drop knots at the left where the function is at most the level."""
-        while len(todo):
-            at = self.first[todo]
-            passed = (at <= self.last[todo]) & (
-                self.left[0, todo] * self.knot[todo, at] + self.left[1, todo] <= level[todo]
-            )
-            todo, at = todo[passed], at[passed]
-            self.left[0, todo] += self.slope[todo, at]
-            self.left[1, todo] += self.constant[todo, at]
-            self.first[todo] += 1
+    def _drop(self, line, ends, limit, level, side):
+        """Pass knots from one end (side 1: the left, -1: the right) while the function there is beyond the level."""
+        level = side * level if side != 1 else level
+        value = line[0] * self.knot.take(ends) + line[1]
+        beyond = ((value if side == 1 else -value) <= level) & (ends <= limit if side == 1 else ends >= limit)
+        todo = np.flatnonzero(beyond)
+        if not todo.size:
+            return
+        places, lines = np.stack([todo, ends[todo], limit[todo]]), np.stack([line[0][todo], line[1][todo], level[todo]])
+        while True:
+            at = places[1]
+            if side == 1:
+                lines[:2] += self.change.take(at, axis=1)
+                at += 1
+                beyond = (lines[0] * self.knot.take(at) + lines[1] <= lines[2]) & (at <= places[2])
+            else:
+                lines[:2] -= self.change.take(at, axis=1)
+                at -= 1
+                beyond = (lines[0] * self.knot.take(at) + lines[1] >= -lines[2]) & (at >= places[2])
+            left = np.count_nonzero(beyond)
+            if left < len(beyond):
+                stop = ~beyond
+                rows = places[0, stop]
+                line[0][rows], line[1][rows], ends[rows] = lines[0, stop], lines[1, stop], at[stop]
+                if not left:
+                    return
+                places, lines = places.compress(beyond, axis=1), lines.compress(beyond, axis=1)
 
-    def clip_below(self, level, rows):
+    def clip_below(self, level):
         """max(function, level); where it starts to exceed the level."""
-        self._pass_from_left(level, rows)
-        x = (level - self.left[1]) / self.left[0]
+        self._drop(self.left, self.first, self.last, level, 1)
+        a, b = self.left
+        x = (level - b) / a
         self.first -= 1
-        self._set(rows, self.first, x, self.left[0], self.left[1] - level)
-        self.left[0], self.left[1] = 0.0, level
+        self._set(self.first, x, a, b - level)
+        self.left = [np.zeros_like(a), level.copy()]
         return x
 
-    def clip_above(self, level, rows):
-        """min(function, level); where it reaches the level."""
-        todo = rows
-        while len(todo):
-            at = self.last[todo]
-            # The line at the far left, if it is flat, is what a lower level has just made: its knot stays.
-            kept = self.first[todo] + (self.left[0, todo] == 0)
-            passed = (at >= kept) & (
-                self.right[0, todo] * self.knot[todo, at] + self.right[1, todo] >= level[todo]
-            )
-            todo, at = todo[passed], at[passed]
-            self.right[0, todo] -= self.slope[todo, at]
-            self.right[1, todo] -= self.constant[todo, at]
-            self.last[todo] -= 1
-        x = (level - self.right[1]) / self.right[0]
+    def clip_above(self, level, below):
+        """min(function, level); where it reaches the level. The knot that a level below has just made stays."""
+        self._drop(self.right, self.last, self.first + below, level, -1)
+        a, b = self.right
+        x = (level - b) / a
         self.last += 1
-        self._set(rows, self.last, x, -self.right[0], level - self.right[1])
-        self.right[0], self.right[1] = 0.0, level
+        self._set(self.last, x, -a, level - b)
+        self.right = [np.zeros_like(a), level.copy()]
         return x
 
-    def root(self, rows):
+    def root(self):
         """Where the function is 0."""
-        self._pass_from_left(np.zeros(len(rows)), rows)
+        self._drop(self.left, self.first, self.last, np.zeros(len(self.first)), 1)
         return -self.left[1] / self.left[0]
 
-    def _set(self, rows, at, x, slope, constant):
-        self.knot[rows, at], self.slope[rows, at], self.constant[rows, at] = x, slope, constant
+    def _set(self, at, x, turn, jump):
+        self.knot[at], self.change[0, at], self.change[1, at] = x, turn, jump

@@ -35,7 +35,9 @@ class GroupBlock(Grouped):
         "groups": 0, "scale": 0, "offset": 0, "q": 1, "Q": 1, "weight": 1, "radius": 1, "l1": 1, "low": 1, "high": 1
     }  # fmt: skip
 
-    def __init__(self, rule, shape, groups, scale, offset, q, Q, weight, radius, l1, low, high, absolute=False):
+    def __init__(
+        self, rule, shape, groups, scale, offset, q, Q, weight, radius, l1, low, high, absolute=False
+    ):
         self.rule, self.shape, self.absolute = rule, tuple(shape), absolute
         self.groups, self.scale, self.offset, self.q, self.Q = groups, scale, offset, q, Q
         self.weight, self.radius, self.l1, self.low, self.high = weight, radius, l1, low, high
@@ -44,7 +46,13 @@ class GroupBlock(Grouped):
     def signature(self):
         """Equal for blocks that can be joined."""
         parts = (self.weight, self.l1, self.low)
-        return (type(self).__name__, self.rule.key, self.shape, self.absolute, *(part is None for part in parts))
+        return (
+            type(self).__name__,
+            self.rule.key,
+            self.shape,
+            self.absolute,
+            *(part is None for part in parts),
+        )
 
     def __call__(self, v, t):
         z, t = self._fold(v, t)

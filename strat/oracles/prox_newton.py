@@ -107,7 +107,11 @@ class NewtonProx:
             operator = self.oracle.hessian_operator(z)
             hessian = np.stack([operator(np.broadcast_to(e, z.shape)) for e in eye], axis=2)
         p = self.transposed
-        return hessian if p is None else 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
+        return (
+            hessian
+            if p is None
+            else 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
+        )
 
     def _value(self, z, v, t):
         return self.oracle.value(z) + 0.5 * ((z - v) ** 2 / t).sum(axis=1)

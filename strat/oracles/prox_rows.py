@@ -24,12 +24,15 @@ class RowsProx:
         f, with gradients and Hessian blocks (or products), finite everywhere.
     transposed : (n,) int ndarray or None
         Coordinates of the transposes of symmetric variables.
+    box : (low, high) or None
+        Bounds, which are among the terms too: here they hold exactly.
     """
 
     kind = "dual method, to 1e-10"
 
-    def __init__(self, columns, terms, smooth=None, transposed=None):
+    def __init__(self, columns, terms, smooth=None, transposed=None, box=None):
         self.columns, self.terms, self.smooth, self.transposed = columns, terms, smooth, transposed
+        self.box = box
 
     def __call__(self, v, t):
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
@@ -41,20 +44,20 @@ class RowsProx:
                 f"the prox was not found in {int(open_.sum())} strata. Check that the constraints can "
                 f"be satisfied and that the data have a reasonable scale."
             )
-        return z
+        return z if self.box is None else np.clip(z, *self.box)
 
     def _solve(self, v, t, terms, smooth, rounds=400):
         """Solution, and the strata without one; where rows are strata, solved ones drop out on the way."""
         K = len(v)
         out, left = np.empty_like(v), np.arange(K)
-        size = sum(np.broadcast_to(term.norms, K) for term in terms)
-        state = _State(v, t, terms, smooth, 10.0 / (t * np.where(size > 0, size, 1.0)), self.transposed)
-        droppable = all(term.segments is None for term in terms) and (smooth is None or hasattr(smooth, "H"))
+        state = _State(v, t, terms, smooth, 100.0 / t, self.transposed)
+        if smooth is None or hasattr(smooth, "H"):
+            state.approach()
         for _ in range(rounds):
             done = state.step()
             if done.all():
                 break
-            if droppable and K > 8 and done.mean() > 0.3:
+            if state.droppable and done.mean() > 0.2:
                 out[left[done]] = state.z[done]
                 left = left[~done]
                 state = state.take(np.flatnonzero(~done))
@@ -68,7 +71,18 @@ class _State:
     """One stratum after the other in numbers, all at once in arrays: z, multipliers and penalties."""
 
     def __init__(self, v, t, terms, smooth, sigma, transposed):
-        self.v, self.t, self.terms, self.smooth, self.sigma, self.transposed = v, t, terms, smooth, sigma, transposed
+        self.v, self.t, self.terms, self.smooth, self.sigma, self.transposed = (
+            v,
+            t,
+            terms,
+            smooth,
+            sigma,
+            transposed,
+        )
+        #: Whether some strata can go on without the others.
+        self.droppable = all(term.segments is None for term in terms) and (
+            smooth is None or hasattr(smooth, "H")
+        )
         self.z, self.done = v.copy(), np.zeros(len(v), dtype=bool)
         self.top = sigma * 1e7
         self.images = [term.design.matvec(self.z) + term.offset for term in terms]
@@ -88,11 +102,58 @@ class _State:
             out.smooth = _taken(self.smooth, strata)
         return out
 
+    def approach(self, rounds=80, relaxation=1.6):
+        """Bring z and the multipliers near the end by the alternating direction method, with one factorisation.
+
+        (Boyd and others 2011, Distributed optimization and statistical learning via ADMM, §3.4.3 for the relaxation.)
+        """
+        penalty = 1.0 / self.t
+        sigma = [term.penalties(penalty) for term in self.terms]
+        alike = self.droppable and np.ptp(self.t) == 0
+        one = self.take(np.array([0])) if alike else self
+        hessian = one._curvature(
+            [
+                np.broadcast_to(r[:1] if alike else r, u[:1].shape if alike else u.shape)
+                for r, u in zip(sigma, self.images, strict=True)
+            ]
+        )
+        inverse = np.linalg.inv(hessian)
+        fixed = self.v / self.t[:, None]
+        if self.smooth is not None:
+            fixed = fixed - self.smooth.value_and_gradient(np.zeros_like(self.v))[1]
+        s = [
+            term.functions.prox(u, 1.0 / r)[0]
+            for term, u, r in zip(self.terms, self.images, sigma, strict=True)
+        ]
+        for _ in range(rounds):
+            right = fixed
+            for term, r, part, y in zip(self.terms, sigma, s, self.y, strict=True):
+                right = right + term.design.rmatvec(r * (part - term.offset) - y)
+            right = self._project(right)
+            self.z = right @ inverse[0] if len(inverse) == 1 else np.matmul(inverse, right[..., None])[..., 0]
+            for i, (term, r) in enumerate(zip(self.terms, sigma, strict=True)):
+                mixed = relaxation * (term.design.matvec(self.z) + term.offset) + (1.0 - relaxation) * s[i]
+                moved = mixed + self.y[i] / r
+                s[i] = term.functions.prox(moved, 1.0 / r)[0]
+                self.y[i] = r * (moved - s[i])
+        self.images = [term.design.matvec(self.z) + term.offset for term in self.terms]
+
+    def _curvature(self, weights):
+        """Blocks of the Hessian of f, the proximal term and weights on the rows."""
+        n = self.v.shape[1]
+        hessian = np.zeros((len(self.v), n, n)) if self.smooth is None else _blocks(self.smooth, self.z)
+        for term, w in zip(self.terms, weights, strict=True):
+            hessian = hessian + term.gram(w)
+        if self.transposed is not None:
+            p = self.transposed
+            hessian = 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
+        return hessian + np.eye(n) / self.t[:, None, None]
+
     def _rows(self, images):
         """Of each term: prox, its slope, and the new multipliers."""
         found = []
         for term, u, y in zip(self.terms, images, self.y, strict=True):
-            sigma = term.on_rows(self.sigma)
+            sigma = term.penalties(self.sigma)
             moved = u + y / sigma
             s, moves = term.functions.prox(moved, 1.0 / sigma)
             found.append((s, moves, sigma * (moved - s)))
@@ -116,10 +177,8 @@ class _State:
         error = self.t * np.abs(gradient).max(axis=1, initial=0.0)
         apart, noise = np.zeros(len(error)), np.zeros(len(error))
         for term, u, (s, _, _) in zip(self.terms, self.images, rows, strict=True):
-            # In the units of z: a row's distance divided by its norm.
-            norm = np.sqrt(np.where(term.norms > 0, term.norms, 1.0))
-            apart = np.maximum(apart, term.largest(np.abs(u - s)) / norm)
-            noise = np.maximum(noise, self.sigma * self.t * norm * term.largest(np.abs(u)))
+            apart = np.maximum(apart, term.largest(u - s))
+            noise = np.maximum(noise, self.sigma * self.t * term.largest(u))
         stuck = (error >= 0.5 * self.last) & (error <= 1e-10 * self.size + 1e-14 * noise)
         solved = (error <= 1e-13 * self.size) | stuck
         self.last = error
@@ -141,50 +200,90 @@ class _State:
         return self.done
 
     def _newton(self, active, rows, gradient):
-        n = self.v.shape[1]
-        hessian = np.zeros((len(self.v), n, n)) if self.smooth is None else _blocks(self.smooth, self.z)
-        for term, (_, moves, _) in zip(self.terms, rows, strict=True):
-            weights = (1.0 - moves) * term.on_rows(np.where(active, self.sigma, 0.0))
-            hessian = hessian + term.gram(weights)
-        if self.transposed is not None:
-            p = self.transposed
-            hessian = 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
-        hessian = hessian + np.eye(n) / self.t[:, None, None]
-        gradient = np.where(active[:, None], gradient, 0.0)
-        d = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        along = [term.design.matvec(d) for term in self.terms]
-        start = (gradient * d).sum(axis=1)
-        length = self._length(d, along, start, active)
-        self.z = self.z + length[:, None] * d
-        for term, u, a in zip(self.terms, self.images, along, strict=True):
-            u += term.on_rows(length) * a
+        if self.droppable and active.mean() < 0.8:
+            keep = np.flatnonzero(active)
+            part = self.take(keep)
+            part._newton(active[keep], [tuple(a[keep] for a in row) for row in rows], gradient[keep])
+            self.z[keep] = part.z
+        else:
+            self._move(active, rows, np.where(active[:, None], gradient, 0.0))
         self.images = [term.design.matvec(self.z) + term.offset for term in self.terms]
 
-    def _length(self, d, along, start, active):
-        """Step lengths at which the slope along d is at most half as steep as at the start (convex: it rises)."""
-        length = np.where(active, 1.0, 0.0)
-        low, high = np.zeros(len(d)), np.full(len(d), np.nan)
-        slope_low, slope_high = start.copy(), np.zeros(len(d))
-        for round_ in range(40):
-            images = [
-                u + term.on_rows(length) * a for term, u, a in zip(self.terms, self.images, along, strict=True)
+    def _move(self, active, rows, gradient):
+        sigma = np.where(active, self.sigma, 0.0)
+        hessian = self._curvature(
+            [
+                (1.0 - moves) * term.penalties(sigma)
+                for term, (_, moves, _) in zip(self.terms, rows, strict=True)
             ]
-            slope = (self._own(self.z + length[:, None] * d) * d).sum(axis=1)
-            for term, a, (_, _, y) in zip(self.terms, along, self._rows(images), strict=True):
-                slope = slope + term.sums(y * a)
-            steep = active & ~(slope <= 0.3 * np.abs(start))
-            short = active & np.isfinite(high) & (slope < -0.5 * np.abs(start))
-            if not (steep | short).any():
+        )
+        d = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
+        along = [term.design.matvec(d) for term in self.terms]
+        length = self._length(d, along, (gradient * d).sum(axis=1), active)
+        self.z = self.z + length[:, None] * d
+
+    def _length(self, d, along, start, active):
+        """Step lengths at which the slope along d is at most 0.3 times as steep as at the start (convex: it rises)."""
+        length, state, own = np.where(active, 1.0, 0.0), self, np.arange(len(d))
+        search = _Search(start, length.copy(), active)
+        for round_ in range(40):
+            slope = state._slope(search.trial, d[own], [a[own] for a in along] if self.droppable else along)
+            pending = search.update(slope, round_)
+            length[own] = search.trial
+            if not pending.any():
                 break
-            low, slope_low = np.where(short, length, low), np.where(short, slope, slope_low)
-            high, slope_high = np.where(steep, length, high), np.where(steep, slope, slope_high)
-            with np.errstate(all="ignore"):
-                secant = low - slope_low * (high - low) / (slope_high - slope_low)
-            width = high - low
-            bad = ~np.isfinite(secant) | (secant < low + 0.05 * width) | (secant > high - 0.05 * width) | (round_ % 3 == 2)
-            trial = np.where(bad, 0.5 * (low + high), secant)
-            length = np.where(steep | short, trial, length)
+            if self.droppable and pending.mean() < 0.6:
+                keep = np.flatnonzero(pending)
+                state, own, search = state.take(keep), own[keep], search.take(keep)
         return length
+
+    def _slope(self, length, d, along):
+        """Derivative of the inner objective along d."""
+        images = [
+            u + term.on_rows(length) * a for term, u, a in zip(self.terms, self.images, along, strict=True)
+        ]
+        slope = (self._own(self.z + length[:, None] * d) * d).sum(axis=1)
+        for term, a, (_, _, y) in zip(self.terms, along, self._rows(images), strict=True):
+            slope = slope + term.sums(y * a)
+        return slope
+
+
+class _Search:
+    """Brackets of step lengths for increasing slopes: secants, and halving where they are slow."""
+
+    def __init__(self, start, trial, active):
+        self.start, self.trial, self.active = np.abs(start), trial, active
+        self.low, self.high = np.zeros(len(start)), np.full(len(start), np.nan)
+        self.slope_low, self.slope_high = start.copy(), np.zeros(len(start))
+
+    def take(self, strata):
+        """The same for some strata."""
+        out = object.__new__(_Search)
+        out.__dict__.update({name: part[strata] for name, part in self.__dict__.items()})
+        return out
+
+    def update(self, slope, round_):
+        """New trial lengths where the slope is still too steep; where that is."""
+        steep = self.active & ~(slope <= 0.3 * self.start)
+        short = self.active & np.isfinite(self.high) & (slope < -0.5 * self.start)
+        pending = steep | short
+        if not pending.any():
+            return pending
+        self.low, self.slope_low = (
+            np.where(short, self.trial, self.low),
+            np.where(short, slope, self.slope_low),
+        )
+        self.high, self.slope_high = (
+            np.where(steep, self.trial, self.high),
+            np.where(steep, slope, self.slope_high),
+        )
+        width = self.high - self.low
+        with np.errstate(all="ignore"):
+            secant = self.low - self.slope_low * width / (self.slope_high - self.slope_low)
+            bad = ~np.isfinite(secant) | (np.abs(secant - 0.5 * (self.low + self.high)) > 0.45 * width)
+        trial = np.where(bad | (round_ % 3 == 2), 0.5 * (self.low + self.high), secant)
+        self.trial = np.where(pending, trial, self.trial)
+        return pending
 
 
 def _blocks(oracle, z):

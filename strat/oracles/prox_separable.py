@@ -45,7 +45,9 @@ class ScalarBlock:
     def __call__(self, v, t):
         v, t = folded(v, t, self.q, self.Q)
         with np.errstate(all="ignore"):
-            u = self.rule.scalar_prox(v * self.scale + self.offset, t * self.weight * self.scale**2, *self.others)
+            u = self.rule.scalar_prox(
+                v * self.scale + self.offset, t * self.weight * self.scale**2, *self.others
+            )
         return np.clip((u - self.offset) / self.scale, self.low, self.high)
 
     def symmetric(self, pair):
@@ -79,7 +81,9 @@ class PiecewiseBlock:
 
     def symmetric(self, pair):
         """Whether the functions of coordinates i and pair[i] are the same."""
-        return all(np.array_equal(part[..., pair], part) for part in (self.function.knots, self.function.slopes))
+        return all(
+            np.array_equal(part[..., pair], part) for part in (self.function.knots, self.function.slopes)
+        )
 
 
 class NewtonBlock:

@@ -69,7 +69,7 @@ class HyperplaneBlock(Grouped):
 
     @property
     def _simplex(self):
-        level = np.all(self.a == self.a[..., :1]) and np.all(self.Q == self.Q[..., :1])
+        level = np.all(self.a == self.a[..., :1]) and np.all(self.Q[..., :1] == self.Q)
         return level and np.all(self.low == 0.0) and np.all(self.high == np.inf)
 
     def __call__(self, v, t):

@@ -39,7 +39,8 @@ class PiecewiseRows:
         """The functions of some strata."""
         out = object.__new__(PiecewiseRows)
         out.knots, out.slopes, out.weight = (
-            part if part.shape[-2] == 1 else part[..., strata, :] for part in (self.knots, self.slopes, self.weight)
+            part if part.shape[-2] == 1 else part[..., strata, :]
+            for part in (self.knots, self.slopes, self.weight)
         )
         return out
 
@@ -63,11 +64,18 @@ class ScalarRows:
     """
 
     def __init__(self, rule, others, weight, low, high, place=0, absolute=False):
-        self.rule, self.others, self.weight, self.place, self.absolute = rule, tuple(others), weight, place, absolute
+        self.rule, self.others, self.weight, self.place, self.absolute = (
+            rule,
+            tuple(others),
+            weight,
+            place,
+            absolute,
+        )
         self.low, self.high = (np.maximum(low, 0.0) if absolute else low), high
 
     def take(self, strata):
         """The functions of some strata."""
+
         def part(a):
             return a if len(a) == 1 else a[strata]
 
@@ -100,6 +108,8 @@ class ScalarRows:
             else:
                 z = safeguarded(residual, u, step, low, high)
             curvature = self._derivatives(z)[1]
-            moves = np.where((z > low) & (z < high) | (curvature * step > 1e16), 1.0 / (1.0 + step * curvature), 0.0)
+            moves = np.where(
+                (z > low) & (z < high) | (curvature * step > 1e16), 1.0 / (1.0 + step * curvature), 0.0
+            )
         moves = np.where(np.isfinite(moves), moves, 0.0)
         return (signs * z if self.absolute else z), moves

@@ -17,12 +17,13 @@ class RowTerm:
     functions : PiecewiseRows or ScalarRows
     segments : Segments or None
         The grouping of rows; None where rows are strata.
-    norms : (K or 1,) ndarray
-        Largest squared norm of the rows of each stratum.
+    norms : (R or 1, m) ndarray
+        Norms of the rows; all distances and penalties are measured in multiples of them.
     """
 
     def __init__(self, design, offset, functions, segments, norms):
-        self.design, self.offset, self.functions, self.segments, self.norms = design, offset, functions, segments, norms
+        self.design, self.offset, self.functions, self.segments = design, offset, functions, segments
+        self.norms = np.where(norms > 0, norms, 1.0)
 
     def take(self, strata):
         """The rows of some strata; rows on strata only."""
@@ -34,14 +35,18 @@ class RowTerm:
         """(K,) values at the rows, (R, 1)."""
         return (values if self.segments is None else values[self.segments.index])[:, None]
 
+    def penalties(self, sigma):
+        """(K,) penalties as those of the rows."""
+        return self.on_rows(sigma) / self.norms**2
+
     def sums(self, values):
         """(R, m) to (K,)."""
         values = values.sum(axis=1)
         return values if self.segments is None else self.segments.sum(values)
 
     def largest(self, values):
-        """Largest entry of each stratum, (R, m) to (K,)."""
-        values = values.max(axis=1, initial=0.0)
+        """Largest entry of each stratum in multiples of the rows' norms, (R, m) to (K,)."""
+        values = (np.abs(values) / self.norms).max(axis=1, initial=0.0)
         if self.segments is None:
             return values
         out = np.zeros(self.segments.K)
@@ -70,7 +75,9 @@ def sparse_gram(design, K, weights):
     """Σ weights a aᵀ over each stratum's rows for rows kept as one sparse matrix over all strata."""
     out, a = np.zeros((K, design.n, design.n)), design._a
     shared = hasattr(design, "p")
-    for w, columns in zip(weights.T, design.columns, strict=True) if shared else ((weights.reshape(-1), None),):
+    for w, columns in (
+        zip(weights.T, design.columns, strict=True) if shared else ((weights.reshape(-1), None),)
+    ):
         used = np.flatnonzero(w)
         part = a[used]
         block = sp.coo_array(part.T @ sp.diags_array(w[used]) @ part)
@@ -82,13 +89,11 @@ def sparse_gram(design, K, weights):
     return out
 
 
-def row_norms(design, segments):
-    """Largest squared norm of the rows of each stratum, (K,)."""
+def row_norms(design):
+    """Norms of the rows, (R or 1, m)."""
     if hasattr(design, "constant"):
-        return row_norms(design.constant, segments)
+        return row_norms(design.constant)
     if not design.on_records:
-        return np.full(segments.K, np.asarray(abs(sp.csr_array(design._c)).power(2).sum(axis=1)).max(initial=0.0))
-    squares = np.asarray(sp.csr_array(design._a).power(2).sum(axis=1)).reshape(segments.N, -1).max(axis=1)
-    out = np.zeros(segments.K)
-    np.maximum.at(out, segments.index, squares)
-    return out
+        return np.sqrt(np.asarray(abs(sp.csr_array(design._c)).power(2).sum(axis=1)).reshape(1, -1))
+    squares = np.asarray(sp.csr_array(design._a).power(2).sum(axis=1))
+    return np.sqrt(squares.reshape(design.segments.N, -1))

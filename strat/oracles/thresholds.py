@@ -67,7 +67,9 @@ def balance(c, a, w, low, high, b):
             above = total(np.take_along_axis(ends, middle[..., None], axis=-1)[..., 0]) >= b
             open_ = last - first > 1
             first, last = np.where(open_ & above, middle, first), np.where(open_ & ~above, middle, last)
-        padded = np.concatenate([np.full((*c.shape[:-1], 1), -np.inf), ends, np.full((*c.shape[:-1], 1), np.inf)], axis=-1)
+        padded = np.concatenate(
+            [np.full((*c.shape[:-1], 1), -np.inf), ends, np.full((*c.shape[:-1], 1), np.inf)], axis=-1
+        )
         left = np.take_along_axis(padded, first[..., None] + 1, axis=-1)[..., 0]
         right = np.take_along_axis(padded, last[..., None] + 1, axis=-1)[..., 0]
         between = np.where(

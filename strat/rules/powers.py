@@ -260,7 +260,9 @@ class Huber(Elementwise):
 
     def scalar_prox(self, u, step, m):
         """A ridge near 0, a shift beyond."""
-        return np.where(np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u))
+        return np.where(
+            np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)
+        )
 
     def partial(self, i, args, out, memo):
         return 2.0 * np.clip(args[0], -args[1], args[1])

@@ -60,7 +60,9 @@ class SpectralNorm(_Spectral):
 
     def prox_rows(self, u, step):
         """The largest singular values are cut to one level."""
-        return on_singular_values(u, lambda s: np.minimum(s, np.maximum(excess_level(s, step), 0.0)[..., None]))
+        return on_singular_values(
+            u, lambda s: np.minimum(s, np.maximum(excess_level(s, step), 0.0)[..., None])
+        )
 
     def project_rows(self, u, radius):
         """Singular values cut at the radius."""

@@ -57,7 +57,9 @@ class Automatic(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self.newton.due(behind) and self.newton.try_from(self.x, self.z, self.strata_metric.loss_curvature):
+        if self.newton.due(behind) and self.newton.try_from(
+            self.x, self.z, self.strata_metric.loss_curvature
+        ):
             self._move_to_z()
             self.theta_[...] = self.x.theta  # the momentum of W goes on
             self.rejected, self.theta_estimate = 0, 0.0

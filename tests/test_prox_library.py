@@ -1,0 +1,293 @@
+"""The library of proxes: every form and its shifted, scaled and combined versions against CVXPY."""
+
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from against_cvxpy import assert_same_prox, prox_by_cvxpy
+
+import strat
+
+w, W, S = cp.Variable(6, name="w"), cp.Variable((3, 4), name="W"), cp.Variable((3, 3), symmetric=True, name="S")
+P = cp.Variable((3, 3), PSD=True, name="P")
+n5, u, y = cp.Variable(5, nonneg=True, name="n5"), cp.Variable(3, name="u"), cp.Variable(name="y")
+RNG = np.random.default_rng(7)
+W0 = np.array([0.5, -0.2, 0.0, 1.0, 0.3, -0.7])
+D = RNG.normal(size=(4, 6))
+C = np.array([0.5, 0.0, 1.0, 2.0, 0.0, 0.3])
+G = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.7]])
+LINEAR, RIDGE = 0.3 * cp.sum(w), 0.4 * cp.sum_squares(w - W0)
+
+CLOSED = {
+    "l1": (cp.norm1(w),),
+    "l1 weighted": (cp.norm1(cp.multiply(C, w)),),
+    "l1 shifted": (1.5 * cp.norm1(2 * w - W0) + LINEAR,),
+    "elastic net": (cp.norm1(w) + RIDGE + LINEAR,),
+    "l1 of a part": (cp.norm1(w[:-1]),),
+    "pinball": (cp.sum(cp.maximum(0.9 * (w - W0), -0.1 * (w - W0))),),
+    "two kinks": (cp.norm1(w) + cp.norm1(w - 1) + cp.sum(cp.pos(w - 0.3)),),
+    "group": (0.7 * cp.norm(w, 2),),
+    "group shifted": (cp.norm(2 * w - W0, 2) + LINEAR,),
+    "group with a ridge": (cp.norm(w, 2) + 0.3 * cp.sum_squares(w),),
+    "groups by slices": (np.sqrt(3) * cp.norm(w[:3]) + cp.norm(w[3:]),),
+    "groups of unequal size": (cp.norm(w[:2]) + 2 * cp.norm(w[2:]),),
+    "sparse group": (cp.norm(w[:3]) + cp.norm(w[3:]) + 0.3 * cp.norm1(cp.multiply(C, w)),),
+    "rows": (cp.mixed_norm(W, 2, 1),),
+    "columns": (cp.mixed_norm(W.T, 2, 1),),
+    "sparse rows, nonnegative": (cp.sum(cp.norm(W, 2, axis=1)) + 0.2 * cp.norm1(W), W >= 0),
+    "largest": (0.8 * cp.norm_inf(w),),
+    "largest shifted": (0.8 * cp.norm_inf(w - W0) + LINEAR + RIDGE,),
+    "largest and l1": (cp.norm_inf(w) + 0.2 * cp.norm1(cp.multiply(C, w)), w >= 0),
+    "largest by rows": (cp.sum(cp.norm(W, "inf", axis=1)),),
+    "mixed norm inf": (cp.mixed_norm(W, "inf", 1),),
+    "maximum": (cp.max(w),),
+    "maximum, scaled and negated": (cp.max(-2 * w + 1) + LINEAR,),
+    "maximum in a box": (cp.max(w), w >= -1, w <= 0.7),
+    "minimum": (-cp.min(w) + 0.1 * cp.norm1(w),),
+    "sum of largest": (cp.sum_largest(w, 3),),
+    "sum of largest, fractional": (cp.sum_largest(w, 2.5) + LINEAR,),
+    "sum of largest sizes": (0.6 * cp.sum_largest(cp.abs(w), 2),),
+    "sum of largest sizes, nonnegative": (cp.sum_largest(cp.abs(w), 3) + 0.1 * cp.norm1(w), w >= 0),
+    "l1 ball": (0, cp.norm(w, 1) <= 0.9),
+    "l1 ball shifted": (LINEAR, cp.norm1(2 * w - W0) <= 0.9),
+    "l1 ball, nonnegative": (LINEAR, cp.norm1(w) <= 0.9, w >= 0),
+    "l2 ball": (RIDGE, cp.norm(w - W0, 2) <= 0.9),
+    "l2 ball and l1": (0.2 * cp.norm1(w), cp.norm(w, 2) <= 0.9),
+    "square ball": (LINEAR, cp.sum_squares(w) <= 0.5),
+    "largest ball": (LINEAR, cp.norm_inf(w - W0) <= 0.4),
+    "balls by rows": (0, cp.norm(W, 2, axis=1) <= 0.6),
+    "simplex": (0, w >= 0, cp.sum(w) == 1),
+    "simplex, weighted": (LINEAR + 0.2 * cp.sum_squares(w), w >= 0, np.arange(1, 7) @ w == 2),
+    "box and plane": (RIDGE, w >= -1, w <= 0.5, cp.sum(w) - w[0] - w[0] == 0.3),
+    "plane alone, box in part": (0, w[:2] >= 0, cp.sum(w) == -1),
+    "half space": (LINEAR, cp.sum(w) <= 0.2),
+    "corner simplex": (0, w >= 0, cp.sum(w) <= 1),
+    "equations": (0, D[:2] @ w == np.array([0.3, -0.1])),
+    "equations and a quadratic": (cp.sum_squares(D @ w - 1) + LINEAR, cp.sum(w) == 1),
+    "redundant equations": (0, cp.sum(w) == 1, 2 * cp.sum(w) == 2),
+    "row sums": (0, cp.sum(W, axis=1) == 0),
+    "increasing": (0, cp.diff(w) >= 0),
+    "increasing by slices": (RIDGE, w[1:] >= w[:-1]),
+    "decreasing in a box": (0, cp.diff(w) <= 0, w >= -0.5, w <= 0.6),
+    "increasing with steps": (0, cp.diff(w) >= 0.1),
+    "total variation": (cp.tv(w),),
+    "total variation, weighted": (cp.norm1(cp.multiply(C[:5], cp.diff(w))) + LINEAR,),
+    "total variation with a ridge": (0.5 * cp.tv(w) + cp.sum_squares(w[:2]),),
+    "total variation of columns": (cp.norm1(cp.diff(W, axis=0)),),
+    "fused lasso": (0.4 * cp.norm1(w) + 0.7 * cp.tv(w),),
+    "fused lasso in a box": (0.4 * cp.norm1(w) + 0.7 * cp.tv(w), w >= 0),
+    "nearly monotone": (cp.sum(cp.pos(-cp.diff(w))) + 0.1 * cp.tv(w),),
+    "differences from a plan": (cp.norm1(cp.diff(w) - 0.2),),
+    "smooth differences": (cp.sum_squares(cp.diff(w, k=2)),),
+    "quadratic form": (cp.quad_form(u - W0[:3], cp.psd_wrap(G)),),
+    "quadratic forms by columns": (sum(cp.quad_form(W[:, j], np.eye(3) + G) for j in range(4)),),
+    "nuclear": (cp.normNuc(W),),
+    "nuclear shifted": (cp.normNuc(2 * W - 0.3) + 0.1 * cp.sum_squares(W),),
+    "spectral": (cp.sigma_max(W),),
+    "spectral ball": (0, cp.sigma_max(W) <= 0.8),
+    "nuclear ball": (0, cp.normNuc(W) <= 1.2),
+    "Frobenius": (cp.norm(W, "fro"),),
+    "largest eigenvalue": (cp.lambda_max(S),),
+    "largest eigenvalue shifted": (cp.lambda_max(2 * S + G) + 0.1 * cp.trace(S),),
+    "largest eigenvalue, semidefinite": (cp.lambda_max(P),),
+    "log det": (-0.7 * cp.log_det(S) + cp.trace(G @ S),),
+    "log det scaled": (-cp.log_det(2 * S + 0.5 * np.eye(3)),),
+    "trace of the inverse": (cp.tr_inv(S),),
+    "semidefinite": (cp.trace(G @ P),),
+    "symmetric, off the diagonal": (cp.norm1(cp.multiply(1 - np.eye(3), S)),),
+    "symmetric, whole": (cp.norm(S, "fro") + 0.1 * cp.norm1(S),),
+    "symmetric, a quadratic that is not": (cp.sum_squares(S @ W0[:3] - 1),),
+    "symmetric, nuclear": (cp.normNuc(S),),
+    "huber": (cp.sum(cp.huber(2 * w - W0, 0.6)),),
+    "huber in a box": (cp.sum(cp.huber(w, 0.6)) + RIDGE, w >= 0),
+    "log": (-0.7 * cp.sum(cp.log(2 * w + 1)) + LINEAR,),
+    "entropy": (-0.7 * cp.sum(cp.entr(w)),),
+    "exponential": (cp.sum(cp.exp(w)) + RIDGE,),
+    "square over linear": (cp.quad_over_lin(u, y),),
+    "several blocks": (cp.norm1(w) + cp.norm(W, "fro") + cp.max(u) + cp.abs(y - 1) + 0 * cp.sum(n5), n5 <= 1),
+    "norm of nothing": (0 * cp.norm(w, 2) + 0 * cp.norm_inf(u),),
+}
+DUAL = {
+    "l1 of a map": (cp.norm1(D @ w),),
+    "l1 of a map and squares": (cp.norm1(D @ w - 0.3) + cp.sum_squares(D @ w) + 0.2 * cp.norm1(w),),
+    "lasso": (0.5 * cp.norm1(w) + cp.sum_squares(D @ w - 1),),
+    "cycle": (cp.tv(w) + cp.abs(w[0] - w[5]),),
+    "trend filter": (cp.norm1(cp.diff(w, k=2)),),
+    "fused with weights": (cp.tv(w) + cp.norm1(cp.multiply(C, w)),),
+    "total variation on a simplex": (0.3 * cp.tv(w), w >= 0, cp.sum(w) == 1),
+    "l1 on a simplex plane": (cp.norm1(cp.multiply(C, w)), cp.sum(w) == 1),
+    "polyhedron": (0.2 * cp.norm1(w), D @ w <= 0.3, w >= -1),
+    "convex sequence": (0, cp.diff(w, k=2) >= 0),
+    "ridge in a box": (cp.sum_squares(D @ w - 1), w >= 0),
+    "huber of a map": (cp.sum(cp.huber(D @ w, 0.5)), w >= 0),
+    "barrier of a map": (-cp.sum(cp.log(D[:2] @ w + 1)),),
+    "pinball of differences and a bound": (cp.sum(cp.maximum(cp.diff(w), -0.2 * cp.diff(w))), w[0] == 0.5),
+}
+STEPS = np.array([0.1, 1.0, 10.0, 1.0, 0.3, 10.0, 2.0])
+K = len(STEPS)
+
+
+def point(variables, seed=3):
+    """Random points, ties, kinks and 0."""
+    rng, v = np.random.default_rng(seed), {}
+    for x in variables:
+        part = 2 * rng.normal(size=(K, *x.shape))
+        part[1], part[3] = 0.5, 0.0
+        part[4] = np.round(part[4])
+        part[6] = -1.0
+        if x.ndim == 2 and x.is_symmetric():
+            part = 0.5 * (part + np.swapaxes(part, 1, 2))
+        v[x.name()] = part
+    return v
+
+
+def checked(expression, constraints, word):
+    program = strat.compile(expression, constraints=constraints)
+    oracle = pickle.loads(pickle.dumps(program.bind()))
+    assert word in str(program).splitlines()[-1], str(program).splitlines()[-1]
+    v = point(program.variables)
+    z = oracle.prox(v, STEPS)
+    reference = prox_by_cvxpy(program.expression, program.variables, v, STEPS, constraints)
+    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, constraints, 1e-6, 1e-9)
+    one = oracle.prox({name: part[2:3] for name, part in v.items()}, 10.0)
+    for name, part in one.items():  # K = 1, one step for all
+        np.testing.assert_allclose(part[0], z[name][2], rtol=1e-9, atol=1e-9)
+    return oracle, v, z
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_closed_forms(name):
+    expression, *constraints = CLOSED[name]
+    checked(expression, constraints, "closed form")
+
+
+@pytest.mark.parametrize("name", DUAL)
+def test_dual_method(name):
+    expression, *constraints = DUAL[name]
+    oracle, v, z = checked(expression, constraints, "dual method")
+    assert "Clarabel" not in oracle.flat.prox.kind
+
+
+@pytest.mark.parametrize("name", ["total variation", "fused lasso", "increasing", "simplex", "sum of largest", "l1 of a map"])
+def test_many_strata_are_single_ones(name):
+    expression, *constraints = (CLOSED | DUAL)[name]
+    oracle = strat.compile(expression, constraints=constraints).bind()
+    rng = np.random.default_rng(5)
+    v, t = np.round(3 * rng.normal(size=(300, 6)), 1), rng.uniform(0.1, 3, size=300)
+    z = oracle.prox(v, t)
+    for k in range(0, 300, 13):
+        np.testing.assert_allclose(oracle.prox(v[k : k + 1], t[k])[0], z[k], rtol=1e-9, atol=1e-9)
+    # A prox is firmly nonexpansive.
+    a, b = oracle.prox(v[:150], 1.0), oracle.prox(v[150:], 1.0)
+    assert np.all(((a - b) ** 2).sum(axis=1) <= ((a - b) * (v[:150] - v[150:])).sum(axis=1) + 1e-8)
+
+
+def test_long_chains():
+    x = cp.Variable(200, name="x")
+    oracle = strat.compile(cp.tv(x)).bind()
+    rng = np.random.default_rng(0)
+    v = np.cumsum(rng.normal(size=(5, 200)), axis=1)
+    z = oracle.prox(v, 2.0)
+    # The dual path: running sums of v − z stay within the step, and touch it where z jumps.
+    sums = np.cumsum(v - z, axis=1)
+    assert np.abs(sums[:, -1]).max() < 1e-10
+    assert np.all(np.abs(sums[:, :-1]) <= 2.0 + 1e-10)
+    jump = np.diff(z, axis=1)
+    np.testing.assert_allclose(sums[:, :-1][jump > 1e-9], -2.0, atol=1e-9)
+    np.testing.assert_allclose(sums[:, :-1][jump < -1e-9], 2.0, atol=1e-9)
+
+
+def test_contradictions_are_said():
+    for constraints in ([w >= 0, cp.sum(w) == -1], [cp.sum(w) == 0, 2 * cp.sum(w) == 1], [cp.norm(w, 2) <= -1]):
+        oracle = strat.compile(0 * cp.sum(w), constraints=constraints).bind()
+        with pytest.raises(strat.NoOracleError, match="constraints can be satisfied"):
+            oracle.prox(np.zeros((1, 6)), 1.0)
+
+
+# Losses on records.
+x, target, sign, count = (
+    cp.Parameter(3, name="x"), cp.Parameter(name="t"), cp.Parameter(name="s"), cp.Parameter(name="c")
+)  # fmt: skip
+theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
+q = cp.Variable(3, nonneg=True, name="q")
+r = target - x @ theta - b
+LOSSES = {
+    "least squares": cp.square(r),
+    "ridge and squares": cp.square(r) + 0.1 * cp.sum_squares(theta),
+    "logistic": cp.logistic(-sign * (x @ theta + b)),
+    "poisson": cp.exp(x @ theta + b) - count * (x @ theta + b),
+    "absolute": cp.abs(r),
+    "pinball": cp.maximum(0.9 * r, -0.1 * r),
+    "hinge": cp.pos(1 - sign * (x @ theta + b)),
+    "insensitive": cp.pos(cp.abs(r) - 0.5),
+    "absolute and squares": cp.abs(r) + 0.2 * cp.square(r) + 0.1 * cp.norm1(theta),
+    "hinge and logistic": cp.pos(1 - sign * b) + cp.logistic(x @ theta),
+    "rates": cp.kl_div(count, cp.abs(count) * 0 + x @ theta + 20),
+    "nonnegative": cp.abs(target - x @ q),
+    "weights": cp.abs(count) * 0 + cp.huber(r, 0.3),
+}
+INDEX = np.repeat(np.arange(7), [6, 1, 0, 9, 3, 20, 2])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_records(name):
+    loss = LOSSES[name]
+    rng = np.random.default_rng(11)
+    N = len(INDEX)
+    values = {
+        "x": rng.normal(size=(N, 3)), "t": rng.normal(size=N), "s": rng.choice([-1.0, 1.0], size=N),
+        "c": rng.poisson(1.0, size=N).astype(float),
+    }  # fmt: skip
+    ids = {p.id for p in loss.parameters()}
+    data = tuple(p for p in (x, target, sign, count) if p.id in ids)
+    arrays = [values[p.name()] for p in data]
+    program = strat.compile(loss, data=data)
+    oracle = program.bind(*arrays, strata=INDEX, strata_order=range(7))
+    v = point(program.variables)
+    z = oracle.prox(v, STEPS)
+    reference = prox_by_cvxpy(loss, program.variables, v, STEPS, (), data, arrays, INDEX)
+    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, (), 1e-6, 1e-9)
+    for key, part in z.items():
+        expected = np.maximum(v[key][2], 0) if key == "q" else v[key][2]
+        np.testing.assert_allclose(part[2], expected, atol=1e-9)
+    again = pickle.loads(pickle.dumps(oracle)).prox(v, STEPS)
+    for key, part in again.items():
+        np.testing.assert_allclose(part, z[key], rtol=1e-12, atol=1e-12)
+
+
+def test_many_records_sparse_and_dense_agree():
+    rng = np.random.default_rng(2)
+    import scipy.sparse as sp
+
+    X, Y, z = rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.6), rng.normal(size=2000), rng.integers(0, 9, 2000)
+    program = strat.compile(cp.abs(r), data=(x, target))
+    v = {"theta": rng.normal(size=(9, 3)), "b": rng.normal(size=9)}
+    dense = program.bind(X, Y, strata=z).prox(v, 0.5)
+    sparse = program.bind(sp.csr_array(X), Y, strata=z).prox(v, 0.5)
+    for key in dense:
+        np.testing.assert_allclose(sparse[key], dense[key], atol=1e-9)
+
+
+def test_newton_is_at_rounding():
+    rng = np.random.default_rng(3)
+    X, s = rng.normal(size=(500, 3)) * 30, rng.choice([-1.0, 1.0], 500)
+    for loss, data, arrays in (
+        (LOSSES["logistic"], (x, sign), (X, s)),
+        (LOSSES["poisson"], (x, count), (X / 30, rng.poisson(2.0, 500).astype(float))),
+    ):
+        oracle = strat.compile(loss, data=data).bind(*arrays, strata=np.arange(500) % 10)
+        v = {"theta": rng.normal(size=(10, 3)), "b": rng.normal(size=10)}
+        for t in (1e-3, 1.0, 1e3):
+            z = oracle.prox(v, t)
+            g = oracle.gradient(z)
+            for key in z:
+                assert np.abs(t * g[key] + z[key] - v[key]).max() <= 1e-9 * (1 + t)
+
+
+def test_exponentials_far_out():
+    oracle = strat.compile(cp.exp(x @ theta), data=(x,)).bind(np.array([[1.0, 2.0, 0.5]]))
+    v = np.array([[300.0, 200.0, 50.0]])
+    z = oracle.prox(v, 1.0)
+    a = np.array([1.0, 2.0, 0.5])
+    np.testing.assert_allclose(z, v - np.exp(z @ a)[:, None] * a, rtol=1e-9)
