@@ -101,30 +101,22 @@ class _Derivative:
 
     def _drop(self, line, ends, limit, level, side):
         """Pass knots from one end (side 1: the left, -1: the right) while the function there is beyond the level."""
-        level = side * level if side != 1 else level
         value = line[0] * self.knot.take(ends) + line[1]
-        beyond = ((value if side == 1 else -value) <= level) & (ends <= limit if side == 1 else ends >= limit)
+        beyond = value <= level if side == 1 else value >= level
+        beyond &= side * (limit - ends) >= 0
         todo = np.flatnonzero(beyond)
-        if not todo.size:
-            return
-        places, lines = np.stack([todo, ends[todo], limit[todo]]), np.stack([line[0][todo], line[1][todo], level[todo]])
-        while True:
-            at = places[1]
-            if side == 1:
-                lines[:2] += self.change.take(at, axis=1)
-                at += 1
-                beyond = (lines[0] * self.knot.take(at) + lines[1] <= lines[2]) & (at <= places[2])
-            else:
-                lines[:2] -= self.change.take(at, axis=1)
-                at -= 1
-                beyond = (lines[0] * self.knot.take(at) + lines[1] >= -lines[2]) & (at >= places[2])
-            left = np.count_nonzero(beyond)
-            if left < len(beyond):
+        # Times the side, lines change by the knots' changes and are passed up to the level, whichever end it is.
+        lines = side * np.stack([part[todo] for part in (*line, level)])
+        places = np.stack([todo, ends[todo], side * (limit - ends)[todo]])
+        while places.size:
+            lines[:2] += self.change.take(places[1], axis=1)
+            places[1] += side
+            places[2] -= 1
+            beyond = (lines[0] * self.knot.take(places[1]) + lines[1] <= lines[2]) & (places[2] >= 0)
+            if not beyond.all():
                 stop = ~beyond
                 rows = places[0, stop]
-                line[0][rows], line[1][rows], ends[rows] = lines[0, stop], lines[1, stop], at[stop]
-                if not left:
-                    return
+                line[0][rows], line[1][rows], ends[rows] = *(side * lines[:2, stop]), places[1, stop]
                 places, lines = places.compress(beyond, axis=1), lines.compress(beyond, axis=1)
 
     def clip_below(self, level):

@@ -62,7 +62,7 @@ class NewtonProx:
                 trial = z + length[:, None] * step
                 new = self._value(trial, v, t)
                 slack = 1e-14 * np.maximum(1.0, np.abs(value))
-                pending &= ~(new <= value + 1e-4 * length * slope + slack)
+                pending &= ~(new <= value + 0.25 * length * slope + slack)
                 if not pending.any():
                     break
                 length = np.where(pending, 0.5 * length, length)
@@ -72,17 +72,26 @@ class NewtonProx:
             value = self._value(z, v, t)
             if not moved.any() or np.all(np.abs(length[:, None] * step) <= 1e-15 * (1.0 + np.abs(z))):
                 break
-        return z if self.rescue is None else self._rescued(z, v, t, scale)
+        return z if self.rescue is None and self.start is not None else self._rescued(z, v, t, scale)
 
     def _symmetric(self, v):
         return v if self.transposed is None else 0.5 * (v + v[:, self.transposed])
 
     def _rescued(self, z, v, t, scale):
-        """z, with the strata that are not at the end by the other method."""
+        """z, with the strata that are not at the end by the other method; an error where there is none."""
         with np.errstate(all="ignore"):
             gradient = self._symmetric(self.oracle.value_and_gradient(z)[1] + (z - v) / t)
-            lost = ~(np.sqrt((gradient**2).sum(axis=1)) <= 1e-8 * scale)
-        return np.where(lost[:, None], self.rescue(v, t[:, 0]), z) if lost.any() else z
+            size = np.sqrt((gradient**2).sum(axis=1)) / scale
+        if self.rescue is not None:
+            lost = ~(size <= 1e-8)
+            return np.where(lost[:, None], self.rescue(v, t[:, 0]), z) if lost.any() else z
+        lost = ~(size <= 1e-6)
+        if lost.any():
+            raise NoOracleError(
+                f"the prox was not found by Newton's method in {int(lost.sum())} strata. Check that the data have a "
+                f"reasonable scale, or take a smaller step."
+            )
+        return z
 
     def _first(self, v, t):
         """Where to start, and the objective there."""
