@@ -8,6 +8,8 @@ import pytest
 from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
+from strat.oracles.path_dynamic import by_dynamic_programming
+from strat.oracles.prox_chains import path_prox
 
 w, W, S = cp.Variable(6, name="w"), cp.Variable((3, 4), name="W"), cp.Variable((3, 3), symmetric=True, name="S")
 P = cp.Variable((3, 3), PSD=True, name="P")
@@ -196,6 +198,20 @@ def test_long_chains():
     jump = np.diff(z, axis=1)
     np.testing.assert_allclose(sums[:, :-1][jump > 1e-9], -2.0, atol=1e-9)
     np.testing.assert_allclose(sums[:, :-1][jump < -1e-9], 2.0, atol=1e-9)
+
+
+def test_paths_by_active_sets_and_by_dynamic_programming():
+    rng = np.random.default_rng(4)
+    for _ in range(60):
+        P, L = rng.integers(1, 30), rng.integers(2, 40)
+        v = np.round(rng.normal(size=(P, L)), rng.integers(0, 9))
+        curvature = 10.0 ** rng.uniform(-2, 2, size=(P, L))
+        up, down = rng.choice([0.0, 0.1, 1.0], size=(2, P, L - 1)) * 10.0 ** rng.uniform(-2, 2)
+        up[:, rng.random(L - 1) < 0.2] = np.inf
+        down[:, rng.random(L - 1) < 0.2] = np.inf
+        other = by_dynamic_programming(v, curvature, up, down)
+        np.testing.assert_allclose(path_prox(v, curvature, up, down), other, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(path_prox(v, curvature, up, down, rounds=2), other, rtol=1e-9, atol=1e-9)
 
 
 def test_contradictions_are_said():

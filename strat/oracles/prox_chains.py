@@ -1,12 +1,8 @@
-"""Functions of the differences of neighbours on a path: total variation, fused lasso, monotone sequences.
-
-Dynamic programming over the path, all strata and paths at once (Johnson 2013, A dynamic programming algorithm for
-the fused lasso). The derivative of the best value as a function of the last coordinate is piecewise linear and
-increasing; a step clips it to the slopes of the penalty and adds the next coordinate's quadratic.
-"""
+"""Functions of the differences of neighbours on a path: total variation, fused lasso, monotone sequences."""
 
 import numpy as np
 
+from strat.oracles.path_dynamic import by_dynamic_programming
 from strat.oracles.prox_base import Grouped
 
 
@@ -55,94 +51,46 @@ class ChainBlock(Grouped):
         return z.reshape(K, -1)
 
 
-def path_prox(v, curvature, up, down):
-    """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row: (P, L) arrays to (P, L)."""
-    P, L = v.shape
-    # Rows as columns from here on, since one coordinate of all of them is read at a time.
-    c, slope = np.ascontiguousarray(curvature.T), np.ascontiguousarray((curvature * v).T)
-    up, down = np.ascontiguousarray(up.T), np.ascontiguousarray(down.T)
-    best = _Derivative(P, L, c[0], slope[0])
-    lower, upper = [None] * L, [None] * L
-    for k in range(L - 1):
-        if np.isfinite(down[k, 0]):
-            lower[k] = best.clip_below(-down[k])
-        if np.isfinite(up[k, 0]):
-            upper[k] = best.clip_above(up[k], lower[k] is not None)
-        best.add(c[k + 1], slope[k + 1])
-    z = np.empty((L, P))
-    z[-1] = best.root()
-    for k in range(L - 2, -1, -1):
-        z[k] = z[k + 1]
-        if lower[k] is not None:
-            np.maximum(z[k], lower[k], out=z[k])
-        if upper[k] is not None:
-            np.minimum(z[k], upper[k], out=z[k])
-    return z.T
+def path_prox(v, curvature, up, down, rounds=30):
+    """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row: (P, L) arrays to (P, L).
 
-
-class _Derivative:
-    """Increasing piecewise linear functions, one a row: outer lines, and the changes of line at the knots between.
-
-    The knots of all rows lie in one flat array, those of a row from ``first`` to ``last``.
+    By active sets, all rows at once: guess which neighbours are equal, solve, and correct the guess from the
+    multipliers of the equal ones and the jumps of the others (Hintermüller, Ito and Kunisch 2003, The primal-dual
+    active set strategy as a semismooth Newton method). What does not settle is left to dynamic programming.
     """
+    P, L = v.shape
+    z, left = np.empty((P, L)), np.arange(P)
+    load = curvature * v
+    rise, fall = np.zeros((2, P, L - 1), dtype=bool)
+    slack = 1e-13 * (1.0 + np.abs(load).max(axis=1, keepdims=True))
+    parts = (load, curvature, up, down, slack)
+    for _ in range(rounds):
+        here, y = _with_jumps(rise, fall, *parts[:4])
+        jump, step = rise | fall, np.diff(here, axis=1)
+        rising = np.where(jump, rise & (step > 0), y > parts[2] + parts[4])
+        falling = np.where(jump, fall & (step < 0), y < -parts[3] - parts[4])
+        open_ = ((rising != rise) | (falling != fall)).any(axis=1)
+        if not open_.any():
+            z[left] = here
+            return z
+        rise, fall = rising, falling
+        if open_.mean() < 0.8:
+            z[left[~open_]] = here[~open_]
+            left, rise, fall, parts = left[open_], rise[open_], fall[open_], tuple(part[open_] for part in parts)
+    z[left] = by_dynamic_programming(v[left], curvature[left], up[left], down[left])
+    return z
 
-    def __init__(self, P, L, slope, negative):
-        width = 2 * L + 2
-        self.knot, self.change = np.zeros(P * width), np.zeros((2, P * width))
-        self.first = np.arange(P) * width + L
-        self.last = self.first - 1
-        self.left, self.right = [slope.copy(), -negative], [slope.copy(), -negative]
 
-    def add(self, slope, negative):
-        """Add slope · x − negative."""
-        for line in (self.left, self.right):
-            line[0] = line[0] + slope
-            line[1] = line[1] - negative
-
-    def _drop(self, line, ends, limit, level, side):
-        """Pass knots from one end (side 1: the left, -1: the right) while the function there is beyond the level."""
-        value = line[0] * self.knot.take(ends) + line[1]
-        beyond = value <= level if side == 1 else value >= level
-        beyond &= side * (limit - ends) >= 0
-        todo = np.flatnonzero(beyond)
-        # Times the side, lines change by the knots' changes and are passed up to the level, whichever end it is.
-        lines = side * np.stack([part[todo] for part in (*line, level)])
-        places = np.stack([todo, ends[todo], side * (limit - ends)[todo]])
-        while places.size:
-            lines[:2] += self.change.take(places[1], axis=1)
-            places[1] += side
-            places[2] -= 1
-            beyond = (lines[0] * self.knot.take(places[1]) + lines[1] <= lines[2]) & (places[2] >= 0)
-            if not beyond.all():
-                stop = ~beyond
-                rows = places[0, stop]
-                line[0][rows], line[1][rows], ends[rows] = *(side * lines[:2, stop]), places[1, stop]
-                places, lines = places.compress(beyond, axis=1), lines.compress(beyond, axis=1)
-
-    def clip_below(self, level):
-        """max(function, level); where it starts to exceed the level."""
-        self._drop(self.left, self.first, self.last, level, 1)
-        a, b = self.left
-        x = (level - b) / a
-        self.first -= 1
-        self._set(self.first, x, a, b - level)
-        self.left = [np.zeros_like(a), level.copy()]
-        return x
-
-    def clip_above(self, level, below):
-        """min(function, level); where it reaches the level. The knot that a level below has just made stays."""
-        self._drop(self.right, self.last, self.first + below, level, -1)
-        a, b = self.right
-        x = (level - b) / a
-        self.last += 1
-        self._set(self.last, x, -a, level - b)
-        self.right = [np.zeros_like(a), level.copy()]
-        return x
-
-    def root(self):
-        """Where the function is 0."""
-        self._drop(self.left, self.first, self.last, np.zeros(len(self.first)), 1)
-        return -self.left[1] / self.left[0]
-
-    def _set(self, at, x, turn, jump):
-        self.knot[at], self.change[0, at], self.change[1, at] = x, turn, jump
+def _with_jumps(rise, fall, load, curvature, up, down):
+    """The best z with neighbours equal except where they rise or fall, and its multipliers (P, L − 1)."""
+    P, L = load.shape
+    first = np.ones((P, L), dtype=bool)
+    np.logical_or(rise, fall, out=first[:, 1:])
+    at = np.flatnonzero(first)
+    push = np.where(rise, up, 0.0) - np.where(fall, down, 0.0)
+    total = load.copy()
+    total[:, :-1] += push
+    total[:, 1:] -= push
+    mean = np.add.reduceat(total.reshape(-1), at) / np.add.reduceat(curvature.reshape(-1), at)
+    z = np.repeat(mean, np.diff(at, append=P * L)).reshape(P, L)
+    return z, np.cumsum(curvature * z - load, axis=1)[:, :-1]
