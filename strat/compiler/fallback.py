@@ -78,32 +78,41 @@ class FallbackProx:
         P, q = t * self.own + self.near, t * self.q
         q[self.columns] -= v
         if self._solver is None:
-            import clarabel  # comes with CVXPY
-
-            settings = clarabel.DefaultSettings()
-            settings.verbose, settings.max_iter = False, 200
-            # An updated solver must keep its size.
-            settings.presolve_enable = settings.chordal_decomposition_enable = False
-            # Where a constraint holds with equality and no force, the error is the root of the gap; a tolerance on
-            # feasibility below rounding would stop the solver before the gap closes.
-            settings.tol_gap_abs = settings.tol_gap_rel = 1e-14
-            settings.tol_feas = 1e-10
-            matrix = sp.csc_array((P, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
-            self._solver = clarabel.DefaultSolver(
-                matrix, q, self.A, self.b, _cones(clarabel, self.dims), settings
-            )
+            self._solver = self._made(P, q, 1e-14)
         else:
             self._solver.update(P=P, q=q)
         solution = self._solver.solve()
-        accurate = (
-            max(solution.r_prim, solution.r_dual) <= 1e-8 and str(solution.status) == "InsufficientProgress"
-        )
-        if str(solution.status) not in ("Solved", "AlmostSolved") and not accurate:
+        for gap in (1e-11, 1e-8):  # some points do not allow the smallest gap, or not from the scaling of another
+            if _accurate(solution):
+                break
+            self._solver = None
+            solution = self._made(P, q, gap).solve()
+        if not _accurate(solution):
             raise NoOracleError(
                 f"the prox of {self.what} could not be computed: the solver Clarabel reports {solution.status}. "
                 f"Check that the constraints can be satisfied."
             )
         return np.asarray(solution.x)[self.columns]
+
+    def _made(self, P, q, gap):
+        import clarabel  # comes with CVXPY
+
+        settings = clarabel.DefaultSettings()
+        settings.verbose, settings.max_iter = False, 200
+        # An updated solver must keep its size.
+        settings.presolve_enable = settings.chordal_decomposition_enable = False
+        # Where a constraint holds with equality and no force, the error is the root of the gap; a tolerance on
+        # feasibility below rounding would stop the solver before the gap closes.
+        settings.tol_gap_abs = settings.tol_gap_rel = gap
+        settings.tol_feas = 1e-10
+        matrix = sp.csc_array((P, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
+        return clarabel.DefaultSolver(matrix, q, self.A, self.b, _cones(clarabel, self.dims), settings)
+
+
+def _accurate(solution):
+    status = str(solution.status)
+    close = max(solution.r_prim, solution.r_dual) <= 1e-8 and status == "InsufficientProgress"
+    return status in ("Solved", "AlmostSolved") or close
 
 
 def attribute_constraints(variable, plain):

@@ -61,20 +61,21 @@ def path_prox(v, curvature, up, down, rounds=30):
     P, L = v.shape
     z, left = np.empty((P, L)), np.arange(P)
     load = curvature * v
-    rise, fall = np.zeros((2, P, L - 1), dtype=bool)
+    gap, room = np.diff(v, axis=1), 1.0 / curvature[:, 1:] + 1.0 / curvature[:, :-1]
+    rise, fall = gap > up * room, gap < -down * room  # what each pair of neighbours would do by itself
     slack = 1e-13 * (1.0 + np.abs(load).max(axis=1, keepdims=True))
-    parts = (load, curvature, up, down, slack)
+    parts = (load, curvature, up, -down, up + slack, -down - slack)
     for _ in range(rounds):
         here, y = _with_jumps(rise, fall, *parts[:4])
-        jump, step = rise | fall, np.diff(here, axis=1)
-        rising = np.where(jump, rise & (step > 0), y > parts[2] + parts[4])
-        falling = np.where(jump, fall & (step < 0), y < -parts[3] - parts[4])
+        step, equal = np.diff(here, axis=1), ~(rise | fall)
+        rising = (rise & (step > 0)) | (equal & (y > parts[4]))
+        falling = (fall & (step < 0)) | (equal & (y < parts[5]))
         open_ = ((rising != rise) | (falling != fall)).any(axis=1)
         if not open_.any():
             z[left] = here
             return z
         rise, fall = rising, falling
-        if open_.mean() < 0.8:
+        if open_.mean() < 0.9:
             z[left[~open_]] = here[~open_]
             left, rise, fall, parts = left[open_], rise[open_], fall[open_], tuple(part[open_] for part in parts)
     z[left] = by_dynamic_programming(v[left], curvature[left], up[left], down[left])
@@ -87,10 +88,14 @@ def _with_jumps(rise, fall, load, curvature, up, down):
     first = np.ones((P, L), dtype=bool)
     np.logical_or(rise, fall, out=first[:, 1:])
     at = np.flatnonzero(first)
-    push = np.where(rise, up, 0.0) - np.where(fall, down, 0.0)
+    push = np.zeros((P, L - 1))
+    np.copyto(push, up, where=rise)
+    np.copyto(push, down, where=fall)
     total = load.copy()
     total[:, :-1] += push
     total[:, 1:] -= push
     mean = np.add.reduceat(total.reshape(-1), at) / np.add.reduceat(curvature.reshape(-1), at)
     z = np.repeat(mean, np.diff(at, append=P * L)).reshape(P, L)
-    return z, np.cumsum(curvature * z - load, axis=1)[:, :-1]
+    y = curvature * z
+    y -= load
+    return z, np.cumsum(y, axis=1, out=y)[:, :-1]
