@@ -110,7 +110,9 @@ def one_by_one(expression, constraints, v):
 
 def report(name, kind, ours, theirs, gap):
     """One line of the table."""
-    print(f"{name:34} {kind:12} {1e3 * ours:9.3f} ms   CVXPY {theirs:6.2f} s {theirs / ours:8.0f}x   apart {gap:.0e}")
+    print(
+        f"{name:34} {kind:12} {1e3 * ours:9.3f} ms   CVXPY {theirs:6.2f} s {theirs / ours:8.0f}x   apart {gap:.0e}"
+    )
 
 
 def main():

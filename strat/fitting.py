@@ -111,7 +111,8 @@ def _problem(model, records, edges, w0, h, regularizer_weight=1.0, outside=0.0):
     base, values = model.base, model.values
     loss = base.loss_program.bind_records(records.arrays, records.strata, records.weight, values)
     regularizer = base.regularizer_program.bind_regularizer(values)
-    iterative = isinstance(regularizer.prox, (NewtonProx, FallbackProx))
+    prox = regularizer.prox
+    iterative = isinstance(prox, (NewtonProx, FallbackProx)) or getattr(prox, "iterative", False)
     if iterative and regularizer.has("value_and_gradient"):
         # A smooth regularizer without a prox in closed form joins the loss; what is left of it are the constraints.
         constraints = base.regularizer_program.bind_constraints(values)

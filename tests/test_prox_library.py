@@ -11,7 +11,11 @@ import strat
 from strat.oracles.path_dynamic import by_dynamic_programming
 from strat.oracles.prox_chains import path_prox
 
-w, W, S = cp.Variable(6, name="w"), cp.Variable((3, 4), name="W"), cp.Variable((3, 3), symmetric=True, name="S")
+w, W, S = (
+    cp.Variable(6, name="w"),
+    cp.Variable((3, 4), name="W"),
+    cp.Variable((3, 3), symmetric=True, name="S"),
+)
 P = cp.Variable((3, 3), PSD=True, name="P")
 n5, u, y = cp.Variable(5, nonneg=True, name="n5"), cp.Variable(3, name="u"), cp.Variable(name="y")
 RNG = np.random.default_rng(7)
@@ -171,7 +175,9 @@ def test_dual_method(name):
     assert "Clarabel" not in oracle.flat.prox.kind
 
 
-@pytest.mark.parametrize("name", ["total variation", "fused lasso", "increasing", "simplex", "sum of largest", "l1 of a map"])
+@pytest.mark.parametrize(
+    "name", ["total variation", "fused lasso", "increasing", "simplex", "sum of largest", "l1 of a map"]
+)
 def test_many_strata_are_single_ones(name):
     expression, *constraints = (CLOSED | DUAL)[name]
     oracle = strat.compile(expression, constraints=constraints).bind()
@@ -215,7 +221,11 @@ def test_paths_by_active_sets_and_by_dynamic_programming():
 
 
 def test_contradictions_are_said():
-    for constraints in ([w >= 0, cp.sum(w) == -1], [cp.sum(w) == 0, 2 * cp.sum(w) == 1], [cp.norm(w, 2) <= -1]):
+    for constraints in (
+        [w >= 0, cp.sum(w) == -1],
+        [cp.sum(w) == 0, 2 * cp.sum(w) == 1],
+        [cp.norm(w, 2) <= -1],
+    ):
         oracle = strat.compile(0 * cp.sum(w), constraints=constraints).bind()
         with pytest.raises(strat.NoOracleError, match="constraints can be satisfied"):
             oracle.prox(np.zeros((1, 6)), 1.0)
@@ -276,7 +286,11 @@ def test_many_records_sparse_and_dense_agree():
     rng = np.random.default_rng(2)
     import scipy.sparse as sp
 
-    X, Y, z = rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.6), rng.normal(size=2000), rng.integers(0, 9, 2000)
+    X, Y, z = (
+        rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.6),
+        rng.normal(size=2000),
+        rng.integers(0, 9, 2000),
+    )
     program = strat.compile(cp.abs(r), data=(x, target))
     v = {"theta": rng.normal(size=(9, 3)), "b": rng.normal(size=9)}
     dense = program.bind(X, Y, strata=z).prox(v, 0.5)

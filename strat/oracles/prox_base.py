@@ -83,6 +83,11 @@ class BlockProx:
         """How it is computed."""
         return ", ".join(sorted({block.kind for block in self.blocks})) or "closed form"
 
+    @property
+    def iterative(self):
+        """Whether some block takes many steps."""
+        return any(block.kind.startswith("dual") for block in self.blocks)
+
     def __call__(self, v, t):
         t = np.asarray(t, dtype=float)
         t = t.reshape(-1, 1) if t.ndim else t

@@ -64,7 +64,9 @@ def path_prox(v, curvature, up, down, rounds=30):
     gap, room = np.diff(v, axis=1), 1.0 / curvature[:, 1:] + 1.0 / curvature[:, :-1]
     rise, fall = gap > up * room, gap < -down * room  # what each pair of neighbours would do by itself
     slack = 1e-13 * (1.0 + np.abs(load).max(axis=1, keepdims=True))
-    parts = (load, curvature, up, -down, up + slack, -down - slack)
+    # No pair ever reaches an infinite slope, which stands as 0 where slopes are added up.
+    finite = (np.where(np.isfinite(part), part, 0.0) for part in (up, -down))
+    parts = (load, curvature, *finite, up + slack, -down - slack)
     for _ in range(rounds):
         here, y = _with_jumps(rise, fall, *parts[:4])
         step, equal = np.diff(here, axis=1), ~(rise | fall)
@@ -77,7 +79,12 @@ def path_prox(v, curvature, up, down, rounds=30):
         rise, fall = rising, falling
         if open_.mean() < 0.9:
             z[left[~open_]] = here[~open_]
-            left, rise, fall, parts = left[open_], rise[open_], fall[open_], tuple(part[open_] for part in parts)
+            left, rise, fall, parts = (
+                left[open_],
+                rise[open_],
+                fall[open_],
+                tuple(part[open_] for part in parts),
+            )
     z[left] = by_dynamic_programming(v[left], curvature[left], up[left], down[left])
     return z
 
@@ -87,15 +94,13 @@ def _with_jumps(rise, fall, load, curvature, up, down):
     P, L = load.shape
     first = np.ones((P, L), dtype=bool)
     np.logical_or(rise, fall, out=first[:, 1:])
-    at = np.flatnonzero(first)
-    push = np.zeros((P, L - 1))
-    np.copyto(push, up, where=rise)
-    np.copyto(push, down, where=fall)
+    segment = np.cumsum(first.reshape(-1)) - 1
+    push = up * rise + down * fall
     total = load.copy()
     total[:, :-1] += push
     total[:, 1:] -= push
-    mean = np.add.reduceat(total.reshape(-1), at) / np.add.reduceat(curvature.reshape(-1), at)
-    z = np.repeat(mean, np.diff(at, append=P * L)).reshape(P, L)
+    mean = np.bincount(segment, total.reshape(-1)) / np.bincount(segment, curvature.reshape(-1))
+    z = mean.take(segment).reshape(P, L)
     y = curvature * z
     y -= load
     return z, np.cumsum(y, axis=1, out=y)[:, :-1]

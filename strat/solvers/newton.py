@@ -8,6 +8,7 @@ RIDGE = 1e-10  # least damping, relative; keeps the model strictly convex where 
 LONG = 1e6  # longest prox step along the path, in units of the plain one
 FLAT = 1e-14  # a stratum with less curvature than this share of the metric's has none: its step is a long gradient step
 TRUSTED = 1e-9  # largest relative rounding error of F with which a point may be judged
+BLOCK = 100  # most numbers a stratum for which strata that nothing couples are solved directly
 WORTH = 0.05  # a Newton step is worth its cost if it gains this share of what the steps before gained
 
 
@@ -104,8 +105,9 @@ class NewtonStep:
         flat = mean <= FLAT * self._metric
         shift = np.where(flat, 0.01 * self._metric, mean)
         shift = shift + RIDGE * (shift.mean() + x.degrees.mean()) + 1e-300
-        precondition = self._preconditioner(x.w, shift)
-        if precondition is None:
+        coupled = x.degrees.any() or theta.shape[1] > BLOCK
+        precondition = self._preconditioner(x.w, shift) if coupled else None
+        if coupled and precondition is None:
             return None
         t = 1 / (shift + x.degrees)
         self._gradient, self._t = gradient, t
@@ -127,7 +129,10 @@ class NewtonStep:
 
         diagonal = ridge[:, None] + curvature
         b = -(free * (gradient + slope) + hessian(jump, ridge[:, None]))
-        d = conjugate_gradients(lambda u: hessian(u, diagonal), lambda u: free * precondition(u), b)
+        if coupled:
+            d = conjugate_gradients(lambda u: hessian(u, diagonal), lambda u: free * precondition(u), b)
+        else:
+            d = solve_blocks(lambda u: hessian(u, diagonal), free, b)
         if not np.isfinite(d).all():
             return None
         far = np.abs(d).max(axis=1) / (np.abs(slope).max(axis=1) + 1e-300)
@@ -186,6 +191,18 @@ def conjugate_gradients(product, precondition, b, tolerance=0.03, most=60):
         p *= rho / old
         p += q
     return x
+
+
+def solve_blocks(product, free, b):
+    """Solution of product(x) = b where strata do not touch, with x = 0 off the free coordinates; b (K, n)."""
+    K, n = b.shape
+    blocks = np.stack([product(np.broadcast_to(e, (K, n)) * free) for e in np.eye(n)], axis=2)
+    size = np.einsum("kaa->k", blocks) / n
+    fixed = np.where(free, 1e-14 * size[:, None], 1.0)
+    try:
+        return np.linalg.solve(blocks + fixed[:, :, None] * np.eye(n), b[..., None])[..., 0]
+    except np.linalg.LinAlgError:
+        return np.full_like(b, np.nan)
 
 
 def _swap_graph(a, b):
