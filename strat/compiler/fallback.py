@@ -82,7 +82,10 @@ class FallbackProx:
         else:
             self._solver.update(P=P, q=q)
         solution = self._solver.solve()
-        for gap in (1e-11, 1e-8):  # some points do not allow the smallest gap, or not from the scaling of another
+        for gap in (
+            1e-11,
+            1e-8,
+        ):  # some points do not allow the smallest gap, or not from the scaling of another
             if _accurate(solution):
                 break
             self._solver = None

@@ -94,6 +94,30 @@ class LambdaMax(_Spectral):
         return values[..., -1], top * np.swapaxes(top, -1, -2)
 
 
+@rule(cp.lambda_sum_largest)
+class LambdaSumLargest(_Spectral):
+    """Sum of the k largest eigenvalues of a symmetric matrix."""
+
+    prox = "solver"
+
+    def __init__(self, k):
+        self.k = k
+
+    @staticmethod
+    def example():
+        u = cp.Variable((3, 3), symmetric=True, name="u")
+        return cp.lambda_sum_largest(u, 2), {"u": [[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return walker.apply(cls(float(e.k)), [args[0]], (), e)
+
+    def forward(self, args):
+        values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
+        weights = np.clip(self.k - np.arange(values.shape[-1]), 0.0, 1.0)[::-1]
+        return values @ weights, (vectors * weights) @ np.swapaxes(vectors, -1, -2)
+
+
 def on_singular_values(u, change):
     """Matrices with their singular values changed."""
     left, values, right = np.linalg.svd(u, full_matrices=False)
