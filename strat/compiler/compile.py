@@ -88,6 +88,3 @@ def check_constraints(constraints, data):
             )
         check_broadcasts(c.expr if isinstance(c, (atoms.Inequality, atoms.Equality)) else c, "a constraint")
     return constraints
-
-
-__all__ = ["atoms", "compile", "compiled"]

@@ -7,7 +7,6 @@ that are multiples of one direction (apart from a constant) become functions of 
 import numpy as np
 
 from strat.expressions import forms
-from strat.expressions.symbols import AtomNode
 from strat.oracles.piecewise_linear import Envelope, PiecewiseLinear
 from strat.rules.piecewise import Abs, Maximum, Minimum
 
@@ -165,6 +164,3 @@ def smoothed(form, walker, binder, delta):
         zero = np.zeros(1, dtype=int)
         parts.append(forms.Form((), zero, envelope.column, np.array([coefficient]), np.ones(1)))
     return forms.add(parts, ())
-
-
-__all__ = ["AtomNode", "Direction", "merged", "piecewise", "smoothed"]

@@ -3,7 +3,6 @@
 import numpy as np
 
 from strat.expressions import atoms, forms
-from strat.expressions.forms import Form
 from strat.expressions.symbols import DATA, HYPER, VARIABLE, Value
 
 
@@ -195,5 +194,3 @@ _AFFINE = (
     ((atoms.conv, atoms.convolve), Walker._convolve),
     (atoms.SELECTIONS, Walker._select),
 )
-
-__all__ = ["Form", "Walker"]

@@ -3,7 +3,7 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.expressions import atoms, forms
+from strat.expressions import atoms
 from strat.oracles.thresholds import excess_level, onto_l1_ball, onto_l2_ball, shrunk_largest, shrunk_maximum
 from strat.rules import rule
 from strat.rules.base import Elementwise, Rows, grouped
@@ -323,18 +323,3 @@ class SumLargest(_Largest):
     def _weights(self, u):
         rank = np.argsort(np.argsort(-u, axis=-1, kind="stable"), axis=-1, kind="stable")
         return np.clip(self.k - rank, 0.0, 1.0)
-
-
-__all__ = [
-    "Abs",
-    "Max",
-    "Maximum",
-    "Min",
-    "Minimum",
-    "Norm1",
-    "Norm2",
-    "NormInf",
-    "PnormRule",
-    "SumLargest",
-    "forms",
-]
