@@ -65,7 +65,8 @@ class JointProblem:
 
     def parts(self, theta, w):
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
-        graph = self.graph_slot().set(w) if self.learned else 0.0
+        slot = self.graph_slot() if self.learned else None
+        graph = slot.set(w) + slot.rest() if self.learned else 0.0
         return {
             "loss": float(np.sum(self.loss.value(theta))),
             "regularizer": float(np.sum(self.regularizer.value(theta))),
@@ -148,7 +149,8 @@ class Point:
     def add_regularizer(self):
         """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
         self.regularizer = float(self.problem.regularizer.value(self.theta).sum())
-        total = self.smooth + self.regularizer
+        self.rest = 0.0 if self.graph_slot is None else self.graph_slot.rest()
+        total = self.smooth + self.regularizer + self.rest
         self.objective = total if total < np.inf else np.inf
 
     @property
@@ -177,7 +179,7 @@ class Point:
         residual = {"theta": float(np.linalg.norm(step) / size), "W": 0.0}
         if self.graph_slot is not None:
             moved = (self.w - self.w_gradient) * edges.mask
-            problem.graph_regularizer.prox(moved, out=moved)
+            self.graph_slot.prox(moved, 1.0, out=moved)
             moved -= self.w
             residual["W"] = float(edges.norm(moved) / self.w_scale())
         return residual

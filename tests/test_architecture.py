@@ -23,7 +23,7 @@ LAYERS = [
     ["records", "compiler", "base_model"],
     ["prior", "graph_input", "candidates", "graphs"],
     ["edges"],
-    ["log_det"],
+    ["slots"],
     ["graph_regularizers"],
     ["problem"],
     ["solvers"],
@@ -32,7 +32,7 @@ LAYERS = [
     ["common_model", "baselines", "loading"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
-WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "log_det", "problem", "solvers", "starts"]
+WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "slots", "problem", "solvers", "starts"]
 #: The one module that knows CVXPY's atom classes, which move between releases.
 ATOMS = "strat.expressions.atoms"
 #: What `pip install strat` brings (Clarabel through CVXPY); anything else is an extra and imported where it is used.

@@ -48,7 +48,7 @@ class FixedSteps(Algorithm):
             return True
         y.theta[...] = self.problem.prox(y.theta, PROJECTION)
         if self.problem.learned:
-            self.problem.graph_regularizer.prox(y.w, out=y.w)
+            y.graph_slot.prox(y.w, PROJECTION, out=y.w)
         return y.evaluate_smooth(gradient=True) < np.inf
 
     def _prox_step(self, base, alpha, target):
@@ -58,7 +58,7 @@ class FixedSteps(Algorithm):
             np.multiply(base.w_gradient, problem.edges.mask, out=target.w)
             target.w *= -alpha / 2
             target.w += base.w
-            problem.graph_regularizer.prox(target.w, out=target.w)
+            target.graph_slot.prox(target.w, alpha / 2, out=target.w)
         else:
             target.w[...] = base.w
         target.evaluate()

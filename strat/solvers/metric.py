@@ -93,17 +93,23 @@ class EdgeMetric:
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""
-        flat, prox = self.problem.edges.flat, self.problem.graph_regularizer.prox
+        flat, slot = self.problem.edges.flat, z.graph_slot
+        if not slot.projects:  # the edges depend on each other, or on the step
+            np.multiply(self.inverse, y.w_gradient, out=z.w)
+            z.w *= -self.length
+            z.w += y.w
+            slot.prox(z.w, self.length * self.inverse, out=z.w)
         arrays = [flat(a) for a in (y.w_gradient, y.w, z.w, x.w, self.inverse, self.curvature)]
         scratch, weights = self.scratch
         square = slope = size = uphill = 0.0
         for chunk in self.chunks:
             gradient, old, new, current, inverse, curvature = (a[chunk] for a in arrays)
             move, weighted = scratch[: new.size], weights[: new.size]
-            np.multiply(inverse, gradient, out=new)
-            new *= -self.length
-            new += old
-            prox(new, out=new)
+            if slot.projects:
+                np.multiply(inverse, gradient, out=new)
+                new *= -self.length
+                new += old
+                np.maximum(new, 0.0, out=new)
             np.subtract(new, old, out=move)
             np.multiply(curvature, move, out=weighted)
             slope += ddot(gradient, move)

@@ -1,137 +1,9 @@
-"""The graph regularizers h(W): their parameters, their CVXPY expression, and their numbers for the solvers."""
-
-from numbers import Real
+"""The log-determinant graph regularizer."""
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from strat.errors import OptionError
-from strat.log_det import LogDetSlot
-
-
-class GraphRegularizer(BaseEstimator):
-    """Base class: h(W) with W >= 0 and a zero diagonal.
-
-    A subclass gives `validate`, `expression`, and, where W is learned, `slot`: an object that holds the numbers of h
-    at one point (`set`, `gradient`, `curvature`, `scale`) in memory of its own.
-    """
-
-    learned = True
-
-    def validate(self, joint=False):
-        """Check the parameters.
-
-        Parameters
-        ----------
-        joint : bool
-            Whether Theta is fitted together with W.
-
-        Raises
-        ------
-        OptionError
-            If one is out of its range.
-        """
-
-    def constraints(self, W):
-        """Constraints on W.
-
-        Parameters
-        ----------
-        W : cvxpy.Variable, shape (K, K), symmetric
-            The graph.
-
-        Returns
-        -------
-        list of cvxpy constraints
-            W >= 0 with a zero diagonal.
-        """
-        import cvxpy as cp
-
-        return [W >= 0, cp.diag(W) == 0]
-
-    def feasible(self, edges, w):
-        """Tell whether weights are in the domain of h, so that a solver may start there.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        w : edge array
-            The weights.
-
-        Returns
-        -------
-        bool
-            Whether h is finite at w.
-        """
-        return bool(np.isfinite(self.slot(edges, edges.zeros()).set(w)))
-
-    @staticmethod
-    def prox(v, out):
-        """Project on W >= 0: the prox of the part of h that the gradient leaves out.
-
-        Parameters
-        ----------
-        v : ndarray
-            Weights.
-        out : ndarray
-            Where the result goes; may be v.
-
-        Returns
-        -------
-        ndarray
-            The array `out`.
-        """
-        return np.maximum(v, 0.0, out=out)
-
-
-class FixedGraph(GraphRegularizer):
-    """The graph is given: W = W0, h = 0.
-
-    Examples
-    --------
-    >>> from strat.graph_regularizers import FixedGraph
-    >>> FixedGraph()
-    FixedGraph()
-    """
-
-    learned = False
-
-    def expression(self, W, W0=None):
-        """Give h(W) = 0 as a CVXPY expression.
-
-        Parameters
-        ----------
-        W : cvxpy.Expression or ndarray, shape (K, K)
-            The graph.
-        W0 : ndarray, optional
-            Not used.
-
-        Returns
-        -------
-        cvxpy.Expression
-            Zero.
-        """
-        import cvxpy as cp
-
-        return cp.Constant(0.0)
-
-    def feasible(self, edges, w):
-        """Say yes: every W may be given.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        w : edge array
-            The weights.
-
-        Returns
-        -------
-        bool
-            True.
-        """
-        return True
+from strat.graph_regularizers.base import GraphRegularizer, check_range
+from strat.slots.log_det import LogDetSlot
 
 
 class LogDet(GraphRegularizer):
@@ -187,8 +59,8 @@ class LogDet(GraphRegularizer):
             With lambda1 = n/2, lambda2 = c1 + c2, eta = c2 / (c1 + c2).
         """
         for name, value in (("n", n), ("c1", c1), ("c2", c2)):
-            _check(name, value, "of at least 0", lambda v: v >= 0)
-        _check("c1 + c2", c1 + c2, "above 0, or the prior of W would not be proper", lambda v: v > 0)
+            check_range(name, value, "of at least 0", lambda v: v >= 0)
+        check_range("c1 + c2", c1 + c2, "above 0, or the prior of W would not be proper", lambda v: v > 0)
         return cls(lambda1=n / 2, lambda2=c1 + c2, eta=c2 / (c1 + c2), mu=mu)
 
     def validate(self, joint=False):
@@ -204,13 +76,13 @@ class LogDet(GraphRegularizer):
         OptionError
             If one is out of its range.
         """
-        _check("lambda1", self.lambda1, "of at least 0", lambda v: v >= 0)
-        _check("lambda2", self.lambda2, "of at least 0", lambda v: v >= 0)
-        _check("eta", self.eta, "between 0 and 1", lambda v: 0 <= v <= 1)
-        _check("mu", self.mu, "above 0", lambda v: v > 0)
+        check_range("lambda1", self.lambda1, "of at least 0", lambda v: v >= 0)
+        check_range("lambda2", self.lambda2, "of at least 0", lambda v: v >= 0)
+        check_range("eta", self.eta, "between 0 and 1", lambda v: 0 <= v <= 1)
+        check_range("mu", self.mu, "above 0", lambda v: v > 0)
         if joint and self.lambda1 > 0:
             why = "with equal parameters and W going to infinity the objective would fall for ever"
-            _check("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {why}", lambda v: v > 0)
+            check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {why}", lambda v: v > 0)
 
     def expression(self, W, W0=None):
         """Give h(W) as a CVXPY expression, without constraints.
@@ -254,8 +126,3 @@ class LogDet(GraphRegularizer):
             The memory.
         """
         return LogDetSlot(self, edges, w0, outside)
-
-
-def _check(name, value, allowed, good):
-    if not (isinstance(value, Real) and np.isfinite(value) and good(value)):
-        raise OptionError(f"{name} = {value!r} is out of range: it must be a number {allowed}.")

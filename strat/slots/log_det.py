@@ -6,8 +6,10 @@ import numpy as np
 from scipy.linalg.blas import daxpy
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from strat.slots.base import Slot
 
-class LogDetSlot:
+
+class LogDetSlot(Slot):
     """LogDet at one point of the edge weights: one Cholesky factorisation serves value, gradient and curvature.
 
     The derivatives are those of `LogDet` in the weights w_e of the edges i < j; every edge stands twice in the matrix
@@ -44,10 +46,6 @@ class LogDetSlot:
         self._total = float(degrees.sum()) / 2
         value += self.linear * self._total + self.constant
         return value if math.isfinite(value) else np.inf
-
-    def gradient(self, out):
-        """The gradient over the edges, written to out."""
-        return self.edges.add_ends(self.gradient_without_ends(out), out)
 
     def gradient_without_ends(self, out):
         """Return a (K,) and write b to out, where the gradient over the edges is b_e + a_i + a_j."""
