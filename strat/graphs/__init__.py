@@ -7,6 +7,17 @@ part of the package takes; a graph with a name also has the edge attribute ``fac
 
 from strat.graphs.families import complete, cycle, path, star
 from strat.graphs.features import exponential_kernel, knn
+from strat.graphs.fitted import from_parameters
 from strat.graphs.products import grid, product
 
-__all__ = ["complete", "cycle", "exponential_kernel", "grid", "knn", "path", "product", "star"]
+__all__ = [
+    "complete",
+    "cycle",
+    "exponential_kernel",
+    "from_parameters",
+    "grid",
+    "knn",
+    "path",
+    "product",
+    "star",
+]
