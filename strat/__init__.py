@@ -22,6 +22,7 @@ from strat.estimator import StratifiedModel
 from strat.graph_regularizers import FixedGraph, LogDet
 from strat.loading import load
 from strat.solvers import MAPG, Result
+from strat.standard_errors import covariances, standard_errors
 
 __version__ = "0.1.0"
 
@@ -47,10 +48,12 @@ __all__ = [
     "StratifiedModel",
     "common",
     "compile",
+    "covariances",
     "graphs",
     "joint",
     "load",
     "losses",
     "lrsm",
     "separate",
+    "standard_errors",
 ]

@@ -37,8 +37,8 @@ def as_problem(model):
     return cp.Problem(cp.Minimize(_sum(terms)), constraints)
 
 
-def training_records(model):
-    """The records of a model's fit.
+def training_records(model, what="to_cvxpy"):
+    """The records of a model's fit, for `what`.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def training_records(model):
     """
     if getattr(model, "_training", None) is None:
         raise OptionError(
-            "to_cvxpy needs the records of the fit, which a saved model does not keep; fit it again."
+            f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
         )
     return model._training
 

@@ -106,14 +106,17 @@ def _edges(model, prior):
     return edges, edges.from_vector(prior.weights_on(i, j, model.scale))
 
 
+def is_iterative(prox):
+    """Whether a prox has no closed form."""
+    return isinstance(prox, (NewtonProx, FallbackProx)) or getattr(prox, "iterative", False)
+
+
 def _problem(model, records, edges, w0, h, regularizer_weight=1.0, outside=0.0):
     """The problem that solvers see."""
     base, values = model.base, model.values
     loss = base.loss_program.bind_records(records.arrays, records.strata, records.weight, values)
     regularizer = base.regularizer_program.bind_regularizer(values)
-    prox = regularizer.prox
-    iterative = isinstance(prox, (NewtonProx, FallbackProx)) or getattr(prox, "iterative", False)
-    if iterative and regularizer.has("value_and_gradient"):
+    if is_iterative(regularizer.prox) and regularizer.has("value_and_gradient"):
         # A smooth regularizer without a prox in closed form joins the loss; what is left of it are the constraints.
         constraints = base.regularizer_program.bind_constraints(values)
         if not isinstance(constraints.prox, FallbackProx):

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "strat"
 #: From the first to the last: a module imports from its own layer and those before it. A name stands
 #: for a module or a whole subpackage, and each module has exactly one layer.
 LAYERS = [
-    ["errors", "losses"],
+    ["errors", "losses", "selected_inverse"],
     ["labels", "strata"],
     ["expressions"],
     ["oracles", "rules"],
@@ -29,7 +29,7 @@ LAYERS = [
     ["solvers"],
     ["starts"],
     ["intake", "export", "first_point", "fitting", "saving", "parameters", "estimator"],
-    ["common_model", "baselines", "loading"],
+    ["common_model", "baselines", "loading", "standard_errors"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
 WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "slots", "problem", "solvers", "starts"]

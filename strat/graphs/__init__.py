@@ -9,8 +9,10 @@ from strat.graphs.families import complete, cycle, path, star
 from strat.graphs.features import exponential_kernel, knn
 from strat.graphs.fitted import from_parameters
 from strat.graphs.products import grid, product
+from strat.graphs.report import GraphReport, report
 
 __all__ = [
+    "GraphReport",
     "complete",
     "cycle",
     "exponential_kernel",
@@ -19,5 +21,6 @@ __all__ = [
     "knn",
     "path",
     "product",
+    "report",
     "star",
 ]

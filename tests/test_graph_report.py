@@ -1,0 +1,174 @@
+"""Readings of a graph against what networkx and the matrix-tree theorem say; the Bayesian constants of LogDet."""
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import pytest
+from scipy import sparse
+
+import strat
+from strat import graphs
+
+
+def random_graph(K=25, E=40, seed=3):
+    graph, rng = nx.gnm_random_graph(K, E, seed=seed), np.random.default_rng(seed)
+    for *_, data in graph.edges(data=True):
+        data["weight"] = float(rng.uniform(0.1, 3.0))
+    return nx.relabel_nodes(graph, {k: f"s{k}" for k in graph})
+
+
+def dense(seed=0, K=40):
+    W = np.random.default_rng(seed).random((K, K))
+    W = W + W.T
+    np.fill_diagonal(W, 0.0)
+    return W
+
+
+def numbers(report):
+    return {
+        name: getattr(report, name)
+        for name in ("density", "degrees", "neighbors", "resistances", "log_forests")
+    } | {"edges": report.edge_resistances}
+
+
+def test_components_and_degrees_are_those_of_networkx():
+    graph = random_graph()
+    report = graphs.report(graph)
+    assert sorted(map(sorted, report.components)) == sorted(map(sorted, nx.connected_components(graph)))
+    assert [len(part) for part in report.components] == sorted(map(len, report.components), reverse=True)
+    assert all(
+        label in report.components[c] for label, c in zip(report.strata, report.component, strict=True)
+    )
+    assert np.allclose(report.degrees, [d for _, d in graph.degree(weight="weight")])
+    assert report.neighbors.tolist() == [d for _, d in graph.degree()]
+    assert report.density == pytest.approx(nx.density(graph))
+    bridges = {frozenset(edge) for edge in nx.bridges(graph)}
+    ends = [frozenset(report.strata[k] for k in edge) for edge in report.edge_ends[report.shares > 1 - 1e-9]]
+    assert set(ends) == bridges
+    assert bridges
+
+
+def test_resistances_are_those_of_the_pseudoinverse():
+    graph = random_graph()
+    report = graphs.report(graph)
+    pinv = np.linalg.pinv(nx.laplacian_matrix(graph).toarray())
+    R = np.diag(pinv)[:, None] + np.diag(pinv) - 2 * pinv
+    i, j = report.edge_ends.T
+    assert np.allclose(report.edge_resistances, R[i, j], rtol=1e-10)
+    for k, component in enumerate(report.component):
+        others = (report.component == component) & (np.arange(25) != k)
+        expected = R[k, others].mean() if others.any() else np.nan
+        assert report.resistances[k] == pytest.approx(expected, rel=1e-10, nan_ok=True)
+    # Foster's theorem: a spanning forest has K - m edges.
+    assert report.shares.sum() == pytest.approx(25 - len(report.components))
+
+
+@pytest.mark.parametrize(
+    "graph", [random_graph(), random_graph(12, 30, 1), graphs.grid(4, 5, weight=(2.0, 0.3))]
+)
+def test_forests_weigh_what_the_matrix_tree_theorem_says(graph):
+    report = graphs.report(graph)
+    expected = sum(
+        np.log(nx.number_of_spanning_trees(graph.subgraph(part), weight="weight"))
+        for part in report.components
+    )
+    assert report.log_forests == pytest.approx(expected)
+    # For small mu, log det(mu I + G) = m log(mu) + log_forests + sum log(n_i) + O(mu).
+    mu, sizes = 1e-7, [len(part) for part in report.components]
+    log_det = np.linalg.slogdet(mu * np.eye(len(graph)) + nx.laplacian_matrix(graph).toarray())[1]
+    assert log_det == pytest.approx(
+        len(sizes) * np.log(mu) + report.log_forests + np.log(sizes).sum(), abs=1e-4
+    )
+
+
+def test_spanning_trees_counted_by_hand():
+    triangle = graphs.complete(3, weight=[2.0, 3.0, 5.0])
+    assert np.exp(graphs.report(triangle).log_forests) == pytest.approx(2 * 3 + 3 * 5 + 2 * 5)
+    assert graphs.report(nx.empty_graph(3)).log_forests == 0.0
+
+
+def test_every_kind_of_graph_is_read():
+    W = dense()
+    first = numbers(graphs.report(W))
+    for other in (sparse.csr_array(W), sparse.coo_matrix(W), (list(range(40)), W), nx.from_numpy_array(W)):
+        for name, value in numbers(graphs.report(other)).items():
+            assert np.allclose(value, first[name], rtol=1e-10), name
+    thin = np.where(W > 1.85, W, 0.0)
+    for name, value in numbers(graphs.report(sparse.csr_array(thin))).items():
+        assert np.allclose(value, numbers(graphs.report(thin))[name], rtol=1e-10, equal_nan=True), name
+
+
+def test_weak_strata_are_named():
+    graph = graphs.path(6, weight=[1.0, 1.0, 1.0, 1.0, 1e-4])
+    graph.add_node("alone")
+    report = graphs.report(graph)
+    assert report.nearly_isolated == [5, "alone"]
+    assert graphs.report(graph, isolated=0.0).nearly_isolated == ["alone"]
+    assert report.to_frame().nearly_isolated.tolist() == [False] * 5 + [True] * 2
+    assert "nearly isolated  2: 5, 'alone'" in str(report)
+    assert "components       2, of 6, 1 strata" in str(report)
+
+
+def test_a_model_tells_collapse_and_reliance():
+    theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
+    base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
+    labels, records = [("a", 1), ("a", 2), ("b", 1)], np.array([[1.0, 0.0], [1.2, 0.1], [5.0, 2.0]])
+    model = strat.lrsm(base, (labels, np.ones((3, 3)) - np.eye(3))).fit(records, strata=labels)
+    report = graphs.report(model)
+    mean = model.theta_["theta"].mean(axis=0)
+    assert np.allclose(report.distances, np.linalg.norm(model.theta_["theta"] - mean, axis=1))
+    assert report.spread == pytest.approx(np.median(report.distances) / np.linalg.norm(mean))
+    assert not report.collapsed
+    assert np.allclose(report.reliance, 2 / (2 + 2))  # degree 2, curvature 2 of one record
+    assert report.to_frame().columns.tolist()[-2:] == ["distance", "reliance"]
+    assert report.to_frame().index.tolist() == labels
+    strong = strat.lrsm(base, (labels, 1e6 * (np.ones((3, 3)) - np.eye(3)))).fit(records, strata=labels)
+    assert graphs.report(strong).collapsed
+    assert "collapsed to the common model" in str(graphs.report(strong))
+    plain = graphs.report((labels, np.ones((3, 3)) - np.eye(3)))
+    assert plain.collapsed is None
+    assert "distance" not in plain.to_frame()
+
+
+def test_one_stratum_and_no_edges():
+    report = graphs.report(np.zeros((1, 1)))
+    assert (report.density, report.log_forests, report.nearly_isolated) == (0.0, 0.0, [0])
+    assert "weight           none" in str(report)
+
+
+def test_what_is_no_graph_is_refused():
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    with pytest.raises(strat.DataError, match="not fitted"):
+        graphs.report(strat.separate(strat.BaseModel(cp.square(y - theta), data=(y,))))
+    with pytest.raises(strat.GraphError, match="not symmetric"):
+        graphs.report(np.array([[0.0, 1.0], [2.0, 0.0]]))
+    with pytest.raises(strat.OptionError, match="isolated is 2"):
+        graphs.report(np.zeros((2, 2)), isolated=2)
+
+
+# --- the Bayesian reading of LogDet
+
+
+def test_the_bayesian_constants_give_the_posterior():
+    """The objective differs from minus the log posterior by a constant, over random parameters and graphs."""
+    K, n, mu, c1, c2 = 6, 3, 0.7, 0.8, 0.3
+    h = strat.LogDet.from_bayes(n=n, c1=c1, c2=c2, mu=mu)
+    assert (h.lambda1, h.lambda2, h.eta, h.mu) == (n / 2, c1 + c2, c2 / (c1 + c2), mu)
+    differences = []
+    for seed in range(5):
+        rng, W = np.random.default_rng(seed), dense(seed, K)
+        theta = rng.standard_normal((K, n))
+        G = np.diag(W.sum(axis=1)) - W
+        precision = mu * np.eye(K) + G
+        # Each of the n columns of theta is N(0, precision^-1); W has density ∝ exp(-c1/2 ||W||_F^2 - c2 ||W||_1).
+        log_prior = n / 2 * np.linalg.slogdet(precision)[1] - 0.5 * np.trace(theta.T @ precision @ theta)
+        log_prior += -c1 / 2 * np.sum(W**2) - c2 * np.abs(W).sum()
+        ridge, laplacian = mu / 2 * np.sum(theta**2), 0.5 * np.trace(theta.T @ G @ theta)
+        differences.append(laplacian + ridge + h.expression(W).value + log_prior)
+    assert np.allclose(differences, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("c1", "c2"), [(0.0, 0.0), (-1.0, 2.0), (1.0, np.nan)])
+def test_improper_priors_are_refused(c1, c2):
+    with pytest.raises(strat.OptionError, match="c1|c2"):
+        strat.LogDet.from_bayes(n=3, c1=c1, c2=c2, mu=1.0)
