@@ -8,13 +8,14 @@ from sklearn.utils.validation import check_is_fitted
 from strat import intake
 from strat.estimator import StratifiedModel
 from strat.export import stratum_terms, training_records
-from strat.fitting import fit_common
 from strat.graph_regularizers import FixedGraph
 from strat.strata import Strata
 
 
 class CommonModel(StratifiedModel):
     """A StratifiedModel whose strata are one; see ``strat.common``."""
+
+    shared = True
 
     def __init__(
         self,
@@ -44,25 +45,6 @@ class CommonModel(StratifiedModel):
             random_state=random_state,
         )
         self.regularizer_weight = regularizer_weight
-
-    def fit(self, *data, strata=None, sample_weight=None, init=None, validation=None):
-        """Fit one set of parameters to all records; arguments as in ``StratifiedModel.fit``.
-
-        Parameters
-        ----------
-        *data : array-like
-        strata : (N,) sequence
-        sample_weight : (N,) array-like, optional
-        init : str or dict, optional
-        validation : tuple, optional
-
-        Returns
-        -------
-        CommonModel
-            Itself.
-        """
-        fit_common(self, data, strata, sample_weight, init, validation)
-        return self
 
     def to_cvxpy(self):
         """The convex problem in the one set of parameters, as CVXPY sees it.

@@ -68,6 +68,9 @@ class StratifiedModel(NestedParameters):
     array([1.43, 2.29, 3.14])
     """
 
+    #: Whether all strata share one set of parameters.
+    shared = False
+
     def __init__(
         self,
         base,

@@ -7,22 +7,13 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
-from strat import intake
 from strat.base_model import BaseModel
-from strat.candidates import candidate_edges
-from strat.compiler.fallback import FallbackProx
-from strat.edges import AllPairs, EdgeList
-from strat.errors import CollapseWarning, DataError, DataWarning, OptionError
-from strat.first_point import FirstPoint
-from strat.graph_input import read_graph
-from strat.graph_regularizers import FixedGraph
-from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.sum import SumOracle, Weighted
-from strat.prior import PriorGraph
-from strat.problem import JointProblem
+from strat.edges import AllPairs
+from strat.errors import CollapseWarning, DataWarning, OptionError
+from strat.posed import Posed, read_held_out
 from strat.solvers import MAPG
 from strat.starts import solve
-from strat.strata import Strata, some_of
+from strat.strata import some_of
 
 #: W_ is an array up to this many strata, whatever edges are learned.
 DENSE_STRATA = 2000
@@ -31,48 +22,45 @@ COLLAPSED = 0.01
 
 
 def fit_model(model, data, strata, sample_weight, init, validation):
-    """Fit a StratifiedModel in place."""
-    _check_options(model)
+    """Fit a StratifiedModel in place, one with shared parameters too."""
+    check_options(model)
     h = model.graph_regularizer
-    h.validate(joint=True)
-    prior = None if model.graph is None else read_graph(model.graph)
-    records = _read(model, data, strata, sample_weight, None if prior is None else prior.labels)
-    if prior is None:
-        prior = PriorGraph.without_edges(records.strata.labels)
-    edges, w0 = _edges(model, prior)
-    outside = float(np.sum(prior.weights(model.scale) ** 2) - edges.dot(w0, w0)) if h.learned else 0.0
-    problem = _problem(model, records, edges, w0, h, outside=max(outside, 0.0))
-    _warn_of_data(model, records.strata, edges, w0)
-    result = _solve(model, problem, records, init, validation, edges)
-    model.strata_ = list(prior.labels)
-    model.W_ = _matrix(model, edges, result.w)
-    _finish(model, problem, records, result, result.theta)
-    if h.learned:
+    if not model.shared:
+        h.validate(joint=True)
+    posed = Posed(model, data, strata, sample_weight)
+    problem = posed.problem()
+    if not model.shared:
+        _warn_of_data(model, posed.records.strata, posed.edges, problem.w0)
+    result = _solve(model, problem, posed, init, validation)
+    model.strata_ = list(posed.prior.labels)
+    model.W_ = _matrix(posed, result.w)
+    _finish(model, posed, result)
+    if problem.learned:
         _warn_of_collapse(result)
 
 
-def fit_common(model, data, strata, sample_weight, init, validation):
-    """Fit a CommonModel in place: all records in one stratum, the regularizer counted K times."""
-    _check_options(model)
-    prior = None if model.graph is None else read_graph(model.graph)
-    records = _read(model, data, strata, sample_weight, None if prior is None else prior.labels)
-    labels = records.strata.labels
-    weight = len(labels) if model.regularizer_weight is None else model.regularizer_weight
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < np.inf:
-        raise OptionError(f"regularizer_weight must be a positive number, not {weight!r}.")
-    one = intake.Records(
-        records.arrays, Strata([None], records.strata.index * 0), records.weight, records.columns
-    )
-    edges = EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
-    problem = _problem(model, one, edges, edges.zeros(), FixedGraph(), float(weight))
-    result = _solve(model, problem, one, init, validation, edges)
-    model.strata_ = list(labels)
-    K = len(labels)
-    model.W_ = np.zeros((K, K)) if K <= DENSE_STRATA else sp.csr_array((K, K))
-    _finish(model, problem, records, result, np.repeat(result.theta, K, axis=0))
+def solver_for(model, problem):
+    """The solver of a model, with its options checked: its own, or the default for the problem.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        Its ``solver`` may be None.
+    problem : JointProblem
+        The problem to solve.
+
+    Returns
+    -------
+    Solver
+        A copy, so that it may be changed.
+    """
+    solver = copy.copy(MAPG() if model.solver is None else model.solver)
+    solver.validate()
+    return solver
 
 
-def _check_options(model):
+def check_options(model):
+    """Check what a model was made of."""
     if not isinstance(model.base, BaseModel):
         raise OptionError(
             f"base must be a strat.BaseModel, not a {type(model.base).__name__}; "
@@ -87,59 +75,13 @@ def _check_options(model):
             raise OptionError(f"{name} must be an object such as strat.{kinds}, not {value!r}.")
 
 
-def _read(model, data, strata, sample_weight, nodes):
-    return intake.read(
-        model.base.data, data, strata, "fit", declared=model.strata, nodes=nodes, sample_weight=sample_weight
-    )
-
-
-def _edges(model, prior):
-    """The edge set of W and W0 on it."""
-    if not model.graph_regularizer.learned:
-        i, j = prior.i, prior.j
-    elif isinstance(model.edges, str) and model.edges == "all":
-        edges = AllPairs(prior.K)
-        return edges, edges.from_matrix(prior.matrix(model.scale))
-    else:
-        i, j = candidate_edges(model.edges, prior)
-    edges = EdgeList(prior.K, i, j)
-    return edges, edges.from_vector(prior.weights_on(i, j, model.scale))
-
-
-def is_iterative(prox):
-    """Whether a prox has no closed form."""
-    return isinstance(prox, (NewtonProx, FallbackProx)) or getattr(prox, "iterative", False)
-
-
-def _problem(model, records, edges, w0, h, regularizer_weight=1.0, outside=0.0):
-    """The problem that solvers see."""
-    base, values = model.base, model.values
-    loss = base.loss_program.bind_records(records.arrays, records.strata, records.weight, values)
-    regularizer = base.regularizer_program.bind_regularizer(values)
-    if is_iterative(regularizer.prox) and regularizer.has("value_and_gradient"):
-        # A smooth regularizer without a prox in closed form joins the loss; what is left of it are the constraints.
-        constraints = base.regularizer_program.bind_constraints(values)
-        if not isinstance(constraints.prox, FallbackProx):
-            weighted = Weighted(regularizer, regularizer_weight)
-            curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
-            loss = SumOracle([loss, weighted], loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
-            regularizer = constraints
-    if regularizer_weight != 1.0:
-        regularizer = Weighted(regularizer, regularizer_weight)
-    couple = base.couple_weights(values)
-    problem = JointProblem(loss, regularizer, h, edges, w0, None if np.all(couple == 1) else couple, outside)
-    problem.start_point = FirstPoint(base, records, values)
-    return problem
-
-
-def _solve(model, problem, records, init, validation, edges):
-    solver = copy.copy(MAPG() if model.solver is None else model.solver)
-    solver.validate()
+def _solve(model, problem, posed, init, validation):
+    solver = solver_for(model, problem)
     if solver.callback is not None:
-        solver.callback = _Callback(solver.callback, model.base.layout, edges)
-    start = _start(model, problem, init, edges)
-    score = None if validation is None else _score(model, validation, records)
-    fingerprint = _fingerprint(model, records) if solver.checkpoint is not None else ""
+        solver.callback = _Callback(solver.callback, model.base.layout, posed.edges)
+    start = _start(model, problem, init, posed.edges)
+    score = None if validation is None else read_held_out(posed, validation).mean_loss
+    fingerprint = _fingerprint(model, posed.records) if solver.checkpoint is not None else ""
     return solve(
         problem,
         solver,
@@ -194,31 +136,6 @@ def _start(model, problem, init, edges):
     return start
 
 
-def _score(model, validation, records):
-    """Mean validation loss as a function of theta (K, n)."""
-    validation = tuple(validation)
-    if len(validation) != len(model.base.data) + 1:
-        raise DataError(
-            f"validation must hold the {len(model.base.data)} data arguments and the strata, "
-            f"but it has {len(validation)} entries."
-        )
-    *data, strata = validation
-    held = intake.read(
-        model.base.data,
-        tuple(data),
-        strata,
-        "validation",
-        declared=model.strata,
-        nodes=None if len(records.strata.labels) == 1 else records.strata.labels,
-        columns=records.columns,
-    )
-    if len(records.strata.labels) == 1:
-        held.strata = Strata(records.strata.labels, held.strata.index * 0)
-    program = model.base.loss_program
-    oracle = program.bind_records(held.arrays, held.strata, held.weight, model.values, smooth=False)
-    return lambda theta: float(oracle.value(theta).sum()) / held.strata.N
-
-
 class _Callback:
     """Shows a user's callback the parameters by name and the graph as a matrix."""
 
@@ -249,35 +166,29 @@ def _fingerprint(model, records):
     return digest.hexdigest()
 
 
-def _matrix(model, edges, w):
-    K = edges.K
-    learned_everywhere = model.graph_regularizer.learned and isinstance(edges, AllPairs)
-    return edges.to_matrix(w) if learned_everywhere or K <= DENSE_STRATA else edges.to_sparse(w)
+def _matrix(posed, w):
+    K, edges = posed.prior.K, posed.edges
+    if posed.shared:
+        return np.zeros((K, K)) if K <= DENSE_STRATA else sp.csr_array((K, K))
+    return edges.to_matrix(w) if isinstance(edges, AllPairs) or K <= DENSE_STRATA else edges.to_sparse(w)
 
 
-def _finish(model, problem, records, result, theta):
+def _finish(model, posed, result):
     """Store a result on the model."""
     base = model.base
     if base.smoothing is not None:
-        true = base.loss_program.bind_records(
-            records.arrays, problem_strata(problem, records), records.weight, model.values, smooth=False
-        )
         result.smoothed_objective = result.objective
-        result.parts["loss"] = float(true.value(result.theta).sum())
+        result.parts["loss"] = float(posed.true_loss().value(result.theta).sum())
         result.objective = float(sum(result.parts.values()))
         result.notes.append(
             f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
             f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
         )
+    theta = np.repeat(result.theta, posed.prior.K, axis=0) if posed.shared else result.theta
     model.theta_ = base.layout.unpack(theta)
     model.result_ = result
-    model._columns = records.columns
-    model._training = records
-
-
-def problem_strata(problem, records):
-    """The strata as the problem has them: one for a common model."""
-    return records.strata if problem.K == records.strata.K else Strata([None], records.strata.index * 0)
+    model._columns = posed.records.columns
+    model._training = posed.records
 
 
 def _warn_of_data(model, strata, edges, w0):

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from strat.common_model import CommonModel
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.export import training_records
-from strat.fitting import is_iterative
 from strat.oracles.sum import Weighted
+from strat.posed import is_iterative
 from strat.selected_inverse import inverse_entries
 from strat.strata import Strata, some_of
 

@@ -82,6 +82,8 @@ def point(problem, start, seed=0):
     if name not in NAMES:
         raise OptionError(f"init = {name!r} is unknown: it must be one of {', '.join(NAMES[1:])}, or a dict.")
     theta = np.array(given["theta"], dtype=float) if "theta" in given else _theta(problem, name, seed)
+    if not problem.learned:
+        return theta, problem.w0
     if "w" in given:
         return theta, given["w"]
     if problem.graph_regularizer.feasible(problem.edges, problem.w0):

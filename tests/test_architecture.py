@@ -28,7 +28,8 @@ LAYERS = [
     ["problem"],
     ["solvers"],
     ["starts"],
-    ["intake", "export", "first_point", "fitting", "saving", "parameters", "estimator"],
+    ["intake", "export", "first_point", "rebound", "held_out", "posed"],
+    ["fitting", "saving", "parameters", "estimator", "refit"],
     ["common_model", "baselines", "loading", "standard_errors"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.

@@ -1,6 +1,7 @@
 """What all solvers share: options, and the oracles they need."""
 
 from contextlib import nullcontext
+from functools import cache
 from numbers import Integral, Real
 
 from sklearn.base import BaseEstimator
@@ -109,11 +110,18 @@ def _blas_threads(K):
     """One BLAS thread unless the matrices are large: threads that wait for busy cores cost a factor of ten."""
     if K >= 2000:
         return nullcontext()
+    pools = _thread_pools()
+    return nullcontext() if pools is None else pools.limit(limits=1, user_api="blas")
+
+
+@cache
+def _thread_pools():
+    """The BLAS libraries of this process; finding them takes as long as a small fit."""
     try:
-        from threadpoolctl import threadpool_limits
+        from threadpoolctl import ThreadpoolController
     except ImportError:
-        return nullcontext()
-    return threadpool_limits(1, user_api="blas")
+        return None
+    return ThreadpoolController()
 
 
 def _check(name, value, allowed, good):

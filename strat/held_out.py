@@ -1,0 +1,60 @@
+"""Records that are not fitted: their losses as functions of theta."""
+
+from strat.rebound import Rebound
+from strat.strata import Strata
+
+
+class HeldOut:
+    """Records that are not fitted, bound once.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    records : Records
+        The records.
+    values : dict
+        The model's own values of hyperparameters, by name.
+    """
+
+    def __init__(self, base, records, values):
+        self.base, self.records, self.own = base, records, values
+        self._oracle = Rebound(base.loss_program, self._bind)
+        self._evaluation = Rebound(base.loss_program, self._evaluate)
+
+    def oracle(self, values=None):
+        """The loss without smoothing, as an oracle over the strata; `values` of hyperparameters by name."""
+        return self._oracle({**self.own, **(values or {})})
+
+    def mean_loss(self, theta, values=None):
+        """Mean of the records' losses, weighted where weights were given.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (K, n)
+            The parameters.
+        values : dict, optional
+            Values of hyperparameters by name, which go before the model's own.
+
+        Returns
+        -------
+        float
+            The mean, +inf outside the loss's domain.
+        """
+        return float(self.oracle(values).value(theta).sum()) / self.records.weight.sum()
+
+    def losses(self, theta, values=None):
+        """Loss of each record, shape (N,); arguments as in `mean_loss`."""
+        return self._evaluation({**self.own, **(values or {})})(theta)
+
+    def _bind(self, values):
+        records, program = self.records, self.base.loss_program
+        return program.bind_records(records.arrays, records.strata, records.weight, values, smooth=False)
+
+    def _evaluate(self, values):
+        return self.base.loss_program.evaluation(self.records.arrays, self.records.strata, values)
+
+
+def one_stratum(strata):
+    """The same records in a single stratum."""
+    return Strata([None], strata.index * 0)

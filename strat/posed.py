@@ -1,0 +1,214 @@
+"""A model posed on records: the problem that solvers see, for the model's constants or any others."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from strat import intake
+from strat.candidates import candidate_edges
+from strat.compiler.fallback import FallbackProx
+from strat.edges import AllPairs, EdgeList
+from strat.errors import DataError, OptionError
+from strat.first_point import FirstPoint
+from strat.graph_input import read_graph
+from strat.graph_regularizers import FixedGraph
+from strat.held_out import HeldOut, one_stratum
+from strat.oracles.prox_newton import NewtonProx
+from strat.oracles.sum import SumOracle, Weighted
+from strat.prior import PriorGraph
+from strat.problem import JointProblem
+from strat.rebound import Rebound
+
+
+class Posed:
+    """A model and records, read once; `problem` puts constants in, and binds only what depends on those that changed.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        The declaration, graph and constants; it is not changed.
+    data : tuple
+        The data arguments of the records.
+    strata : sequence
+        Label of each record.
+    sample_weight : (N,) array-like, optional
+        Weights of the records.
+    nodes : list, optional
+        The strata in order, for a model without a graph; by default the labels seen.
+
+    Attributes
+    ----------
+    prior : PriorGraph
+        The strata and the graph W0.
+    records : Records
+        The records by stratum.
+    shared : bool
+        Whether all strata share one set of parameters, so that the problem has a single stratum.
+    edges : EdgeList or AllPairs
+        Where W may be nonzero.
+    """
+
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None):
+        self.model, self.base, self.shared = model, model.base, model.shared
+        self.prior = None if model.graph is None else read_graph(model.graph)
+        nodes = nodes if self.prior is None else self.prior.labels
+        self.records = intake.read(
+            self.base.data,
+            data,
+            strata,
+            "fit",
+            declared=model.strata,
+            nodes=nodes,
+            sample_weight=sample_weight,
+        )
+        labels = self.records.strata.labels
+        self.prior = PriorGraph.without_edges(labels) if self.prior is None else self.prior
+        self.edges = self._edges()
+        self._loss = Rebound(self.base.loss_program, self._bind_loss)
+        self._regularizer = Rebound(self.base.regularizer_program, self._bind_regularizer)
+
+    @property
+    def strata(self):
+        """The records' strata as the problem has them: a single one where all share their parameters."""
+        return one_stratum(self.records.strata) if self.shared else self.records.strata
+
+    @property
+    def regularizer_weight(self):
+        """How often the regularizer counts: once for each stratum, shared parameters K times unless told otherwise."""
+        weight = getattr(self.model, "regularizer_weight", None)
+        if weight is None:
+            return float(self.prior.K) if self.shared else 1.0
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < np.inf:
+            raise OptionError(f"regularizer_weight must be a positive number, not {weight!r}.")
+        return float(weight)
+
+    def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
+        """The problem for given constants; those left out are the model's.
+
+        Parameters
+        ----------
+        scale : float or dict, optional
+            Multiplier of W0's edges, or one for each factor.
+        values : dict, optional
+            Values of hyperparameters by name.
+        w0 : edge array, optional
+            The prior graph's weights on `edges`, in place of the model's graph and scale.
+        graph_regularizer : GraphRegularizer, optional
+            h.
+
+        Returns
+        -------
+        JointProblem
+            Its oracles may be those of the last call.
+        """
+        model, h = self.model, graph_regularizer
+        h = FixedGraph() if self.shared else model.graph_regularizer if h is None else h
+        values = {**model.values, **(values or {})}
+        outside = 0.0
+        if w0 is None:
+            scale = model.scale if scale is None else scale
+            w0 = self._w0(scale)
+            if h.learned:
+                all_of_it = np.sum(self.prior.weights(scale) ** 2)
+                outside = max(float(all_of_it - self.edges.dot(w0, w0)), 0.0)
+        loss, regularizer = self._joined(self._loss(values), *self._regularizer(values))
+        problem = JointProblem(
+            loss, regularizer, h, self.edges, w0, self.base.couple_weights(values), outside
+        )
+        problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values)
+        return problem
+
+    def true_loss(self, values=None):
+        """The loss without the declared smoothing, as an oracle."""
+        return self._bind_loss({**self.model.values, **(values or {})}, smooth=False)
+
+    def held_out(self, data, strata, sample_weight=None, where="validation"):
+        """Read records that are not fitted.
+
+        Parameters
+        ----------
+        data : tuple
+            The data arguments.
+        strata : sequence
+            Labels, which must be strata of the model unless all strata share their parameters.
+        sample_weight : (N,) array-like, optional
+            Weights of the records.
+        where : str
+            Who asks, for messages.
+
+        Returns
+        -------
+        HeldOut
+            Its mean loss is a function of theta.
+        """
+        records = intake.read(
+            self.base.data,
+            tuple(data),
+            strata,
+            where,
+            declared=self.model.strata,
+            nodes=None if self.shared else self.records.strata.labels,
+            sample_weight=sample_weight,
+            columns=self.records.columns,
+        )
+        if self.shared:
+            records.strata = one_stratum(records.strata)
+        return HeldOut(self.base, records, self.model.values)
+
+    def _edges(self):
+        model, prior = self.model, self.prior
+        if self.shared:
+            return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
+        if not model.graph_regularizer.learned:
+            return EdgeList(prior.K, prior.i, prior.j)
+        if isinstance(model.edges, str) and model.edges == "all":
+            return AllPairs(prior.K)
+        return EdgeList(prior.K, *candidate_edges(model.edges, prior))
+
+    def _w0(self, scale):
+        if self.shared:
+            return self.edges.zeros()
+        if isinstance(self.edges, AllPairs):
+            return self.edges.from_matrix(self.prior.matrix(scale))
+        return self.edges.from_vector(self.prior.weights_on(self.edges.i, self.edges.j, scale))
+
+    def _bind_loss(self, values, smooth=True):
+        records = self.records
+        program = self.base.loss_program
+        return program.bind_records(records.arrays, self.strata, records.weight, values, smooth=smooth)
+
+    def _bind_regularizer(self, values):
+        """The regularizer, and its constraints alone where the rest of it had better join the loss."""
+        program = self.base.regularizer_program
+        regularizer = program.bind_regularizer(values)
+        if not (is_iterative(regularizer.prox) and regularizer.has("value_and_gradient")):
+            return regularizer, None
+        constraints = program.bind_constraints(values)
+        return regularizer, None if isinstance(constraints.prox, FallbackProx) else constraints
+
+    def _joined(self, loss, regularizer, constraints):
+        """Loss and regularizer; a smooth regularizer without a prox in closed form is part of the first."""
+        weight = self.regularizer_weight
+        if constraints is None:
+            return loss, regularizer if weight == 1.0 else Weighted(regularizer, weight)
+        curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
+        both = [loss, Weighted(regularizer, weight)]
+        loss = SumOracle(both, loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
+        return loss, constraints if weight == 1.0 else Weighted(constraints, weight)
+
+
+def is_iterative(prox):
+    """Whether a prox has no closed form."""
+    return isinstance(prox, (NewtonProx, FallbackProx)) or getattr(prox, "iterative", False)
+
+
+def read_held_out(posed, validation, where="validation"):
+    """Records given as one tuple ``(*data, strata)``."""
+    validation = tuple(validation)
+    expected = len(posed.base.data)
+    if len(validation) != expected + 1:
+        raise DataError(
+            f"{where} must hold the {expected} data arguments and the strata, "
+            f"but it has {len(validation)} entries."
+        )
+    return posed.held_out(validation[:-1], validation[-1], where=where)

@@ -1,0 +1,97 @@
+"""Warm-started refits: one model and one set of records, for many constants."""
+
+from dataclasses import dataclass
+
+from strat.fitting import check_options, solver_for
+from strat.posed import Posed
+from strat.problem import JointProblem
+from strat.solvers import Result
+from strat.starts import solve
+
+
+@dataclass
+class Fit:
+    """A solved problem.
+
+    Attributes
+    ----------
+    problem : JointProblem
+        The problem, at its constants.
+    result : Result
+        Where and how the solver ended.
+    """
+
+    problem: JointProblem
+    result: Result
+
+    @property
+    def theta(self):
+        """The parameters, shape (K, n); a single row where all strata share them."""
+        return self.result.theta
+
+    @property
+    def w(self):
+        """The edge array of the weights."""
+        return self.result.w
+
+
+class Refits:
+    """Fits of one model to one set of records, for many constants.
+
+    The records are read and the loss is bound once; a refit binds again only what depends on constants that changed,
+    and starts where it is told, such as at the solution for constants nearby.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        Its constants are those that a refit leaves out; it is not changed, and its callback and checkpoint rest.
+    data : tuple
+        The data arguments of the records.
+    strata : sequence
+        Label of each record.
+    sample_weight : (N,) array-like, optional
+        Weights of the records.
+    nodes : list, optional
+        The strata, for a model without a graph; by default the labels seen.
+    tol : float, optional
+        Tolerance, in place of the solver's.
+
+    Attributes
+    ----------
+    posed : Posed
+        Records, strata, edges; ``posed.held_out(data, strata)`` binds records to score on.
+    """
+
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None):
+        check_options(model)
+        self.model, self.tol = model, tol
+        self.posed = Posed(model, tuple(data), strata, sample_weight, nodes)
+
+    def fit(self, theta=None, w=None, **constants):
+        """Fit once more.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (K, n), optional
+            Parameters to start from; the package's own start by default.
+        w : edge array, optional
+            Weights to start from where W is learned; W0 by default.
+        **constants
+            ``scale``, ``values``, ``w0`` and ``graph_regularizer`` as ``Posed.problem`` takes them.
+
+        Returns
+        -------
+        Fit
+            The problem and its result.
+        """
+        problem = self.posed.problem(**constants)
+        if problem.learned:
+            problem.graph_regularizer.validate(joint=True)
+        solver = solver_for(self.model, problem)
+        solver.set_params(callback=None, checkpoint=None, patience=None, verbose=False)
+        if self.tol is not None:
+            solver.set_params(tol=self.tol)
+        start = None if theta is None else {"theta": theta}
+        if start is not None and w is not None:
+            start["w"] = w
+        return Fit(problem, solve(problem, solver, start, random_state=self.model.random_state))

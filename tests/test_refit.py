@@ -1,0 +1,128 @@
+"""Warm-started refits: each is the fit that a fresh model would make, and binds only what has changed."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import strat
+from strat.refit import Refits
+
+RNG = np.random.default_rng(0)
+N = 150
+X, Z = RNG.normal(size=(N, 3)), [(int(a), int(b)) for a, b in RNG.integers(0, [4, 3], size=(N, 2))]
+Y = np.sign(X @ [1.0, -1.0, 0.5] + 0.3 * np.array([a - b for a, b in Z]) + RNG.normal(size=N))
+GRAPH = strat.graphs.product(
+    strat.graphs.path(range(4), weight=2.0, name="age"), strat.graphs.path(range(3), weight=1.0, name="dose")
+)
+
+
+def declaration(**options):
+    theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(3, name="x"), cp.Parameter(name="y")
+    ridge, steep = cp.Parameter(nonneg=True, value=0.1, name="ridge"), cp.Parameter(value=1.0, name="steep")
+    margin = x @ theta + b
+    loss = cp.logistic(-y * steep * margin)
+    return strat.BaseModel(loss, ridge * cp.sum_squares(theta), data=(x, y), predict=margin, **options)
+
+
+def fresh(model, **params):
+    return clone(model).set_params(**params).fit(X, Y, strata=Z)
+
+
+@pytest.mark.parametrize("kind", ["lrsm", "joint", "common", "separate"])
+def test_a_refit_is_the_fit_of_a_fresh_model(kind):
+    tight = {"solver": strat.MAPG(tol=1e-9)}
+    base = declaration()
+    model = {
+        "lrsm": lambda: strat.lrsm(base, GRAPH, **tight),
+        "joint": lambda: strat.joint(base, GRAPH, lambda2=0.5, **tight),
+        "common": lambda: strat.common(base, GRAPH, **tight),
+        "separate": lambda: strat.separate(base, GRAPH, **tight),
+    }[kind]()
+    refits = Refits(model, (X, Y), Z)
+    first = refits.fit()
+    assert np.isclose(first.result.objective, fresh(model).result_.objective, rtol=1e-10)
+    warm = refits.fit(first.theta, values={"ridge": 0.4, "steep": 2.0})
+    alone = fresh(model, base__ridge=0.4, base__steep=2.0)
+    assert np.isclose(warm.result.objective, alone.result_.objective, rtol=1e-8)
+    if kind in ("lrsm", "joint"):
+        scaled = refits.fit(first.theta, first.w, scale={"age": 3.0, "dose": 0.2})
+        alone = fresh(model, scale__age=3.0, scale__dose=0.2)
+        assert np.isclose(scaled.result.objective, alone.result_.objective, rtol=1e-8)
+    if kind == "joint":
+        h = clone(model.graph_regularizer).set_params(lambda1=2.0)
+        other = refits.fit(first.theta, first.w, graph_regularizer=h)
+        alone = fresh(model, graph_regularizer__lambda1=2.0)
+        assert np.isclose(other.result.objective, alone.result_.objective, rtol=1e-8)
+    assert not hasattr(model, "theta_")
+
+
+def test_other_weights_are_another_graph():
+    model = strat.lrsm(declaration(), GRAPH, solver=strat.MAPG(tol=1e-10))
+    refits = Refits(model, (X, Y), Z)
+    edges = refits.posed.edges
+    weights = RNG.uniform(0, 3, edges.count)
+    fit = refits.fit(w0=edges.from_vector(weights))
+    W = edges.to_matrix(edges.from_vector(weights))
+    alone = strat.lrsm(model.base, (refits.posed.prior.labels, W), solver=model.solver).fit(X, Y, strata=Z)
+    assert np.allclose(alone.base.layout.pack(alone.theta_), fit.theta, atol=1e-7)
+
+
+def test_a_warm_start_saves_iterations():
+    refits = Refits(strat.lrsm(declaration(), GRAPH), (X, Y), Z)
+    first = refits.fit()
+    cold, warm = refits.fit(scale=1.02), refits.fit(first.theta, scale=1.02)
+    assert warm.result.iterations < cold.result.iterations
+    assert np.isclose(warm.result.objective, cold.result.objective, rtol=1e-6)
+
+
+def test_only_what_depends_on_a_changed_constant_is_bound_again(monkeypatch):
+    bound = []
+    program = type(declaration().loss_program)
+    for name in ("bind_records", "bind_regularizer"):
+        original = getattr(program, name)
+        monkeypatch.setattr(
+            program, name, lambda self, *a, _o=original, _n=name, **k: bound.append(_n) or _o(self, *a, **k)
+        )
+    posed = Refits(strat.lrsm(declaration(), GRAPH), (X, Y), Z).posed
+    posed.problem()
+    assert bound == ["bind_records", "bind_regularizer"]
+    bound.clear()
+    posed.problem(scale=3.0)
+    assert bound == []
+    posed.problem(values={"ridge": 1.0})
+    assert bound == ["bind_regularizer"]
+    bound.clear()
+    posed.problem(values={"ridge": 1.0, "steep": 3.0})
+    assert bound == ["bind_records"]
+    next(p for p in posed.base.loss_program.hyperparameters).value = 5.0
+    posed.problem(values={"ridge": 1.0})
+    assert bound == ["bind_records"] * 2
+
+
+@pytest.mark.parametrize("make", [strat.lrsm, strat.common])
+def test_held_out_losses_are_those_of_a_fitted_model(make):
+    model = make(declaration(smoothing=None), GRAPH)
+    keep = np.arange(N) % 3 > 0
+    inside, outside = ([z for z, k in zip(Z, keep == b, strict=True) if k] for b in (True, False))
+    refits = Refits(model, (X[keep], Y[keep]), inside)
+    held = refits.posed.held_out((X[~keep], Y[~keep]), outside)
+    theta = refits.fit().theta
+    fitted = clone(model).fit(X[keep], Y[keep], strata=inside)
+    losses = fitted.losses(X[~keep], Y[~keep], strata=outside)
+    assert np.allclose(held.losses(theta), losses)
+    assert np.isclose(held.mean_loss(theta), losses.mean())
+    weighted = refits.posed.held_out((X[~keep], Y[~keep]), outside, sample_weight=np.arange(len(losses)))
+    assert np.isclose(weighted.mean_loss(theta), np.average(losses, weights=np.arange(len(losses))))
+    fitted.set_params(base__steep=2.0)
+    expected = fitted.losses(X[~keep], Y[~keep], strata=outside).mean()
+    assert np.isclose(held.mean_loss(theta, {"steep": 2.0}), expected)
+
+
+def test_a_warm_start_of_a_given_graph_takes_its_new_scale():
+    model = strat.lrsm(declaration(), GRAPH, warm_start=True).fit(X, Y, strata=Z)
+    model.set_params(scale__age=50.0).fit(X, Y, strata=Z)
+    cold = strat.lrsm(declaration(), GRAPH, scale={"age": 50.0, "dose": 1.0}).fit(X, Y, strata=Z)
+    assert np.isclose(model.result_.objective, cold.result_.objective, rtol=1e-6)
+    assert np.array_equal(model.W_, cold.W_)
