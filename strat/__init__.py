@@ -21,7 +21,7 @@ from strat.errors import (
 from strat.estimator import StratifiedModel
 from strat.graph_regularizers import FixedGraph, LogDet
 from strat.loading import load
-from strat.solvers import MAPG, Result
+from strat.solvers import MAPG, NewtonCG, Result
 from strat.standard_errors import covariances, standard_errors
 
 __version__ = "0.1.0"
@@ -37,6 +37,7 @@ __all__ = [
     "FixedGraph",
     "GraphError",
     "LogDet",
+    "NewtonCG",
     "NoOracleError",
     "NotConvexError",
     "NotPerRecordError",

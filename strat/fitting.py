@@ -11,7 +11,7 @@ from strat.base_model import BaseModel
 from strat.edges import AllPairs
 from strat.errors import CollapseWarning, DataWarning, OptionError
 from strat.posed import Posed, read_held_out
-from strat.solvers import MAPG
+from strat.solvers.choice import default_solver
 from strat.starts import solve
 from strat.strata import some_of
 
@@ -54,7 +54,7 @@ def solver_for(model, problem):
     Solver
         A copy, so that it may be changed.
     """
-    solver = copy.copy(MAPG() if model.solver is None else model.solver)
+    solver = copy.copy(model.solver or default_solver(problem.loss, problem.learned))
     solver.validate()
     return solver
 

@@ -14,9 +14,9 @@ from strat.estimator import StratifiedModel
 from strat.graph_regularizers import FixedGraph, LogDet
 from strat.prior import PriorGraph
 from strat.saving import FORMAT
-from strat.solvers import MAPG, Result
+from strat.solvers import MAPG, NewtonCG, Result
 
-_CLASSES = {cls.__name__: cls for cls in (FixedGraph, LogDet, MAPG)}
+_CLASSES = {cls.__name__: cls for cls in (FixedGraph, LogDet, MAPG, NewtonCG)}
 
 
 @dataclass

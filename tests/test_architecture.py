@@ -22,7 +22,7 @@ LAYERS = [
     ["oracles", "rules"],
     ["records", "compiler", "base_model"],
     ["prior", "graph_input", "candidates", "graphs"],
-    ["edges"],
+    ["edges", "prox_slope"],
     ["slots"],
     ["graph_regularizers"],
     ["problem"],
@@ -33,7 +33,8 @@ LAYERS = [
     ["common_model", "baselines", "loading", "standard_errors"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
-WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "slots", "problem", "solvers", "starts"]
+WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem", "solvers"]
+WITHOUT_CVXPY += ["starts"]
 #: The one module that knows CVXPY's atom classes, which move between releases.
 ATOMS = "strat.expressions.atoms"
 #: What `pip install strat` brings (Clarabel through CVXPY); anything else is an extra and imported where it is used.

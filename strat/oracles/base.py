@@ -16,6 +16,7 @@ class Oracle:
     """
 
     n = 0
+    quadratic = False  # whether the Hessian is the same everywhere
 
     def has(self, name):
         """Whether the oracle has a method."""
@@ -28,6 +29,8 @@ class Oracle:
 
 class ZeroOracle(Oracle):
     """The function 0."""
+
+    quadratic = True
 
     def __init__(self, n):
         self.n = n

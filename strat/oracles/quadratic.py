@@ -18,6 +18,8 @@ class Quadratic(Oracle):
         Where c and g belong to; a centre near the minimiser keeps the value exact to rounding. None: 0.
     """
 
+    quadratic = True
+
     def __init__(self, c, g, H=None, centre=None):
         self.c, self.g, self.H, self.centre = c, g, H, centre
         self.n = g.shape[1]

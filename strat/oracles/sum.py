@@ -29,6 +29,7 @@ class SumOracle(Oracle):
         if not (smooth and curved and all(part.has("hessian") for part in self.parts)):
             self.hessian = None
         self.prox = prox
+        self.quadratic = all(part.quadratic for part in self.parts)
 
     def missing(self, name):
         """Why a method is missing."""
@@ -68,6 +69,7 @@ class Weighted(Oracle):
 
     def __init__(self, oracle, weight):
         self.oracle, self.weight, self.n = oracle, float(weight), oracle.n
+        self.quadratic = oracle.quadratic
         for name in ("value_and_gradient", "hessian_operator", "prox"):
             if not oracle.has(name):
                 setattr(self, name, None)

@@ -10,13 +10,25 @@ from strat.errors import NoOracleError, OptionError
 from strat.solvers.progress import Progress
 from strat.solvers.run import Run
 
-_WORDS = {"value_and_gradient": "gradient", "prox": "prox"}
+_WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product", "prox": "prox"}
+_WAYS = {
+    "loss": (
+        "Smooth the loss (smoothing=1e-3 on the BaseModel), or fit a given graph with ADMM, which uses the prox"
+    ),
+    "regularizer": (
+        "Merge pieces that share a variable, drop one, or write them as one function with a known prox"
+    ),
+}
 
 
 class Solver(BaseEstimator):
-    """Base class: a subclass has the options as parameters, `needs`, and `algorithm(problem, theta, w)`."""
+    """Base class: a subclass has the options as parameters, `needs`, and `algorithm(problem, theta, w)`.
+
+    `ways` says what to do where the oracle of a role is missing, if it is not what all solvers say.
+    """
 
     needs = {}
+    ways = {}
 
     def validate(self):
         """Check the options.
@@ -66,11 +78,7 @@ class Solver(BaseEstimator):
                 continue
             word = _WORDS[name]
             why = oracle.missing(name) if hasattr(oracle, "missing") else f"the {role} has none."
-            ways = (
-                "Smooth the loss (smoothing=1e-3 on the BaseModel), or fit a given graph with ADMM, which uses the prox"
-                if role == "loss"
-                else "Merge pieces that share a variable, drop one, or write them as one function with a known prox"
-            )
+            ways = self.ways.get(role) or _WAYS[role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
 
     def run(self, problem, theta, w, *, score=None, fingerprint="", init="given"):

@@ -1,0 +1,115 @@
+"""The Jacobian of a prox, by differences: which directions are free, and how curved the regularizer is there.
+
+The Jacobian of a prox is symmetric with eigenvalues in [0, 1]. Where an eigenvalue is 0 the point does not move (a
+zero of the l1 norm, an active bound, the normal of a face); where it is s > 0 the regularizer has the curvature
+(1/s - 1)/t. Coordinates of different blocks are probed together, so that a separable prox takes two calls.
+"""
+
+import numpy as np
+
+from strat.oracles.prox_base import BlockProx, Grouped
+from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
+
+STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
+JUMP = 1e-3  # slopes on both sides that differ by more than this are those of a kink
+FREE = 1e-6  # a direction with a smaller slope does not move
+SEPARABLE = (NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock)
+
+
+class ProxSlope:
+    """The Jacobian J = U diag(s) Uᵀ of the prox at v, for each stratum.
+
+    Parameters
+    ----------
+    prox : callable
+        ``prox(v, t)``.
+    v : (K, n) ndarray
+    t : (K,) ndarray
+    blocks : tuple, optional
+        What ``probes(prox, n)`` returned, for callers that take many Jacobians.
+
+    Attributes
+    ----------
+    U : (K, n, n) ndarray or None
+        Orthogonal; None where J is diagonal.
+    slope : (K, n) ndarray
+        The eigenvalues s.
+    free : (K, n) bool ndarray
+        Where the point moves.
+    curvature : (K, n) ndarray
+        (1/s - 1)/t in the free directions, 0 in the others.
+    kinks : (K,) bool ndarray
+        Strata where v lies on a kink, so that only one-sided derivatives exist.
+    """
+
+    def __init__(self, prox, v, t, blocks=None):
+        position, mates = probes(prox, v.shape[1]) if blocks is None else blocks
+        step = STEP * (np.abs(v) + 0.01 * np.sqrt(np.mean(v**2, axis=1, keepdims=True)) + 1e-12)
+        jacobian, jump = _differences(prox, v, t, step, position, mates)
+        bent = jump > JUMP
+        self.kinks = np.zeros(len(v), dtype=bool)
+        if bent.any():
+            near, jump = _differences(prox, v, t, step * (SHORT / STEP), position, mates)
+            jacobian[bent], self.kinks = near[bent], bent & (jump > JUMP)
+        if mates.shape[1] == 1:
+            self.U, s = None, jacobian[:, :, 0]
+        else:
+            s, self.U = np.linalg.eigh(0.5 * (full := _matrix(jacobian, mates)) + 0.5 * full.swapaxes(1, 2))
+        self.slope = np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0))
+        self.free = self.slope > FREE
+        with np.errstate(divide="ignore"):
+            self.curvature = np.where(self.free, (1 / self.slope - 1) / t[:, None], 0.0)
+
+    def into(self, x):
+        """Coordinates in U of x, (K, n)."""
+        return x if self.U is None else np.matmul(x[:, None, :], self.U)[:, 0]
+
+    def back(self, a):
+        """U a, (K, n)."""
+        return a if self.U is None else np.matmul(self.U, a[..., None])[..., 0]
+
+
+def probes(prox, n):
+    """Positions (n,) at which coordinates are probed, and each coordinate's block (n, longest), -1 beyond its end."""
+    groups = None
+    if isinstance(prox, BlockProx):
+        groups = []
+        for block in prox.blocks:
+            if isinstance(block, SEPARABLE):
+                groups += [[c] for c in block.columns]
+            elif isinstance(block, Grouped):
+                groups += block.groups.tolist()
+            else:
+                groups.append(list(block.columns))
+        p = prox.transposed
+        if p is not None and any(p[c] not in group for group in groups for c in group):
+            groups = None
+    groups = [list(range(n))] if groups is None else groups
+    position, mates = np.zeros(n, dtype=np.intp), np.full((n, max(map(len, groups))), -1)
+    for group in groups:
+        position[group] = np.arange(len(group))
+        mates[group, : len(group)] = group
+    return position, mates
+
+
+def _differences(prox, v, t, step, position, mates):
+    """Columns (K, n, longest) of the Jacobian within blocks, and the largest difference of both sides (K,)."""
+    centre, longest = prox(v, t), mates.shape[1]
+    jacobian, jump = np.zeros((*v.shape, longest)), np.zeros(len(v))
+    for r in range(longest):
+        e = np.where(position == r, step, 0.0)
+        mine = mates[:, r]
+        length = np.where(mine >= 0, step[:, mine], 1.0)
+        forward, backward = (prox(v + e, t) - centre) / length, (centre - prox(v - e, t)) / length
+        jacobian[:, :, r] = np.where(mine >= 0, 0.5 * (forward + backward), 0.0)
+        jump = np.maximum(jump, np.abs(forward - backward).max(axis=1))
+    return jacobian, jump
+
+
+def _matrix(jacobian, mates):
+    K, n, longest = jacobian.shape
+    full = np.zeros((K, n, n))
+    for r in range(longest):
+        rows = np.flatnonzero(mates[:, r] >= 0)
+        full[:, rows, mates[rows, r]] = jacobian[:, rows, r]
+    return full

@@ -1,0 +1,109 @@
+"""NewtonCG: a proximal Newton method for a given graph."""
+
+from strat.errors import OptionError
+from strat.solvers.base import Solver
+from strat.solvers.proximal_newton import ProximalNewton
+
+
+class NewtonCG(Solver):
+    """Proximal Newton method in theta for a given graph: the fast solver of the Laplacian regularised stratified model.
+
+    Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed
+    (zeros of an l1 norm, active bounds, groups), and then a Newton step in the free directions. The Newton equations
+    are solved by conjugate gradients, preconditioned by a sparse factor of the graph's Laplacian plus the strata's
+    mean curvature; strata that nothing couples are solved directly. The objective never rises. Least squares without
+    a nonsmooth regularizer takes one or two steps.
+
+    Parameters
+    ----------
+    tol : float
+        Stop when the residual in theta is at most tol; 0 never stops.
+    max_iter : int
+        Most iterations.
+    patience : int, optional
+        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
+    time_limit : float, optional
+        Stop after so many seconds.
+    callback : callable, optional
+        Called as ``callback(state)`` after every iteration; returning True stops.
+    checkpoint : path, optional
+        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
+    verbose : bool
+        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal.
+
+    References
+    ----------
+    J. D. Lee, Y. Sun and M. A. Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM
+    Journal on Optimization, 2014.
+
+    Examples
+    --------
+    >>> from strat.solvers import NewtonCG
+    >>> NewtonCG(tol=1e-8)
+    NewtonCG(tol=1e-08)
+    """
+
+    needs = {"loss": "hessian_operator", "regularizer": "prox"}
+    ways = {
+        "loss": "Use strat.MAPG(), which needs the gradient alone, or smooth the loss (smoothing= on the BaseModel)"
+    }
+
+    def __init__(
+        self,
+        *,
+        tol=1e-6,
+        max_iter=500,
+        patience=None,
+        time_limit=None,
+        callback=None,
+        checkpoint=None,
+        verbose=False,
+    ):
+        self.tol = tol
+        self.max_iter = max_iter
+        self.patience = patience
+        self.time_limit = time_limit
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def check(self, problem):
+        """Check that the graph is given, and that the problem has the oracles that the solver needs.
+
+        Parameters
+        ----------
+        problem : JointProblem
+            The problem.
+
+        Raises
+        ------
+        OptionError
+            If the graph is to be learned.
+        NoOracleError
+            If an oracle is missing.
+        """
+        if problem.learned:
+            raise OptionError(
+                f"solver: NewtonCG fits theta for a given graph (FixedGraph), but {problem.graph_regularizer!r} learns W. "
+                f"Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
+            )
+        super().check(problem)
+
+    def algorithm(self, problem, theta, w):
+        """Make the iteration that `run` drives.
+
+        Parameters
+        ----------
+        problem : JointProblem
+            The problem.
+        theta : ndarray, shape (K, n)
+            Parameters to start from.
+        w : edge array
+            Weights of the graph.
+
+        Returns
+        -------
+        Algorithm
+            The iteration, at its start.
+        """
+        return ProximalNewton(problem, theta, w, self.tol)
