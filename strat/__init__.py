@@ -2,7 +2,7 @@
 
 from strat import graphs, losses
 from strat.base_model import BaseModel
-from strat.baselines import common, joint, lrsm, separate
+from strat.baselines import common, entropy, joint, log_diagonal, lrsm, separate, trace_constraint
 from strat.compiler import Program, compile
 from strat.errors import (
     CollapseWarning,
@@ -19,7 +19,8 @@ from strat.errors import (
     StratError,
 )
 from strat.estimator import StratifiedModel
-from strat.graph_regularizers import FixedGraph, LogDet
+from strat.graph_learning import LearnedGraph, learn_graph
+from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.loading import load
 from strat.solvers import MAPG, NewtonCG, Result
 from strat.standard_errors import covariances, standard_errors
@@ -34,9 +35,12 @@ __all__ = [
     "DataError",
     "DataWarning",
     "DeclarationError",
+    "Entropy",
     "FixedGraph",
     "GraphError",
+    "LearnedGraph",
     "LogDet",
+    "LogDiagonal",
     "NewtonCG",
     "NoOracleError",
     "NotConvexError",
@@ -47,14 +51,19 @@ __all__ = [
     "ShapeError",
     "StratError",
     "StratifiedModel",
+    "TraceConstraint",
     "common",
     "compile",
     "covariances",
+    "entropy",
     "graphs",
     "joint",
+    "learn_graph",
     "load",
+    "log_diagonal",
     "losses",
     "lrsm",
     "separate",
     "standard_errors",
+    "trace_constraint",
 ]

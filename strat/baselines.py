@@ -1,8 +1,8 @@
-"""The models to compare with, each one line: common, separate, lrsm, joint."""
+"""The models to compare with, each one line: common, separate, a given graph, and the ways to learn one."""
 
 from strat.common_model import CommonModel
 from strat.estimator import StratifiedModel
-from strat.graph_regularizers import FixedGraph, LogDet
+from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 
 
 def common(base, graph=None, regularizer_weight=None, **options):
@@ -134,3 +134,105 @@ def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0,
     if graph_regularizer is None:
         graph_regularizer = LogDet(lambda1=lambda1, lambda2=lambda2, eta=eta, mu=mu)
     return StratifiedModel(base, graph, graph_regularizer, **options)
+
+
+def log_diagonal(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
+    """Parameters and graph learned jointly with the log-degree regularizer.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    lambda1, lambda2 : float
+        Constants of ``LogDiagonal``.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.log_diagonal(base, lambda1=0.5, lambda2=0.5)
+    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
+    >>> model.W_.round(2)
+    array([[0.  , 0.96, 0.  ],
+           [0.96, 0.  , 0.17],
+           [0.  , 0.17, 0.  ]])
+    """
+    return StratifiedModel(base, graph, LogDiagonal(lambda1=lambda1, lambda2=lambda2), **options)
+
+
+def trace_constraint(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
+    """Parameters and graph learned jointly with a given sum of weights.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    lambda1, lambda2 : float
+        Constants of ``TraceConstraint``.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.trace_constraint(base, lambda1=2.0, lambda2=0.5)
+    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
+    >>> model.W_.round(2)
+    array([[0., 1., 0.],
+           [1., 0., 0.],
+           [0., 0., 0.]])
+    """
+    return StratifiedModel(base, graph, TraceConstraint(lambda1=lambda1, lambda2=lambda2), **options)
+
+
+def entropy(base, graph=None, *, sigma=1.0, **options):
+    """Parameters and graph learned jointly with the entropy regularizer, W a Gaussian kernel of the parameters.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    sigma : float
+        Constant of ``Entropy``.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.entropy(base, sigma=0.5)
+    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
+    >>> model.W_.round(2)
+    array([[0.  , 0.99, 0.  ],
+           [0.99, 0.  , 0.  ],
+           [0.  , 0.  , 0.  ]])
+    """
+    return StratifiedModel(base, graph, Entropy(sigma=sigma), **options)

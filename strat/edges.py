@@ -71,6 +71,7 @@ class AllPairs(EdgeSet):
         self.K = int(K)
         self.count = self.K * (self.K - 1) // 2
         self.mask = np.asfortranarray(np.tri(self.K, k=-1))
+        self.exact_solver = True
         self._ones = np.ones(self.K)
 
     def __repr__(self):
@@ -85,16 +86,28 @@ class AllPairs(EdgeSet):
         """An edge array of zeros."""
         return np.zeros((self.K, self.K), order="F")
 
+    @cached_property
+    def _places(self):
+        """Positions of the edges in a flat edge array."""
+        return np.flatnonzero(self.flat(self.mask))
+
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
-        i, j = self.ends
-        return w[j, i]
+        return self.flat(w)[self._places]
 
     def from_vector(self, v):
         """Edge array of the numbers v, shape (count,)."""
-        w, (i, j) = self.zeros(), self.ends
-        w[j, i] = v
-        return w
+        return self.assign(v, self.zeros())
+
+    def assign(self, v, out):
+        """Write the numbers v, shape (count,), to an edge array."""
+        self.flat(out)[self._places] = v
+        return out
+
+    def nearest(self, c):
+        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
+        c = np.where(self.mask, c, np.inf)
+        return np.minimum(c.min(axis=0, initial=np.inf), c.min(axis=1, initial=np.inf))
 
     def to_matrix(self, w):
         """Symmetric (K, K) array of the weights w."""
@@ -138,9 +151,12 @@ class AllPairs(EdgeSet):
         """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
         return pdist(theta, "sqeuclidean")
 
-    def solver(self, w, shift):
-        """Function b -> (G(w) + diag(shift))^-1 b for b (K, n), by one dense Cholesky factorisation."""
-        return _dense_solver(self.precision(w, shift))
+    def solver(self, w, shift, degrees=None):
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one dense Cholesky factorisation.
+
+        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift).
+        """
+        return _dense_solver(self.precision(w, shift, degrees))
 
     def dense_laplacian(self, w):
         """G(w) as a (K, K) array."""
@@ -202,6 +218,18 @@ class EdgeList(EdgeSet):
         """Edge array of the numbers v, shape (count,)."""
         return np.array(v, dtype=float)
 
+    def assign(self, v, out):
+        """Write the numbers v, shape (count,), to an edge array."""
+        out[...] = v
+        return out
+
+    def nearest(self, c):
+        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
+        out = np.full(self.K, np.inf)
+        np.minimum.at(out, self.i, c)
+        np.minimum.at(out, self.j, c)
+        return out
+
     def to_matrix(self, w):
         """Symmetric (K, K) array of the weights w."""
         return self._adjacency(w).toarray()
@@ -243,12 +271,18 @@ class EdgeList(EdgeSet):
         difference = theta[self.i] - theta[self.j]
         return np.einsum("en,en->e", difference, difference)
 
-    def solver(self, w, shift):
-        """Function b -> (G(w) + diag(shift))^-1 b for b (K, n), by one sparse factorisation.
+    @property
+    def exact_solver(self):
+        """Whether `solver` solves, or only divides by the diagonal."""
+        return not self._fills
 
-        Where the graph fills the factor (a random graph), the function divides by the diagonal instead.
+    def solver(self, w, shift, degrees=None):
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one sparse factorisation.
+
+        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift). Where the graph fills the factor
+        (a random graph), the function divides by the diagonal instead.
         """
-        diagonal = self.degrees(w) + shift
+        diagonal = (self.degrees(w) if degrees is None else degrees) + shift
         if self._fills:
             return lambda b: b / diagonal[:, None]
         matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self._adjacency(w))

@@ -71,7 +71,8 @@ def check_options(model):
     for name in ("graph_regularizer", "solver"):
         value = getattr(model, name)
         if value is not None and not hasattr(value, "validate"):
-            kinds = "LogDet(…) or FixedGraph()" if name == "graph_regularizer" else "MAPG(…)"
+            graphs = "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()"
+            kinds = graphs if name == "graph_regularizer" else "MAPG(…)"
             raise OptionError(f"{name} must be an object such as strat.{kinds}, not {value!r}.")
 
 
@@ -101,7 +102,9 @@ def _start(model, problem, init, edges):
         if K == 1 and len(theta) > 1:
             theta = theta[:1]
         if theta.shape == (K, problem.n) and model.W_.shape == (K, K):
-            return {"theta": theta, "w": edges.from_matrix(model.W_)}
+            w = edges.from_matrix(model.W_)
+            feasible = problem.graph_regularizer.feasible(edges, w)  # not where its constants have changed
+            return {"theta": theta, "w": w} if feasible else {"theta": theta}
         return {"theta": theta} if theta.shape == (K, problem.n) else None
     if init is None or isinstance(init, str):
         return init

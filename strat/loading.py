@@ -11,12 +11,14 @@ from strat.base_model import BaseModel
 from strat.baselines import common
 from strat.errors import OptionError
 from strat.estimator import StratifiedModel
-from strat.graph_regularizers import FixedGraph, LogDet
+from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.prior import PriorGraph
 from strat.saving import FORMAT
 from strat.solvers import MAPG, NewtonCG, Result
 
-_CLASSES = {cls.__name__: cls for cls in (FixedGraph, LogDet, MAPG, NewtonCG)}
+_GRAPH_REGULARIZERS = (Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint)
+_SOLVERS = (MAPG, NewtonCG)
+_CLASSES = {cls.__name__: cls for cls in (*_GRAPH_REGULARIZERS, *_SOLVERS)}
 
 
 @dataclass

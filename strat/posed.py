@@ -103,6 +103,7 @@ class Posed:
         """
         model, h = self.model, graph_regularizer
         h = FixedGraph() if self.shared else model.graph_regularizer if h is None else h
+        h.check_edges(self.edges, self.prior.labels)
         values = {**model.values, **(values or {})}
         outside = 0.0
         if w0 is None:

@@ -7,6 +7,9 @@ The joint problem has many critical points; which one a solver reaches depends o
 * "separate": theta fitted without any graph, W = W0.
 * "lrsm": theta fitted for W = W0, which is kept.
 * "random": "zero" with noise of the size of the "lrsm" parameters.
+Where W0 is not in the domain of h (it misses a given sum of weights, or a degree is 0 that stands in a logarithm), W is
+the best graph for theta instead.
+
 * "default": the same as "zero", which reached the lowest objective most often in our trials.
 """
 
@@ -85,6 +88,11 @@ def point(problem, start, seed=0):
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
+        if not problem.graph_regularizer.feasible(problem.edges, given["w"]):
+            raise OptionError(
+                f'init["W"] is not in the domain of {problem.graph_regularizer!r}. '
+                "Give weights that meet its constraints, or leave W out: the graph step gives the best ones."
+            )
         return theta, given["w"]
     if problem.graph_regularizer.feasible(problem.edges, problem.w0):
         return theta, problem.w0

@@ -27,7 +27,7 @@ LAYERS = [
     ["graph_regularizers"],
     ["problem"],
     ["solvers"],
-    ["starts"],
+    ["starts", "graph_learning"],
     ["intake", "export", "first_point", "rebound", "held_out", "posed"],
     ["fitting", "saving", "parameters", "estimator", "refit"],
     ["common_model", "baselines", "loading", "standard_errors"],

@@ -1,7 +1,10 @@
 """The graph regularizers h(W): their parameters, their CVXPY expression, and their numbers for the solvers."""
 
 from strat.graph_regularizers.base import GraphRegularizer
+from strat.graph_regularizers.entropy import Entropy
 from strat.graph_regularizers.fixed import FixedGraph
 from strat.graph_regularizers.log_det import LogDet
+from strat.graph_regularizers.log_diagonal import LogDiagonal
+from strat.graph_regularizers.trace_constraint import TraceConstraint
 
-__all__ = ["FixedGraph", "GraphRegularizer", "LogDet"]
+__all__ = ["Entropy", "FixedGraph", "GraphRegularizer", "LogDet", "LogDiagonal", "TraceConstraint"]

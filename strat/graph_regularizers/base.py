@@ -5,7 +5,7 @@ from numbers import Real
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from strat.errors import OptionError
+from strat.errors import GraphError, OptionError
 
 
 class GraphRegularizer(BaseEstimator):
@@ -48,6 +48,22 @@ class GraphRegularizer(BaseEstimator):
 
         return [W >= 0, cp.diag(W) == 0]
 
+    def check_edges(self, edges, labels):
+        """Check that h is finite somewhere on an edge set.
+
+        Parameters
+        ----------
+        edges : AllPairs or EdgeList
+            Where W may be nonzero.
+        labels : list
+            The strata.
+
+        Raises
+        ------
+        GraphError
+            If it is not.
+        """
+
     def feasible(self, edges, w):
         """Tell whether weights are in the domain of h, so that a solver may start there.
 
@@ -64,6 +80,19 @@ class GraphRegularizer(BaseEstimator):
             Whether h is finite at w.
         """
         return self.slot(edges, edges.zeros()).feasible(w)
+
+
+#: What lambda2 must be in a joint fit.
+unbounded = "above 0 where lambda1 > 0: with equal parameters and W going to infinity the objective would fall for ever"
+
+
+def several_strata(h, edges):
+    """Refuse a single stratum, which has no other to join."""
+    if edges.K == 1:
+        raise GraphError(
+            f"there is one stratum, and {type(h).__name__} needs an edge between two. "
+            "Use FixedGraph(), or give a graph with more nodes."
+        )
 
 
 def check_range(name, value, allowed, good):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat.graph_regularizers.base import GraphRegularizer, check_range
+from strat.graph_regularizers.base import GraphRegularizer, check_range, unbounded
 from strat.slots.log_det import LogDetSlot
 
 
@@ -81,8 +81,7 @@ class LogDet(GraphRegularizer):
         check_range("eta", self.eta, "between 0 and 1", lambda v: 0 <= v <= 1)
         check_range("mu", self.mu, "above 0", lambda v: v > 0)
         if joint and self.lambda1 > 0:
-            why = "with equal parameters and W going to infinity the objective would fall for ever"
-            check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {why}", lambda v: v > 0)
+            check_range("lambda2", self.lambda2, unbounded, lambda v: v > 0)
 
     def expression(self, W, W0=None):
         """Give h(W) as a CVXPY expression, without constraints.

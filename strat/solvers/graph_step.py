@@ -1,8 +1,11 @@
 """The graph step: the best W for given parameters."""
 
+import time
+
 import numpy as np
 
 from strat.problem import JointProblem
+from strat.solvers.result import Result
 
 
 def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
@@ -15,7 +18,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     theta : ndarray, shape (K, n)
         The given parameters.
     w : edge array, optional
-        Start; W0 by default.
+        Start; W0 by default. Not used where h has an exact step.
     tol : float
         Tolerance of the W residual.
     max_iter : int
@@ -26,18 +29,49 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     Result
         With the weights `w`; its objective is Laplacian term plus h.
     """
-    from strat.solvers.mapg import MAPG
-
+    h = problem.graph_regularizer
     fixed = JointProblem(
         _NoLoss(theta.shape),
         _Given(theta),
-        problem.graph_regularizer,
+        h,
         problem.edges,
         problem.w0,
         problem.couple,
+        problem.outside,
     )
+    if hasattr(fixed.graph_slot(), "minimize"):
+        return _exact(fixed, theta, tol)
+    from strat.solvers.mapg import MAPG
+
     solver = MAPG(tol=tol, max_iter=max_iter)
     return solver.run(fixed, theta, problem.w0 if w is None else w, init="W0" if w is None else "given")
+
+
+def exact_weights(problem, theta):
+    """Weights of the exact graph step and its Newton iterations, for an h that has one."""
+    edges = problem.edges
+    return problem.graph_slot().minimize(edges.from_vector(edges.distances(problem.scaled(theta)) / 2))
+
+
+def _exact(fixed, theta, tol):
+    started = time.perf_counter()
+    w, iterations = exact_weights(fixed, theta)
+    seconds = time.perf_counter() - started
+    parts, residual = fixed.parts(theta, w), fixed.residual(theta, w)
+    objective = sum(parts.values())
+    return Result(
+        status="converged" if max(residual.values()) <= tol else "max_iter",
+        iterations=iterations,
+        objective=objective,
+        parts=parts,
+        residual=residual,
+        history=[objective],
+        seconds=seconds,
+        factorizations=iterations,
+        init="exact",
+        theta=theta,
+        w=w,
+    )
 
 
 class _NoLoss:

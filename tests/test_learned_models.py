@@ -1,0 +1,292 @@
+"""Joint fits with every graph regularizer: stationarity, monotone objectives, starts, the estimator."""
+
+import warnings
+
+import cvxpy as cp
+import handmade
+import numpy as np
+import pytest
+from handmade import LeastSquares, Logistic, Norm1, Ridge
+from sklearn.base import clone
+
+import strat
+from strat import MAPG, Entropy, LogDet, LogDiagonal, TraceConstraint
+from strat.edges import AllPairs, EdgeList
+from strat.errors import ConvergenceWarning, DataWarning, GraphError, OptionError
+from strat.problem import JointProblem
+from strat.solvers.graph_step import graph_step
+from strat.starts import solve
+
+LEARNED = [LogDet(0.5, 0.2, 0.1, 0.2), LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1), Entropy(0.8)]
+NEW = LEARNED[1:]
+SOLVERS = [MAPG]
+
+
+def problem(h, K=8, edges=None, loss=Logistic, regularizer=None, couple=None, seed=0):
+    rng = np.random.default_rng(seed)
+    stratum = rng.integers(max(K - 1, 1), size=60)  # the last of several strata has no record
+    X, y = rng.standard_normal((60, 3)), rng.choice([-1.0, 1.0], size=60)
+    edges = AllPairs(K) if edges is None else edges
+    return JointProblem(loss(X, y, stratum, K), regularizer or Norm1(0.2), h, edges, edges.zeros(), couple)
+
+
+def fitted(p, solver, start=None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return solve(p, solver, start)
+
+
+def is_monotone(result):
+    return np.all(np.diff(result.history) <= 0)
+
+
+def chain_and_more(K):
+    return EdgeList(K, [*range(K - 1), 0, 1], [*range(1, K), K - 1, K - 2])
+
+
+@pytest.mark.parametrize("couple", [None, np.array([1.0, 0.0, 3.0])])
+@pytest.mark.parametrize("edges", [AllPairs(8), chain_and_more(8)])
+@pytest.mark.parametrize("h", NEW)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_joint_fits_are_stationary_and_monotone(solver, h, edges, couple):
+    p = problem(h, edges=edges, couple=couple)
+    result = fitted(p, solver())
+    assert result.status == "converged"
+    assert max(result.residual.values()) <= 1e-6
+    assert is_monotone(result)
+    assert result.objective == pytest.approx(result.history[-1], rel=1e-10)
+    assert result.objective == pytest.approx(sum(result.parts.values()))
+    assert h.feasible(p.edges, result.w)
+    # Neither block alone can be improved: the graph step gives the same graph, ...
+    best = graph_step(p, result.theta)
+    assert result.parts["laplacian"] + result.parts["graph"] - best.objective <= 1e-7 * (
+        1 + abs(best.objective)
+    )
+    # ... and the fit for that graph the same parameters.
+    fixed = JointProblem(p.loss, p.regularizer, strat.FixedGraph(), p.edges, result.w, p.couple)
+    lrsm = fitted(fixed, MAPG(tol=1e-9), {"theta": result.theta, "w": result.w})
+    assert result.objective - result.parts["graph"] - lrsm.objective <= 1e-7 * (1 + abs(lrsm.objective))
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("h", NEW)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_few_strata(solver, h, K):
+    assert fitted(problem(h, K), solver()).status == "converged"
+
+
+@pytest.mark.parametrize("h", NEW)
+def test_both_edge_sets_give_the_same_iterates(h):
+    a, b = problem(h), problem(h, edges=EdgeList(8, *np.triu_indices(8, 1)))
+    for options in ({"max_iter": 8}, {"max_iter": 20, "step": (1e-2, 1e-2)}):
+        x, y = fitted(a, MAPG(tol=0, **options)), fitted(b, MAPG(tol=0, **options))
+        np.testing.assert_allclose(x.history, y.history, rtol=1e-9)
+
+
+@pytest.mark.parametrize("h", NEW)
+def test_the_papers_fixed_steps_reach_the_same_point(h):
+    p = problem(h, loss=LeastSquares, regularizer=Ridge(1.0))
+    fast, slow = fitted(p, MAPG(tol=1e-8)), fitted(p, MAPG(step=(0.05, 0.05), tol=1e-5, max_iter=20000))
+    assert slow.status == "converged"
+    assert slow.objective == pytest.approx(fast.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("h", [LogDiagonal(5.0, 2.0), TraceConstraint(500.0, 0.1), Entropy(1.0)])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_wine(solver, h):
+    wine = handmade.wine()
+    p = JointProblem(wine.loss, wine.regularizer, h, wine.edges, wine.w0)
+    result = fitted(p, solver())
+    assert result.status == "converged"
+    assert max(result.residual.values()) <= 1e-6
+    assert is_monotone(result)
+
+
+# ----------------------------------------------------------------- residual
+
+
+def test_residual_is_that_of_each_regularizers_own_prox():
+    rng = np.random.default_rng(0)
+    for h in NEW:
+        p = problem(h, K=5, edges=chain_and_more(5))
+        theta, w = rng.standard_normal((5, 3)), rng.random(p.edges.count) + 0.1
+        i, j = p.edges.ends
+        d, degrees = ((theta[i] - theta[j]) ** 2).sum(axis=1), p.edges.degrees(w)
+        x = cp.Variable(p.edges.count)
+        if isinstance(h, LogDiagonal):
+            main = -h.lambda1 * (1 / degrees[i] + 1 / degrees[j])
+            step, rest, constraints = d / 2 + main + 2 * h.lambda2 * w, 0, [x >= 0]
+        elif isinstance(h, TraceConstraint):
+            main = h.lambda2 * (degrees[i] + degrees[j] + 2 * w)
+            step, rest, constraints = d / 2 + main, 0, [x >= 0, 2 * cp.sum(x) == h.lambda1]
+        else:
+            main, step, constraints = 0 * d, d / 2, []
+            rest = h.sigma**2 * cp.sum(-cp.entr(x) - x)
+        near = 0.5 * cp.sum_squares(x - (w - step))
+        cp.Problem(cp.Minimize(rest + near), constraints).solve(
+            cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
+        )
+        expected = np.linalg.norm(w - x.value) / (1 + max(np.linalg.norm(d / 2), np.linalg.norm(main)))
+        assert p.residual(theta, w)["W"] == pytest.approx(expected, rel=1e-4)
+
+
+# ----------------------------------------------------------------- starts
+
+
+@pytest.mark.parametrize("h", [LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1)])
+@pytest.mark.parametrize("init", ["zero", "separate", "lrsm"])
+def test_where_w0_is_not_feasible_the_best_graph_is_the_start(h, init):
+    p = problem(h)
+    with pytest.warns(ConvergenceWarning):
+        start = solve(p, MAPG(max_iter=0), init)
+    np.testing.assert_allclose(start.w, graph_step(p, start.theta).w)
+    assert np.isfinite(start.objective)
+
+
+def test_w0_is_the_start_where_it_is_feasible():
+    p = problem(TraceConstraint(56.0, 0.1))
+    p.w0 = p.edges.mask.copy(order="F")
+    with pytest.warns(ConvergenceWarning):
+        assert np.array_equal(solve(p, MAPG(max_iter=0)).w, p.w0)
+
+
+def test_a_given_start_outside_the_domain_is_an_error():
+    for h in (LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1)):
+        p = problem(h)
+        with pytest.raises(
+            OptionError, match=r'init\["W"\] is not in the domain of .*the graph step gives the best'
+        ):
+            solve(p, MAPG(), {"w": p.edges.zeros()})
+
+
+def test_a_checkpoint_goes_on(tmp_path):
+    for h in NEW:
+        p, path = problem(h), tmp_path / "state.npz"
+        whole = fitted(p, MAPG(tol=0, max_iter=12))
+        fitted(p, MAPG(tol=0, max_iter=5, checkpoint=path))
+        resumed = fitted(p, MAPG(tol=0, max_iter=12, checkpoint=path))
+        assert resumed.history == whole.history
+        path.unlink()
+
+
+# ----------------------------------------------------------------- the estimator
+
+
+def declared():
+    theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
+    return strat.BaseModel(cp.sum_squares(y - theta), 0.1 * cp.sum_squares(theta), data=(y,), predict=theta)
+
+
+def records(seed=0, labels="abcdef"):
+    rng = np.random.default_rng(seed)
+    Y, z = rng.standard_normal((30, 2)), [labels[i % len(labels)] for i in range(30)]
+    Y += np.array([[ord(label) // 3] * 2 for label in z]) / 5
+    return Y, z
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("h", NEW)
+def test_estimator(tmp_path, solver, h):
+    Y, z = records()
+    model = strat.StratifiedModel(declared(), None, h, solver=solver()).fit(Y, strata=z)
+    assert model.result_.status == "converged"
+    W = model.W_
+    assert np.array_equal(W, W.T)
+    assert W.shape == (6, 6)
+    graph = float(h.expression(W).value)
+    assert model.result_.parts["graph"] == pytest.approx(graph, rel=1e-9)
+    # The exported problem in theta has the model's own objective, less the graph's constant, as its minimum.
+    exported = model.to_cvxpy()
+    assert exported.solve(cp.CLARABEL) + graph == pytest.approx(model.result_.objective, rel=1e-6)
+    # For the fitted theta CVXPY finds no better graph.
+    rows = model.theta_["theta"]
+    d = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
+    G = cp.Variable((6, 6), symmetric=True)
+    best = cp.Problem(cp.Minimize(h.expression(G) + cp.sum(cp.multiply(d, G)) / 4), h.constraints(G)).solve(
+        cp.CLARABEL
+    )
+    assert graph + model.result_.parts["laplacian"] == pytest.approx(best, abs=1e-5)
+    # Saved, loaded, cloned.
+    model.save(tmp_path / "model.npz")
+    loaded = strat.load(tmp_path / "model.npz", base=model.base)
+    assert repr(loaded.graph_regularizer) == repr(h)
+    assert type(loaded.solver) is solver
+    assert np.array_equal(loaded.W_, W)
+    assert np.array_equal(loaded.predict(strata=z), model.predict(strata=z))
+    twin = clone(model).fit(Y, strata=z)
+    assert np.array_equal(twin.W_, W)
+    name, value = next(iter(h.get_params().items()))
+    assert model.get_params()[f"graph_regularizer__{name}"] == value
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("h", LEARNED)
+def test_relabelling_permutes_theta_and_w(solver, h):
+    Y, z = records()
+    names = dict(zip("abcdef", "cfbead", strict=True))
+    one = strat.StratifiedModel(declared(), None, h, solver=solver(tol=1e-9)).fit(Y, strata=z)
+    two = clone(one).fit(Y, strata=[names[label] for label in z])
+    order = [two.strata_.index(names[label]) for label in one.strata_]
+    np.testing.assert_allclose(two.theta_["theta"][order], one.theta_["theta"], atol=1e-6)
+    np.testing.assert_allclose(two.W_[np.ix_(order, order)], one.W_, atol=1e-5)
+
+
+def test_shorthands():
+    base, (Y, z) = declared(), records()
+    for make, h in (
+        (strat.log_diagonal(base, lambda1=0.5, lambda2=0.2), LogDiagonal(0.5, 0.2)),
+        (strat.trace_constraint(base, lambda1=6.0, lambda2=0.1), TraceConstraint(6.0, 0.1)),
+        (strat.entropy(base, sigma=0.8), Entropy(0.8)),
+    ):
+        model = strat.StratifiedModel(base, None, h).fit(Y, strata=z)
+        assert np.array_equal(make.fit(Y, strata=z).W_, model.W_)
+
+
+def test_a_sparse_candidate_set():
+    Y, z = records()
+    graph = strat.graphs.cycle(list("abcdef"))
+    for h in NEW:
+        model = strat.StratifiedModel(declared(), graph, h, edges="prior").fit(Y, strata=z)
+        assert model.result_.status == "converged"
+        assert not model.W_[0, 2:5].any()
+
+
+def test_warm_start_with_other_constants():
+    Y, z = records()
+    model = strat.trace_constraint(declared(), lambda1=6.0, lambda2=0.1, warm_start=True).fit(Y, strata=z)
+    model.set_params(graph_regularizer__lambda1=12.0).fit(Y, strata=z)
+    assert model.W_.sum() == pytest.approx(12.0)
+
+
+def test_one_stratum():
+    for make in (strat.log_diagonal, strat.trace_constraint):
+        with pytest.raises(GraphError, match="there is one stratum, and .* needs an edge between two"):
+            make(declared()).fit(np.ones((3, 2)), strata=[0, 0, 0])
+    assert strat.entropy(declared()).fit(np.ones((3, 2)), strata=[0, 0, 0]).result_.status == "converged"
+
+
+def test_errors_of_the_estimator():
+    Y, z = records()
+    with pytest.raises(
+        OptionError, match="lambda2 = 0 is out of range: it must be a number above 0 where lambda1 > 0"
+    ):
+        strat.log_diagonal(declared(), lambda2=0).fit(Y, strata=z)
+    with pytest.raises(OptionError, match="sigma = -1 is out of range"):
+        strat.entropy(declared(), sigma=-1).fit(Y, strata=z)
+    graph = strat.graphs.path(list("abcde"))
+    graph.add_node("f")
+    with pytest.raises(GraphError, match=r"edges: stratum 'f' \(1 in all\) has no candidate edge"):
+        strat.log_diagonal(declared(), graph, edges="prior").fit(Y, strata=z)
+    with pytest.raises(
+        OptionError, match=r"graph_regularizer must be an object such as strat.LogDet.*Entropy"
+    ):
+        strat.StratifiedModel(declared(), None, "entropy").fit(Y, strata=z)
+
+
+def test_strata_without_records_are_warned_of():
+    Y, z = records()
+    graph = strat.graphs.path(list("abcdefg"))
+    for _ in graph.edges:
+        graph.remove_edge(*next(iter(graph.edges)))
+    with pytest.warns(DataWarning, match="1 of 7 strata have no records"):
+        strat.log_diagonal(declared(), graph).fit(Y, strata=z)
