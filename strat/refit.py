@@ -75,7 +75,7 @@ class Refits:
         theta : ndarray, shape (K, n), optional
             Parameters to start from; the package's own start by default.
         w : edge array, optional
-            Weights to start from where W is learned; W0 by default.
+            Weights to start from where W is learned and they are in the domain of h; W0 by default.
         **constants
             ``scale``, ``values``, ``w0`` and ``graph_regularizer`` as ``Posed.problem`` takes them.
 
@@ -92,6 +92,6 @@ class Refits:
         if self.tol is not None:
             solver.set_params(tol=self.tol)
         start = None if theta is None else {"theta": theta}
-        if start is not None and w is not None:
-            start["w"] = w
+        if start is not None and w is not None and problem.graph_regularizer.feasible(problem.edges, w):
+            start["w"] = w  # else the best graph for theta, as for an infeasible W0
         return Fit(problem, solve(problem, solver, start, random_state=self.model.random_state))

@@ -14,6 +14,7 @@ from strat import MAPG, Entropy, LogDet, LogDiagonal, TraceConstraint
 from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, DataWarning, GraphError, OptionError
 from strat.problem import JointProblem
+from strat.refit import Refits
 from strat.solvers.graph_step import graph_step
 from strat.starts import solve
 
@@ -256,6 +257,15 @@ def test_warm_start_with_other_constants():
     model = strat.trace_constraint(declared(), lambda1=6.0, lambda2=0.1, warm_start=True).fit(Y, strata=z)
     model.set_params(graph_regularizer__lambda1=12.0).fit(Y, strata=z)
     assert model.W_.sum() == pytest.approx(12.0)
+
+
+def test_refits_with_other_constants():
+    Y, z = records()
+    refits = Refits(strat.trace_constraint(declared(), lambda1=6.0, lambda2=0.1), (Y,), z)
+    one = refits.fit()
+    two = refits.fit(one.theta, one.w, graph_regularizer=TraceConstraint(12.0, 0.1))
+    assert two.result.status == "converged"
+    assert two.w.sum() == pytest.approx(6.0)
 
 
 def test_one_stratum():
