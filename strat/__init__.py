@@ -1,6 +1,6 @@
 """Laplacian regularised stratified models declared in CVXPY, with a jointly learned graph."""
 
-from strat import graphs, losses
+from strat import graphs, losses, plot
 from strat.base_model import BaseModel
 from strat.baselines import common, entropy, joint, log_diagonal, lrsm, separate, trace_constraint
 from strat.compiler import Program, compile
@@ -63,6 +63,7 @@ __all__ = [
     "log_diagonal",
     "losses",
     "lrsm",
+    "plot",
     "separate",
     "standard_errors",
     "trace_constraint",

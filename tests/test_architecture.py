@@ -31,6 +31,7 @@ LAYERS = [
     ["intake", "export", "first_point", "rebound", "held_out", "posed"],
     ["fitting", "saving", "parameters", "estimator", "refit"],
     ["common_model", "baselines", "loading", "standard_errors"],
+    ["plot"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
 WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem", "solvers"]

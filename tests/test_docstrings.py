@@ -9,7 +9,7 @@ import pytest
 from numpydoc.validate import validate
 
 import strat
-from strat import graphs, losses
+from strat import graphs, losses, plot
 
 #: The checks of numpydoc.validate that hold here. Left out: those about layout that ruff or taste decides
 #: (GL01-GL03, SS05, SS06), sections we do not ask for (ES01 extended summary, SA01 see also), RT02-RT05 and
@@ -38,7 +38,7 @@ MODULES = [info.name for info in pkgutil.walk_packages(strat.__path__, "strat.")
 
 def public_objects():
     names = {f"strat.{name}": getattr(strat, name) for name in strat.__all__}
-    for module in (graphs, losses):
+    for module in (graphs, losses, plot):
         names |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
     return {
         name: thing for name, thing in names.items() if inspect.isclass(thing) or inspect.isfunction(thing)

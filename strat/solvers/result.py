@@ -37,6 +37,8 @@ class Result:
         The returned point, flat: (K, n), and an edge array.
     smoothed_objective : float, optional
         The objective that was minimised, where the loss was smoothed.
+    history_seconds : list of float
+        Wall-clock time at each entry of `history`.
     """
 
     status: str
@@ -53,6 +55,7 @@ class Result:
     theta: np.ndarray = field(default=None, repr=False)
     w: np.ndarray = field(default=None, repr=False)
     smoothed_objective: float | None = None
+    history_seconds: list = field(default_factory=list)
 
     @property
     def smoothing_bound(self):

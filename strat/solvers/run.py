@@ -47,7 +47,7 @@ class Run:
         self.started, self.before = time.perf_counter(), 0.0
         self.algorithm = solver.algorithm(problem, theta, w)
         _check_start(problem, self.algorithm.x)
-        self.iteration, self.history = 0, [self.algorithm.x.objective]
+        self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         self._keep_best()
         saved = self.checkpoint.load()
@@ -63,6 +63,7 @@ class Run:
                 self.algorithm.step()
                 self.iteration += 1
                 self.history.append(self.algorithm.x.objective)
+                self.times.append(self.seconds)
                 self._keep_best()
                 status = self._after_iteration()
                 if status is None:
@@ -142,7 +143,8 @@ class Run:
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
-        state |= {"iteration": self.iteration, "history": self.history, "seconds": self.seconds}
+        state |= {"iteration": self.iteration, "history": self.history}
+        state |= {"history_seconds": self.times, "seconds": self.seconds}
         if self.best is not None:
             state |= {"best_theta": self.best[0], "best_w": self.best[1]}
             state |= {"best_key": self.best_key, "best_iteration": self.best_iteration}
@@ -154,7 +156,7 @@ class Run:
             {name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)}
         )
         self.iteration, self.history = int(saved["iteration"]), saved["history"].tolist()
-        self.before = float(saved["seconds"])
+        self.times, self.before = saved["history_seconds"].tolist(), float(saved["seconds"])
         if "best_theta" in saved:
             self.best = (saved["best_theta"], saved["best_w"])
             self.best_key, self.best_iteration = float(saved["best_key"]), int(saved["best_iteration"])
@@ -179,6 +181,7 @@ class Run:
             init=self.init,
             theta=theta,
             w=w,
+            history_seconds=self.times,
         )
 
 

@@ -1,0 +1,94 @@
+"""Axes, ticks and colours: what all pictures share."""
+
+import numbers
+import re
+
+import networkx as nx
+import numpy as np
+
+TICKS = 20  # most tick labels on an axis
+
+
+def axes(ax, size):
+    """Return the axes to draw into, by default those of a new figure of the given size in inches."""
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise ImportError('strat.plot needs matplotlib: pip install "strat[plot]".') from error
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def text(label):
+    """Return a label as text, tuples without their brackets."""
+    return ", ".join(map(str, label)) if type(label) is tuple else str(label)
+
+
+def set_ticks(axis, labels):
+    """Put labels at 0, 1, … of an axis, at most TICKS of them, evenly spaced; long ones turned on the x axis."""
+    step = -(-len(labels) // TICKS)
+    shown = [text(label) for label in labels[::step]]
+    turned = axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60
+    axis.set_ticks(range(0, len(labels), step), shown)
+    if turned:
+        axis.set_tick_params(rotation=90)
+
+
+def set_strata_ticks(axis, labels, name):
+    """Label an axis that has one place a stratum: by its first coordinate where strata of one stand together."""
+    groups = _groups(labels)
+    if groups is None:
+        set_ticks(axis, labels)
+        axis.set_label_text("stratum")
+        return
+    names, starts = groups
+    centres = (np.array(starts) + np.array([*starts[1:], len(labels)]) - 1) / 2
+    step = -(-len(names) // TICKS)
+    shown = [text(name) for name in names[::step]]
+    axis.set_ticks(centres[::step], shown)
+    axis.set_ticks(np.array(starts[1:]) - 0.5, minor=True)
+    axis.set_tick_params(which="major", length=0)
+    axis.set_tick_params(which="minor", length=4)
+    if axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60:
+        axis.set_tick_params(which="major", rotation=90)
+    axis.set_label_text(f"stratum, by {name}")
+
+
+def coordinates(labels):
+    """The coordinates of labels that are pairs, as ((rows, columns), (row of each, column of each)), else None."""
+    if len(labels) < 2 or not all(type(label) is tuple and len(label) == 2 for label in labels):
+        return None
+    values = [_ordered(dict.fromkeys(label[axis] for label in labels)) for axis in (0, 1)]
+    places = [{value: k for k, value in enumerate(several)} for several in values]
+    return values, [np.array([places[axis][label[axis]] for label in labels]) for axis in (0, 1)]
+
+
+def axis_names(graph, count=2):
+    """What each coordinate of a product graph's strata is called: the factor of the edges along it, where it has a name."""
+    graph = getattr(graph, "graph", graph) if hasattr(graph, "theta_") else graph
+    names = [f"{word} coordinate" for word in ("first", "second", "third", "fourth")[:count]]
+    if isinstance(graph, nx.Graph):
+        for u, v, factor in graph.edges(data="factor"):
+            if factor and not re.fullmatch(r"factor\d+", str(factor)) and type(u) is type(v) is tuple:
+                changed = [axis for axis, (a, b) in enumerate(zip(u, v, strict=False)) if a != b]
+                if len(changed) == 1 and changed[0] < count:
+                    names[changed[0]] = str(factor)
+    return names
+
+
+def are_numbers(labels):
+    """Whether all labels are real numbers."""
+    return all(isinstance(label, numbers.Real) and not isinstance(label, bool) for label in labels)
+
+
+def _ordered(values):
+    values = list(values)
+    return sorted(values) if are_numbers(values) else values
+
+
+def _groups(labels):
+    """First coordinates and where each begins, if each one's strata stand together and there are fewer of them."""
+    if not all(type(label) is tuple and len(label) > 1 for label in labels):
+        return None
+    starts = [k for k, label in enumerate(labels) if k == 0 or label[0] != labels[k - 1][0]]
+    names = [labels[k][0] for k in starts]
+    return (names, starts) if len(set(names)) == len(names) < len(labels) else None

@@ -1,0 +1,122 @@
+"""The weights of a graph as a heatmap."""
+
+import numpy as np
+from scipy import sparse
+
+from strat.errors import DataError, OptionError
+from strat.graph_input import read_graph
+from strat.plot import canvas
+
+PIXELS = 400  # strata that a heatmap shows one by one
+
+
+def weights(graph, prior=None, ax=None, **options):
+    """Draw W, or its difference to a prior graph, as a heatmap over pairs of strata.
+
+    Beyond 400 strata a cell stands for several pairs and shows the weight, or change, of the largest size.
+
+    Parameters
+    ----------
+    graph : fitted model, networkx.Graph, (labels, W), or W alone
+        The graph.
+    prior : graph or True, optional
+        W0: then W − W0 is drawn, blue where it is below 0 and red above. True is a model's own prior, with its scale.
+        Where a few changes are far larger than the rest, they share the darkest colours.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    **options
+        For ``Axes.imshow``, such as ``cmap`` or ``norm``.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> import strat
+    >>> ax = strat.plot.weights(strat.graphs.grid(4, 5, weight=(2.0, 1.0)))
+    >>> ax.get_title()
+    'Weights W'
+    """
+    labels, W = read(graph)
+    if prior is not None:
+        W = W - _prior(graph, prior, labels)
+    ax = canvas.axes(ax, (6.4, 5.4))
+    step = -(-len(labels) // PIXELS)
+    shown = _pooled(W, step)
+    if prior is None:
+        shown = np.ma.masked_equal(shown, 0.0)
+        shades, ends = {"cmap": "magma_r", "vmin": 0.0}, "neither"
+    else:
+        size, ends = _extent(shown)
+        shades = {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
+    if "norm" in options:
+        shades, ends = {"cmap": shades["cmap"]}, "neither"
+    options = {**shades, **options}
+    K = len(labels)
+    image = ax.imshow(shown, extent=(-0.5, K - 0.5, K - 0.5, -0.5), interpolation="nearest", **options)
+    for axis in (ax.xaxis, ax.yaxis):
+        canvas.set_strata_ticks(axis, labels, canvas.axis_names(graph)[0])
+    ax.set_title("Weights W" if prior is None else "Change of the weights W − W0")
+    bar = ax.figure.colorbar(image, ax=ax, extend=ends)
+    bar.set_label("weight (white: no edge)" if prior is None else "W − W0")
+    return ax
+
+
+def read(graph):
+    """The strata of whatever has a graph, and W as a csr_array."""
+    if hasattr(graph, "theta_"):
+        return list(graph.strata_), sparse.csr_array(graph.W_)
+    if hasattr(graph, "fit"):
+        raise DataError("the model is not fitted. Call fit first.")
+    if isinstance(getattr(graph, "W", None), np.ndarray):  # what strat.learn_graph returns
+        graph = graph.W
+    if sparse.issparse(graph) or isinstance(graph, np.ndarray):
+        graph = (list(range(graph.shape[0])), graph)
+    found = read_graph(graph)
+    return found.labels, found.matrix()
+
+
+def _prior(graph, prior, labels):
+    """W0 in the order of the labels."""
+    if prior is True:
+        if not hasattr(graph, "theta_"):
+            raise OptionError(
+                "prior=True asks for a model's own prior, but this is no model. Give the graph W0."
+            )
+        if graph.graph is None:
+            return sparse.csr_array((len(labels), len(labels)))
+        return read_graph(graph.graph).matrix(graph.scale)
+    nodes, W0 = read(prior)
+    if not (hasattr(prior, "nodes") or hasattr(prior, "theta_") or isinstance(prior, tuple | list)):
+        nodes = labels  # a bare matrix
+    place = {label: k for k, label in enumerate(nodes)}
+    missing = [label for label in labels if label not in place]
+    if missing or W0.shape[0] != len(labels):
+        what = f"lacks {missing[0]!r}" if missing else f"has {W0.shape[0]:,} strata, not {len(labels):,}"
+        raise DataError(f"the prior graph {what}. Give W0 on the strata of W.")
+    order = [place[label] for label in labels]
+    return W0[order][:, order]
+
+
+def _extent(change):
+    """The size that takes the darkest colour, and which ends go beyond it: a few large changes do not hide the others."""
+    sizes = np.abs(change[change != 0])
+    if not sizes.size:
+        return 1.0, "neither"
+    most, usual = sizes.max(), np.quantile(sizes, 0.99)
+    return (most, "neither") if most <= 3 * usual else (usual, "both")
+
+
+def _pooled(W, step):
+    """W as an array whose cells hold the entry of largest size of step × step blocks."""
+    if step == 1:
+        return W.toarray()
+    W = sparse.coo_array(W)
+    cells = -(-W.shape[0] // step)
+    row, column = (index // step for index in W.coords)
+    rising = np.argsort(np.abs(W.data), kind="stable")
+    shown = np.zeros((cells, cells))
+    shown[row[rising], column[rising]] = W.data[rising]  # the largest comes last
+    return shown

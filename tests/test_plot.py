@@ -1,0 +1,330 @@
+"""What the pictures show: their data, labels and colours, read back from the axes."""
+
+import builtins
+
+import cvxpy as cp
+import matplotlib
+import networkx as nx
+import numpy as np
+import pytest
+from scipy import sparse
+
+import strat
+from strat import graphs, plot
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.collections import LineCollection
+
+RNG = np.random.default_rng(0)
+THETA, Y = cp.Variable(name="rate"), cp.Parameter(name="y")
+BASE = strat.BaseModel(cp.square(Y - THETA) / 2, data=(Y,))
+
+
+@pytest.fixture(autouse=True)
+def figures():
+    yield
+    plt.close("all")
+
+
+def fitted(graph, **records):
+    labels = list(graph)
+    strata = records.pop("strata", labels)
+    return strat.lrsm(BASE, graph, **records).fit(RNG.standard_normal(len(strata)), strata=strata)
+
+
+@pytest.fixture(scope="module")
+def joint():
+    graph = graphs.grid(3, 4, weight=(2.0, 1.0), name=("density", "sulphates"))
+    labels = list(graph) * 3
+    model = strat.joint(BASE, graph, lambda1=0.1, lambda2=0.5, scale={"density": 0.5, "sulphates": 2.0})
+    return model.fit(RNG.standard_normal(len(labels)), strata=labels)
+
+
+def drawn(ax):
+    return np.ma.filled(ax.images[0].get_array(), np.nan)
+
+
+def ticks(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+# --- every picture
+
+
+@pytest.mark.parametrize("draw", [plot.weights, plot.parameters, plot.graph, plot.history])
+def test_pictures_go_where_they_are_told(joint, draw):
+    _, ax = plt.subplots()
+    assert draw(joint, ax=ax) is ax
+    assert draw(joint).figure is not ax.figure
+    assert ax.get_title()
+    # Everything can be rendered.
+    ax.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("draw", [plot.weights, plot.parameters, plot.graph, plot.history])
+def test_without_matplotlib_the_extra_is_named(joint, draw, monkeypatch):
+    real = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(ImportError, match=r'pip install "strat\[plot\]"'):
+        draw(joint)
+
+
+# --- weights
+
+
+def test_weights_are_the_matrix(joint):
+    ax = plot.weights(joint)
+    assert np.array_equal(drawn(ax), np.where(joint.W_ == 0, np.nan, joint.W_), equal_nan=True)
+    assert ax.images[0].get_clim()[0] == 0
+    assert ticks(ax.xaxis) == ticks(ax.yaxis) == ["0", "1", "2"]
+    assert ax.xaxis.get_majorticklocs().tolist() == [
+        1.5,
+        5.5,
+        9.5,
+    ]  # the middle of each density's four strata
+    assert ax.get_xlabel() == "stratum, by density"
+    assert np.allclose(
+        drawn(plot.weights(graphs.path(3))),
+        [[np.nan, 1, np.nan], [1, np.nan, 1], [np.nan, 1, np.nan]],
+        equal_nan=True,
+    )
+
+
+def test_changes_are_centred_at_zero(joint):
+    W0 = nx.to_numpy_array(joint.graph)
+    factor = {"density": 0.5, "sulphates": 2.0}
+    for u, v, name in joint.graph.edges(data="factor"):
+        i, j = joint.strata_.index(u), joint.strata_.index(v)
+        W0[i, j] = W0[j, i] = W0[i, j] * factor[name]
+    for prior in (True, W0, sparse.csr_array(W0), (joint.strata_, W0)):
+        ax = plot.weights(joint, prior=prior)
+        assert np.allclose(drawn(ax), joint.W_ - W0)
+        low, high = ax.images[0].get_clim()
+        assert low == -high < 0
+    shuffled = RNG.permutation(12)
+    reordered = ([joint.strata_[k] for k in shuffled], W0[shuffled][:, shuffled])
+    assert np.allclose(drawn(plot.weights(joint, prior=reordered)), joint.W_ - W0)
+    assert np.allclose(
+        drawn(plot.weights(strat.joint(BASE).fit([1.0, 2.0], strata=[0, 1]), prior=True)).diagonal(), 0
+    )
+
+
+def test_a_few_large_changes_do_not_hide_the_rest():
+    W = np.triu(RNG.uniform(0.5, 1.5, (60, 60)), 1)
+    W[0, 1] = 100.0
+    ax = plot.weights(W + W.T, prior=np.zeros((60, 60)))
+    assert ax.images[0].get_clim()[1] < 2
+    assert ax.images[0].colorbar.extend == "both"
+
+
+def test_a_thousand_strata_stay_visible_and_labelled():
+    ax = plot.weights(graphs.path([f"customer {k}" for k in range(1000)], weight=50.0))
+    shown = drawn(ax)
+    assert shown.shape == (334, 334)
+    assert np.allclose(shown[np.arange(333), np.arange(333)], 50.0)  # pooled by the largest, not the mean
+    names = ticks(ax.xaxis)
+    assert len(names) <= 20
+    assert names[:2] == ["customer 0", "customer 50"]
+    assert np.isfinite(
+        drawn(plot.weights(sparse.csr_array((1000, 1000)), prior=sparse.csr_array((1000, 1000))))
+    ).all()
+
+
+@pytest.mark.parametrize(
+    ("prior", "error", "message"),
+    [
+        (np.zeros((3, 3)), strat.DataError, "the prior graph (lacks|has 3 strata)"),
+        (graphs.path(12), strat.DataError, r"lacks \(0, 0\)"),
+    ],
+)
+def test_a_prior_on_other_strata_is_refused(joint, prior, error, message):
+    with pytest.raises(error, match=message):
+        plot.weights(joint, prior=prior)
+
+
+def test_only_models_have_a_prior():
+    with pytest.raises(strat.OptionError, match="this is no model"):
+        plot.weights(np.zeros((2, 2)), prior=True)
+    with pytest.raises(strat.DataError, match="not fitted"):
+        plot.weights(strat.joint(BASE))
+
+
+# --- parameters
+
+
+def test_pairs_become_a_heatmap_with_blanks():
+    graph = graphs.grid(["a", "b", "c"], [10, 20, 30, 40], name=("letter", "size"))
+    graph.remove_nodes_from([("a", 10), ("c", 30)])
+    order = [("c", 40), *[node for node in graph if node != ("c", 40)]]
+    model = strat.lrsm(BASE, graph).fit(RNG.standard_normal(9), strata=[n for n in order if n != ("b", 20)])
+    ax = plot.parameters(model)
+    table = drawn(ax)
+    for (letter, size), value in zip(model.strata_, model.theta_["rate"], strict=True):
+        assert table["abc".index(letter), size // 10 - 1] == value
+    assert np.isnan(table).sum() == 2
+    assert (ticks(ax.yaxis), ticks(ax.xaxis)) == (["a", "b", "c"], ["10", "20", "30", "40"])
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("letter", "size")
+    assert ax.lines[0].get_xydata().tolist() == [[1, 1]]  # the dot of ("b", 20), without records
+    assert "dot: no records" in ax.get_title()
+    low, high = ax.images[0].get_clim()
+    assert low == -high  # both signs
+
+
+def test_parameters_of_one_sign_use_all_shades():
+    model = strat.separate(BASE).fit([3.0, 4.0, 5.0, 7.0], strata=[(0, 0), (0, 1), (1, 0), (1, 1)])
+    assert plot.parameters(model).images[0].get_clim() == pytest.approx((3, 7))
+
+
+def test_years_become_a_line_with_a_band():
+    model = fitted(graphs.path(range(2010, 2000, -1), weight=3.0), strata=[2001, 2005, 2010, 2010])
+    ax = plot.parameters(model, errors=True)
+    line, hollow = ax.lines[:2]
+    assert line.get_xdata().tolist() == list(range(2001, 2011))
+    assert np.array_equal(line.get_ydata(), model.theta_["rate"][::-1])
+    assert line.get_linestyle() == "-"
+    assert sorted(hollow.get_xdata()) == [2002, 2003, 2004, 2006, 2007, 2008, 2009]
+    error = strat.standard_errors(model)["rate"]
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].max() == pytest.approx((model.theta_["rate"] + 2 * error).max())
+    assert "band: two standard errors" in ax.get_title()
+
+
+def test_strata_without_order_become_points():
+    theta, y = cp.Variable(3, name="theta"), cp.Parameter(3, name="y")
+    base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
+    model = strat.separate(base).fit(RNG.standard_normal((8, 3)), strata=["north", "south"] * 4)
+    ax = plot.parameters(model, errors=True)
+    assert {line.get_linestyle() for line in ax.lines} == {"None"}
+    assert ticks(ax.xaxis) == ["north", "south"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["theta[0]", "theta[1]", "theta[2]"]
+    ax = plot.parameters(model, index=1)
+    assert ax.lines[0].get_ydata().tolist() == model.theta_["theta"][:, 1].tolist()
+    assert ax.get_ylabel() == "theta[1]"
+
+
+def test_a_long_path_of_names_is_a_line():
+    model = fitted(graphs.path([f"day {k}" for k in range(1000)]))
+    ax = plot.parameters(model)
+    assert ax.lines[0].get_linestyle() == "-"
+    assert len(ticks(ax.xaxis)) <= 20
+
+
+def test_entries_of_a_matrix_are_chosen_by_index():
+    theta, y = cp.Variable((2, 2), name="theta"), cp.Parameter((2, 2), name="y")
+    base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
+    graph = graphs.grid(2, 2)
+    model = strat.lrsm(base, graph).fit(RNG.standard_normal((4, 2, 2)), strata=list(graph))
+    assert np.array_equal(drawn(plot.parameters(model)).ravel(), model.theta_["theta"][:, 0, 0])
+    ax = plot.parameters(model, "theta", (1, 0), cmap="cividis")
+    assert np.array_equal(drawn(ax).ravel(), model.theta_["theta"][:, 1, 0])
+    assert ax.images[0].get_cmap().name == "cividis"
+    for index in (5, (0, 5), 0, "a", (0, 0, 0)):
+        with pytest.raises(strat.OptionError, match="is no entry of theta, which has shape"):
+            plot.parameters(model, index=index)
+    with pytest.raises(
+        strat.OptionError, match="'slope' is no variable of the model; its variables are theta"
+    ):
+        plot.parameters(model, "slope")
+
+
+# --- graph
+
+
+def edges_of(ax):
+    return next(part for part in ax.collections if isinstance(part, LineCollection))
+
+
+def test_a_grid_stands_on_its_coordinates(joint):
+    ax = plot.graph(joint)
+    lines, w = edges_of(ax), joint.W_[np.triu_indices(12, 1)]
+    assert np.allclose(lines.get_array(), np.sort(w[w > 0]))
+    assert np.all(np.diff(lines.get_linewidths()) >= 0)  # heavier is thicker
+    places = ax.collections[-1].get_offsets()
+    assert np.asarray(places).tolist() == [[column, row] for row, column in joint.strata_]
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("density", "sulphates")
+    heaviest = np.unravel_index(joint.W_.argmax(), (12, 12))
+    ends = edges_of(ax).get_segments()[-1][[0, -1]]
+    assert {tuple(end) for end in ends.astype(int)} == {joint.strata_[k][::-1] for k in heaviest}
+
+
+def test_the_heaviest_edges_are_drawn():
+    W = np.triu(RNG.random((30, 30)), 1)
+    ax = plot.graph(W + W.T, most=50)
+    assert np.allclose(edges_of(ax).get_array(), np.sort(W[W > 0])[-50:])
+    assert ax.get_title() == "30 strata, the 50 heaviest of 435 edges"
+    with pytest.raises(strat.OptionError, match="most is 0"):
+        plot.graph(W + W.T, most=0)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        nx.empty_graph(4),
+        nx.empty_graph(1),
+        nx.disjoint_union(graphs.cycle(5), graphs.path(3)),
+        nx.path_graph(200),
+    ],
+)
+def test_any_graph_is_laid_out(graph):
+    ax = plot.graph(graph)
+    places = np.asarray(ax.collections[-1].get_offsets())
+    assert len(np.unique(places.round(6), axis=0)) == len(graph)
+    assert np.array_equal(
+        places, np.asarray(plot.graph(graph).collections[-1].get_offsets())
+    )  # the same every time
+    assert len(ax.texts) == (len(graph) if len(graph) <= 60 else 0)
+
+
+# --- history
+
+
+def test_history_is_the_objective(joint):
+    ax = plot.history(joint)
+    assert ax.lines[0].get_ydata().tolist() == joint.result_.history
+    assert ax.lines[0].get_xdata().tolist() == list(range(joint.result_.iterations + 1))
+    assert ax.get_legend() is None
+    ax = plot.history({"a": joint, "b": joint.result_}, x="seconds", gap=True)
+    seconds = ax.lines[0].get_xdata()
+    assert np.all(np.diff(seconds) >= 0)
+    assert 0 <= seconds[0] <= seconds[-1] <= joint.result_.seconds
+    assert ax.get_yscale() == "log"
+    assert np.nanmin(ax.lines[0].get_ydata()) > 0
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_times_of_iterations_survive_files(joint, tmp_path):
+    joint.save(tmp_path / "model.npz")
+    loaded = strat.load(tmp_path / "model.npz").result_
+    assert loaded.history_seconds == joint.result_.history_seconds
+    path = tmp_path / "checkpoint.npz"
+    records, strata = RNG.standard_normal(24), joint.strata_ * 2
+
+    def fit(**options):
+        model = strat.joint(BASE, joint.graph, solver=strat.MAPG(tol=1e-10, checkpoint=path, **options))
+        return model.fit(records, strata=strata).result_
+
+    with pytest.warns(strat.ConvergenceWarning):
+        first = fit(max_iter=3)
+    whole = fit()
+    assert whole.history_seconds[:4] == first.history_seconds
+    assert len(whole.history_seconds) == len(whole.history)
+    assert np.all(np.diff(whole.history_seconds) >= 0)
+
+
+def test_what_has_no_history_is_refused(joint):
+    with pytest.raises(strat.OptionError, match="x is 'time'"):
+        plot.history(joint, x="time")
+    with pytest.raises(strat.DataError, match="no fitted model and no Result"):
+        plot.history({"new": strat.joint(BASE)})
+    with pytest.raises(strat.DataError, match="no fits"):
+        plot.history([])
+    old = strat.Result(**{**vars(joint.result_), "history_seconds": []})
+    with pytest.raises(strat.DataError, match='use x="iterations"'):
+        plot.history([old], x="seconds")
