@@ -105,6 +105,7 @@ class Point:
         self.graph_slot = problem.graph_slot() if problem.learned else None
         self.w_gradient = edges.zeros()
         self.graph, self.degrees = 0.0, None
+        self._coupling = self._memory = None
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
@@ -116,7 +117,7 @@ class Point:
         """Compute and return the smooth part of F, without the regularizer; `gradient`: also its gradients."""
         self.objective = self.smooth = np.inf
         if self.evaluate_w() and self.evaluate_theta(gradient):
-            self.add_laplacian()
+            self.add_laplacian(gradient)
             if gradient:
                 self._add_gradients()
         return self.smooth
@@ -132,7 +133,7 @@ class Point:
 
     def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
-        loss = self.problem.loss
+        loss, self._coupling = self.problem.loss, None
         if gradient:
             self.losses, self.loss_gradient = loss.value_and_gradient(self.theta)
         else:
@@ -140,11 +141,25 @@ class Point:
         self.loss = float(self.losses.sum())
         return self.loss < np.inf
 
-    def add_laplacian(self):
-        """Compute the smooth part from what `evaluate_w` and `evaluate_theta` found."""
-        self.product = self.problem.laplacian(self.w, self.theta, self.degrees)
-        self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
+    def add_laplacian(self, gradient=False):
+        """Compute the smooth part from what `evaluate_w` and `evaluate_theta` found; `gradient` is wanted next."""
+        self._product = None
+        if gradient or self.graph_slot is None:
+            self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
+        else:  # the value alone is cheaper, the more so where several w are tried at one theta
+            edges = self.problem.edges
+            if self._coupling is None:
+                self._memory = edges.zeros() if self._memory is None else self._memory
+                self._coupling = edges.coupling(self.problem.scaled(self.theta), self._memory)
+            self.laplacian = edges.energy(self.w, self.degrees, self._coupling)
         self.smooth = self.loss + self.laplacian + self.graph
+
+    @property
+    def product(self):
+        """Gradient of the Laplacian term in theta, shape (K, n), computed when it is first asked for."""
+        if self._product is None:
+            self._product = self.problem.laplacian(self.w, self.theta, self.degrees)
+        return self._product
 
     def add_regularizer(self):
         """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
@@ -156,8 +171,9 @@ class Point:
     @property
     def noise(self):
         """Rounding error to expect in F, whose terms may cancel, those of the Laplacian term included."""
-        energy = float(self.degrees @ np.einsum("kn,kn->k", self.theta, self.theta))
-        return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
+        halves = np.vecdot(self.theta, self.theta) / 2 if self._coupling is None else self._coupling[0]
+        large = 1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)
+        return 1e-14 * large + 4e-16 * float(self.degrees @ halves)
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""

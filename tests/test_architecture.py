@@ -34,8 +34,8 @@ LAYERS = [
     ["plot"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
-WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem", "solvers"]
-WITHOUT_CVXPY += ["starts"]
+WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem"]
+WITHOUT_CVXPY += ["solvers", "starts"]
 #: The one module that knows CVXPY's atom classes, which move between releases.
 ATOMS = "strat.expressions.atoms"
 #: What `pip install strat` brings (Clarabel through CVXPY); anything else is an extra and imported where it is used.

@@ -264,7 +264,7 @@ def test_candidate_edges_that_would_fill_a_factor(monkeypatch, h):
     exact = EdgeList(size, *ends)
     c = half_distances(exact)
     expected, _ = slot_of(h, exact).minimize(c)
-    monkeypatch.setattr("strat.edges.WIDTH", 10)
+    monkeypatch.setattr("strat.edges.edge_list.WIDTH", 10)
     edges = EdgeList(size, *ends)
     assert exact.exact_solver
     assert not edges.exact_solver

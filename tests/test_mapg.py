@@ -347,9 +347,7 @@ def test_missing_oracles_are_named():
 
 
 def test_a_start_outside_the_domain_is_an_error():
-    p = JointProblem(
-        Bernoulli(np.ones(3), np.arange(3), 3), Zero(), FixedGraph(), AllPairs(3), np.zeros((3, 3))
-    )
+    p = JointProblem(Bernoulli(np.ones(3), np.arange(3), 3), Zero(), FixedGraph(), AllPairs(3), np.zeros(6))
     with pytest.raises(OptionError, match=r"init: the loss of stratum number 0 \(3 in all\) is not finite"):
         MAPG().run(p, np.zeros((3, 1)), p.w0)
 

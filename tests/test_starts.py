@@ -54,7 +54,7 @@ def test_a_given_start(problem):
     theta, w = point(problem, given)
     assert np.all(theta == 1)
     assert np.array_equal(w, problem.w0)
-    w = problem.edges.mask.copy("K")
+    w = problem.edges.mask.copy()
     theta, same = point(problem, {"w": w})
     assert not theta.any()
     assert same is w

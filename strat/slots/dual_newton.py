@@ -37,7 +37,7 @@ class DegreeDual:
 
     def weights(self, nu):
         """Edge array of the weights at nu."""
-        w = self.edges.add_ends(nu, self._negative_c.copy("K"))
+        w = self.edges.add_ends(nu, self._negative_c.copy())
         np.maximum(w, 0.0, out=w)
         w /= 2 * self.rho
         return w

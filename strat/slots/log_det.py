@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 from scipy.linalg.blas import daxpy
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from strat.slots.base import Slot
 
@@ -21,8 +20,7 @@ class LogDetSlot(Slot):
         self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
         self.lambda1, self.mu = float(h.lambda1), float(h.mu)
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
-        self._matrix = np.zeros((edges.K, edges.K), order="F")  # first the factor, then the inverse
-        self._diagonal = self._matrix.ravel("K")[:: edges.K + 1]
+        self._matrix = np.zeros(edges.packed.size)  # first the factor, then the inverse
         self._prior = bool(np.any(w0))
         self._pull = edges.zeros() if self._prior else None  # w - w0
         self.factorizations = self.inversions = 0
@@ -33,11 +31,10 @@ class LogDetSlot(Slot):
         degrees = self.edges.degrees(w) if degrees is None else degrees
         if self.lambda1:
             self.edges.precision(w, self.mu, degrees, out=self._matrix)
-            info = dpotrf(self._matrix, lower=1, clean=0, overwrite_a=1)[1]
             self.factorizations += 1
-            if info:
+            if not self.edges.packed.factor(self._matrix):
                 return np.inf
-            value = -2 * self.lambda1 * float(np.log(self._diagonal).sum())
+            value = -2 * self.lambda1 * float(np.log(self._diagonal()).sum())
         if self._prior:
             np.subtract(w, self.w0, out=self._pull)
         else:
@@ -52,13 +49,11 @@ class LogDetSlot(Slot):
         if not self.lambda1:
             np.multiply(self._pull, self.square, out=out)
             return np.full(self.edges.K, self.linear / 2)
-        S, pull = self._inverse(), self._pull
-        flat = self.edges.flat
-        entries, g, pull = flat(self.edges.entries(S)), flat(out), flat(pull)
+        entries, pull = self.edges.entries(self._inverse()), self._pull
         for chunk in self.edges.chunks:
-            np.multiply(entries[chunk], 2 * self.lambda1, out=g[chunk])
-            daxpy(pull[chunk], g[chunk], a=self.square)  # in place
-        return self.linear / 2 - self.lambda1 * self._diagonal
+            np.multiply(entries[chunk], 2 * self.lambda1, out=out[chunk])
+            daxpy(pull[chunk], out[chunk], a=self.square)  # in place
+        return self.linear / 2 - self.lambda1 * self._diagonal()
 
     def resistances(self, out):
         """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
@@ -67,7 +62,7 @@ class LogDetSlot(Slot):
             return out
         S = self._inverse()
         np.multiply(self.edges.entries(S), -2.0, out=out)
-        out = self.edges.add_ends(self._diagonal.copy(), out)
+        out = self.edges.add_ends(self._diagonal(), out)
         out *= self.edges.mask
         return out
 
@@ -95,7 +90,10 @@ class LogDetSlot(Slot):
 
     def _inverse(self):
         if not self._inverted:
-            dpotri(self._matrix, lower=1, overwrite_c=1)
+            self.edges.packed.invert(self._matrix)
             self.inversions += 1
             self._inverted = True
         return self._matrix
+
+    def _diagonal(self):
+        return self._matrix[self.edges.packed.diagonal]

@@ -36,7 +36,7 @@ class Automatic(Algorithm):
         if not problem.learned:  # all points share the one W
             for point in (self.y, self.z):
                 point.w, point.degrees = self.x.w, self.x.degrees
-        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy("K")  # the iterate before x
+        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.newton = NewtonStep(problem)
@@ -77,11 +77,9 @@ class Automatic(Algorithm):
         y.theta *= beta
         y.theta += x.theta
         if self.problem.learned:
-            flat = self.problem.edges.flat
-            new_w, old_w, older_w = flat(y.w), flat(x.w), flat(self.w_)
             for chunk in self.problem.edges.chunks:
-                new, old = new_w[chunk], old_w[chunk]
-                np.subtract(old, older_w[chunk], out=new)
+                new, old = y.w[chunk], x.w[chunk]
+                np.subtract(old, self.w_[chunk], out=new)
                 new *= beta
                 new += old
                 np.maximum(new, 0.0, out=new)
@@ -132,12 +130,13 @@ class Automatic(Algorithm):
         if not problem.learned:
             strata.tighten()
             return True, False
-        d_slope = 0.5 * float(np.vdot(y.theta, problem.laplacian(z.w, y.theta, z.degrees) - y.product))
+        edges = problem.edges
+        d_slope = edges.energy(z.w, z.degrees, edges.coupling(problem.scaled(y.theta))) - y.laplacian
         w_rest = z.graph - y.graph - (metric.slope - d_slope)
         if w_rest > 0.5 * metric.square + noise:
             metric.shrink(0.5 * metric.square / w_rest)
             return False, True
-        theta_rest = 0.5 * float(np.vdot(strata.move, problem.laplacian(y.w, strata.move, y.degrees)))
+        theta_rest = edges.energy(y.w, y.degrees, edges.coupling(problem.scaled(strata.move)))
         if theta_rest <= 0.5 * strata.graph_square + noise:  # only the product of both moves is too much
             metric.shrink(0.6)
             strata.tighten()

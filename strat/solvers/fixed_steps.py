@@ -21,8 +21,8 @@ class FixedSteps(Algorithm):
         super().__init__(problem, theta, w)
         self.alpha_x, self.alpha_y = step
         self.y, self.z, self.v = (self.new_point() for _ in range(3))
-        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy("K")  # the iterate before x
-        self.z_theta, self.z_w = self.x.theta.copy(), self.x.w.copy("K")
+        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
+        self.z_theta, self.z_w = self.x.theta.copy(), self.x.w.copy()
         self.t_, self.t = 0.0, 1.0
 
     def step(self):

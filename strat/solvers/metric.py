@@ -93,13 +93,13 @@ class EdgeMetric:
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""
-        flat, slot = self.problem.edges.flat, z.graph_slot
+        slot = z.graph_slot
         if not slot.projects:  # the edges depend on each other, or on the step
             np.multiply(self.inverse, y.w_gradient, out=z.w)
             z.w *= -self.length
             z.w += y.w
             slot.prox(z.w, self.length * self.inverse, out=z.w)
-        arrays = [flat(a) for a in (y.w_gradient, y.w, z.w, x.w, self.inverse, self.curvature)]
+        arrays = (y.w_gradient, y.w, z.w, x.w, self.inverse, self.curvature)
         scratch, weights = self.scratch
         square = slope = size = uphill = 0.0
         for chunk in self.chunks:

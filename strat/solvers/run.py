@@ -136,7 +136,7 @@ class Run:
         key = self.score(x.theta) if self.score is not None else x.objective
         if key < self.best_key or self.best is None:
             self.best, self.best_key, self.best_iteration = (
-                (x.theta.copy(), x.w.copy("K")),
+                (x.theta.copy(), x.w.copy()),
                 key,
                 self.iteration,
             )
@@ -163,7 +163,7 @@ class Run:
 
     def _result(self, status):
         x = self.algorithm.x
-        theta, w = x.theta.copy(), x.w.copy("K")
+        theta, w = x.theta.copy(), x.w.copy()
         if status in ("early_stopped", "interrupted") and self.best is not None:
             theta, w = self.best
         parts, residual = self.problem.parts(theta, w), self.problem.residual(theta, w)

@@ -1,0 +1,176 @@
+"""A sparse set of candidate edges."""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.linalg import splu
+
+from strat.edges.base import EdgeSet, dense
+from strat.errors import GraphError
+
+WIDTH = 1000  # mean envelope width up to which a sparse factor is used
+
+
+class EdgeList(EdgeSet):
+    """A sparse set of candidate edges.
+
+    Parameters
+    ----------
+    K : int
+        Number of strata.
+    i, j : array_like of int, shape (count,)
+        Ends of the edges; every pair once, i != j.
+    """
+
+    def __init__(self, K, i, j):
+        self.K = int(K)
+        i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
+        low, high = np.minimum(i, j), np.maximum(i, j)
+        if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
+            raise GraphError(
+                f"candidate edges must join two different strata among the {self.K} of the graph."
+            )
+        order = np.lexsort((high, low))
+        self.i, self.j = low[order], high[order]
+        if ((np.diff(self.i) == 0) & (np.diff(self.j) == 0)).any():
+            raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
+        self.count = self.i.size
+        self.mask = np.ones(self.count)
+        # The adjacency's pattern is fixed: its values are w[edge_of_entry], so that a product needs no new structure.
+        rows, columns = np.r_[self.i, self.j], np.r_[self.j, self.i]
+        pattern = sp.csr_array(
+            (np.tile(np.arange(1, self.count + 1), 2), (rows, columns)), shape=(self.K, self.K)
+        )
+        self._pattern, self._edge_of_entry = pattern, pattern.data - 1
+
+    def __repr__(self):
+        return f"EdgeList({self.K}, {self.count} edges)"
+
+    @property
+    def ends(self):
+        """Arrays (i, j) of the edges' ends, i < j."""
+        return self.i, self.j
+
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros(self.count)
+
+    def vector(self, w):
+        """One number per edge, shape (count,), in the order of `ends`."""
+        return w
+
+    def from_vector(self, v):
+        """Edge array of the numbers v, shape (count,)."""
+        return np.array(v, dtype=float)
+
+    def assign(self, v, out):
+        """Write the numbers v, shape (count,), to an edge array."""
+        out[...] = v
+        return out
+
+    def nearest(self, c):
+        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
+        out = np.full(self.K, np.inf)
+        np.minimum.at(out, self.i, c)
+        np.minimum.at(out, self.j, c)
+        return out
+
+    def to_matrix(self, w):
+        """Symmetric (K, K) array of the weights w."""
+        return self._adjacency(w).toarray()
+
+    def to_sparse(self, w):
+        """Symmetric csr_array of the weights w."""
+        return self._adjacency(w).copy()
+
+    def from_matrix(self, W):
+        """Edge array of a symmetric (K, K) array or sparse array; pairs that are no candidate edges are left out."""
+        W = sp.csr_array(W) if sp.issparse(W) else dense(W, self.K)
+        return np.asarray(W[self.i, self.j], dtype=float).ravel() if self.count else self.zeros()
+
+    def degrees(self, w):
+        """Sum of the weights at every stratum, shape (K,)."""
+        return np.bincount(self.i, w, self.K) + np.bincount(self.j, w, self.K)
+
+    def laplacian(self, w, theta, degrees):
+        """G(w) theta, shape (K, n)."""
+        return degrees[:, None] * theta - self._adjacency(w) @ theta
+
+    def coupling(self, theta, out=None):
+        """What `energy` needs to know of theta: nothing at the strata, and, in memory `out`, half the distances."""
+        half = self.distances(theta)
+        half *= 0.5
+        return np.zeros(self.K), half
+
+    def add_half_distances(self, theta, g, a=None):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
+        g += self.distances(theta) / 2
+        return g if a is None else self.add_ends(a, g)
+
+    def add_ends(self, a, g):
+        """In place: g_e += a_i + a_j."""
+        g += a[self.i]
+        g += a[self.j]
+        return g
+
+    @cached_property
+    def _places(self):
+        """Positions of the edges in a packed matrix."""
+        return self.packed.positions(self.j, self.i)
+
+    def entries(self, S):
+        """Edge array of the entries S_ij of a packed matrix."""
+        return S[self._places]
+
+    def distances(self, theta):
+        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        difference = theta[self.i] - theta[self.j]
+        return np.einsum("en,en->e", difference, difference)
+
+    @property
+    def exact_solver(self):
+        """Whether `solver` solves, or only divides by the diagonal."""
+        return not self._fills
+
+    def solver(self, w, shift, degrees=None):
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one sparse factorisation.
+
+        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift). Where the graph fills the factor
+        (a random graph), the function divides by the diagonal instead.
+        """
+        diagonal = (self.degrees(w) if degrees is None else degrees) + shift
+        if self._fills:
+            return lambda b: b / diagonal[:, None]
+        matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self._adjacency(w))
+        return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
+
+    @cached_property
+    def _fills(self):
+        """Whether a Cholesky factor would be too full: the mean width of its envelope is large in a band order."""
+        if self.K <= WIDTH or not self.count:
+            return False
+        place = np.empty(self.K, dtype=np.intp)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
+        low, high = np.minimum(place[self.i], place[self.j]), np.maximum(place[self.i], place[self.j])
+        first = np.arange(self.K)
+        np.minimum.at(first, high, low)
+        return float(np.mean(np.arange(self.K) - first)) > WIDTH
+
+    def dense_laplacian(self, w):
+        """G(w) as a (K, K) array."""
+        return np.diag(self.degrees(w)) - self.to_matrix(w)
+
+    def _adjacency(self, w):
+        return sp.csr_array(
+            (w[self._edge_of_entry], self._pattern.indices, self._pattern.indptr), (self.K, self.K)
+        )
+
+    def precision(self, w, shift, degrees=None, out=None):
+        """Packed matrix G(w) + diag(shift), shift a scalar or one number per stratum."""
+        out = np.empty(self.packed.size) if out is None else out
+        out.fill(0.0)
+        out[self._places] = -w
+        out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
+        return out

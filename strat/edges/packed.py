@@ -1,0 +1,70 @@
+"""Symmetric matrices in LAPACK's rectangular full packed format: the lower triangle as one vector without holes.
+
+It takes half the memory of a square, elementwise operations touch just the triangle, and Cholesky factor and inverse
+are as fast as on squares, as the triangle is folded into a rectangle of three blocks (Gustavson, Wasniewski, Dongarra
+and Langou, "Rectangular full packed format for Cholesky's algorithm", ACM TOMS 2010).
+"""
+
+import numpy as np
+from scipy.linalg.blas import dtrsm
+from scipy.linalg.lapack import dpftrf, dpftri, dsfrk, dtfttr, dtrttf
+
+
+class Packed:
+    """The format for K x K matrices.
+
+    Parameters
+    ----------
+    K : int
+        Order of the matrices, at least 1.
+
+    Attributes
+    ----------
+    size : int
+        Numbers in a matrix.
+    diagonal : ndarray of int, shape (K,)
+        Positions of the diagonal.
+    """
+
+    def __init__(self, K):
+        self.K, self.size = K, K * (K + 1) // 2
+        self.diagonal = self.positions(np.arange(K), np.arange(K))
+
+    def positions(self, i, j):
+        """Positions of the entries (i, j), i >= j."""
+        # One rectangle of the columns j < half; the triangle of the later columns lies transposed above them.
+        half, odd = (self.K + 1) // 2, self.K % 2
+        rows = self.K + 1 - odd
+        return np.where(j < half, j * rows + i + 1 - odd, (i - half + odd) * rows + j - half)
+
+    def pack(self, matrix):
+        """The lower triangle of a square array, packed."""
+        return dtrttf(matrix, transr="N", uplo="L")[0]
+
+    def square(self, a):
+        """Square array, in Fortran order, whose lower triangle is the matrix; the rest is arbitrary."""
+        return dtfttr(self.K, a, transr="N", uplo="L")[0]
+
+    def factor(self, a):
+        """Replace a by its Cholesky factor; return whether it is positive definite."""
+        return not dpftrf(self.K, a, transr="N", uplo="L", overwrite_a=1)[1]
+
+    def invert(self, a):
+        """Replace a Cholesky factor by the inverse of the matrix."""
+        return dpftri(self.K, a, transr="N", uplo="L", overwrite_a=1)[0]
+
+    def solver(self, a):
+        """Function b -> matrix^-1 b for b (K, n), from a Cholesky factor."""
+        factor = self.square(a)
+
+        def solve(b):  # b^T times the inverse: no copies to Fortran order and back
+            half = dtrsm(1.0, factor, b.T, side=1, lower=1, trans_a=1)
+            return dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1).T
+
+        return solve
+
+    def add_products(self, alpha, theta, beta, a):
+        """Replace a by beta a + alpha theta theta^T, theta (K, n)."""
+        return dsfrk(
+            self.K, theta.shape[1], alpha, theta.T, beta, a, transr="N", uplo="L", trans="T", overwrite_c=1
+        )
