@@ -144,11 +144,11 @@ def main():
     for name, model in models.items():
         for note in model.result_.notes:
             print(f"{name}: {note}")
-    picture(models["joint, weaker"], past, graph, year)
+    picture(models["joint, weaker"], year)
     print("saved elections.png: the fitted shares, and the learned minus the given weights between elections")
 
 
-def picture(model, past, graph, weight):
+def picture(model, weight):
     """Save the fitted shares (a dot: no record) and the change of the weights between one election and the next."""
     import matplotlib
 
@@ -156,36 +156,20 @@ def picture(model, past, graph, weight):
     from matplotlib import pyplot as plt
     from matplotlib.colors import SymLogNorm
 
-    states, years = list(states_graph()), sorted({year for _, year in graph})
-    p = model.theta_["p"].reshape(len(states), len(years))
+    states, years = list(states_graph()), sorted({year for _, year in model.strata_})
     W = model.W_.reshape(len(states), len(years), len(states), len(years))
     k, t = np.arange(len(states))[:, None], np.arange(len(years) - 1)
     change = W[k, t, k, t + 1] - weight
-    order, size = np.argsort(-p[:, -1]), np.abs(change).max()
+    size = np.abs(change).max()
 
-    absent = ~np.isin(np.arange(p.size), [model.strata_.index(label) for label in strata(past)]).reshape(
-        p.shape
-    )
-
-    figure, axes = plt.subplots(1, 2, figsize=(12, 10), sharey=True, layout="constrained")
-    shares = axes[0].imshow(p[order], cmap="RdBu", vmin=0.1, vmax=0.9, aspect="auto")
-    changes = axes[1].imshow(
-        change[order], cmap="PuOr", norm=SymLogNorm(0.01, vmin=-size, vmax=size), aspect="auto"
-    )
-    axes[0].scatter(*np.argwhere(absent[order]).T[::-1], s=2, color="black")
+    figure, axes = plt.subplots(1, 2, figsize=(13, 9), sharey=True, layout="constrained")
+    strat.plot.parameters(model, ax=axes[0], cmap="RdBu", vmin=0.1, vmax=0.9)
     axes[0].axvline(len(years) - len(HELD_OUT) - 0.5, color="black")
     axes[0].text(len(years) - 0.5, -0.8, "held out", ha="right")
-    axes[0].set_yticks(range(len(states)), np.array(states)[order], fontsize=8)
-    axes[0].set_xticks(range(len(years)), years, rotation=90)
+    changes = axes[1].imshow(change, cmap="PuOr", norm=SymLogNorm(0.01, vmin=-size, vmax=size), aspect="auto")
     steps = [f"{a}-{str(b)[2:]}" for a, b in zip(years[:-1], years[1:], strict=True)]
     axes[1].set_xticks(range(len(steps)), steps, rotation=90)
-    bars = {"orientation": "horizontal", "shrink": 0.9, "pad": 0.01}
-    figure.colorbar(
-        shares, ax=axes[0], extend="both", label="fitted Democratic share p (dot: no record)", **bars
-    )
-    figure.colorbar(
-        changes, ax=axes[1], label=f"learned minus given weight ({weight:g}) between elections", **bars
-    )
+    figure.colorbar(changes, ax=axes[1], label=f"learned minus given weight ({weight:g}) between elections")
     figure.savefig("elections.png", dpi=120)
     plt.close(figure)
 

@@ -42,6 +42,30 @@ def read_graph(graph):
     )
 
 
+def read_weights(source):
+    """Read the graph of whatever has one, for those who look at it.
+
+    Parameters
+    ----------
+    source : fitted model, LearnedGraph, networkx.Graph, tuple (labels, W), ndarray or sparse array
+        A matrix alone has the strata 0, …, K - 1.
+
+    Returns
+    -------
+    PriorGraph
+        Its labels, edges and weights.
+    """
+    if hasattr(source, "theta_"):
+        return read_graph((source.strata_, source.W_))
+    if hasattr(source, "fit"):
+        raise DataError("the model is not fitted. Call fit first.")
+    if hasattr(source, "W") and hasattr(source, "labels"):
+        return read_graph((source.labels, source.W))
+    if sparse.issparse(source) or isinstance(source, np.ndarray):
+        return read_graph((list(range(source.shape[0])), source))
+    return read_graph(source)
+
+
 def _from_networkx(graph):
     if graph.is_directed():
         raise GraphError(

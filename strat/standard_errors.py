@@ -16,12 +16,10 @@ from strat.common_model import CommonModel
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.export import training_records
 from strat.oracles.sum import Weighted
-from strat.posed import is_iterative
+from strat.prox_slope import ProxSlope
 from strat.selected_inverse import inverse_entries
 from strat.strata import Strata, some_of
 
-EXACT = (1e-6, 1e-7)  # relative step of the differences through a prox in closed form, and their error
-ITERATIVE = (1e-3, 1e-5)  # the same for one that iterates to a tolerance
 SUSPECT = 1e9  # variance times curvature above this asks whether anything determines the parameter
 RIDGE = 1e-12  # relative; a variance that follows it is infinite
 
@@ -121,8 +119,10 @@ def _covariances(model, dispersion):
         prox = regularizer.prox
     own = np.maximum(np.einsum("kaa->k", hessian) / n, 0.0) + degrees * couple.mean()
     t = 1 / np.where(own > 0, own, 1.0)
-    accuracy = ITERATIVE if is_iterative(prox) else EXACT
-    bases, curvature = _free_directions(prox, theta - t[:, None] * gradient, t, *accuracy)
+    slope = ProxSlope(prox, theta - t[:, None] * gradient, t)
+    U = np.broadcast_to(np.eye(n), (K, n, n)) if slope.U is None else np.where(np.abs(slope.U) > 1e-9, slope.U, 0.0)
+    bases = [U[k][:, slope.free[k]] for k in range(K)]
+    curvature = [slope.curvature[k][slope.free[k]] for k in range(K)]
     U = sp.csr_array(sp.block_diag(bases, format="csr"))
     A = sp.csr_array(sp.block_diag(list(hessian), format="csr")) + sp.kron(laplacian, sp.diags_array(couple))
     A = sp.csr_array(U.T @ A @ U) + sp.diags_array(np.concatenate(curvature))
@@ -169,34 +169,6 @@ def _hessian(oracle, theta):
     blocks = [product(np.broadcast_to(e, theta.shape)) for e in np.eye(theta.shape[1])]
     blocks = np.stack(blocks, axis=2)
     return (blocks + blocks.transpose(0, 2, 1)) / 2
-
-
-def _free_directions(prox, v, t, step, error):
-    """For each stratum an orthonormal basis (n, f) of the free directions, and the curvature (f,) along them.
-
-    The prox is differentiated by differences with a relative `step`, which have an absolute `error`.
-    """
-    K, n = v.shape
-    step = step * np.maximum(np.abs(v), 1e-3 * (np.abs(v).max(axis=1, keepdims=True) + 1e-3))
-    J = np.empty((K, n, n))
-    for c in range(n):
-        e = np.zeros((K, n))
-        e[:, c] = step[:, c]
-        J[:, :, c] = (prox(v + e, t) - prox(v - e, t)) / (2 * step[:, [c]])
-    J = (J + J.transpose(0, 2, 1)) / 2
-    diagonal = np.einsum("kaa->ka", J)
-    if np.abs(J - diagonal[:, :, None] * np.eye(n)).max() < error:
-        slopes, vectors = diagonal, np.broadcast_to(np.eye(n), J.shape)
-    else:
-        slopes, vectors = np.linalg.eigh(J)
-    bases, curvature = [], []
-    for k in range(K):
-        free = slopes[k] > 10 * error
-        slope = np.where(slopes[k][free] > 1 - error, 1.0, slopes[k][free])
-        basis = vectors[k][:, free]
-        bases.append(np.where(np.abs(basis) > 1e-9, basis, 0.0))
-        curvature.append((1 / slope - 1) / t[k])
-    return bases, curvature
 
 
 def _inverse_blocks(A, starts):

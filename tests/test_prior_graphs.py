@@ -116,6 +116,11 @@ def test_the_entropy_graph_minimises_its_objective():
         assert objective(w) <= objective(w * np.exp(0.1 * RNG.standard_normal(len(w))))
 
 
+def test_the_entropy_graph_is_the_one_that_is_learned():
+    learned = strat.learn_graph(POINTS, strat.Entropy(sigma=0.8))
+    assert np.allclose(weights(graphs.from_parameters(POINTS, "entropy", sigma=0.8)), learned.W, rtol=1e-6)
+
+
 def test_labels_are_nodes(separate):
     assert list(graphs.from_parameters(separate)) == ["a", "b", "c", "d", "e"]
     assert list(graphs.from_parameters(POINTS, labels=list("tuvwxyz"), name="fit")) == list("tuvwxyz")

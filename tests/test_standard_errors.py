@@ -180,6 +180,13 @@ def test_a_group_norm_has_its_curvature_off_the_kink():
         assert np.allclose(strat.covariances(model)[k], np.linalg.inv(H[k] + curvature), rtol=1e-4)
 
 
+def test_groups_are_held_one_by_one():
+    theta, y = cp.Variable(4, name="theta"), cp.Parameter(4, name="y")
+    base = strat.BaseModel(cp.sum_squares(y - theta) / 2, cp.norm2(theta[:2]) + cp.norm2(theta[2:]), data=(y,))
+    errors = strat.standard_errors(strat.separate(base, **TIGHT).fit([[3.0, 1.0, 0.2, 0.1]], strata=[0]))["theta"]
+    assert np.array_equal(np.isnan(errors), [[False, False, True, True]])
+
+
 def test_constraints_take_their_directions_away():
     p, y = cp.Variable(3, name="p"), cp.Parameter(3, name="y")
     base = strat.BaseModel(cp.sum_squares(y - p) / 2, constraints=[cp.sum(p) == 1], data=(y,))

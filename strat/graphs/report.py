@@ -9,8 +9,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
-from strat.errors import DataError, OptionError
-from strat.graph_input import read_graph
+from strat.errors import OptionError
+from strat.graph_input import read_weights
 from strat.selected_inverse import FULL, inverse_entries
 from strat.strata import some_of
 
@@ -156,7 +156,7 @@ def report(graph, isolated=0.01):
 
     Parameters
     ----------
-    graph : fitted model, networkx.Graph, (labels, W), or W alone
+    graph : fitted model, LearnedGraph, networkx.Graph, (labels, W), or W alone
         W is a symmetric array or SciPy sparse array; its strata are then 0, …, K - 1.
     isolated : float
         A stratum is nearly isolated if its degree is below this share of the median degree (of those not 0).
@@ -188,8 +188,9 @@ def report(graph, isolated=0.01):
     """
     if isinstance(isolated, bool) or not isinstance(isolated, numbers.Real) or not 0 <= isolated < 1:
         raise OptionError(f"isolated is {isolated!r}, but it is a share of the median degree, from 0 to 1.")
-    strata, W = _read(graph)
-    K = len(strata)
+    found = read_weights(graph)
+    strata, K, W = found.labels, found.K, sparse.csr_array(found.matrix())
+    W.eliminate_zeros()
     upper = sparse.coo_array(sparse.triu(W, 1))
     i, j, w = *upper.coords, upper.data
     degrees = np.asarray(W.sum(axis=1)).ravel()
@@ -218,25 +219,6 @@ def report(graph, isolated=0.01):
     if hasattr(graph, "theta_"):
         _add_model(found, graph)
     return found
-
-
-def _read(graph):
-    """The strata, and W as a symmetric csr_array without zeros."""
-    if hasattr(graph, "theta_"):
-        labels, W = list(graph.strata_), graph.W_
-    elif hasattr(graph, "fit"):
-        raise DataError("the model is not fitted. Call fit first.")
-    elif isinstance(getattr(graph, "W", None), np.ndarray):  # what strat.learn_graph returns
-        labels, W = list(getattr(graph, "strata", range(len(graph.W)))), graph.W
-    elif sparse.issparse(graph) or isinstance(graph, np.ndarray):
-        labels, W = list(range(graph.shape[0])), graph
-    else:
-        prior = read_graph(graph)
-        labels, W = prior.labels, prior.matrix()
-    prior = read_graph((labels, W))  # checks the weights
-    matrix = sparse.csr_array(prior.matrix())
-    matrix.eliminate_zeros()
-    return prior.labels, matrix
 
 
 def _resistances(W, degrees, component, i, j):

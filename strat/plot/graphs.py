@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import OptionError
+from strat.graph_input import read_weights
 from strat.plot import canvas
-from strat.plot.weights import read
 
 NAMED = 60  # most strata that are named
 
@@ -18,7 +18,7 @@ def graph(graph, most=2000, ax=None, **options):
 
     Parameters
     ----------
-    graph : fitted model, networkx.Graph, (labels, W), or W alone
+    graph : fitted model, LearnedGraph, networkx.Graph, (labels, W), or W alone
         The graph.
     most : int
         How many edges are drawn at most, the heaviest; the title says if some are left out.
@@ -40,7 +40,8 @@ def graph(graph, most=2000, ax=None, **options):
     """
     if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
         raise OptionError(f"most is {most!r}, but it is a number of edges, at least 1.")
-    labels, W = read(graph)
+    found = read_weights(graph)
+    labels, W = found.labels, found.matrix()
     ax = canvas.axes(ax, (7.0, 6.0))
     upper = sparse.coo_array(sparse.triu(W, 1))
     kept = np.flatnonzero(upper.data > 0)

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import DataError, OptionError
-from strat.graph_input import read_graph
+from strat.graph_input import read_graph, read_weights
 from strat.plot import canvas
 
 PIXELS = 400  # strata that a heatmap shows one by one
@@ -17,7 +17,7 @@ def weights(graph, prior=None, ax=None, **options):
 
     Parameters
     ----------
-    graph : fitted model, networkx.Graph, (labels, W), or W alone
+    graph : fitted model, LearnedGraph, networkx.Graph, (labels, W), or W alone
         The graph.
     prior : graph or True, optional
         W0: then W − W0 is drawn, blue where it is below 0 and red above. True is a model's own prior, with its scale.
@@ -39,7 +39,8 @@ def weights(graph, prior=None, ax=None, **options):
     >>> ax.get_title()
     'Weights W'
     """
-    labels, W = read(graph)
+    found = read_weights(graph)
+    labels, W = found.labels, found.matrix()
     if prior is not None:
         W = W - _prior(graph, prior, labels)
     ax = canvas.axes(ax, (6.4, 5.4))
@@ -64,20 +65,6 @@ def weights(graph, prior=None, ax=None, **options):
     return ax
 
 
-def read(graph):
-    """The strata of whatever has a graph, and W as a csr_array."""
-    if hasattr(graph, "theta_"):
-        return list(graph.strata_), sparse.csr_array(graph.W_)
-    if hasattr(graph, "fit"):
-        raise DataError("the model is not fitted. Call fit first.")
-    if isinstance(getattr(graph, "W", None), np.ndarray):  # what strat.learn_graph returns
-        graph = graph.W
-    if sparse.issparse(graph) or isinstance(graph, np.ndarray):
-        graph = (list(range(graph.shape[0])), graph)
-    found = read_graph(graph)
-    return found.labels, found.matrix()
-
-
 def _prior(graph, prior, labels):
     """W0 in the order of the labels."""
     if prior is True:
@@ -88,9 +75,10 @@ def _prior(graph, prior, labels):
         if graph.graph is None:
             return sparse.csr_array((len(labels), len(labels)))
         return read_graph(graph.graph).matrix(graph.scale)
-    nodes, W0 = read(prior)
-    if not (hasattr(prior, "nodes") or hasattr(prior, "theta_") or isinstance(prior, tuple | list)):
-        nodes = labels  # a bare matrix
+    found = read_weights(prior)
+    nodes, W0 = found.labels, found.matrix()
+    if sparse.issparse(prior) or isinstance(prior, np.ndarray):
+        nodes = labels
     place = {label: k for k, label in enumerate(nodes)}
     missing = [label for label in labels if label not in place]
     if missing or W0.shape[0] != len(labels):
