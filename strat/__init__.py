@@ -3,6 +3,7 @@
 from strat import graphs, losses, plot
 from strat.base_model import BaseModel
 from strat.baselines import common, entropy, joint, log_diagonal, lrsm, separate, trace_constraint
+from strat.comparing import compare
 from strat.compiler import Program, compile
 from strat.errors import (
     CollapseWarning,
@@ -23,6 +24,7 @@ from strat.graph_learning import LearnedGraph, learn_graph
 from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.loading import load
 from strat.solvers import MAPG, NewtonCG, Result
+from strat.splitters import RollingOrigin, StrataKFold
 from strat.standard_errors import covariances, standard_errors
 
 __version__ = "0.1.0"
@@ -48,11 +50,14 @@ __all__ = [
     "OptionError",
     "Program",
     "Result",
+    "RollingOrigin",
     "ShapeError",
+    "StrataKFold",
     "StratError",
     "StratifiedModel",
     "TraceConstraint",
     "common",
+    "compare",
     "compile",
     "covariances",
     "entropy",

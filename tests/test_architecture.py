@@ -29,9 +29,11 @@ LAYERS = [
     ["solvers"],
     ["starts", "graph_learning"],
     ["intake", "export", "first_point", "rebound", "held_out", "posed"],
+    ["splitters", "sample", "tables", "plotting"],
     ["fitting", "saving", "parameters", "estimator", "refit"],
     ["common_model", "baselines", "loading", "standard_errors"],
     ["plot"],
+    ["comparison", "comparing"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
 WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem"]
