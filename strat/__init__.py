@@ -23,6 +23,7 @@ from strat.estimator import StratifiedModel
 from strat.graph_learning import LearnedGraph, learn_graph
 from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.loading import load
+from strat.searching import search
 from strat.solvers import MAPG, NewtonCG, Result
 from strat.splitters import RollingOrigin, StrataKFold
 from strat.standard_errors import covariances, standard_errors
@@ -69,6 +70,7 @@ __all__ = [
     "losses",
     "lrsm",
     "plot",
+    "search",
     "separate",
     "standard_errors",
     "trace_constraint",

@@ -65,7 +65,7 @@ def compare(
     >>> table.best()
     'lrsm'
     """
-    models = _checked(models)
+    models = checked_models(models)
     metrics = _checked_metrics(metrics)
     if (train is None) != (test is None):
         raise OptionError("train= and test= go together; give both, or data= to be split.")
@@ -151,7 +151,8 @@ def _with_nodes(model, labels):
     return twin
 
 
-def _checked(models):
+def checked_models(models):
+    """The models by name, or an OptionError."""
     if not isinstance(models, dict) or not models:
         raise OptionError('models must be a dict {"name": model} with at least one model.')
     for name, model in models.items():

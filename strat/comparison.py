@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 
 from strat.errors import OptionError
+from strat.plot.dots import dots
 from strat.tables import Table, aligned, number
 
 #: The parts of the records on which models are measured, in the order of the columns.
@@ -156,8 +157,6 @@ class Comparison(Table):
         matplotlib.axes.Axes
             With the drawing.
         """
-        from strat.plotting import dots
-
         metric = self._known(metric)
         values = {part: [self.mean(name, metric, part) for name in self.models] for part in ("test", "train")}
         return dots(self.models, values, metric, ax)

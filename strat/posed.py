@@ -19,6 +19,9 @@ from strat.prior import PriorGraph
 from strat.problem import JointProblem
 from strat.rebound import Rebound
 
+#: Regularizers kept for values of hyperparameters that come back; they hold no records.
+REGULARIZERS = 32
+
 
 class Posed:
     """A model and records, read once; `problem` puts constants in, and binds only what depends on those that changed.
@@ -35,6 +38,8 @@ class Posed:
         Weights of the records.
     nodes : list, optional
         The strata in order, for a model without a graph; by default the labels seen.
+    like : Posed, optional
+        The same model posed on other records, to share the bound regularizer with.
 
     Attributes
     ----------
@@ -48,7 +53,7 @@ class Posed:
         Where W may be nonzero.
     """
 
-    def __init__(self, model, data, strata, sample_weight=None, nodes=None):
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None, like=None):
         self.model, self.base, self.shared = model, model.base, model.shared
         self.prior = None if model.graph is None else read_graph(model.graph)
         nodes = nodes if self.prior is None else self.prior.labels
@@ -65,7 +70,9 @@ class Posed:
         self.prior = PriorGraph.without_edges(labels) if self.prior is None else self.prior
         self.edges = self._edges()
         self._loss = Rebound(self.base.loss_program, self._bind_loss)
-        self._regularizer = Rebound(self.base.regularizer_program, self._bind_regularizer)
+        self._regularizer = Rebound(self.base.regularizer_program, self._bind_regularizer, REGULARIZERS)
+        if like is not None:
+            self._regularizer = like._regularizer
 
     @property
     def strata(self):

@@ -55,6 +55,8 @@ class Refits:
         The strata, for a model without a graph; by default the labels seen.
     tol : float, optional
         Tolerance, in place of the solver's.
+    like : Refits, optional
+        Refits of the same model on other records, such as another fold.
 
     Attributes
     ----------
@@ -62,10 +64,12 @@ class Refits:
         Records, strata, edges; ``posed.held_out(data, strata)`` binds records to score on.
     """
 
-    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None):
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None, like=None):
         check_options(model)
         self.model, self.tol = model, tol
-        self.posed = Posed(model, tuple(data), strata, sample_weight, nodes)
+        self.posed = Posed(
+            model, tuple(data), strata, sample_weight, nodes, None if like is None else like.posed
+        )
 
     def fit(self, theta=None, w=None, **constants):
         """Fit once more.

@@ -80,17 +80,17 @@ class Sample:
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
             folds = default(int(folds))
-        if hasattr(folds, "split"):
+        if hasattr(folds, "split") and not isinstance(folds, str):
             X = self.data[0] if self.data else np.zeros(len(self))
             y = self.data[-1] if len(self.data) > 1 else None
             groups = self.part().labels if _takes_labels(folds) else self.labels.codes
             folds = folds.split(X, y, groups)
-        try:
-            pairs = [(self._positions(train), self._positions(test)) for train, test in folds]
-        except TypeError:
+        pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
+        if not all(len(pair) == 2 for pair in pairs):
             raise OptionError(
-                f"folds must be a whole number, a splitter or pairs of positions (training, held out), not {folds!r}."
-            ) from None
+                "folds must be a whole number, a splitter, or pairs of positions (training, held out)."
+            )
+        pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
         if not pairs:
             raise OptionError("there are no folds: give at least one pair of positions (training, held out).")
         for train, test in pairs:

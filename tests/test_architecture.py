@@ -29,11 +29,12 @@ LAYERS = [
     ["solvers"],
     ["starts", "graph_learning"],
     ["intake", "export", "first_point", "rebound", "held_out", "posed"],
-    ["splitters", "sample", "tables", "plotting"],
+    ["splitters", "sample", "tables"],
     ["fitting", "saving", "parameters", "estimator", "refit"],
     ["common_model", "baselines", "loading", "standard_errors"],
     ["plot"],
     ["comparison", "comparing"],
+    ["constants", "pattern_search", "cross_validation", "contenders", "search_result", "searching"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
 WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem"]

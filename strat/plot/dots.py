@@ -1,5 +1,7 @@
 """The drawing of a comparison."""
 
+from strat.plot.canvas import axes
+
 
 def dots(names, values, metric, ax=None):
     """Draw means with standard errors, one line a model.
@@ -20,12 +22,7 @@ def dots(names, values, metric, ax=None):
     matplotlib.axes.Axes
         With the drawing.
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plot() needs matplotlib: pip install matplotlib.") from error
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6, 0.8 + 0.4 * len(names)), layout="constrained")
+    ax = axes(ax, (6, 0.8 + 0.4 * len(names)))
     for k, (part, pairs) in enumerate(values.items()):
         place = [(i, *pair) for i, pair in enumerate(pairs) if pair[0] is not None]
         if place:

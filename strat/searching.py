@@ -1,0 +1,204 @@
+"""Choose constants by cross-validation, with simple models beside."""
+
+import math
+import time
+
+import numpy as np
+from sklearn.base import clone
+
+from strat.comparing import checked_models
+from strat.constants import grid_points, read_grid
+from strat.contenders import Contender, contenders, simple_models
+from strat.cross_validation import CrossValidation
+from strat.errors import OptionError
+from strat.estimator import StratifiedModel
+from strat.pattern_search import PatternSearch
+from strat.sample import Sample, strata_folds
+from strat.search_result import Search
+from strat.strata import in_order
+
+#: log10 of the factors of the first scan, for every kind of constant.
+SCAN = (-2.0, -1.0, 0.0, 1.0, 2.0)
+#: Factors of the pooled model's weight where a grid is given for the other models.
+POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
+
+
+def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_trials=200):
+    """Choose constants by the lowest held-out loss, and refit the winner to all records.
+
+    Beside the given models stand those that a search must beat: the common model, separate models, and the pooled model (a
+    complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, each model's
+    constants are searched on the log scale without bounds: one scale for each factor of the graph, every scalar
+    hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. A
+    scan over four powers of ten comes first, then a pattern search down to steps of a third. Models on a product
+    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started.
+
+    Parameters
+    ----------
+    models : dict or StratifiedModel
+        ``{name: model}``, or one model. They are not changed.
+    grid : dict or list of dict, optional
+        Values to try, every combination: ``{"scale__FACTOR": […], "lambda1": […], "base__NAME": […]}``, each for the
+        models that have such a constant. Common, separate and pooled models take part with the grid's ``base__NAME``.
+    train : tuple
+        ``(*data, strata)``.
+    folds : int, splitter or iterable of pairs
+        A number of folds over which every stratum is spread; a splitter such as ``RollingOrigin(6, time=1)``; or pairs of
+        positions (training, held out).
+    random_state : int
+        Seed of the folds.
+    tol : float
+        Tolerance of the fits on folds; the winner is fitted with its own solver's.
+    max_trials : int
+        Most choices of constants tried for one candidate by the pattern search.
+
+    Returns
+    -------
+    Search
+        ``best`` (fitted), ``chosen`` (constants), ``table`` (one row a candidate), ``to_frame``, ``to_markdown``; it prints.
+
+    Raises
+    ------
+    OptionError, DataError
+        Where the arguments have no meaning; the first error of a fit where no candidate could be fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.integers(0, 6, 90)
+    >>> found = strat.search(
+    ...     strat.lrsm(base, strat.graphs.path(6)), train=(z + rng.normal(size=90), z), folds=3
+    ... )
+    >>> found.candidate, sorted(found.chosen)
+    ('model', ['scale'])
+    """
+    started = time.perf_counter()
+    models = checked_models({"model": models} if isinstance(models, StratifiedModel) else models)
+    _check(tol, max_trials)
+    sample = Sample(list(models.values()), train, "train")
+    pairs = sample.splits(folds, strata_folds(random_state))
+    nodes = in_order(list(sample.labels.values))
+    simple = simple_models(models, nodes)
+    if grid is None:
+        rows = [(None, name, model) for name, model in models.items()]
+        rows = [row for _, name, model in [*simple, *rows] for row in contenders(name, model)]
+    else:
+        rows = _on_grid(models, simple, read_grid(grid, list(models.values())))
+    table, notes, failures = [], [], []
+    validations, chosen = {}, {}
+    for row in rows:
+        begun = time.perf_counter()
+        try:
+            if id(row.model) not in validations:
+                validations[id(row.model)] = CrossValidation(row.model, sample, pairs, nodes, tol)
+            validation = validations[id(row.model)]
+            trials, count = _trials(row, validation, chosen, max_trials)
+            chosen[row.name] = trials[0].constants
+            found = [_measured(trial, validation) for trial in trials]
+        except Exception as error:  # one candidate's failure is a row of the table
+            text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            found, count = [{**_NOTHING, "error": text}], 0
+            failures.append(error)
+        seconds = (time.perf_counter() - begun) / len(found)
+        count = count if len(found) == 1 else 1
+        table += [
+            {"candidate": row.name, "model": row.model, "trials": count, "seconds": seconds, **f}
+            for f in found
+        ]
+    good = [row for row in table if row["error"] is None]
+    if not good:
+        raise failures[0]
+    table.sort(key=lambda row: row["mean"])
+    _add_differences(table)
+    first = table[0]
+    best = clone(first["model"]).set_params(**first["constants"])
+    whole = sample.part()
+    best.fit(*whole.data, strata=whole.strata)
+    for validation in validations.values():
+        notes += _notes(validation)
+    records = sum(len(test) for _, test in pairs)
+    table = [{key: value for key, value in row.items() if key not in ("model", "losses")} for row in table]
+    return Search(table, best, len(pairs), records, time.perf_counter() - started, notes)
+
+
+_NOTHING = {"constants": {}, "mean": math.inf, "se": None, "losses": None}
+
+
+def _on_grid(models, simple, grids):
+    """The given models on the grid, the simple ones on what of it concerns their declaration."""
+    rows = [
+        Contender(name, model, [], points=grid_points(model, grids), each=True)
+        for name, model in models.items()
+    ]
+    for kind, name, model in simple:
+        points = grid_points(model, grids, prefix="base__")
+        if kind == "pooled":
+            points = [{**p, "scale": s} for p in points for s in POOLED_SCALES]
+        rows.append(Contender(name, model, [], points=points))
+    return rows
+
+
+def _trials(contender, validation, chosen, most):
+    """The trials that become rows, the best first, and how many there were."""
+    if contender.points is not None:
+        if contender.each:
+            trials = [validation.trial(constants) for constants in contender.points]
+            return sorted(trials, key=lambda trial: trial.loss), len(trials)
+        trials = [validation.trial(constants) for constants in contender.points]
+        return [min(trials, key=lambda trial: trial.loss)], len(trials)
+    best = []
+
+    def loss(x):
+        trial = validation.trial(contender.constants(x))
+        if not best or trial.loss < best[0].loss:
+            best[:] = [trial]
+        return trial.loss
+
+    search = PatternSearch(loss, most=most)
+    zero = (0.0,) * len(contender.axes)
+    if contender.axes and contender.scan:
+        kinds = [
+            kind for kind in ("scale", "regularizer") if any(axis.kind == kind for axis in contender.axes)
+        ]
+        directions = [tuple(float(axis.kind == kind) for axis in contender.axes) for kind in kinds]
+        start = search.scan(zero, directions, SCAN)
+    else:
+        starts = [zero] + [contender.place(chosen[name]) for name in contender.refines if name in chosen]
+        start = min(starts, key=search.value)
+    search.search(start)
+    return best, len(search.tried)
+
+
+def _measured(trial, validation):
+    losses = validation.losses(trial)
+    finite = np.isfinite(losses).all()
+    se = float(losses.std(ddof=1) / np.sqrt(len(losses))) if finite and len(losses) > 1 else None
+    return {"constants": trial.constants, "mean": trial.loss, "se": se, "losses": losses, "error": None}
+
+
+def _add_differences(table):
+    """Differences to the first row, record by record."""
+    best = table[0]["losses"]
+    for row in table:
+        row["difference"] = row["difference_se"] = None
+        if row["error"] is None and np.isfinite(row["losses"]).all():
+            gap = row["losses"] - best
+            row["difference"] = float(gap.mean())
+            row["difference_se"] = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else None
+
+
+def _notes(validation):
+    stopped = sum(count for status, count in validation.states.items() if status != "converged")
+    if not stopped:
+        return []
+    return [f"{stopped} of {sum(validation.states.values())} fits on folds stopped before tol"]
+
+
+def _check(tol, max_trials):
+    if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
+        raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
+    if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
+        raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")

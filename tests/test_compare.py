@@ -1,0 +1,159 @@
+"""strat.compare: the numbers of plain fits, in one table, whatever the form of the records."""
+
+import cvxpy as cp
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import mean_squared_error
+
+import strat
+
+RNG = np.random.default_rng(1)
+N = 90
+Z = [(int(a), "FM"[b]) for a, b in RNG.integers(0, [4, 2], size=(N, 2))]
+X = RNG.normal(size=(N, 2))
+Y = X @ [1.0, -1.0] + np.array([a for a, _ in Z]) + RNG.normal(size=N)
+AGE, SEX = strat.graphs.path(range(4), weight=3.0, name="age"), strat.graphs.path(["F", "M"], name="sex")
+GRAPH = strat.graphs.product(AGE, SEX)
+
+
+def declaration():
+    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    return strat.BaseModel(
+        cp.square(y - x @ theta - b), 0.1 * cp.sum_squares(theta), data=(x, y), predict=x @ theta + b
+    )
+
+
+BASE = declaration()
+MODELS = {"common": strat.common(BASE, GRAPH), "lrsm": strat.lrsm(BASE, GRAPH)}
+CUT = 60
+TRAIN, TEST = (X[:CUT], Y[:CUT], Z[:CUT]), (X[CUT:], Y[CUT:], Z[CUT:])
+
+
+def test_the_numbers_are_those_of_plain_fits():
+    table = strat.compare(MODELS, train=TRAIN, test=TEST, metrics={"loss": "loss", "mse": mean_squared_error})
+    for name, make in (("common", strat.common), ("lrsm", strat.lrsm)):
+        alone = make(BASE, GRAPH).fit(*TRAIN[:2], strata=TRAIN[2])
+        for part, (x, y, z) in (("train", TRAIN), ("test", TEST)):
+            assert np.isclose(table.mean(name, "loss", part)[0], -alone.score(x, y, strata=z))
+            mse = mean_squared_error(y, alone.predict(x, strata=z))
+            assert np.isclose(table.mean(name, "mse", part)[0], mse)
+        run = next(run for run in table.runs if run["model"] == name)
+        assert run["objective"] == alone.result_.objective and run["status"] == "converged"
+    assert not any(hasattr(model, "theta_") for model in MODELS.values())
+    assert table.best() == "lrsm"
+
+
+def test_repeated_splits_have_seeds_errors_and_paired_differences():
+    table = strat.compare(MODELS, data=(X, Y, Z), splits=4, random_state=7)
+    assert [run["seed"] for run in table.runs] == [7, 7, 8, 8, 9, 9, 10, 10]
+    values = {n: [r["values"]["test", "loss"] for r in table.runs if r["model"] == n] for n in MODELS}
+    mean, error = table.mean("lrsm")
+    assert np.isclose(mean, np.mean(values["lrsm"]))
+    assert np.isclose(error, np.std(values["lrsm"], ddof=1) / 2)
+    gaps = np.subtract(values["common"], values["lrsm"])
+    assert np.allclose(table.paired("lrsm")["common"], (gaps.mean(), gaps.std(ddof=1) / 2))
+    again = strat.compare(MODELS, data=(X, Y, Z), splits=1, random_state=8)
+    assert again.mean("lrsm")[0] == values["lrsm"][1]
+    assert "4 splits, seeds 7 to 10" in str(table)
+
+
+@pytest.mark.parametrize("form", ["frame", "declared", "arrays", "pairs", "masks", "splitter"])
+def test_records_and_splits_in_any_form(form):
+    expected = strat.compare(MODELS, data=(X, Y, Z), splits=strat.StrataKFold(3)).mean("lrsm")
+    frame = pd.DataFrame({"age": [a for a, _ in Z], "a": X[:, 0], "sex": [s for _, s in Z], "b": X[:, 1]})
+    models, data, splits = MODELS, (X, Y, Z), strat.StrataKFold(3)
+    if form == "frame":
+        data = (frame, pd.Series(Y, index=range(N, 0, -1)), ["age", "sex"])
+    elif form == "declared":
+        models = {"lrsm": strat.lrsm(BASE, GRAPH, strata=["age", "sex"])}
+        data = (frame, Y)
+    elif form == "arrays":
+        data = (X.tolist(), list(Y), frame[["age", "sex"]])
+    elif form != "splitter":
+        splits = list(splits.split(X, groups=Z))
+        if form == "masks":
+            splits = [tuple(np.isin(np.arange(N), part) for part in pair) for pair in splits]
+    assert np.allclose(strat.compare(models, data=data, splits=splits).mean("lrsm"), expected)
+
+
+def test_strata_without_training_records_are_apart():
+    keep = np.array([z != (2, "F") for z in Z])
+    pick = lambda k: (X[k], Y[k], [z for z, kept in zip(Z, k, strict=True) if kept])  # noqa: E731
+    outside = np.arange(N) % 3 == 0
+    table = strat.compare(MODELS, train=pick(keep & ~outside), test=pick(outside | ~keep))
+    lonely = pick(~keep)
+    alone = strat.lrsm(BASE, GRAPH).fit(*pick(keep & ~outside)[:2], strata=pick(keep & ~outside)[2])
+    expected = -alone.score(*lonely[:2], strata=lonely[2])
+    assert np.isclose(table.mean("lrsm", part="unseen")[0], expected)
+    assert f"unseen: {(~keep).sum()} test records in strata without training records" in str(table)
+    free = strat.compare({"separate": strat.separate(BASE)}, train=pick(keep), test=pick(~keep))
+    assert free.runs[0]["error"] is None  # the labels of all records are its strata
+    assert "neither records nor edges: (2, 'F')" in str(free)
+
+
+def test_a_model_that_fails_is_a_row():
+    models = {"small": strat.lrsm(BASE, AGE), **MODELS}
+    table = strat.compare(models, data=(X, Y, Z), splits=2)
+    assert table.best() == "lrsm" and table.mean("small") == (None, None)
+    frame = table.to_frame().set_index("model")
+    assert frame.loc["small", "status"] == "failed"
+    assert frame.loc["small", "error"].startswith("GraphError: stratum (")
+    assert "failed  small: GraphError" in str(table)
+    bad = strat.compare(MODELS, data=(X, Y, Z), splits=2, metrics={"bad": lambda y, p: 1 / 0})
+    assert "ZeroDivisionError" in bad.runs[0]["error"]
+
+
+def test_several_data_arguments_and_a_prediction_without_the_first():
+    mu, w, y = cp.Variable(name="mu"), cp.Parameter(name="w", nonneg=True), cp.Parameter(name="y")
+    base = strat.BaseModel(w * cp.square(y - mu), data=(w, y), predict=mu)
+    model = strat.lrsm(base, GRAPH)
+    table = strat.compare(
+        {"m": model}, data=(np.ones(N), Y, Z), splits=2, metrics={"mse": mean_squared_error, "loss": "loss"}
+    )
+    assert np.allclose(table.mean("m", "mse"), table.mean("m", "loss"))
+
+
+def test_tables_are_aligned_and_plots_drawn():
+    table = strat.compare(MODELS, data=(X, Y, Z), splits=3)
+    lines = str(table).splitlines()[:3]
+    assert lines[0].split()[:3] == ["model", "test", "loss"] and "±" in lines[1]
+    assert lines[1].index("converged") == lines[2].index("converged")
+    rows = table.to_markdown().splitlines()
+    assert len(rows) == 4 and {row.count("|") for row in rows} == {rows[0].count("|")}
+    frame = table.to_frame()
+    assert list(frame["model"]) == list(MODELS)
+    assert np.isclose(frame["test loss"][1], table.mean("lrsm")[0])
+    ax = table.plot()
+    assert [t.get_text() for t in ax.get_yticklabels()] == list(MODELS)
+    plt.close(ax.figure)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"models": {}}, strat.OptionError, "with at least one model"),
+        ({"models": {"a": 3}}, strat.OptionError, "the model 'a' is a int"),
+        ({}, strat.OptionError, "either train= and test=, or data="),
+        ({"train": TRAIN}, strat.OptionError, "train= and test= go together"),
+        ({"data": X}, strat.DataError, "data must be a tuple"),
+        (
+            {"data": (X, Y)},
+            strat.DataError,
+            r"data must hold the data arguments \(x, y\) and then the strata",
+        ),
+        ({"data": (X, Y[:5], Z)}, strat.ShapeError, "data: y has 5 records, but the strata have 90"),
+        ({"data": (X, Y, Z), "metrics": {"a": 3}}, strat.OptionError, "metric 'a' must be"),
+        ({"data": (X, Y, Z), "splits": 0}, strat.OptionError, "splits must be at least 1"),
+        ({"data": (X, Y, Z), "splits": []}, strat.OptionError, "there are no folds"),
+        ({"data": (X, Y, Z), "splits": "ab"}, strat.OptionError, "pairs of positions"),
+        ({"data": (X, Y, Z), "splits": [([0, 1], [1, 2])]}, strat.OptionError, "must be disjoint"),
+        ({"data": (X, Y, Z), "splits": [([0, 1], [900])]}, strat.OptionError, "whole numbers from 0 to 89"),
+        ({"data": (X, Y, Z), "test_size": 2}, strat.OptionError, "a share between 0 and 1"),
+    ],
+)
+def test_wrong_arguments_raise(arguments, error, words):
+    with pytest.raises(error, match=words):
+        strat.compare(**{"models": MODELS, **arguments})

@@ -1,0 +1,213 @@
+"""strat.search: the table holds cross-validated losses of plain fits, the lowest wins, and simple models take part."""
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import strat
+from strat.constants import snake
+from strat.pattern_search import PatternSearch
+
+RNG = np.random.default_rng(2)
+N = 160
+Z = [(int(a), int(t)) for a, t in RNG.integers(0, [4, 5], size=(N, 2))]
+X = RNG.normal(size=(N, 2))
+Y = X @ [1.0, -1.0] + np.array([0.0, 3.0, -2.0, 1.0])[[a for a, _ in Z]] + 0.7 * RNG.normal(size=N)
+PLACE, TIME = strat.graphs.path(range(4), name="place"), strat.graphs.path(range(5), weight=2.0, name="time")
+GRAPH = strat.graphs.product(PLACE, TIME)
+FOLDS = strat.StrataKFold(3)
+
+
+def declaration():
+    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    ridge = cp.Parameter(nonneg=True, value=0.5, name="ridge")
+    return strat.BaseModel(
+        cp.square(y - x @ theta - b), ridge * cp.sum_squares(theta), data=(x, y), predict=x @ theta + b
+    )
+
+
+BASE = declaration()
+
+
+@pytest.fixture(scope="module")
+def found():
+    return strat.search({"lrsm": strat.lrsm(BASE, GRAPH)}, train=(X, Y, Z), folds=FOLDS)
+
+
+def cross_validated(model, pairs=None):
+    """Losses of held-out records by plain fits, fold after fold."""
+    losses = []
+    for train, test in pairs or FOLDS.split(X, groups=Z):
+        fitted = clone(model).fit(X[train], Y[train], strata=[Z[i] for i in train])
+        losses.append(fitted.losses(X[test], Y[test], strata=[Z[i] for i in test]))
+    return np.concatenate(losses)
+
+
+def test_the_table_holds_the_losses_of_plain_fits(found):
+    rows = {row["candidate"]: row for row in found.table}
+    assert set(rows) == {"lrsm", "lrsm, one scale", "lrsm, equal weights", "common", "separate", "pooled"}
+    models = dict.fromkeys(rows, strat.lrsm(BASE, GRAPH))
+    models |= {"common": strat.common(BASE, GRAPH), "separate": strat.separate(BASE, GRAPH)}
+    models["pooled"] = strat.lrsm(BASE, strat.graphs.complete(list(GRAPH), weight=_mean_degree() / 19))
+    best = cross_validated(clone(models[found.candidate]).set_params(**found.chosen))
+    for name, row in rows.items():
+        losses = cross_validated(clone(models[name]).set_params(**row["constants"]))
+        assert np.isclose(row["mean"], losses.mean(), rtol=1e-3)
+        assert np.isclose(row["se"], losses.std(ddof=1) / np.sqrt(N), rtol=1e-2)
+        gap = losses - best
+        assert np.isclose(row["difference"], gap.mean(), atol=1e-3 * row["mean"])
+        assert np.isclose(row["difference_se"], gap.std(ddof=1) / np.sqrt(N), atol=2e-3)
+
+
+def _mean_degree():
+    return 2 * sum(w for *_, w in GRAPH.edges(data="weight")) / len(GRAPH)
+
+
+def test_the_lowest_loss_wins_and_more_constants_never_lose(found):
+    means = [row["mean"] for row in found.table]
+    assert means == sorted(means) and found.table[0]["candidate"] == found.candidate
+    by = {row["candidate"]: row["mean"] for row in found.table}
+    assert by["lrsm"] <= min(by["lrsm, one scale"], by["lrsm, equal weights"]) + 1e-9
+    # The places differ without order, the years do not: time is to be pooled, place is not.
+    assert found.candidate == "lrsm"
+    assert found.chosen["scale__time"] > 30 * found.chosen["scale__place"]
+    assert set(found.chosen) == {"scale__place", "scale__time", "base__ridge"}
+
+
+def test_the_winner_is_refitted_to_all_records(found):
+    again = strat.lrsm(BASE, GRAPH).set_params(**found.chosen).fit(X, Y, strata=Z)
+    assert np.allclose(again.theta_["theta"], found.best.theta_["theta"])
+    assert BASE.hyperparameters["ridge"].value == 0.5
+
+
+def test_a_grid_is_searched_exhaustively():
+    model = strat.lrsm(BASE, GRAPH)
+    grid = {"scale__place": [0.1, 1.0], "base__ridge": [0.1, 1.0, 10.0]}
+    found = strat.search({"m": model}, grid, train=(X, Y, Z), folds=FOLDS, tol=1e-7)
+    rows = [row for row in found.table if row["candidate"] == "m"]
+    assert len(rows) == 6
+    for row in rows:
+        losses = cross_validated(clone(model).set_params(**row["constants"]))
+        assert np.isclose(row["mean"], losses.mean(), rtol=1e-6)
+    common = [row for row in found.table if row["candidate"] == "common"]
+    expected = {
+        r: cross_validated(strat.common(BASE, GRAPH).set_params(base__ridge=r)).mean() for r in (0.1, 1, 10)
+    }
+    assert common[0]["constants"] == {"base__ridge": min(expected, key=expected.get)}
+    assert np.isclose(common[0]["mean"], min(expected.values()), rtol=1e-6)
+
+
+def test_a_learned_graph_is_searched_by_bare_names():
+    models = {"joint": strat.joint(BASE, GRAPH, lambda2=0.5), "lrsm": strat.lrsm(BASE, GRAPH)}
+    found = strat.search(models, {"lambda1": [0.5, 2.0]}, train=(X, Y, Z), folds=FOLDS)
+    joint = [row["constants"] for row in found.table if row["candidate"] == "joint"]
+    assert sorted(c["graph_regularizer__lambda1"] for c in joint) == [0.5, 2.0]
+    assert [row["constants"] for row in found.table if row["candidate"] == "lrsm"] == [{}]
+
+
+def test_without_a_grid_a_learned_graph_gets_its_constants():
+    base = strat.BaseModel(*_mean())
+    found = strat.search(
+        {"joint": strat.joint(base, PLACE)}, train=(Y, [a for a, _ in Z]), folds=2, max_trials=8
+    )
+    row = next(row for row in found.table if row["candidate"] == "joint")
+    assert {"scale__place", "graph_regularizer__lambda1", "graph_regularizer__lambda2"} == set(
+        row["constants"]
+    )
+    assert row["trials"] == 8
+
+
+def _mean():
+    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
+    return cp.square(y - mu), 0, (), (y,), mu
+
+
+def test_rolling_folds_and_columns_of_a_frame():
+    frame = pd.DataFrame({"place": [a for a, _ in Z], "time": [t for _, t in Z], "u": X[:, 0], "v": X[:, 1]})
+    rolling = strat.RollingOrigin(2, time=1)
+    grid = {"scale__time": [1.0, 10.0]}
+    found = strat.search(strat.lrsm(BASE, GRAPH), grid, train=(frame, Y, ["place", "time"]), folds=rolling)
+    pairs = list(rolling.split(X, groups=Z))
+    assert found.records == sum(len(test) for _, test in pairs) and found.folds == 2
+    for row in found.table:
+        if row["candidate"] == "model":
+            losses = cross_validated(strat.lrsm(BASE, GRAPH).set_params(**row["constants"]), pairs)
+            assert np.isclose(row["mean"], losses.mean(), rtol=1e-3)
+
+
+def test_a_model_without_a_graph_has_the_strata_of_all_records():
+    z = ["only once", *("ab"[a % 2] for a, _ in Z[1:])]
+    found = strat.search(strat.separate(BASE), {"base__ridge": [1.0]}, train=(X, Y, z), folds=3)
+    assert sorted(row["candidate"] for row in found.table) == ["common", "model", "pooled"]
+    assert all(row["error"] is None for row in found.table)
+
+
+def test_a_candidate_that_fails_is_a_row_unless_all_do():
+    models = {"small": strat.lrsm(BASE, PLACE), "lrsm": strat.lrsm(BASE, GRAPH)}
+    found = strat.search(models, {"base__ridge": [1.0]}, train=(X, Y, Z), folds=2)
+    assert found.table[-1]["candidate"] == "small" and "GraphError" in found.table[-1]["error"]
+    assert "failed  small: GraphError" in str(found)
+    with pytest.raises(strat.GraphError, match="is not a node of the graph"):
+        strat.search(strat.lrsm(BASE, PLACE), {"base__ridge": [1.0]}, train=(X, Y, Z))
+
+
+def test_the_table_prints_and_converts(found):
+    lines = str(found).splitlines()
+    assert lines[0].split()[0] == "candidate" and lines[1].startswith("lrsm ")
+    assert f"{N} held-out records of 3 folds" in lines[-1]
+    frame = found.to_frame()
+    assert list(frame["candidate"]) == [row["candidate"] for row in found.table]
+    assert np.isclose(frame["scale__time"][0], found.chosen["scale__time"])
+    assert found.to_markdown().count("\n") == len(found.table) + 1
+
+
+@pytest.mark.parametrize(
+    ("grid", "options", "error", "words"),
+    [
+        (
+            {"scale__age": [1]},
+            {},
+            strat.OptionError,
+            "no model has a constant 'scale__age'; known are scale, ",
+        ),
+        ({"scale__time": 3}, {}, strat.OptionError, "must be a list of values to try, not 3"),
+        ({}, {}, strat.OptionError, "grid must be a dict"),
+        (None, {"folds": 1}, strat.OptionError, "n_splits must be"),
+        (None, {"train": (X, Y)}, strat.DataError, "and then the strata"),
+        (None, {"tol": 0}, strat.OptionError, "tol must be"),
+        (None, {"max_trials": 0}, strat.OptionError, "max_trials must be"),
+    ],
+)
+def test_wrong_arguments_raise(grid, options, error, words):
+    with pytest.raises(error, match=words):
+        strat.search(strat.lrsm(BASE, GRAPH), grid, **{"train": (X, Y, Z), **options})
+
+
+def test_the_pattern_search_has_no_edges():
+    target = np.array([4.3, -3.2, 0.4])
+    bowl = PatternSearch(lambda x: 1 + float(np.sum((np.array(x) - target) ** 2) * (1 + 0.3 * x[0] ** 2)))
+    assert np.abs(np.array(bowl.search((0.0, 0.0, 0.0))) - target).max() <= 0.13
+    assert len(bowl.tried) < 90
+    flat = PatternSearch(lambda x: 1.0)
+    assert flat.search((0.0, 0.0)) == (0.0, 0.0) and len(flat.tried) == 17
+    counted = PatternSearch(lambda x: -x[0], most=5)
+    counted.search((0.0,))
+    assert len(counted.tried) == 5
+
+
+def test_a_scan_goes_to_neighbours():
+    order = []
+    scan = PatternSearch(lambda x: order.append(x) or float(np.sum(np.square(x))))
+    assert scan.scan((0.5, 0.0), [(1.0, 0.0), (0.0, 1.0)], (-1.0, 0.0, 1.0)) in ((0.5, 0.0), (-0.5, 0.0))
+    assert len(order) == 9
+    steps = [np.abs(np.subtract(a, b)).sum() for a, b in zip(order, order[1:], strict=False)]
+    assert max(steps) <= 1.0
+
+
+def test_a_snake_changes_one_value_at_a_time():
+    points = snake({"a": [1, 2, 3], "b": [1, 2], "c": [1, 2, 3]})
+    assert len(points) == 18 and len({tuple(p.values()) for p in points}) == 18
+    assert all(sum(p[k] != q[k] for k in p) == 1 for p, q in zip(points, points[1:], strict=False))
