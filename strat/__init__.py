@@ -24,13 +24,14 @@ from strat.graph_learning import LearnedGraph, learn_graph
 from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.loading import load
 from strat.searching import search
-from strat.solvers import MAPG, NewtonCG, Result
+from strat.solvers import ADMM, MAPG, NewtonCG, Result
 from strat.splitters import RollingOrigin, StrataKFold
 from strat.standard_errors import covariances, standard_errors
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ADMM",
     "MAPG",
     "BaseModel",
     "CollapseWarning",

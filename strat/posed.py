@@ -1,6 +1,7 @@
 """A model posed on records: the problem that solvers see, for the model's constants or any others."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from strat.oracles.sum import SumOracle, Weighted
 from strat.prior import PriorGraph
 from strat.problem import JointProblem
 from strat.rebound import Rebound
+from strat.solvers.choice import default_solver, needs_prox
 
 #: Regularizers kept for values of hyperparameters that come back; they hold no records.
 REGULARIZERS = 32
@@ -181,9 +183,19 @@ class Posed:
         return self.edges.from_vector(self.prior.weights_on(self.edges.i, self.edges.j, scale))
 
     def _bind_loss(self, values, smooth=True):
-        records = self.records
-        program = self.base.loss_program
-        return program.bind_records(records.arrays, self.strata, records.weight, values, smooth=smooth)
+        """The loss at the records, with a prox where the solver needs it; constraints are the regularizer's."""
+        records, solver = self.records, self.model.solver
+        bind = partial(
+            self.base.loss_program.bind_records, records.arrays, self.strata, records.weight, values
+        )
+        if not smooth:
+            return bind(smooth=False)
+        if needs_prox(solver):
+            return bind(prox=True, constrained=False)
+        loss, learned = bind(), self.model.graph_regularizer.learned and not self.shared
+        if solver is None and needs_prox(default_solver(loss, learned)):
+            return bind(prox=True, constrained=False)
+        return loss
 
     def _bind_regularizer(self, values):
         """The regularizer, and its constraints alone where the rest of it had better join the loss."""
@@ -197,7 +209,7 @@ class Posed:
     def _joined(self, loss, regularizer, constraints):
         """Loss and regularizer; a smooth regularizer without a prox in closed form is part of the first."""
         weight = self.regularizer_weight
-        if constraints is None:
+        if constraints is None or loss.has("prox"):
             return loss, regularizer if weight == 1.0 else Weighted(regularizer, weight)
         curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
         both = [loss, Weighted(regularizer, weight)]

@@ -22,6 +22,7 @@ from strat.errors import OptionError
 from strat.graph_regularizers import FixedGraph
 from strat.problem import JointProblem
 from strat.solvers.automatic import Automatic
+from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
@@ -129,7 +130,8 @@ def _theta(problem, name, seed):
 def _fit(problem, theta, w):
     """Roughly fitted parameters for the weights w."""
     fixed = JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
-    algorithm = Automatic(fixed, theta, w)
+    smooth = problem.loss.has("value_and_gradient")
+    algorithm = Automatic(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
     if not np.isfinite(algorithm.x.objective):
         return theta
     for _ in range(ROUGH_ITERATIONS):

@@ -64,3 +64,16 @@ def election_graph():
 def select(strata, mask):
     """Labels of the masked records."""
     return [label for label, kept in zip(strata, mask, strict=True) if kept]
+
+
+def concrete():
+    """Features with a constant, strength in MPa, strata (bins of age and fly ash) and the training mask."""
+    train, names = training("concrete"), ("cement", "blast_furnace_slag", "water", "superplasticizer")
+    names += ("coarse_aggregate", "fine_aggregate")
+    records = rows("concrete/records.csv")
+    X = np.array([[float(row[c]) for c in names] for row in records])
+    X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
+    X = np.column_stack([X, np.ones(len(X))])
+    strength = np.array([float(row["compressive_strength_mpa"]) for row in records])
+    strata = [(int(r["age_bin"]), int(r["ash_bin"])) for r in rows("concrete/strata.csv")]
+    return X, strength, strata, train

@@ -52,7 +52,9 @@ def test_numbers_against_matrices(edges, rng):
     degrees = edges.degrees(w)
     d = ((theta[i] - theta[j]) ** 2).sum(axis=1)
     np.testing.assert_allclose(degrees, W.sum(axis=1), rtol=1e-14)
-    np.testing.assert_allclose(edges.laplacian(w, theta, degrees), L @ theta, atol=1e-13)
+    for order in "CF":
+        product = edges.laplacian(w, np.array(theta, order=order), degrees)
+        np.testing.assert_allclose(product, L @ theta, atol=1e-13)
     np.testing.assert_allclose(edges.laplacian(w, theta[:, :1], degrees), L @ theta[:, :1], atol=1e-13)
     np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
     half = edges.add_half_distances(theta, edges.zeros())

@@ -204,7 +204,7 @@ class Program:
         twin = Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
         return twin.bind_regularizer(given)
 
-    def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True):
+    def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True, constrained=True):
         """Flat oracle of a program with data.
 
         Parameters
@@ -221,6 +221,8 @@ class Program:
             Whether to look for a prox.
         smooth : bool
             Whether the declared smoothing applies.
+        constrained : bool
+            Whether the prox must hold constraints and attributes; symmetry it always holds.
 
         Returns
         -------
@@ -241,7 +243,7 @@ class Program:
         if smooth and self.smoothing is not None:
             form = smoothed(form, walker, binder, self.smoothing)
         assembly = Assembly(form, binder, weight[order])
-        found, reason = self._prox(form, assembly, walker, values) if prox else (None, "")
+        found, reason = self._prox(form, assembly, walker, values, constrained) if prox else (None, "")
         return assembly.oracle(found, reason)
 
     def evaluation(self, arrays, strata, given=None):
@@ -266,14 +268,15 @@ class Program:
     def _coordinates(self):
         return {v.id: self.layout.slices[v.name()] for v in self.variables}
 
-    def _prox(self, form, assembly, walker, values):
+    def _prox(self, form, assembly, walker, values, constrained=True):
         """(prox, "") or (None, reason): a closed form, Newton's method, a dual method, or a solver for strata."""
         binder = assembly.binder
-        sets = Sets(binder.n)
-        sets.attributes(self.variables, self.layout)
         on_records = assembly.quadratics or any(binder.node_has_data(node) for node in assembly.roots)
+        sets = Sets(binder.n)
+        # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
+        (sets.attributes if constrained or not on_records else sets.symmetries)(self.variables, self.layout)
         try:
-            for c in self.constraints:
+            for c in self.constraints if constrained else ():
                 sets.constraint(c, walker, binder, self.layout)
             if on_records:
                 return record_prox(form, assembly, sets, self.layout), ""

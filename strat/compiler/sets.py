@@ -30,6 +30,7 @@ class Sets:
 
     def attributes(self, variables, layout):
         """Add what the variables' attributes say."""
+        self.symmetries(variables, layout)
         for v in variables:
             where, a = layout.slices[v.name()], v.attributes
             if a.get("nonneg") or a.get("pos"):
@@ -51,7 +52,12 @@ class Sets:
             for cone in ("PSD", "NSD"):
                 if a.get(cone):
                     self.cones[v.name()] = cone
-            if any(a.get(name) for name in ("symmetric", "PSD", "NSD")):
+
+    def symmetries(self, variables, layout):
+        """Note which variables are symmetric."""
+        for v in variables:
+            if any(v.attributes.get(name) for name in ("symmetric", "PSD", "NSD")):
+                where = layout.slices[v.name()]
                 if self.transposed is None:
                     self.transposed = np.arange(len(self.low))
                 block = np.arange(where.start, where.stop).reshape(v.shape)

@@ -93,7 +93,8 @@ class AllPairs(EdgeSet):
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
-        matrix, product = self.packed.square(w), degrees[:, None] * theta
+        matrix = self.packed.square(w)
+        product = np.multiply(degrees[:, None], theta, order="C")  # what dsymm writes into, whatever theta's order
         if theta.shape[1] == 1:  # dsymm is slow on one column
             product[:, 0] -= dsymv(1.0, matrix, theta[:, 0], lower=1)
         else:

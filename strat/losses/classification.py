@@ -41,7 +41,7 @@ def hinge(y, z):
     Returns
     -------
     cvxpy.Expression
-        max(1 − yz, 0): not smooth, so that gradient methods need ``smoothing=``.
+        max(1 − yz, 0), with a kink: ``ADMM`` fits it exactly, gradient methods need ``smoothing=``.
 
     Examples
     --------

@@ -95,7 +95,7 @@ def pinball(y, z, tau=0.5):
     Returns
     -------
     cvxpy.Expression
-        Sum of max(τr, (τ − 1)r), r = y − z: not smooth, so that gradient methods need ``smoothing=``.
+        Sum of max(τr, (τ − 1)r), r = y − z, with a kink: ``ADMM`` fits it exactly, gradient methods need ``smoothing=``.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def epsilon_insensitive(y, z, epsilon=0.1):
     Returns
     -------
     cvxpy.Expression
-        Sum of ``max(|y − z| − ε, 0)``: not smooth, so that gradient methods need ``smoothing=``.
+        Sum of ``max(|y − z| − ε, 0)``, with kinks: ``ADMM`` fits it exactly, gradient methods need ``smoothing=``.
 
     Examples
     --------

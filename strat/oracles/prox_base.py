@@ -94,8 +94,9 @@ class BlockProx:
         if self.transposed is not None:  # symmetric variables: the prox sees the symmetric part
             v = 0.5 * (v + v[:, self.transposed])
         if self._whole == v.shape[1]:
-            return self.blocks[0](v, t)
-        z = np.empty_like(v)
-        for block in self.blocks:
-            z[:, block.columns] = block(v[:, block.columns], t)
-        return z
+            z = self.blocks[0](v, t)
+        else:
+            z = np.empty_like(v)
+            for block in self.blocks:
+                z[:, block.columns] = block(v[:, block.columns], t)
+        return z if self.transposed is None else 0.5 * (z + z[:, self.transposed])  # exactly symmetric

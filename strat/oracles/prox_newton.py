@@ -4,6 +4,8 @@ import numpy as np
 
 from strat.errors import NoOracleError
 
+CHORD_STEPS = 15  # most steps with one Hessian
+
 
 class NewtonProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) for a smooth convex f with Hessian products.
@@ -32,17 +34,52 @@ class NewtonProx:
         return "Newton" if self.start is None else f"{self.start.kind}, then Newton"
 
     def __call__(self, v, t):
-        v = self._symmetric(v)
+        v, t = self._symmetric(v), self._steps(v, t)
+        return self._newton(v, t, *self._first(v, t))
+
+    def near(self, v, t, z):
+        """The same where a point z near the solution is known: a few steps with one Hessian."""
+        v, t = self._symmetric(v), self._steps(v, t)
+        first, scale = z, self._scale(v, t)
+        hessian = self._hessian(z, np.eye(v.shape[1]))
+        ridge = 1.0 / t + 1e-15 * np.trace(hessian, axis1=1, axis2=2)[:, None]
+        system = hessian + ridge[:, :, None] * np.eye(v.shape[1])
+        inverse = np.linalg.inv(system) if np.isfinite(system).all() else None
+        last = np.full(len(v), 1e100)
+        for _ in range(CHORD_STEPS if inverse is not None else 0):
+            gradient = self._symmetric(self.oracle.value_and_gradient(z)[1] + (z - v) / t)
+            size = np.linalg.norm(gradient, axis=1)
+            open_ = ~((size <= 1e-13 * scale) | ((size <= 1e-11 * scale) & (size >= 0.5 * last)))
+            if not open_.any():
+                return z
+            if (open_ & ~(size <= 0.5 * last)).any():
+                break
+            z, last = (
+                z - np.where(open_, 1.0, 0.0)[:, None] * np.matmul(inverse, gradient[..., None])[..., 0],
+                size,
+            )
+        value = self._value(first, v, t)
+        return self._newton(v, t, first, value) if np.isfinite(value).all() else self(v, t)
+
+    @staticmethod
+    def _steps(v, t):
+        return np.broadcast_to(np.asarray(t, dtype=float), len(v))[:, None]
+
+    @staticmethod
+    def _scale(v, t):
+        """Size of the gradients that balance."""
+        return np.maximum(1.0 + np.abs(v).max(axis=1, initial=0.0) / t[:, 0], np.sqrt(v.shape[1]))
+
+    def _newton(self, v, t, z, value):
+        """Newton steps from z with backtracking."""
         K, n = v.shape
-        t = np.broadcast_to(np.asarray(t, dtype=float), K)[:, None]
-        z, value = self._first(v, t)
-        eye = np.eye(n)
-        scale = np.maximum(1.0 + np.abs(v).max(axis=1, initial=0.0) / t[:, 0], np.sqrt(n))
+        eye, scale = np.eye(n), self._scale(v, t)
         last = np.full(K, np.inf)
         for _ in range(self.max_iter):
             _, gradient = self.oracle.value_and_gradient(z)
             gradient = self._symmetric(gradient + (z - v) / t)
-            size = np.sqrt((gradient**2).sum(axis=1))
+            with np.errstate(over="ignore"):
+                size = np.sqrt((gradient**2).sum(axis=1))
             # Sums over many records leave rounding errors: near the end a gradient must still fall to go on.
             active = (size > 1e-13 * scale) & ~((size <= 1e-9 * scale) & (size >= 0.5 * last))
             active &= np.isfinite(value) & np.isfinite(size)

@@ -10,6 +10,7 @@ the end A z agrees with s, at which y is a subgradient. Each stratum goes at its
 import numpy as np
 
 from strat.errors import NoOracleError
+from strat.oracles.prox_active import from_nearby
 
 
 class RowsProx:
@@ -39,11 +40,30 @@ class RowsProx:
         if self.transposed is not None:
             v = 0.5 * (v + v[:, self.transposed])
         z, open_ = self._solve(v, t, self.terms, self.smooth)
+        if open_.any() and self._piecewise:
+            polished, found = from_nearby(v, t, z, self.terms, self.smooth, self.transposed)
+            z, open_ = np.where((open_ & found)[:, None], polished, z), open_ & ~found
         if open_.any():
             raise NoOracleError(
                 f"the prox was not found in {int(open_.sum())} strata. Check that the constraints can "
                 f"be satisfied and that the data have a reasonable scale."
             )
+        return z if self.box is None else np.clip(z, *self.box)
+
+    @property
+    def _piecewise(self):
+        """Whether all is quadratic or piecewise linear."""
+        quadratic = self.smooth is None or hasattr(self.smooth, "H")
+        return quadratic and all(hasattr(term.functions, "locate") for term in self.terms)
+
+    def near(self, v, t, z):
+        """The same where a point z near the solution is known."""
+        if not self._piecewise:
+            return self(v, t)
+        t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
+        v = v if self.transposed is None else 0.5 * (v + v[:, self.transposed])
+        z, found = from_nearby(v, t, z, self.terms, self.smooth, self.transposed)
+        z = z if found.all() else np.where(found[:, None], z, self(v, t))
         return z if self.box is None else np.clip(z, *self.box)
 
     def _solve(self, v, t, terms, smooth, rounds=400):

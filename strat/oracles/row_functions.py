@@ -35,6 +35,16 @@ class PiecewiseRows:
                 moves = np.where(past, behind > knot, moves)
         return z, moves.astype(float)
 
+    def locate(self, u, near):
+        """Where rows are: on a knot if within `near` of it (its place, 0, 0), else on a piece (u, 1, its slope)."""
+        at, moves = u.copy(), np.ones(u.shape)
+        slope = np.broadcast_to(self.slopes[0], u.shape)
+        for knot, behind in zip(self.knots, self.slopes[1:], strict=True):
+            slope = np.where(u > knot, behind, slope)
+            on = (np.abs(u - knot) <= near) & (self.weight != 0)
+            at, moves = np.where(on, knot, at), np.where(on, 0.0, moves)
+        return at, moves, np.where(moves > 0, slope, 0.0)
+
     def take(self, strata):
         """The functions of some strata."""
         out = object.__new__(PiecewiseRows)

@@ -1,9 +1,10 @@
 """Solvers of the joint problem."""
 
+from strat.solvers.admm import ADMM
 from strat.solvers.base import Solver
 from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
 from strat.solvers.result import Result
 from strat.solvers.run import State
 
-__all__ = ["MAPG", "NewtonCG", "Result", "Solver", "State"]
+__all__ = ["ADMM", "MAPG", "NewtonCG", "Result", "Solver", "State"]

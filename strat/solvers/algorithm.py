@@ -56,6 +56,10 @@ class Algorithm:
         """Residual of x, or None where it is known to be above tol."""
         return self.differentiate_x().residual() if tol else None
 
+    def certificate(self, theta, w):
+        """Residual of a point that is to be returned."""
+        return self.problem.residual(theta, w)
+
     @property
     def factorizations(self):
         """Cholesky factorisations so far."""

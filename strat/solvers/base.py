@@ -13,7 +13,8 @@ from strat.solvers.run import Run
 _WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product", "prox": "prox"}
 _WAYS = {
     "loss": (
-        "Smooth the loss (smoothing=1e-3 on the BaseModel), or fit a given graph with ADMM, which uses the prox"
+        "Fit a given graph with strat.ADMM(), which uses the exact prox of the loss instead, or smooth the loss "
+        "(smoothing=1e-3 on the BaseModel)"
     ),
     "regularizer": (
         "Merge pieces that share a variable, drop one, or write them as one function with a known prox"

@@ -1,5 +1,6 @@
 """Which solver fits a model that names none."""
 
+from strat.solvers.admm import ADMM
 from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
 
@@ -17,8 +18,24 @@ def default_solver(loss, learned):
     Returns
     -------
     Solver
-        For a given graph NewtonCG where the loss has Hessian products; MAPG otherwise.
+        For a given graph NewtonCG where the loss has Hessian products, ADMM where it has no gradient; MAPG otherwise.
     """
     if not learned and loss.has("hessian_operator"):
         return NewtonCG()
-    return MAPG()
+    return MAPG() if learned or loss.has("value_and_gradient") else ADMM()
+
+
+def needs_prox(solver):
+    """Tell whether a solver needs the prox of the loss, which is bound for those alone.
+
+    Parameters
+    ----------
+    solver : Solver or None
+        None needs nothing yet.
+
+    Returns
+    -------
+    bool
+        Whether it does.
+    """
+    return getattr(solver, "needs", {}).get("loss") == "prox"

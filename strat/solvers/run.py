@@ -166,7 +166,7 @@ class Run:
         theta, w = x.theta.copy(), x.w.copy()
         if status in ("early_stopped", "interrupted") and self.best is not None:
             theta, w = self.best
-        parts, residual = self.problem.parts(theta, w), self.problem.residual(theta, w)
+        parts, residual = self.problem.parts(theta, w), self.algorithm.certificate(theta, w)
         if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
             status = "converged"  # the algorithm had not measured the residual
         return Result(

@@ -1,0 +1,59 @@
+"""Linear systems with the graph's Laplacian and a multiple of the identity, factorised once for many right sides."""
+
+import numpy as np
+
+from strat.solvers.newton import conjugate_gradients
+
+EXACT = 1e-11  # relative residual of a solution by an exact factorisation
+REDUCED = 1e-10  # reduction of the residual by conjugate gradients, in at most MOST steps
+MOST = 500
+
+
+class GraphSystem:
+    """G(w) + 2 rho I for a given graph, with the Laplacian weighted by `couple` in every coordinate.
+
+    Coordinates of one weight p share a factorisation, of G(w) + (2 rho / p) I. Where the edge set has no exact one (a
+    graph that would fill it), conjugate gradients do the rest.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        Edges and `couple`.
+    w : edge array
+        The graph.
+    """
+
+    def __init__(self, problem, w):
+        self.edges, self.w, self.degrees = problem.edges, w, problem.edges.degrees(w)
+        couple = np.ones(problem.n) if problem.couple is None else problem.couple
+        self.groups = [(p, np.flatnonzero(couple == p)) for p in np.unique(couple)]
+        self.rho, self.factorizations, self._solvers = None, 0, []
+
+    def solve(self, b, rho, start):
+        """Solution of (G(w) + 2 rho I) x = b, b (K, n); `start` is near it."""
+        if rho != self.rho:
+            self._factorise(rho)
+        out = np.empty_like(b)
+        for (p, columns), solver in zip(self.groups, self._solvers, strict=True):
+            if solver is None:
+                out[:, columns] = b[:, columns] / (2 * rho)
+            else:
+                out[:, columns] = self._solved(solver, b[:, columns] / p, 2 * rho / p, start[:, columns])
+        return out
+
+    def _factorise(self, rho):
+        self.rho, self._solvers = rho, []
+        for p, _ in self.groups:
+            coupled = p > 0 and self.degrees.any()
+            shift = np.full(len(self.degrees), 2 * rho / p if coupled else 0.0)
+            self._solvers.append(self.edges.solver(self.w, shift) if coupled else None)
+            self.factorizations += coupled
+
+    def _solved(self, solver, b, shift, start):
+        def product(u):
+            return self.edges.laplacian(self.w, u, self.degrees) + shift * u
+
+        x = solver(b)
+        if np.linalg.norm(b - product(x)) <= EXACT * np.linalg.norm(b):
+            return x
+        return start + conjugate_gradients(product, solver, b - product(start), REDUCED, MOST)
