@@ -4,17 +4,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.chains import chain
-from strat.compiler.rows import NoProx, StratumRows
+from strat.compiler.dual import DENSE, dual
+from strat.compiler.rows import NoProx
 from strat.compiler.separable import soft_parts
 from strat.expressions.text import text
 from strat.oracles.prox_groups import ConeBlock, GroupBlock
-from strat.oracles.prox_rows import RowsProx
 from strat.oracles.prox_sets import HyperplaneBlock, SubspaceBlock
-from strat.oracles.quadratic import Quadratic
 from strat.rules.piecewise import Abs
-
-#: Coordinates up to which dense factorisations are made.
-DENSE = 3000
 
 
 class Component:
@@ -82,8 +78,10 @@ class Component:
         NoProx
             With the reason.
         """
-        for way in (self._cone, self._subspace, self._hyperplane, self._group, chain, self._rows_prox):
-            found = way(self) if way is chain else way()
+        plain = (Component._subspace, Component._hyperplane, Component._group, chain)
+        cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
+        for way in (Component._cone, *(() if cones else plain), dual):
+            found = way(self)
             if found is not None:
                 return found
         raise NoProx(self._reason())
@@ -121,10 +119,6 @@ class Component:
                 simple = np.array_equal(offset, offset[p[own] - own[0]])
                 simple = simple and (cone is None or (scale == 1.0 and not np.any(offset)))
         if not simple:
-            if spectral or cone:
-                rules = ", ".join(sorted({n.rule.name for n in self.several + self.single})) or "constraints"
-                what = "semidefinite or log-det variable"
-                raise NoProx(f"the {what} {names[0]} is shared with other pieces ({rules})")
             return None
         rule = spectral[0].rule if spectral else None
         d = layout.shapes[names[0]][0]
@@ -223,23 +217,26 @@ class Component:
         return groups, scale, offset, absolute, node.forms[0].shape if whole else groups.shape[1:]
 
     def _inside_absolute(self, form):
-        """Rows of u for a form scale · |u|, scale > 0."""
+        """Rows of u for a form scale · |u|, scale >= 0."""
+        found = self.inside_absolute(form)
+        rows = None if found is None else self.builder.rows(found[0].forms[0])
+        if rows is None or len(rows[0]) < found[0].size:
+            return None
+        _, pick, factor = found
+        return form.row, rows[1][pick], rows[2][pick] * factor, rows[3][pick] * factor
+
+    def inside_absolute(self, form):
+        """(node of |u|, entries of it, scale) of a form scale · |u|, scale >= 0; None for others."""
         variable, atom, rest = self.binder.kinds(form)
         inner = self.binder.atoms_of(form)
-        if (
-            variable.any()
-            or rest.any()
-            or len(inner) != 1
-            or not np.array_equal(form.row, np.arange(form.size))
-        ):
+        alone = len(inner) == 1 and not variable.any() and not rest.any()
+        if not alone or not np.array_equal(form.row, np.arange(form.size)):
             return None
         node = inner[0][0]
-        rows = self.builder.rows(node.forms[0]) if isinstance(node.rule, Abs) else None
         factor = np.broadcast_to(self.binder.evaluator.terms(form).reshape(-1), form.size)
-        if rows is None or len(rows[0]) < node.size or np.any(factor < 0):
+        if not isinstance(node.rule, Abs) or np.any(factor < 0):
             return None
-        pick = form.column - node.start
-        return form.row, rows[1][pick], rows[2][pick] * factor, rows[3][pick] * factor
+        return node, form.column - node.start, factor
 
     def _ball(self, node, weight, radius):
         """(groups, scale, offset, of the absolute value, shape, radius (1, 1)) of {Σ weight × entries <= radius}."""
@@ -296,29 +293,6 @@ class Component:
         parts = [back(part) for part in (scale, offset, *simple) if part is not None]
         return all(np.array_equal(part[..., p], part) for part in parts)
 
-    def _rows_prox(self):
-        """The dual method, for elementwise functions of affine rows, quadratics and affine constraints."""
-        if self.balls or self.L > DENSE:
-            return None
-        rows = StratumRows(self.binder, self.columns)
-        for node in self.several + self.single:
-            weight, entries = self.builder.nodes[node], self.entries[node]
-            if not (rows.piecewise(node, weight, entries) or rows.scalar(node, weight, entries)):
-                return None
-        if len(self.equal[1]):
-            rows.within(self.equal[0], self.equal[1], self.equal[1])
-        if len(self.less[1]):
-            rows.within(self.less[0], -np.inf, self.less[1])
-        bounded = np.flatnonzero(np.isfinite(self.low) | np.isfinite(self.high))
-        if len(bounded):
-            rows.bounds(bounded, self.low[bounded], self.high[bounded])
-        p = self.transposed
-        if p is not None and np.any(p < 0):
-            return None
-        smooth = Quadratic(np.zeros(1), self.q, self.H.toarray()[None])
-        box = (self.low, self.high) if len(bounded) else None
-        return RowsProx(self.columns, rows.terms, smooth, p, box)
-
     def _reason(self):
         layout = self.builder.layout
         names = [n for n, s in layout.slices.items() if self.mine[s].any()]
@@ -328,6 +302,7 @@ class Component:
             rules.append("affine constraints")
         if self.bounded:
             rules.append("bounds")
+        rules += [f"the cone of {n}" for n in names if n in self.builder.sets.cones]
         if not self.diagonal:
             rules.append("a quadratic that couples coordinates")
         return f"pieces share {', '.join(names)} and have no joint closed form: {'; '.join(rules)}"

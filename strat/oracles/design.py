@@ -28,13 +28,22 @@ class ConstantDesign:
         self._small = small
         self._outer = None
 
+    @property
+    def whole(self):
+        """Whether u = theta."""
+        return self._identity
+
+    def dense_matrix(self):
+        """C as an ndarray."""
+        return self._c if self._small else self._c.toarray()
+
     def gram(self, weights):
         """(K, m) to (K, n, n)."""
         if self.m * self.n**2 > 2**20:
-            c = self._c if self._small else self._c.toarray()
+            c = self.dense_matrix()
             return np.matmul(c.T * weights[:, None, :], c)
         if self._outer is None:
-            c = self._c if self._small else self._c.toarray()
+            c = self.dense_matrix()
             self._outer = (c[:, :, None] * c[:, None, :]).reshape(self.m, -1)
         return (weights @ self._outer).reshape(-1, self.n, self.n)
 

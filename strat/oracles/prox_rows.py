@@ -73,6 +73,8 @@ class RowsProx:
         state = _State(v, t, terms, smooth, 100.0 / t, self.transposed)
         if smooth is None or hasattr(smooth, "H"):
             state.approach()
+        elif state.droppable:
+            state.approach(models=4)
         for _ in range(rounds):
             done = state.step()
             if done.all():
@@ -101,7 +103,7 @@ class _State:
         )
         #: Whether some strata can go on without the others.
         self.droppable = all(term.segments is None for term in terms) and (
-            smooth is None or hasattr(smooth, "H")
+            smooth is None or hasattr(smooth, "take")
         )
         self.z, self.done = v.copy(), np.zeros(len(v), dtype=bool)
         self.top = sigma * 1e7
@@ -119,32 +121,46 @@ class _State:
             setattr(out, name, getattr(self, name)[strata])
         out.images, out.y = [u[strata] for u in self.images], [y[strata] for y in self.y]
         if self.smooth is not None:
-            out.smooth = _taken(self.smooth, strata)
+            out.smooth = self.smooth.take(strata)
         return out
 
-    def approach(self, rounds=80, relaxation=1.6):
+    def approach(self, rounds=80, models=1):
         """Bring z and the multipliers near the end by the alternating direction method, with one factorisation.
 
-        (Boyd and others 2011, Distributed optimization and statistical learning via ADMM, §3.4.3 for the relaxation.)
+        f stands for its quadratic model at z, which is renewed ``models`` − 1 times on the way.
         """
-        penalty = 1.0 / self.t
+        penalty = 5.0 / self.t
         sigma = [term.penalties(penalty) for term in self.terms]
-        alike = self.droppable and np.ptp(self.t) == 0
+        s = [
+            term.functions.point(u, 1.0 / r)
+            for term, u, r in zip(self.terms, self.images, sigma, strict=True)
+        ]
+        start = self.z, list(self.y)
+        with np.errstate(all="ignore"):
+            for _ in range(models):
+                self._alternate(rounds // models, sigma, s)
+        if not np.isfinite(self.z).all():
+            self.z, self.y = start
+        self.images = [term.design.matvec(self.z) + term.offset for term in self.terms]
+
+    def _alternate(self, rounds, sigma, s, relaxation=1.8):
+        """Rounds of the method (Boyd and others 2011, Distributed optimization and statistical learning via ADMM)."""
+        H = getattr(self.smooth, "H", None)
+        same = self.smooth is None or (H is not None and len(H) == 1)
+        alike = same and self.droppable and np.ptp(self.t) == 0
         one = self.take(np.array([0])) if alike else self
         hessian = one._curvature(
             [
-                np.broadcast_to(r[:1] if alike else r, u[:1].shape if alike else u.shape)
-                for r, u in zip(sigma, self.images, strict=True)
+                term.gram(np.broadcast_to(r[:1] if alike else r, u[:1].shape if alike else u.shape))
+                for term, r, u in zip(self.terms, sigma, self.images, strict=True)
             ]
         )
-        inverse = np.linalg.inv(hessian)
-        fixed = self.v / self.t[:, None]
+        inverse, fixed = np.linalg.inv(hessian), self.v / self.t[:, None]
         if self.smooth is not None:
-            fixed = fixed - self.smooth.value_and_gradient(np.zeros_like(self.v))[1]
-        s = [
-            term.functions.prox(u, 1.0 / r)[0]
-            for term, u, r in zip(self.terms, self.images, sigma, strict=True)
-        ]
+            own = _blocks(self.smooth, self.z)
+            fixed = (
+                fixed - self.smooth.value_and_gradient(self.z)[1] + np.matmul(own, self.z[..., None])[..., 0]
+            )
         for _ in range(rounds):
             right = fixed
             for term, r, part, y in zip(self.terms, sigma, s, self.y, strict=True):
@@ -152,18 +168,18 @@ class _State:
             right = self._project(right)
             self.z = right @ inverse[0] if len(inverse) == 1 else np.matmul(inverse, right[..., None])[..., 0]
             for i, (term, r) in enumerate(zip(self.terms, sigma, strict=True)):
+                # Over-relaxed (§3.4.3 there).
                 mixed = relaxation * (term.design.matvec(self.z) + term.offset) + (1.0 - relaxation) * s[i]
                 moved = mixed + self.y[i] / r
-                s[i] = term.functions.prox(moved, 1.0 / r)[0]
+                s[i] = term.functions.point(moved, 1.0 / r)
                 self.y[i] = r * (moved - s[i])
-        self.images = [term.design.matvec(self.z) + term.offset for term in self.terms]
 
-    def _curvature(self, weights):
-        """Blocks of the Hessian of f, the proximal term and weights on the rows."""
+    def _curvature(self, parts):
+        """Blocks of the Hessian of f, the proximal term and the terms' parts."""
         n = self.v.shape[1]
         hessian = np.zeros((len(self.v), n, n)) if self.smooth is None else _blocks(self.smooth, self.z)
-        for term, w in zip(self.terms, weights, strict=True):
-            hessian = hessian + term.gram(w)
+        for part in parts:
+            hessian = hessian + part
         if self.transposed is not None:
             p = self.transposed
             hessian = 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
@@ -200,7 +216,7 @@ class _State:
             apart = np.maximum(apart, term.largest(u - s))
             noise = np.maximum(noise, self.sigma * self.t * term.largest(u))
         stuck = (error >= 0.5 * self.last) & (error <= 1e-10 * self.size + 1e-14 * noise)
-        solved = (error <= 1e-13 * self.size) | stuck
+        solved = (error <= np.maximum(1e-13 * self.size, 0.1 * apart)) | stuck
         self.last = error
         self.done |= solved & (apart <= 2e-12 * self.size)
         if self.done.all():
@@ -232,10 +248,7 @@ class _State:
     def _move(self, active, rows, gradient):
         sigma = np.where(active, self.sigma, 0.0)
         hessian = self._curvature(
-            [
-                (1.0 - moves) * term.penalties(sigma)
-                for term, (_, moves, _) in zip(self.terms, rows, strict=True)
-            ]
+            term.curvature(s, moves, sigma) for term, (s, moves, _) in zip(self.terms, rows, strict=True)
         )
         d = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
         along = [term.design.matvec(d) for term in self.terms]
@@ -263,8 +276,10 @@ class _State:
             u + term.on_rows(length) * a for term, u, a in zip(self.terms, self.images, along, strict=True)
         ]
         slope = (self._own(self.z + length[:, None] * d) * d).sum(axis=1)
-        for term, a, (_, _, y) in zip(self.terms, along, self._rows(images), strict=True):
-            slope = slope + term.sums(y * a)
+        for term, u, y, a in zip(self.terms, images, self.y, along, strict=True):
+            sigma = term.penalties(self.sigma)
+            moved = u + y / sigma
+            slope = slope + term.sums(sigma * (moved - term.functions.point(moved, 1.0 / sigma)) * a)
         return slope
 
 
@@ -312,10 +327,3 @@ def _blocks(oracle, z):
         return oracle.hessian(z)
     operator, eye = oracle.hessian_operator(z), np.eye(z.shape[1])
     return np.stack([operator(np.broadcast_to(e, z.shape)) for e in eye], axis=2)
-
-
-def _taken(quadratic, strata):
-    def part(a):
-        return a if a is None or len(a) == 1 else a[strata]
-
-    return type(quadratic)(part(quadratic.c), part(quadratic.g), part(quadratic.H), part(quadratic.centre))

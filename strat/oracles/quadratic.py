@@ -59,3 +59,11 @@ class Quadratic(Oracle):
             return v - t[:, None] * gradient
         system = np.eye(self.n) + t[:, None, None] * self.H
         return v - np.linalg.solve(system, (t[:, None] * gradient)[..., None])[..., 0]
+
+    def take(self, strata):
+        """The function of some strata."""
+
+        def part(a):
+            return a if a is None or len(a) == 1 else a[strata]
+
+        return Quadratic(part(self.c), part(self.g), part(self.H), part(self.centre))

@@ -23,17 +23,21 @@ class PiecewiseRows:
         with np.errstate(invalid="ignore"):
             self.slopes = np.where(weight != 0, slopes * weight, 0.0)
 
+    def point(self, u, step):
+        """argmin_s f(s) + (s − u)²/(2 step)."""
+        z = u - step * self.slopes[0]
+        for knot, slope in zip(self.knots, self.slopes[1:], strict=True):
+            # Up to the knot as the piece before has it, beyond it as the next has it, or else on the knot.
+            z = np.maximum(np.minimum(z, knot), u - step * slope)
+        return z
+
     def prox(self, u, step):
-        """argmin_s f(s) + (s − u)²/(2 step), and its derivative in u: 0 on a knot and 1 elsewhere."""
-        with np.errstate(invalid="ignore"):
-            z = u - step * self.slopes[0]
-            moves = np.ones(z.shape, dtype=bool)
-            for knot, slope in zip(self.knots, self.slopes[1:], strict=True):
-                past = z > knot
-                behind = u - step * slope
-                z = np.where(past, np.maximum(knot, behind), z)
-                moves = np.where(past, behind > knot, moves)
-        return z, moves.astype(float)
+        """``point``, and its derivative in u: 0 on a knot and 1 elsewhere."""
+        z = self.point(u, step)
+        moves = np.ones(z.shape)
+        for knot in self.knots:
+            moves[z == knot] = 0.0
+        return z, moves
 
     def locate(self, u, near):
         """Where rows are: on a knot if within `near` of it (its place, 0, 0), else on a piece (u, 1, its slope)."""
@@ -101,6 +105,10 @@ class ScalarRows:
         weight, i = self.weight, self.place
         slope, curvature = self.rule.partial(i, args, out, memo), self.rule.mixed(i, i, args, out, memo)
         return np.where(weight == 0, 0.0, weight * slope), np.where(weight == 0, 0.0, weight * curvature)
+
+    def point(self, u, step):
+        """argmin_s f(s) + (s − u)²/(2 step)."""
+        return self.prox(u, step)[0]
 
     def prox(self, u, step):
         """argmin_s f(s) + (s − u)²/(2 step), and its derivative in u."""

@@ -53,6 +53,10 @@ class RowTerm:
         np.maximum.at(out, self.segments.index, values)
         return out
 
+    def curvature(self, s, moves, sigma):
+        """Σ σ (1 − slope of the prox) a aᵀ over each stratum's rows (K, n, n)."""
+        return self.gram((1.0 - moves) * self.penalties(sigma))
+
     def gram(self, weights):
         """Σ weights a aᵀ over each stratum's rows (K, n, n); rows without weight are left out."""
         design, segments = self.design, self.segments

@@ -66,6 +66,12 @@ class Tape(Oracle):
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
 
+    def take(self, strata):
+        """The function of some strata, where rows are strata."""
+        weights = {node: w if len(w) == 1 else w[strata] for node, w in self.weights.items()}
+        active = None if self.active is None else self.active[strata]
+        return Tape(self.nodes, weights, self.segments, self.n, active)
+
     def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
         states, outs = {}, {}

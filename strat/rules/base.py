@@ -32,9 +32,15 @@ class Rule:
     prox_rows = None
     #: ``project_rows(u, radius)``: the nearest point with f(z) <= radius, radius (K, groups).
     project_rows = None
+    #: ``prox_slopes(u, z, step)`` and ``project_slopes(u, z, radius)``: derivatives of z = prox_rows(u, step) and of
+    #: z = project_rows(u, radius) at u, (K, groups, L, L), with which the prox together with other pieces is found.
+    prox_slopes = None
+    project_slopes = None
     #: ``prox_eigenvalues(values, step)``: the same as prox_rows for the eigenvalues (K, d) of a symmetric argument,
     #: step (K,) with the sign of the weight.
     prox_eigenvalues = None
+    #: ``eigenvalue_slopes(values, changed, step)``: its derivative (K, d, d), changed = prox_eigenvalues(values, step).
+    eigenvalue_slopes = None
 
     @property
     def key(self):

@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.expressions import atoms
+from strat.oracles import prox_slopes
 from strat.rules import rule
 from strat.rules.base import Rule
 from strat.rules.exponentials import positive_root
@@ -27,6 +28,11 @@ class LogDetRule(Rule):
     def prox_eigenvalues(self, values, step):
         """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
         return positive_root(values, -step[:, None])
+
+    def eigenvalue_slopes(self, values, changed, step):
+        """z²/(z² − step)."""
+        square = changed * changed
+        return prox_slopes.diagonal(square / (square - step[:, None]))
 
     def forward(self, args):
         values, inverse = spectrum(args[0])
@@ -72,6 +78,10 @@ class TraceInverse(Rule):
                 break
             z = new
         return z
+
+    def eigenvalue_slopes(self, values, changed, step):
+        """z/(3z − 2u)."""
+        return prox_slopes.diagonal(changed / (3.0 * changed - 2.0 * values))
 
     def forward(self, args):
         values, inverse = spectrum(args[0])

@@ -4,7 +4,8 @@ import cvxpy as cp
 import numpy as np
 
 from strat.expressions import atoms
-from strat.oracles.thresholds import excess_level, onto_l1_ball, onto_l2_ball, shrunk_largest, shrunk_maximum
+from strat.oracles import prox_slopes
+from strat.oracles.thresholds import onto_l1_ball, onto_l2_ball
 from strat.rules import rule
 from strat.rules.base import Elementwise, Rows, grouped
 
@@ -30,6 +31,11 @@ class Abs(Elementwise):
     def project_rows(self, u, radius):
         """Onto a ball of the 1-norm, the sum of the entries' values."""
         return onto_l1_ball(u, radius)
+
+    def project_slopes(self, u, z, radius):
+        """Outside, what is left keeps its sum of absolute values."""
+        inside = (u == z).all(axis=-1, keepdims=True)
+        return prox_slopes.tied(inside | (z != 0), np.sign(z) * ~inside, -1.0)
 
     def value(self, u):
         return np.abs(u)
@@ -138,6 +144,14 @@ class Norm2(Rows):
         """Scale onto the ball."""
         return onto_l2_ball(u, radius)
 
+    def prox_slopes(self, u, z, step):
+        """Along the row, and across it."""
+        return prox_slopes.shrunk_length(u, z)
+
+    def project_slopes(self, u, z, radius):
+        """Across the row only, outside."""
+        return prox_slopes.scaled_length(u, z)
+
     def forward(self, args):
         return np.sqrt((args[0] ** 2).sum(axis=-1)), None
 
@@ -195,131 +209,3 @@ class PnormRule(Rows):
         if self.p >= 1:
             return None
         return (args[0] >= 0).reshape(len(args[0]), -1).all(axis=1)
-
-
-class _Largest(Rows):
-    """Functions of the sorted entries of each row."""
-
-    kinks = "some"
-    curved = False
-
-    def _weights(self, u):
-        raise NotImplementedError
-
-    def forward(self, args):
-        weights = self._weights(args[0])
-        return (weights * args[0]).sum(axis=-1), weights
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None] * memo
-
-
-def _first(mask):
-    return (mask & (np.cumsum(mask, axis=-1) == 1)).astype(float)
-
-
-@rule(atoms.max)
-class Max(_Largest):
-    """Largest entry of each row."""
-
-    prox = "closed form"
-    invariance = "ordered"
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.max(u), {"u": [0.3, -1.0, 2.0]}
-
-    def prox_rows(self, u, step):
-        """Cut the largest entries to one level."""
-        return shrunk_maximum(u, step)
-
-    def project_rows(self, u, radius):
-        """Cut at the radius."""
-        return np.minimum(u, radius[..., None])
-
-    def _weights(self, u):
-        return _first(u == u.max(axis=-1, keepdims=True))
-
-
-@rule(atoms.min)
-class Min(_Largest):
-    """Smallest entry of each row, concave."""
-
-    prox = "closed form"
-    invariance = "ordered"
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return -cp.min(u), {"u": [0.3, -1.0, 2.0]}
-
-    def prox_rows(self, u, step):
-        """Raise the smallest entries to one level; the step is negative, as the weight of a concave function."""
-        return -shrunk_maximum(-u, -step)
-
-    def _weights(self, u):
-        return _first(u == u.min(axis=-1, keepdims=True))
-
-
-@rule(atoms.norm_inf)
-class NormInf(_Largest):
-    """Largest absolute value of each row."""
-
-    prox = "closed form"
-    invariance = "absolute"
-
-    def prox_rows(self, u, step):
-        """Cut the largest entries to one level: what is left of a projection on a ball of the 1-norm."""
-        level = np.maximum(excess_level(np.abs(u), step), 0.0)[..., None]
-        return np.clip(u, -level, level)
-
-    def project_rows(self, u, radius):
-        """Cut at the radius."""
-        return np.clip(u, -radius[..., None], radius[..., None])
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.norm_inf(u), {"u": [0.3, -1.0, 2.5]}
-
-    @classmethod
-    def form(cls, walker, e, args):
-        rows = grouped(args[0], atoms.axis_of(e))
-        if rows.shape[1] == 1:
-            return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
-        return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
-
-    def _weights(self, u):
-        size = np.abs(u)
-        return _first(size == size.max(axis=-1, keepdims=True)) * np.sign(u)
-
-
-@rule(atoms.sum_largest)
-class SumLargest(_Largest):
-    """Sum of the k largest entries of each row (k may be fractional)."""
-
-    prox = "closed form"
-    invariance = "ordered"
-
-    def __init__(self, k):
-        self.k = k
-
-    def prox_rows(self, u, step):
-        """Take a projection on a capped simplex off."""
-        return shrunk_largest(u, step, self.k)
-
-    @staticmethod
-    def example():
-        u = cp.Variable(4, name="u")
-        return cp.sum_largest(u, 2), {"u": [0.3, -1.0, 2.5, 1.0]}
-
-    @classmethod
-    def form(cls, walker, e, args):
-        rows = grouped(args[0], atoms.axis_of(e))
-        rule_ = cls(atoms.sum_largest_count(e))
-        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
-
-    def _weights(self, u):
-        rank = np.argsort(np.argsort(-u, axis=-1, kind="stable"), axis=-1, kind="stable")
-        return np.clip(self.k - rank, 0.0, 1.0)

@@ -5,6 +5,7 @@ import numpy as np
 
 from strat.errors import NoOracleError
 from strat.expressions import atoms, forms
+from strat.oracles import prox_slopes
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import rule
 from strat.rules.base import Elementwise, Rows, Rule, grouped
@@ -20,6 +21,10 @@ class Square(Elementwise):
     def project_rows(self, u, radius):
         """Onto a ball of the 2-norm, the sum of the entries' squares being at most the radius."""
         return onto_l2_ball(u, np.sqrt(radius))
+
+    def project_slopes(self, u, z, radius):
+        """Across the row only, outside."""
+        return prox_slopes.scaled_length(u, z)
 
     def value(self, u):
         return u * u
@@ -171,6 +176,18 @@ class QuadOverLin(Rule):
         ratio = np.where(y > 0, y / np.where(y > 0, y + 2.0 * step, 1.0), 0.0)
         return np.concatenate([u * ratio[..., None], y[..., None]], axis=-1)
 
+    def prox_slopes(self, u, z, step):
+        """(I + step × Hessian)⁻¹ where y > 0; 0 at the tip of the domain."""
+        x, y = z[..., :-1], z[..., -1:]
+        inside = y > 0
+        ratio = -x / np.where(inside, y, 1.0)
+        eye = np.broadcast_to(np.eye(x.shape[-1]), (*ratio.shape, x.shape[-1]))
+        bent = np.concatenate([eye, ratio[..., None, :]], axis=-2)
+        # The Hessian of ‖x‖²/y is (2/y) [I, −x/y]ᵀ[I, −x/y].
+        strength = 2.0 * step[..., None, None] / np.where(inside, y, 1.0)[..., None]
+        found = np.linalg.inv(np.eye(z.shape[-1]) + strength * (bent @ np.swapaxes(bent, -1, -2)))
+        return np.where(inside[..., None], found, 0.0)
+
     def forward(self, args):
         u, y = args
         squares = (u * u).sum(axis=-1)
@@ -317,31 +334,3 @@ class GeometricMean(Rows):
     def domain(self, args):
         inside = (args[0] >= 0) | (self.weights == 0)
         return inside.reshape(len(inside), -1).all(axis=1)
-
-
-@rule("product")
-class ProductRule(Elementwise):
-    """u · v of two expressions of the variables (predictions only: it is not convex)."""
-
-    def value(self, u, v):
-        return u * v
-
-    def partial(self, i, args, out, memo):
-        return args[1 - i]
-
-    def mixed(self, i, j, args, out, memo):
-        return 0.0 if i == j else 1.0
-
-
-@rule("reciprocal")
-class Reciprocal(Elementwise):
-    """1 / u of data or, in predictions, of the variables."""
-
-    def value(self, u):
-        return 1.0 / u
-
-    def partial(self, i, args, out, memo):
-        return -(out**2)
-
-    def mixed(self, i, j, args, out, memo):
-        return 2.0 * out**3

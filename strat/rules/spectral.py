@@ -4,7 +4,8 @@ import cvxpy as cp
 import numpy as np
 
 from strat.expressions import atoms
-from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_maximum
+from strat.oracles import prox_slopes
+from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest, shrunk_maximum
 from strat.rules import rule
 from strat.rules.base import Rule
 
@@ -42,6 +43,20 @@ class NuclearNorm(_Spectral):
         """Singular values onto a simplex."""
         return on_singular_values(u, lambda s: onto_l1_ball(s, radius))
 
+    def prox_slopes(self, u, z, step):
+        """Singular values move freely or not at all."""
+        return prox_slopes.on_singular_values(u, z, lambda s, g: prox_slopes.diagonal(s > step[..., None]))
+
+    def project_slopes(self, u, z, radius):
+        """Those that are left keep their sum."""
+
+        def inner(s, g):
+            inside = s.sum(axis=-1, keepdims=True) <= radius[..., None]
+            left = (s > s[..., :1] - g[..., :1]) | inside
+            return prox_slopes.tied(left, left * ~inside, -1.0)
+
+        return prox_slopes.on_singular_values(u, z, inner)
+
     def forward(self, args):
         left, values, right = np.linalg.svd(args[0], full_matrices=False)
         return values.sum(axis=-1), left @ right
@@ -68,6 +83,20 @@ class SpectralNorm(_Spectral):
         """Singular values cut at the radius."""
         return on_singular_values(u, lambda s: np.minimum(s, radius[..., None]))
 
+    def prox_slopes(self, u, z, step):
+        """Singular values that are cut are tied together."""
+
+        def inner(s, g):
+            level = g[..., :1]  # the largest
+            some = level > 1e-14 * s[..., :1]
+            return prox_slopes.tied((s <= level) & some, ((s > level) & some).astype(float))
+
+        return prox_slopes.on_singular_values(u, z, inner)
+
+    def project_slopes(self, u, z, radius):
+        """Those that are cut do not move."""
+        return prox_slopes.on_singular_values(u, z, lambda s, g: prox_slopes.diagonal(s <= radius[..., None]))
+
     def forward(self, args):
         left, values, right = np.linalg.svd(args[0], full_matrices=False)
         return values[..., 0], left[..., :, :1] * right[..., :1, :]
@@ -88,6 +117,10 @@ class LambdaMax(_Spectral):
         """The largest eigenvalues are cut to one level."""
         return shrunk_maximum(values, step)
 
+    def eigenvalue_slopes(self, values, changed, step):
+        """Those that are cut are tied together."""
+        return _levelled(shrunk_maximum(values, step), values, step)
+
     def forward(self, args):
         values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
         top = vectors[..., :, -1:]
@@ -98,7 +131,7 @@ class LambdaMax(_Spectral):
 class LambdaSumLargest(_Spectral):
     """Sum of the k largest eigenvalues of a symmetric matrix."""
 
-    prox = "solver"
+    prox = "closed form"
 
     def __init__(self, k):
         self.k = k
@@ -112,10 +145,24 @@ class LambdaSumLargest(_Spectral):
     def form(cls, walker, e, args):
         return walker.apply(cls(float(e.k)), [args[0]], (), e)
 
+    def prox_eigenvalues(self, values, step):
+        """Those of the sum of the largest entries."""
+        return shrunk_largest(values, step, self.k)
+
+    def eigenvalue_slopes(self, values, changed, step):
+        """What is neither left nor moved by the whole step is tied together."""
+        return _levelled(shrunk_largest(values, step, self.k), values, step)
+
     def forward(self, args):
         values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
         weights = np.clip(self.k - np.arange(values.shape[-1]), 0.0, 1.0)[::-1]
         return values @ weights, (vectors * weights) @ np.swapaxes(vectors, -1, -2)
+
+
+def _levelled(changed, values, step):
+    step = step[..., None]
+    free = (values == changed) | (np.abs(values - changed - step) <= 1e-13 * (np.abs(values) + step))
+    return prox_slopes.tied(free, (~free).astype(float))
 
 
 def on_singular_values(u, change):

@@ -1,0 +1,200 @@
+"""The dual method for a set of coordinates: functions of affine rows and groups of rows that know their own prox."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler.bind import first_kink
+from strat.compiler.pieces import affine_matrix
+from strat.compiler.rows import StratumRows
+from strat.oracles.design import ConstantDesign
+from strat.oracles.group_terms import GroupFunctions, GroupTerm, SpectralFunctions
+from strat.oracles.on_columns import OnColumns
+from strat.oracles.prox_rows import RowsProx
+from strat.oracles.quadratic import Quadratic
+from strat.oracles.tape import Tape
+from strat.rules.piecewise import Abs
+from strat.rules.powers import QuadForm, Square
+
+#: Coordinates up to which dense factorisations are made.
+DENSE = 3000
+
+
+def dual(component):
+    """A RowsProx of a component, where each of its pieces is smooth or knows its own prox; else None."""
+    if component.L > DENSE:
+        return None
+    collected = _Groups(component)
+    smooth = []
+    for node in component.several + component.single:
+        if not collected.add(node):
+            if not _is_smooth(component.binder, node):
+                return None
+            smooth.append(node)
+    if not all(collected.ball(*ball[:3]) for ball in component.balls):
+        return None
+    rows, (equal, level), (less, bound) = collected.rows, component.equal, component.less
+    if len(level):
+        rows.within(equal, level, level)
+    if len(bound):
+        rows.within(less, -np.inf, bound)
+    bounded = np.flatnonzero(np.isfinite(component.low) | np.isfinite(component.high))
+    if len(bounded):
+        rows.bounds(bounded, component.low[bounded], component.high[bounded])
+    p = component.transposed
+    if p is not None and np.any(p < 0):
+        return None
+    quadratic = Quadratic(np.zeros(len(component.q)), component.q, component.H.toarray()[None])
+    function = OnColumns(quadratic, _tape(component, smooth), component.columns) if smooth else quadratic
+    box = (component.low, component.high) if len(bounded) else None
+    return RowsProx(component.columns, rows.terms, function, p, box)
+
+
+def _is_smooth(binder, node):
+    """Whether an atom has two derivatives everywhere."""
+    nodes = binder.nodes([node])
+    return first_kink(binder, [node]) is None and all(n.rule.curved and not n.rule.restricted for n in nodes)
+
+
+def _tape(component, nodes):
+    """The smooth atoms, with those of their entries that touch the component."""
+    binder, builder, weights = component.binder, component.builder, {}
+    for node in nodes:
+        mine = np.zeros(node.size)
+        mine[component.entries[node]] = 1.0
+        weight = builder.nodes[node]
+        weights[binder.node(node)] = (weight * mine).reshape(len(weight), *node.shape)
+    return Tape(binder.nodes(nodes), weights, None, binder.n, builder.active)
+
+
+class _Groups:
+    """Rows and groups of rows of a component's pieces."""
+
+    def __init__(self, component):
+        self.component, self.binder = component, component.binder
+        self.rows = StratumRows(component.binder, component.columns)
+        layout = component.builder.layout
+        for name, cone in component.builder.sets.cones.items():
+            where = np.arange(component.builder.n)[layout.slices[name]]
+            if component.mine[where].any():
+                self._cone(np.searchsorted(component.columns, where), layout.shapes[name][0], cone)
+
+    def add(self, node):
+        """Add an atom that is no smooth one; whether that was possible."""
+        weight, entries = self.component.builder.nodes[node], self.component.entries[node]
+        rows, rule = self.rows, node.rule
+        if rows.piecewise(node, weight, entries) or rows.scalar(node, weight, entries):
+            return True
+        weight = weight[:, entries]
+        if rule.eigenvalue_slopes is not None:
+            return self._spectral(node, weight)
+        if rule.prox_slopes is None:
+            return False
+        found = self._arguments(node, entries)
+        if found is None:
+            return False
+        A, b, absolute = found
+        functions = GroupFunctions(rule, len(entries), _shape(node, A, entries), weight, absolute=absolute)
+        self._term(A, b, functions)
+        return True
+
+    def ball(self, node, weight, radius):
+        """Add {Σ weight × entries of an atom <= radius}; whether that was possible."""
+        entries, rule = np.flatnonzero(weight), node.rule
+        weight = weight[entries]
+        if isinstance(rule, QuadForm):
+            return self._ellipsoid(node, weight, radius)
+        if rule.project_slopes is None or radius < 0 or np.any(weight < 0):
+            return False
+        if not isinstance(rule, (Abs, Square)) and len(entries) > 1:
+            return False
+        found = self._arguments(node, entries)
+        if found is None or found[2]:
+            return False
+        A, b, _ = found
+        if rule.separable:  # weights of the entries go into them
+            scale = np.sqrt(weight) if isinstance(rule, Square) else weight
+            A, b, shape = sp.csr_array(sp.diags_array(scale) @ A), b * scale, (len(entries),)
+        else:
+            shape, radius = _shape(node, A, entries), radius / weight[0]
+        self._term(A, b, GroupFunctions(rule, 1, shape, radius=radius))
+        return True
+
+    def _ellipsoid(self, node, weight, radius):
+        """zᵀPz <= radius as a ball of ‖P^½ z‖."""
+        affine, matrix = affine_matrix(self.binder, node.forms[0]), node.forms[1]
+        if affine is None or not matrix.is_data or weight[0] < 0 or radius < 0:
+            return False
+        P = np.asarray(self.binder.evaluator.form(matrix)).reshape(matrix.shape) * weight[0]
+        values, vectors = np.linalg.eigh(0.5 * (P + P.T))
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))).T[values > 1e-14 * np.abs(values).max()]
+        A, b = affine
+        A, b = sp.csr_array(root @ A.toarray()), root @ b
+        self._term(A, b, GroupFunctions(Square(), 1, (len(root),), radius=radius))
+        return True
+
+    def _spectral(self, node, weight):
+        """A function of the eigenvalues of an affine matrix, of which it sees the symmetric part."""
+        affine = affine_matrix(self.binder, node.forms[0])
+        if affine is None:
+            return False
+        (A, b), d = affine, node.forms[0].shape[0]
+        turned = np.arange(d * d).reshape(d, d).T.reshape(-1)
+        A, b = sp.csr_array(0.5 * (A + A[turned])), 0.5 * (b + b[turned])
+        self._term(A, b, SpectralFunctions(node.rule, 1, (d, d), weight))
+        return True
+
+    def _cone(self, places, d, cone):
+        turned = places.reshape(d, d).T.reshape(-1)
+        size, m = self.component.L, np.arange(d * d)
+        half = np.full(2 * d * d, 0.5)
+        A = sp.csr_array((half, (np.tile(m, 2), np.concatenate([places, turned]))), shape=(d * d, size))
+        functions = SpectralFunctions(None, 1, (d, d), radius=1.0 if cone == "PSD" else -1.0)
+        self._local(A, np.zeros(d * d), functions)
+
+    def _arguments(self, node, entries):
+        """(A, b, of the absolute value) of some entries' arguments, entry by entry; None where they are not affine."""
+        parts, offsets, order, start, absolute = [], [], [], 0, False
+        for form in node.forms:
+            affine = affine_matrix(self.binder, form)
+            if affine is None and len(node.forms) == 1 and node.rule.invariance == "ordered":
+                affine, absolute = self._inside_absolute(form), True
+            if affine is None:
+                return None
+            parts.append(affine[0])
+            offsets.append(affine[1])
+            if node.rule.separable:
+                order.append(start + entries[:, None])
+            else:
+                order.append(start + np.arange(form.size).reshape(node.size, -1)[entries])
+            start += form.size
+        order = np.concatenate(order, axis=1).reshape(-1)
+        return sp.csr_array(sp.vstack(parts))[order], np.concatenate(offsets)[order], absolute
+
+    def _inside_absolute(self, form):
+        """(A, b) of u for a form scale · |u|, scale >= 0."""
+        found = self.component.inside_absolute(form)
+        if found is None:
+            return None
+        node, pick, factor = found
+        affine = affine_matrix(self.binder, node.forms[0])
+        if affine is None:
+            return None
+        return sp.csr_array(sp.diags_array(factor) @ affine[0][pick]), affine[1][pick] * factor
+
+    def _term(self, A, b, functions):
+        self._local(sp.csr_array(A)[:, self.component.columns], b, functions)
+
+    def _local(self, A, b, functions):
+        coo = sp.coo_array(A)
+        coo.sum_duplicates()
+        design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.component.L)
+        blocks = design.dense_matrix().reshape(functions.groups, -1, design.n)
+        norms = np.linalg.norm(blocks, 2, axis=(1, 2))
+        norms = np.repeat(norms, blocks.shape[1])[None, :]
+        self.rows.terms.append(GroupTerm(design, np.reshape(b, (1, -1)), functions, norms))
+
+
+def _shape(node, A, entries):
+    """Shape of one group's argument."""
+    whole = node.shape == () and len(node.forms) == 1
+    return node.forms[0].shape if whole else (A.shape[0] // len(entries),)
