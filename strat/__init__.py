@@ -24,6 +24,7 @@ from strat.graph_learning import LearnedGraph, learn_graph
 from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.loading import load
 from strat.searching import search
+from strat.sensitivity_bound import sensitivity_bound
 from strat.solvers import ADMM, MAPG, NewtonCG, Result
 from strat.splitters import RollingOrigin, StrataKFold
 from strat.standard_errors import covariances, standard_errors
@@ -72,6 +73,7 @@ __all__ = [
     "lrsm",
     "plot",
     "search",
+    "sensitivity_bound",
     "separate",
     "standard_errors",
     "trace_constraint",
