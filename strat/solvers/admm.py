@@ -38,7 +38,7 @@ class ADMM(Solver):
     -----
     For a loss without a gradient, one prox gives a point theta' next to the returned theta and a subgradient g of the
     loss there. ``result_.residual["theta"]`` is the larger of ||theta - prox_r(theta - g - G(W) theta)|| /
-    (1 + max(||g||, ||G(W) theta||)) and (loss(theta) - loss(theta') - <g, theta - theta'>) / (1 + |objective|).
+    (1 + max(||g||, ||G(W) theta||)) and (loss(theta) - loss(theta') - <g, theta - theta'>) / (1 + abs(objective)).
 
     References
     ----------
