@@ -245,16 +245,24 @@ class StratifiedModel(NestedParameters):
 
     def _read(self, parameters, data, strata, where, sample_weight=None):
         """Records for a fitted model."""
-        return intake.read(
-            parameters,
-            data,
-            strata,
-            where,
-            declared=self.strata,
-            nodes=self.strata_,
-            sample_weight=sample_weight,
-            columns=self._columns,
-        )
+        try:
+            return intake.read(
+                parameters,
+                data,
+                strata,
+                where,
+                declared=self.strata,
+                nodes=self.strata_,
+                sample_weight=sample_weight,
+                columns=self._columns,
+            )
+        except GraphError as error:
+            if self.graph is not None:
+                raise
+            raise GraphError(
+                f"{error} The model was given no graph, so its strata are the labels seen at fit; with a graph that has "
+                f"all strata, such as graph=(labels, W), it predicts for those without records, too."
+            ) from None
 
     def _losses(self, records):
         return self.base.loss_program.evaluation(records.arrays, records.strata, self.values)(self._flat())

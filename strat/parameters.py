@@ -5,7 +5,7 @@ import copy
 from sklearn.base import BaseEstimator, clone
 
 from strat.base_model import BaseModel
-from strat.errors import OptionError
+from strat.errors import GraphError, OptionError
 from strat.graph_input import read_graph
 
 
@@ -80,9 +80,10 @@ class NestedParameters(BaseEstimator):
 
     def _scales(self):
         """Multiplier of each factor of the graph."""
-        if self.graph is None:
+        try:
+            factors = [] if self.graph is None else [f for f in read_graph(self.graph).factors if f]
+        except GraphError:  # it is fit that complains
             return {}
-        factors = [f for f in read_graph(self.graph).factors if f]
         if isinstance(self.scale, dict):
             return {f: self.scale.get(f, 1.0) for f in factors}
         return dict.fromkeys(factors, self.scale)

@@ -1,6 +1,6 @@
 """Pattern search: lower a function of a few numbers by steps along the axes, without bounds and without derivatives."""
 
-import itertools
+from strat.constants import snake
 
 
 class PatternSearch:
@@ -25,7 +25,7 @@ class PatternSearch:
         The function's value at every point tried.
     """
 
-    def __init__(self, function, steps=(1.0, 0.5, 0.25, 0.125), gain=1e-4, most=200, far=8.0):
+    def __init__(self, function, steps=(1.0, 0.5, 0.25), gain=1e-4, most=200, far=8.0):
         self.function, self.steps, self.gain, self.most, self.far = function, steps, gain, most, far
         self.tried = {}
 
@@ -39,23 +39,36 @@ class PatternSearch:
         return self.tried[x]
 
     def scan(self, center, directions, offsets):
-        """Try every combination of offsets along some directions from a center; give the best."""
-        for k, combination in enumerate(itertools.product(offsets, repeat=len(directions))):
-            # Backwards in every second row: neighbours in time are neighbours in place.
-            if len(directions) > 1 and (k // len(offsets)) % 2:
-                combination = (*combination[:-1], offsets[::-1][k % len(offsets)])
-            self.value(_moved(center, directions, combination))
+        """Try every combination of some offsets along each direction from a center; give the best."""
+        for lengths in snake({k: list(own) for k, own in enumerate(offsets)}):
+            self.value(_moved(center, directions, lengths.values()))
         return self.best()
 
-    def search(self, start):
-        """Descend from a start; give the best point of all that were tried."""
+    def search(self, start, diagonals=()):
+        """Descend from a start; give the best point of all that were tried.
+
+        Parameters
+        ----------
+        start : tuple of float
+            Where to begin.
+        diagonals : sequence of tuple
+            Directions that the longest steps take besides the axes, for valleys that run between these.
+
+        Returns
+        -------
+        tuple of float
+            The best point.
+        """
         x = tuple(start)
+        axes = [tuple(float(k == axis) for k in range(len(x))) for axis in range(len(x))]
         for step in self.steps:
             moved = True
             while moved:
                 before = x
-                for axis in range(len(x)):
-                    x = self._along(x, axis, step)
+                for direction in axes:
+                    x = self._along(x, direction, step)
+                for direction in diagonals if x == before and step == self.steps[0] else ():
+                    x = self._along(x, direction, step)
                 moved = x != before
                 if moved:  # once more in the direction of the whole move
                     ahead = tuple(2 * a - b for a, b in zip(x, before, strict=True))
@@ -67,11 +80,11 @@ class PatternSearch:
         """The point tried with the lowest value."""
         return min(self.tried, key=self.tried.get)
 
-    def _along(self, x, axis, step):
+    def _along(self, x, direction, step):
         for sign in (1.0, -1.0):
-            y = _moved(x, [_unit(len(x), axis)], [sign * step])
+            y = _moved(x, [direction], [sign * step])
             if self._better(y, x):
-                while self._better(z := _moved(y, [_unit(len(x), axis)], [sign * step]), y):
+                while self._better(z := _moved(y, [direction], [sign * step]), y):
                     y = z
                 return y
         return x
@@ -85,7 +98,3 @@ def _moved(x, directions, lengths):
     for direction, length in zip(directions, lengths, strict=True):
         x = tuple(a + length * b for a, b in zip(x, direction, strict=True))
     return x
-
-
-def _unit(n, axis):
-    return tuple(float(k == axis) for k in range(n))

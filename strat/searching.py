@@ -17,8 +17,8 @@ from strat.sample import Sample, strata_folds
 from strat.search_result import Search
 from strat.strata import in_order
 
-#: log10 of the factors of the first scan, for every kind of constant.
-SCAN = (-2.0, -1.0, 0.0, 1.0, 2.0)
+#: log10 of the factors of the first scan, by the kind of constant.
+SCAN = {"scale": (-2.0, -1.0, 0.0, 1.0, 2.0), "regularizer": (-2.0, 0.0, 2.0)}
 #: Factors of the pooled model's weight where a grid is given for the other models.
 POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
@@ -30,7 +30,7 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
     complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, each model's
     constants are searched on the log scale without bounds: one scale for each factor of the graph, every scalar
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. A
-    scan over four powers of ten comes first, then a pattern search down to steps of a third. Models on a product
+    scan over four powers of ten comes first, then a pattern search down to steps of a factor 1.8. Models on a product
     graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started.
 
     Parameters
@@ -144,11 +144,8 @@ def _on_grid(models, simple, grids):
 def _trials(contender, validation, chosen, most):
     """The trials that become rows, the best first, and how many there were."""
     if contender.points is not None:
-        if contender.each:
-            trials = [validation.trial(constants) for constants in contender.points]
-            return sorted(trials, key=lambda trial: trial.loss), len(trials)
-        trials = [validation.trial(constants) for constants in contender.points]
-        return [min(trials, key=lambda trial: trial.loss)], len(trials)
+        trials = sorted(map(validation.trial, contender.points), key=lambda trial: trial.loss)
+        return trials if contender.each else trials[:1], len(trials)
     best = []
 
     def loss(x):
@@ -158,17 +155,22 @@ def _trials(contender, validation, chosen, most):
         return trial.loss
 
     search = PatternSearch(loss, most=most)
-    zero = (0.0,) * len(contender.axes)
-    if contender.axes and contender.scan:
-        kinds = [
-            kind for kind in ("scale", "regularizer") if any(axis.kind == kind for axis in contender.axes)
-        ]
-        directions = [tuple(float(axis.kind == kind) for axis in contender.axes) for kind in kinds]
-        start = search.scan(zero, directions, SCAN)
+    center = (0.0,) * len(contender.axes)
+    # All scales together, all penalties together: the coarse directions.
+    coarse = {
+        kind: direction
+        for kind in SCAN
+        if any(direction := tuple(float(axis.kind == kind) for axis in contender.axes))
+    }
+    if contender.scan and coarse:
+        start = search.scan(center, list(coarse.values()), [SCAN[kind] for kind in coarse])
     else:
-        starts = [zero] + [contender.place(chosen[name]) for name in contender.refines if name in chosen]
-        start = min(starts, key=search.value)
-    search.search(start)
+        starts = [contender.place(chosen[name]) for name in contender.refines if name in chosen]
+        start = min([center, *starts], key=search.value)
+    # Penalty and graph may stand in for each other: one up and the other down, or both up.
+    pairs = list(zip(*coarse.values(), strict=True)) if len(coarse) == 2 else []
+    diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)] if pairs else []
+    search.search(start, diagonals)
     return best, len(search.tried)
 
 

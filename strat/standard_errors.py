@@ -120,7 +120,11 @@ def _covariances(model, dispersion):
     own = np.maximum(np.einsum("kaa->k", hessian) / n, 0.0) + degrees * couple.mean()
     t = 1 / np.where(own > 0, own, 1.0)
     slope = ProxSlope(prox, theta - t[:, None] * gradient, t)
-    U = np.broadcast_to(np.eye(n), (K, n, n)) if slope.U is None else np.where(np.abs(slope.U) > 1e-9, slope.U, 0.0)
+    U = (
+        np.broadcast_to(np.eye(n), (K, n, n))
+        if slope.U is None
+        else np.where(np.abs(slope.U) > 1e-9, slope.U, 0.0)
+    )
     bases = [U[k][:, slope.free[k]] for k in range(K)]
     curvature = [slope.curvature[k][slope.free[k]] for k in range(K)]
     U = sp.csr_array(sp.block_diag(bases, format="csr"))

@@ -189,10 +189,13 @@ def test_wrong_arguments_raise(grid, options, error, words):
 def test_the_pattern_search_has_no_edges():
     target = np.array([4.3, -3.2, 0.4])
     bowl = PatternSearch(lambda x: 1 + float(np.sum((np.array(x) - target) ** 2) * (1 + 0.3 * x[0] ** 2)))
-    assert np.abs(np.array(bowl.search((0.0, 0.0, 0.0))) - target).max() <= 0.13
+    assert np.abs(np.array(bowl.search((0.0, 0.0, 0.0))) - target).max() <= 0.26
     assert len(bowl.tried) < 90
     flat = PatternSearch(lambda x: 1.0)
-    assert flat.search((0.0, 0.0)) == (0.0, 0.0) and len(flat.tried) == 17
+    assert flat.search((0.0, 0.0)) == (0.0, 0.0) and len(flat.tried) == 13
+    valley = PatternSearch(lambda x: 10 * abs(x[0] + x[1]) + abs(x[0] - 3))
+    assert valley.search((0.0, 0.0)) == (0.0, 0.0)
+    assert valley.search((0.0, 0.0), [(1.0, -1.0)]) == (3.0, -3.0)
     counted = PatternSearch(lambda x: -x[0], most=5)
     counted.search((0.0,))
     assert len(counted.tried) == 5
@@ -201,7 +204,10 @@ def test_the_pattern_search_has_no_edges():
 def test_a_scan_goes_to_neighbours():
     order = []
     scan = PatternSearch(lambda x: order.append(x) or float(np.sum(np.square(x))))
-    assert scan.scan((0.5, 0.0), [(1.0, 0.0), (0.0, 1.0)], (-1.0, 0.0, 1.0)) in ((0.5, 0.0), (-0.5, 0.0))
+    assert scan.scan((0.5, 0.0), [(1.0, 0.0), (0.0, 1.0)], [(-1.0, 0.0, 1.0)] * 2) in (
+        (0.5, 0.0),
+        (-0.5, 0.0),
+    )
     assert len(order) == 9
     steps = [np.abs(np.subtract(a, b)).sum() for a, b in zip(order, order[1:], strict=False)]
     assert max(steps) <= 1.0

@@ -44,6 +44,7 @@ class EdgeList(EdgeSet):
             (np.tile(np.arange(1, self.count + 1), 2), (rows, columns)), shape=(self.K, self.K)
         )
         self._pattern, self._edge_of_entry = pattern, pattern.data - 1
+        self._matrix = pattern.astype(float)
 
     def __repr__(self):
         return f"EdgeList({self.K}, {self.count} edges)"
@@ -163,9 +164,10 @@ class EdgeList(EdgeSet):
         return np.diag(self.degrees(w)) - self.to_matrix(w)
 
     def _adjacency(self, w):
-        return sp.csr_array(
-            (w[self._edge_of_entry], self._pattern.indices, self._pattern.indptr), (self.K, self.K)
-        )
+        self._matrix.data = w[
+            self._edge_of_entry
+        ]  # a new csr_array each time costs as much as a small product
+        return self._matrix
 
     def precision(self, w, shift, degrees=None, out=None):
         """Packed matrix G(w) + diag(shift), shift a scalar or one number per stratum."""

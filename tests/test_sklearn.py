@@ -1,0 +1,214 @@
+"""scikit-learn's tools on a StratifiedModel: clones, parameters, pickles, routing, folds and searches."""
+
+import pickle
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.utils import estimator_checks
+
+import strat
+
+RNG = np.random.default_rng(3)
+N = 72
+Z = [(int(a), "FM"[b]) for a, b in RNG.integers(0, [3, 2], size=(N, 2))]
+X = RNG.normal(size=(N, 2))
+Y = X @ [1.0, -1.0] + np.array([a for a, _ in Z]) + 0.5 * RNG.normal(size=N)
+W = RNG.integers(1, 4, N).astype(float)
+AGE, SEX = strat.graphs.path(range(3), weight=3.0, name="age"), strat.graphs.path(["F", "M"], name="sex")
+GRAPH = strat.graphs.product(AGE, SEX)
+FRAME = pd.DataFrame({"age": [a for a, _ in Z], "u": X[:, 0], "sex": [s for _, s in Z], "v": X[:, 1]})
+COLUMNS = ["age", "sex"]
+
+
+def declaration():
+    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    ridge = cp.Parameter(nonneg=True, value=0.5, name="ridge")
+    return strat.BaseModel(
+        cp.square(y - x @ theta - b), ridge * cp.sum_squares(theta), data=(x, y), predict=x @ theta + b
+    )
+
+
+BASE = declaration()
+
+
+def lrsm(**options):
+    return strat.lrsm(BASE, GRAPH, strata=COLUMNS, **options)
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def by_hand(model, pairs, weight=None):
+    """Scores of plain fits."""
+    scores = []
+    for train, test in pairs:
+        own = {} if weight is None else {"sample_weight": weight[train]}
+        fitted = clone(model).fit(FRAME.iloc[train], Y[train], **own)
+        own = {} if weight is None else {"sample_weight": weight[test]}
+        scores.append(fitted.score(FRAME.iloc[test], Y[test], **own))
+    return np.array(scores)
+
+
+def test_clones_share_the_declaration_and_carry_their_own_values():
+    model = lrsm(solver=strat.MAPG(tol=1e-7)).set_params(base__ridge=2.0, scale__age=3.0)
+    twin = clone(model)
+    assert twin.base is model.base and twin.solver is not model.solver
+    variables = [{v.name(): v.id for v in e.variables()} for e in (twin.base.loss, twin.base.regularizer)]
+    assert variables[0]["theta"] == variables[1]["theta"]
+    assert twin.get_params()["base__ridge"] == 2.0 and twin.scale == {"age": 3.0, "sex": 1.0}
+    twin.set_params(base__ridge=7.0)
+    assert model.get_params()["base__ridge"] == 2.0 and BASE.hyperparameters["ridge"].value == 0.5
+    a, b = (m.fit(FRAME, Y) for m in (model, clone(model)))
+    assert np.array_equal(a.theta_["theta"], b.theta_["theta"])
+
+
+def test_nested_parameters_are_set_by_name():
+    model = strat.joint(BASE, GRAPH, solver=strat.MAPG())
+    model.set_params(graph_regularizer__lambda1=3.0, solver__tol=1e-3, base__ridge=0.1, scale__sex=4.0)
+    params = model.get_params()
+    expected = {"graph_regularizer__lambda1": 3.0, "solver__tol": 1e-3, "base__ridge": 0.1}
+    assert params.items() >= (expected | {"scale__sex": 4.0, "scale__age": 1.0}).items()
+    with pytest.raises(strat.OptionError, match="there is no 'shoe'"):
+        model.set_params(scale__shoe=1.0)
+    with pytest.raises(ValueError, match="lambda9"):
+        model.set_params(graph_regularizer__lambda9=1.0)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize(
+    "make", [lrsm, lambda: strat.common(BASE, GRAPH, strata=COLUMNS)], ids=["lrsm", "common"]
+)
+def test_models_pickle(fitted, make):
+    model = make().set_params(base__ridge=1.5)
+    if fitted:
+        model.fit(FRAME, Y)
+    twin = pickle.loads(pickle.dumps(model))
+    if not fitted:
+        model.fit(FRAME, Y)
+        twin.fit(FRAME, Y)
+    assert np.array_equal(twin.predict(FRAME), model.predict(FRAME))
+    assert twin.get_params()["base__ridge"] == 1.5
+    again = (
+        clone(twin).set_params(base__ridge=9.0).fit(FRAME, Y)
+    )  # its expressions go on sharing their variables
+    assert np.allclose(
+        again.theta_["theta"], clone(model).set_params(base__ridge=9.0).fit(FRAME, Y).theta_["theta"]
+    )
+
+
+def test_grid_search_with_strata_in_columns():
+    folds = strat.StrataKFold(3, strata=COLUMNS)
+    grid = {"scale__age": [0.1, 10.0], "base__ridge": [0.1, 10.0]}
+    found = GridSearchCV(lrsm(), grid, cv=folds).fit(FRAME, Y)
+    for params, score in zip(found.cv_results_["params"], found.cv_results_["mean_test_score"], strict=True):
+        assert np.isclose(score, by_hand(lrsm().set_params(**params), folds.split(FRAME)).mean())
+    assert np.isclose(found.score(FRAME, Y), found.best_estimator_.score(FRAME, Y))
+    other = GridSearchCV(lrsm(), {"scale__sex": [0.1, 1.0]}, cv=folds, scoring="neg_mean_squared_error")
+    assert other.fit(FRAME, Y).best_score_ < 0
+
+
+@pytest.mark.slow
+def test_parallel_fits_are_the_same():
+    folds = strat.StrataKFold(2, strata=COLUMNS)
+    one, two = (
+        GridSearchCV(lrsm(), {"scale__age": [0.1, 10.0]}, cv=folds, n_jobs=n).fit(FRAME, Y) for n in (1, 2)
+    )
+    assert np.array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+
+
+def test_a_grid_over_a_graph_regularizer_and_a_solver():
+    model = strat.joint(BASE, GRAPH, strata=COLUMNS, solver=strat.MAPG(), lambda2=0.5)
+    grid = {"graph_regularizer__lambda1": [0.1, 1.0], "solver__tol": [1e-4]}
+    found = GridSearchCV(model, grid, cv=strat.StrataKFold(2, strata=COLUMNS)).fit(FRAME, Y)
+    assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+
+
+def test_cross_validation_with_rolling_origins_and_plain_folds():
+    rolling = strat.RollingOrigin(
+        1, time=0, strata=COLUMNS
+    )  # the strata of the last age have no training records
+    scores = cross_val_score(lrsm(), FRAME, Y, cv=rolling)
+    assert np.allclose(scores, by_hand(lrsm(), rolling.split(FRAME)))
+    both = cross_validate(lrsm(), FRAME, Y, cv=KFold(3), return_train_score=True, return_estimator=True)
+    assert np.allclose(both["test_score"], by_hand(lrsm(), KFold(3).split(FRAME)))
+    assert (both["train_score"] > both["test_score"].min()).all() and len(both["estimator"]) == 3
+
+
+def test_routing_brings_strata_and_weights_to_fit_and_score(routing):
+    model = strat.lrsm(BASE, GRAPH)
+    model.set_fit_request(strata=True, sample_weight=True).set_score_request(strata=True, sample_weight=True)
+    folds = strat.StrataKFold(3)
+    params = {"strata": Z, "sample_weight": W, "groups": Z}
+    scores = cross_val_score(model, X, Y, cv=folds, params=params)
+    pairs = list(folds.split(X, groups=Z))
+    assert np.allclose(scores, by_hand(lrsm(), pairs, W))
+    grid = GridSearchCV(model, {"scale__age": [0.1, 10.0]}, cv=folds).fit(X, Y, **params)
+    expected = [by_hand(lrsm(scale={"age": s, "sex": 1.0}), pairs, W).mean() for s in (0.1, 10.0)]
+    assert np.allclose(grid.cv_results_["mean_test_score"], expected)
+    assert np.isclose(
+        grid.score(X, Y, strata=Z, sample_weight=W),
+        grid.best_estimator_.score(X, Y, strata=Z, sample_weight=W),
+    )
+    ignored = clone(model).set_fit_request(strata=True, sample_weight=False)
+    ignored.set_score_request(strata=True, sample_weight=False)
+    plain = cross_val_score(ignored, X, Y, cv=folds, params={"strata": Z, "groups": Z})
+    assert np.allclose(plain, by_hand(lrsm(), pairs))
+
+
+def test_requests_survive_clones_and_cover_prediction(routing):
+    model = strat.lrsm(BASE, GRAPH).set_predict_request(strata=True).set_fit_request(strata=True)
+    for one in (model, clone(model)):
+        requests = one.get_metadata_routing()
+        assert requests.predict.requests["strata"] is True and requests.fit.requests["strata"] is True
+
+
+def test_a_fold_without_a_stratum_still_predicts_for_it():
+    keep = np.array([z != (2, "M") for z in Z])
+    model = lrsm().fit(FRAME[keep], Y[keep])
+    assert np.isfinite(model.predict(FRAME[~keep])).all()
+    lonely = strat.separate(BASE, strata=COLUMNS).fit(FRAME[keep], Y[keep])
+    with pytest.raises(
+        strat.GraphError, match="was given no graph, so its strata are the labels seen at fit"
+    ):
+        lonely.predict(FRAME[~keep])
+    with pytest.warns(strat.DataWarning, match="neither records nor edges"):
+        lonely = strat.separate(BASE, GRAPH, strata=COLUMNS).fit(FRAME[keep], Y[keep])
+    assert np.allclose(lonely.at((2, "M"))["theta"], 0, atol=1e-6)
+    common = strat.common(BASE, strata=COLUMNS).fit(FRAME[keep], Y[keep])
+    assert np.isfinite(common.predict(FRAME[~keep])).all()
+
+
+def test_one_column_of_strata():
+    model = strat.lrsm(BASE, AGE, strata="age").fit(FRAME.drop(columns="sex"), Y)
+    assert model.strata_ == [0, 1, 2]
+    assert np.isclose(cross_val_score(model, FRAME.drop(columns="sex"), Y, cv=2).size, 2)
+
+
+CHECKS = [
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_get_params_invariance",
+    "check_set_params",
+    "check_no_attributes_set_in_init",
+    "check_valid_tag_types",
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("make", [strat.lrsm, strat.joint, strat.common])
+def test_estimator_checks(check, make):
+    if not hasattr(estimator_checks, check):
+        pytest.skip(f"scikit-learn {sklearn.__version__} has no {check}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        getattr(estimator_checks, check)(make.__name__, make(BASE, GRAPH))
