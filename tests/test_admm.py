@@ -60,11 +60,11 @@ REGULARIZERS = {
     "simplex": (lambda t: 0, lambda t: [t >= 0, cp.sum(t) == 1]),
     "l1 ball": (lambda t: 0, lambda t: [cp.norm1(t) <= 0.7]),
 }
+#: All pairs; a third of them, in which each occurs, in the fast suite.
 CASES = [
-    (loss, regularizer)
+    pytest.param(loss, regularizer, marks=[pytest.mark.slow] if (i + j) % 3 else [])
     for i, loss in enumerate(LOSSES)
     for j, regularizer in enumerate(REGULARIZERS)
-    if (i + j) % 2 == 0
 ]
 
 
@@ -168,8 +168,9 @@ def test_rates_in_a_box_against_one_cvxpy_solve():
     model = strat.lrsm(base, graph(), solver=strat.ADMM())
     fitted(model, won, strata=strata, sample_weight=weight)
     rates = cp.Variable((K, 1))
-    chance = rates[strata, 0]
-    total = -weight @ (cp.multiply(won, cp.log(chance)) + cp.multiply(1 - won, cp.log(1 - chance)))
+    wins, losses = (np.bincount(strata, weight * w, K) for w in (won, 1 - won))
+    seen = np.flatnonzero(wins + losses)
+    total = -wins[seen] @ cp.log(rates[seen, 0]) - losses[seen] @ cp.log(1 - rates[seen, 0])
     best = whole(rates, total, lambda t: 0, lambda t: [t >= 1e-5, t <= 1 - 1e-5])
     assert model.result_.status == "converged"
     assert model.result_.objective == pytest.approx(best, rel=1e-6)
@@ -225,22 +226,20 @@ def test_wine():
     X, Y, z, train = paper_data.wine()
     theta, x, y = cp.Variable((9, 2), name="theta"), cp.Parameter(9, name="x"), cp.Parameter(2, name="y")
     base = strat.BaseModel(cp.log_sum_exp(x @ theta) - (x @ theta) @ y, 0.01 * cp.norm1(theta), data=(x, y))
-    for solver in (strat.ADMM(), strat.MAPG(), strat.NewtonCG()):
-        model = strat.lrsm(base, paper_data.wine_graph(), solver=solver)
-        model.fit(X[train], Y[train], strata=paper_data.select(z, train))
-        assert model.result_.status == "converged"
-        assert model.result_.objective == pytest.approx(691.381464702, rel=1e-7)
+    model = strat.lrsm(base, paper_data.wine_graph(), solver=strat.ADMM())
+    model.fit(X[train], Y[train], strata=paper_data.select(z, train))
+    assert model.result_.status == "converged"
+    assert model.result_.objective == pytest.approx(691.381464702, rel=1e-7)  # that of all solvers
 
 
 def test_election():
     outcome, z, train = paper_data.election()
     p, y = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5]), cp.Parameter(name="y")
     base = strat.BaseModel(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,))
-    for solver in (strat.ADMM(), strat.MAPG(), strat.NewtonCG()):
-        model = strat.lrsm(base, paper_data.election_graph(), solver=solver)
-        model.fit(outcome[train], strata=paper_data.select(z, train))
-        assert model.result_.status == "converged"
-        assert model.result_.objective == pytest.approx(293.770630055, rel=1e-7)
+    model = strat.lrsm(base, paper_data.election_graph(), solver=strat.ADMM())
+    model.fit(outcome[train], strata=paper_data.select(z, train))
+    assert model.result_.status == "converged"
+    assert model.result_.objective == pytest.approx(293.770630055, rel=1e-7)  # that of all solvers
 
 
 def test_the_0_9_quantile_of_concrete():

@@ -94,7 +94,7 @@ class AllPairs(EdgeSet):
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
         matrix = self.packed.square(w)
-        product = np.multiply(degrees[:, None], theta, order="C")  # what dsymm writes into, whatever theta's order
+        product = np.multiply(degrees[:, None], theta, order="C")  # what dsymm writes into
         if theta.shape[1] == 1:  # dsymm is slow on one column
             product[:, 0] -= dsymv(1.0, matrix, theta[:, 0], lower=1)
         else:

@@ -48,29 +48,30 @@ def from_nearby(v, t, z, terms, quadratic, transposed=None):
         u = term.design.matvec(z) + term.offset
         rows.append(term.functions.locate(u, term.on_rows(AT_KNOT * size) * term.norms))
     for _ in range(ROUNDS):
-        new, images, forces = _on_pieces(terms, rows, curvature, load, transposed)
-        z = np.where(found[:, None], z, new)
-        apart, rows = np.zeros(len(v)), []
-        for term, s, u, y in zip(terms, sigma, images, forces, strict=True):
+        left = np.flatnonzero(~found)
+        z = z.copy()
+        force = np.zeros_like(z)
+        z[left], force[left] = _on_pieces(terms, rows, curvature, load, transposed, left)
+        apart, corrected = np.zeros(len(v)), []
+        for term, s, (_, moves, slope) in zip(terms, sigma, rows, strict=True):
+            u = term.design.matvec(z) + term.offset
+            y = np.where(moves > 0, slope, (1.0 - moves) / term.norms**2 * term.design.matvec(force))
             moved = u + y / s
             at, moves = term.functions.prox(moved, 1.0 / s)
             apart = np.maximum(apart, term.largest(at - u))
-            rows.append((at, moves, s * (moved - at)))
-        found |= apart <= EXACT * size
+            corrected.append((at, moves, s * (moved - at)))
+        rows = corrected
+        found[left] = apart[left] <= EXACT * size[left]
         if found.all():
             break
     return z, found
 
 
-def _on_pieces(terms, rows, curvature, load, transposed):
-    """Solution with rows held on their knots and pieces; its rows, and their slopes and multipliers."""
-    n = load.shape[1]
+def _on_pieces(terms, rows, curvature, load, transposed, left):
+    """Solution in the strata `left` with rows held on their knots and pieces, and what it pulls at the held rows with."""
     gram, target = np.zeros_like(curvature), np.zeros_like(load)
-    held = []
     for term, (at, moves, slope) in zip(terms, rows, strict=True):
-        on = 1.0 - moves
-        weight = on / term.norms**2
-        held.append(weight)
+        weight = (1.0 - moves) / term.norms**2
         gram = gram + term.gram(weight)
         target = target + term.design.rmatvec(weight * (at - term.offset))
         load = load - term.design.rmatvec(moves * slope)
@@ -78,25 +79,21 @@ def _on_pieces(terms, rows, curvature, load, transposed):
         p = transposed
         gram = 0.25 * (gram + gram[:, p] + gram[:, :, p] + gram[:, p][:, :, p])
         target, load = 0.5 * (target + target[:, p]), 0.5 * (load + load[:, p])
+    gram, target, load, curvature = gram[left], target[left], load[left], curvature[left]
     values, vectors = np.linalg.eigh(gram)
-    ranged = values > 1e-11 * (1.0 + values[:, -1:])
-    inverse = np.where(ranged, 1.0 / np.where(ranged, values, 1.0), 0.0)
+    held = values > 1e-11 * (1.0 + values[:, -1:])
+    inverse = np.where(held, 1.0 / np.where(held, values, 1.0), 0.0)
 
     def pseudo(b):
         b = np.matmul(np.swapaxes(vectors, 1, 2), b[..., None])[..., 0]
         return np.matmul(vectors, (inverse * b)[..., None])[..., 0]
 
-    free = vectors * ~ranged[:, None, :]  # directions along which no held row moves
+    free = vectors * ~held[:, None, :]  # directions along which no held row moves
     z = pseudo(target)
     rest = load - np.matmul(curvature, z[..., None])[..., 0]
     basis = np.swapaxes(free, 1, 2)
     system = np.matmul(basis, np.matmul(curvature, free))
-    system[:, np.arange(n), np.arange(n)] += ranged
+    diagonal = np.arange(load.shape[1])
+    system[:, diagonal, diagonal] += held
     z = z + np.matmul(free, np.linalg.solve(system, np.matmul(basis, rest[..., None])))[..., 0]
-    force = pseudo(load - np.matmul(curvature, z[..., None])[..., 0])
-    images = [term.design.matvec(z) + term.offset for term in terms]
-    forces = [
-        np.where(moves > 0, slope, weight * term.design.matvec(force))
-        for term, weight, (_, moves, slope) in zip(terms, held, rows, strict=True)
-    ]
-    return z, images, forces
+    return z, pseudo(load - np.matmul(curvature, z[..., None])[..., 0])

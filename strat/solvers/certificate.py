@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def subgradient_residual(problem, theta, w, guess, t):
+def subgradient_residual(problem, theta, w, guess, t, prox=None):
     """The residual of `JointProblem.residual` for a given graph, with a subgradient in the gradient's place.
 
     The loss's prox at theta + t guess gives a point nearby and a subgradient there, exactly. The value at theta lies
@@ -23,6 +23,8 @@ def subgradient_residual(problem, theta, w, guess, t):
         What a subgradient at theta may be.
     t : float
         Step of the prox; any is right, one that suits the scale of the problem is accurate.
+    prox : callable, optional
+        A faster way to compute the prox of the loss, as ``prox(v, t)``.
 
     Returns
     -------
@@ -31,7 +33,7 @@ def subgradient_residual(problem, theta, w, guess, t):
         gap / (1 + |F|); "W": 0.
     """
     loss = problem.loss
-    nearby = loss.prox(theta + t * guess, t)
+    nearby = (prox or loss.prox)(theta + t * guess, t)
     g = guess + (theta - nearby) / t
     product = problem.laplacian(w, theta)
     step = theta - problem.prox(theta - g - product, 1.0)

@@ -33,8 +33,6 @@ class Consensus(Algorithm):
     def __init__(self, problem, theta, w):
         super().__init__(problem, theta, w)
         self.system = GraphSystem(problem, w)
-        prox = problem.loss.prox
-        self._prox, self._near = prox, getattr(prox, "near", None)
         self.theta, self.mean = self.x.theta.copy(), self.x.theta.copy()
         self.started = False
         product = self.x.product
@@ -68,8 +66,7 @@ class Consensus(Algorithm):
         """One iteration."""
         rho, x = self.rho, self.x
         v = self.mean - self.y / rho
-        near = self.started and self._near is not None
-        theta = self._near(v, 1 / rho, self.theta) if near else self._prox(v, 1 / rho)
+        theta = self._loss_prox(v, 1 / rho)
         regular = self.problem.prox(self.mean - self.z / rho, 1 / rho)
         # The iterate is whole at all times, as Ctrl-C may come in between.
         self.theta, x.theta, self.started, self.differentiated = theta, regular, True, False
@@ -86,6 +83,11 @@ class Consensus(Algorithm):
         self.wait -= 1
         if self.wait <= 0:
             self._adapt()
+
+    def _loss_prox(self, v, t):
+        """The loss's prox, from the last one where it is iterative."""
+        near = getattr(self.problem.loss.prox, "near", None)
+        return near(v, t, self.theta) if self.started and near else self.problem.loss.prox(v, t)
 
     def _measure(self, theta, regular, mean):
         """Relative primal residual (the copies agree) and dual residual (their subgradients balance)."""
@@ -116,7 +118,7 @@ class Consensus(Algorithm):
         """The residual that is reported for a point."""
         if self.problem.loss.has("value_and_gradient"):
             return self.problem.residual(theta, w)
-        return subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho)
+        return subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho, self._loss_prox)
 
     @property
     def factorizations(self):
