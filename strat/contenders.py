@@ -85,17 +85,17 @@ def contenders(name, model):
         return [Contender(name, model, penalties + graph_regularizer_axes(model))]
     prior = read_graph(model.graph)
     scales, rest = _scales(model), penalties + graph_regularizer_axes(model)
-    if not prior.weights().any():
+    if not prior.weights(model.scale).any():
         return [Contender(name, model, rest)]
     if not scales:
-        start = model.scale if isinstance(model.scale, (int, float)) and model.scale > 0 else 1.0
-        return [Contender(name, model, [Axis("scale", {"scale": start}), *rest])]
+        return [Contender(name, model, [Axis("scale", {"scale": model.scale}), *rest])]
     whole = Contender(name, model, [Axis("scale", {key: value}) for key, value in scales.items()] + rest)
     if len(scales) < 2:
         return [whole]
     tied = [Contender(f"{name}, one scale", model, [Axis("scale", scales), *rest])]
     # Divided by the mean weight of its edges, every factor weighs the same.
-    equal = {f"scale__{f}": 1.0 / weight for f, weight in _mean_weights(prior).items() if weight > 0}
+    means = {f"scale__{f}": weight for f, weight in _mean_weights(prior).items()}
+    equal = {key: 1.0 / means[key] for key in scales if means[key] > 0}
     ratios = [equal[key] / scales[key] for key in equal]
     if len(equal) == len(scales) and not np.allclose(ratios, ratios[0]):
         tied.append(
@@ -184,8 +184,8 @@ def graph_regularizer_axes(model):
 
 
 def _scales(model):
-    """The model's scales by full name, 1 in place of 0."""
-    return {f"scale__{f}": float(s) if s > 0 else 1.0 for f, s in model._scales().items()}
+    """The model's scales by full name; one that is 0 stays so, as separate models or W0 = 0 ask for."""
+    return {f"scale__{f}": float(s) for f, s in model._scales().items() if s > 0}
 
 
 def _mean_weights(prior):

@@ -77,6 +77,18 @@ def test_the_lowest_loss_wins_and_more_constants_never_lose(found):
     assert set(found.chosen) == {"scale__place", "scale__time", "base__ridge"}
 
 
+def test_a_scale_of_0_is_no_constant_to_search():
+    models = {
+        "separate": strat.separate(BASE, GRAPH),
+        "time alone": strat.lrsm(BASE, GRAPH, scale={"place": 0.0, "time": 1.0}),
+    }
+    table = strat.search(models, train=(X, Y, Z), folds=FOLDS, max_trials=20).table
+    constants = {row["candidate"]: set(row["constants"]) for row in table}
+    assert constants["separate"] == {"base__ridge"}
+    assert constants["time alone"] == {"scale__time", "base__ridge"}
+    assert set(constants) == {"separate", "time alone", "common", "pooled"}
+
+
 def test_the_winner_is_refitted_to_all_records(found):
     again = strat.lrsm(BASE, GRAPH).set_params(**found.chosen).fit(X, Y, strata=Z)
     assert np.allclose(again.theta_["theta"], found.best.theta_["theta"])
