@@ -25,7 +25,7 @@ from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, T
 from strat.loading import load
 from strat.searching import search
 from strat.sensitivity_bound import sensitivity_bound
-from strat.solvers import ADMM, MAPG, NewtonCG, Result
+from strat.solvers import ADMM, MAPG, AlternatingMinimization, NewtonCG, Result
 from strat.splitters import RollingOrigin, StrataKFold
 from strat.standard_errors import covariances, standard_errors
 
@@ -34,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ADMM",
     "MAPG",
+    "AlternatingMinimization",
     "BaseModel",
     "CollapseWarning",
     "ConvergenceWarning",

@@ -183,22 +183,31 @@ class Point:
     def _add_gradients(self):
         self.theta_gradient = self.loss_gradient + self.product
         if self.graph_slot is not None:
-            ends = self.graph_slot.gradient_without_ends(self.w_gradient)
-            self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient, ends)
+            self.differentiate_w()
+        return self
+
+    def differentiate_w(self):
+        """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
+        ends = self.graph_slot.gradient_without_ends(self.w_gradient)
+        self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient, ends)
         return self
 
     def residual(self):
         """The residual of `JointProblem.residual` at a point with gradients."""
-        problem, edges = self.problem, self.problem.edges
+        problem = self.problem
         step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
         size = 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
-        residual = {"theta": float(np.linalg.norm(step) / size), "W": 0.0}
-        if self.graph_slot is not None:
-            moved = (self.w - self.w_gradient) * edges.mask
-            self.graph_slot.prox(moved, 1.0, out=moved)
-            moved -= self.w
-            residual["W"] = float(edges.norm(moved) / self.w_scale())
-        return residual
+        return {"theta": float(np.linalg.norm(step) / size), "W": self.w_residual()}
+
+    def w_residual(self):
+        """The part of W in the residual, at a point with the gradient over the edges; 0 for a given graph."""
+        if self.graph_slot is None:
+            return 0.0
+        edges = self.problem.edges
+        moved = (self.w - self.w_gradient) * edges.mask
+        self.graph_slot.prox(moved, 1.0, out=moved)
+        moved -= self.w
+        return float(edges.norm(moved) / self.w_scale())
 
     def w_scale(self):
         """1 + max(||d/2||, scale of h), the size of the terms in the W part of the residual."""

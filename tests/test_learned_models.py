@@ -10,7 +10,7 @@ from handmade import LeastSquares, Logistic, Norm1, Ridge
 from sklearn.base import clone
 
 import strat
-from strat import MAPG, Entropy, LogDet, LogDiagonal, TraceConstraint
+from strat import MAPG, AlternatingMinimization, Entropy, LogDet, LogDiagonal, TraceConstraint
 from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, DataWarning, GraphError, OptionError
 from strat.problem import JointProblem
@@ -20,7 +20,7 @@ from strat.starts import solve
 
 LEARNED = [LogDet(0.5, 0.2, 0.1, 0.2), LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1), Entropy(0.8)]
 NEW = LEARNED[1:]
-SOLVERS = [MAPG]
+SOLVERS = [MAPG, AlternatingMinimization]
 
 
 def problem(h, K=8, edges=None, loss=Logistic, regularizer=None, couple=None, seed=0):
@@ -101,6 +101,67 @@ def test_wine(solver, h):
     assert result.status == "converged"
     assert max(result.residual.values()) <= 1e-6
     assert is_monotone(result)
+
+
+# ----------------------------------------------------------------- alternating minimization
+
+
+def without_second_derivatives(p):
+    p.loss.has = lambda name: name in ("value", "value_and_gradient")
+    return p
+
+
+@pytest.mark.parametrize("h", LEARNED)
+def test_alternating_minimization_and_mapg_agree_from_the_same_point(h):
+    p = problem(h)
+    slow = fitted(p, AlternatingMinimization(tol=1e-8))
+    assert slow.status == "converged"
+    fast = fitted(p, MAPG(tol=1e-8), {"theta": slow.theta, "w": slow.w})
+    assert fast.objective == pytest.approx(slow.objective, rel=1e-9)
+    np.testing.assert_allclose(fast.theta, slow.theta, atol=1e-5)
+
+
+@pytest.mark.parametrize("h", LEARNED)
+def test_alternating_minimization_without_second_derivatives(h):
+    one = fitted(problem(h), AlternatingMinimization(tol=1e-8))
+    two = fitted(without_second_derivatives(problem(h)), AlternatingMinimization(tol=1e-7))
+    assert two.status == "converged"
+    assert is_monotone(two)
+    assert two.objective == pytest.approx(one.objective, rel=1e-8)
+
+
+def test_alternating_minimization_of_a_given_graph_is_one_fit():
+    p = problem(strat.FixedGraph(), edges=chain_and_more(8))
+    p.w0 += 1.0
+    result = fitted(p, AlternatingMinimization(tol=1e-8))
+    assert result.status == "converged"
+    assert result.objective == pytest.approx(fitted(p, MAPG(tol=1e-8)).objective, rel=1e-9)
+    assert np.array_equal(result.w, p.w0)
+
+
+def test_alternating_minimization_stops_as_all_solvers_do(tmp_path):
+    p, seen = problem(NEW[0]), []
+    solver = AlternatingMinimization(
+        tol=0, callback=lambda state: seen.append(state.objective) or len(seen) == 3
+    )
+    result = fitted(p, solver)
+    assert result.status == "interrupted"
+    assert seen == result.history[1:]
+    assert fitted(p, AlternatingMinimization(tol=0, time_limit=0)).status == "time_limit"
+    with pytest.raises(OptionError, match="max_iter = -1 is out of range"):
+        fitted(p, AlternatingMinimization(max_iter=-1))
+    path = tmp_path / "state.npz"
+    whole = fitted(p, AlternatingMinimization(tol=0, max_iter=6))
+    fitted(p, AlternatingMinimization(tol=0, max_iter=3, checkpoint=path))
+    resumed = fitted(p, AlternatingMinimization(tol=0, max_iter=6, checkpoint=path))
+    assert resumed.history == whole.history
+
+
+def test_a_tolerance_below_what_the_objective_resolves():
+    for h in LEARNED:
+        result = fitted(problem(h), AlternatingMinimization(tol=1e-9))
+        assert max(result.residual.values()) <= 1e-9
+        assert is_monotone(result)
 
 
 # ----------------------------------------------------------------- residual

@@ -1,10 +1,11 @@
 """Solvers of the joint problem."""
 
 from strat.solvers.admm import ADMM
+from strat.solvers.alternating import AlternatingMinimization
 from strat.solvers.base import Solver
 from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
 from strat.solvers.result import Result
 from strat.solvers.run import State
 
-__all__ = ["ADMM", "MAPG", "NewtonCG", "Result", "Solver", "State"]
+__all__ = ["ADMM", "MAPG", "AlternatingMinimization", "NewtonCG", "Result", "Solver", "State"]
