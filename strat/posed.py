@@ -193,7 +193,7 @@ class Posed:
         if needs_prox(solver):
             return bind(prox=True, constrained=False)
         loss, learned = bind(), self.model.graph_regularizer.learned and not self.shared
-        if solver is None and needs_prox(default_solver(loss, learned)):
+        if needs_prox(solver or default_solver(loss, learned), loss):
             return bind(prox=True, constrained=False)
         return loss
 

@@ -171,9 +171,8 @@ class Point:
     @property
     def noise(self):
         """Rounding error to expect in F, whose terms may cancel, those of the Laplacian term included."""
-        halves = np.vecdot(self.theta, self.theta) / 2 if self._coupling is None else self._coupling[0]
-        large = 1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)
-        return 1e-14 * large + 4e-16 * float(self.degrees @ halves)
+        energy = float(self.degrees @ np.vecdot(self.theta, self.theta))  # not centred, as the product's terms are not
+        return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""

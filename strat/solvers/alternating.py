@@ -8,9 +8,10 @@ class AlternatingMinimization(Solver):
     """Exact minimization over theta and over W in turn.
 
     One iteration fits the Laplacian regularised stratified model for the current graph, from the current parameters
-    (proximal Newton steps, or MAPG for a loss without second derivatives), and then takes the graph that is best for
-    these parameters: exactly for ``LogDiagonal``, ``TraceConstraint`` and ``Entropy``, to the same tolerance for
-    ``LogDet``. The objective never rises, and the fit stops on the same residual as ``MAPG``.
+    (proximal Newton steps; MAPG for a loss without second derivatives; ADMM, with the exact prox, for one with kinks),
+    and then takes the graph that is best for these parameters: exactly for ``LogDiagonal``, ``TraceConstraint`` and
+    ``Entropy``, to the same tolerance for ``LogDet``. The objective never rises, and the fit stops on the same residual
+    as ``MAPG``; for a loss with kinks, in theta, on that of ``ADMM``.
 
     Parameters
     ----------
@@ -46,7 +47,10 @@ class AlternatingMinimization(Solver):
            [0.  , 0.  , 0.  ]])
     """
 
-    needs = {"loss": "value_and_gradient", "regularizer": "prox"}
+    needs = {"loss": ("value_and_gradient", "prox"), "regularizer": "prox"}
+    ways = {
+        "loss": "Write the loss as one function with a known prox, or smooth it (smoothing=1e-3 on the BaseModel)"
+    }
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from strat.solvers.run import Run
 _WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product", "prox": "prox"}
 _WAYS = {
     "loss": (
-        "Fit a given graph with strat.ADMM(), which uses the exact prox of the loss instead, or smooth the loss "
-        "(smoothing=1e-3 on the BaseModel)"
+        "Fit a given graph with strat.ADMM(), or learn it with strat.AlternatingMinimization(), which use the exact prox "
+        "of the loss instead; or smooth the loss (smoothing=1e-3 on the BaseModel)"
     ),
     "regularizer": (
         "Merge pieces that share a variable, drop one, or write them as one function with a known prox"
@@ -25,7 +25,8 @@ _WAYS = {
 class Solver(BaseEstimator):
     """Base class: a subclass has the options as parameters, `needs`, and `algorithm(problem, theta, w)`.
 
-    `ways` says what to do where the oracle of a role is missing, if it is not what all solvers say.
+    `needs` names the oracle of each role, or several of which one is enough. `ways` says what to do where the oracle of a
+    role is missing, if it is not what all solvers say.
     """
 
     needs = {}
@@ -73,12 +74,12 @@ class Solver(BaseEstimator):
         NoOracleError
             If one is missing.
         """
-        for role, name in self.needs.items():
-            oracle = getattr(problem, role)
-            if oracle.has(name):
+        for role, names in self.needs.items():
+            oracle, names = getattr(problem, role), names if isinstance(names, tuple) else (names,)
+            if any(oracle.has(name) for name in names):
                 continue
-            word = _WORDS[name]
-            why = oracle.missing(name) if hasattr(oracle, "missing") else f"the {role} has none."
+            word = " or the ".join(_WORDS[name] for name in names)
+            why = oracle.missing(names[-1]) if hasattr(oracle, "missing") else f"the {role} has none."
             ways = self.ways.get(role) or _WAYS[role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
 

@@ -2,39 +2,51 @@
 
 import warnings
 
+import numpy as np
+
 from strat.errors import ConvergenceWarning
 from strat.graph_regularizers import FixedGraph
-from strat.problem import JointProblem
+from strat.problem import JointProblem, Point
 from strat.solvers.algorithm import Algorithm
 from strat.solvers.automatic import Automatic
+from strat.solvers.certificate import subgradient_residual
+from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import exact_weights, graph_step
 from strat.solvers.proximal_newton import ProximalNewton
 
 SHARE = 0.01  # of the residual before a step is what it may leave
 FINEST = 1e-10  # least tolerance of a step
+EXACT = 1e-13  # and no step need be finer to lower F
 INNER = 500  # most iterations of one step
+INNER_ADMM = 5000  # and where it is ADMM's
 IDLE = 10  # iterations whose decrease rounding hides, in which the residual must halve
 
 
 class BlockDescent(Algorithm):
     """Steps in theta for fixed W and in W for fixed theta, each solved to a tolerance that follows the residual.
 
-    A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately.
+    A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. For a
+    loss with kinks the step in theta is ADMM's, which goes on from the multipliers of the last one.
     """
 
-    saved = ("left", "mark", "accuracy", "idle")
+    saved = ("left", "mark", "idle", "dual", "rho")
 
     def __init__(self, problem, theta, w, tol):
         super().__init__(problem, theta, w)
+        self.smooth = problem.loss.has("value_and_gradient")
         self.finest = max(0.3 * tol, FINEST)
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
-        self.accuracy, self.idle = SHARE, 0
+        self.idle = 0
+        self.dual, self.rho = (
+            np.zeros_like(theta),
+            0.0,
+        )  # of ADMM: minus a subgradient of the loss, and the penalty
         self.z = self.new_point()
 
     def step(self):
         """One iteration."""
         x, z = self.x, self.z
-        tol = max(self.finest, self.accuracy * self.left)
+        tol = max(self.finest, SHARE * min(self.left, 1.0))
         z.theta[...], objective = self._theta_step(tol)
         z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
         z.evaluate()
@@ -46,17 +58,29 @@ class BlockDescent(Algorithm):
         if fall >= -z.noise:
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
-        else:
-            self.accuracy *= 0.1
 
     def residual(self, tol):
         """Residual of x."""
-        residual = self.differentiate_x().residual()
+        residual = self._certificate(self.x)
         self.left = max(residual.values())
         if self.idle == 0 or (self.idle >= IDLE and self.left <= 0.5 * self.mark):
             self.mark, self.idle = self.left, 0
         self.stalled = self.idle >= IDLE
         return residual
+
+    def certificate(self, theta, w):
+        """Residual of a point that is to be returned."""
+        point = Point(self.problem)
+        point.theta[...], point.w[...] = theta, w
+        return self._certificate(point.evaluate())
+
+    def _certificate(self, point):
+        if self.smooth:
+            return point.differentiate().residual()
+        problem = self.problem
+        guess, t = (-self.dual, 1 / self.rho) if self.rho else (-0.5 * point.product, 1.0)
+        residual = subgradient_residual(problem, point.theta, point.w, guess, t)
+        return residual | {"W": point.differentiate_w().w_residual() if problem.learned else 0.0}
 
     def _theta_step(self, tol):
         """Parameters that are better for the graph of x, and F there."""
@@ -64,19 +88,37 @@ class BlockDescent(Algorithm):
         fixed = JointProblem(
             problem.loss, problem.regularizer, FixedGraph(), problem.edges, x.w, problem.couple
         )
-        if problem.loss.has("hessian_operator"):
-            inner = ProximalNewton(fixed, x.theta, x.w, tol)
-        else:
-            inner = Automatic(fixed, x.theta, x.w)
+        inner = self._inner(fixed, tol)
         start = inner.x.objective
-        for _ in range(INNER):
+        for _ in range(INNER if self.smooth else INNER_ADMM):
             residual = inner.residual(tol)
-            if inner.stalled or (residual is not None and residual["theta"] <= tol):
+            if inner.stalled:
                 break
+            if residual is not None and residual["theta"] <= tol:
+                if inner.x.objective <= start or tol <= EXACT:
+                    break
+                tol *= 0.1  # too rough to be any better
             inner.step()
         self.extra_factorizations += inner.factorizations
+        if not self.smooth:
+            self.dual, self.rho = inner.y, inner.rho
         fall = start - inner.x.objective
-        return (inner.x.theta, x.objective - fall) if fall >= 0 else (x.theta, x.objective)
+        if fall >= 0:
+            return inner.x.theta, x.objective - fall
+        return x.theta, x.objective
+
+    def _inner(self, fixed, tol):
+        """The algorithm for theta, at the parameters of x."""
+        theta, w = self.x.theta, self.x.w
+        if not self.smooth:
+            inner = Consensus(fixed, theta, w)
+            if self.rho:
+                inner.y, inner.rho = self.dual.copy(), self.rho
+                inner.z = inner.x.product - inner.y
+            return inner
+        if fixed.loss.has("hessian_operator"):
+            return ProximalNewton(fixed, theta, w, tol)
+        return Automatic(fixed, theta, w)
 
     def _w_step(self, theta, tol):
         """The best weights for theta."""

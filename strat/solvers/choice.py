@@ -25,17 +25,22 @@ def default_solver(loss, learned):
     return MAPG() if learned or loss.has("value_and_gradient") else ADMM()
 
 
-def needs_prox(solver):
+def needs_prox(solver, loss=None):
     """Tell whether a solver needs the prox of the loss, which is bound for those alone.
 
     Parameters
     ----------
     solver : Solver or None
         None needs nothing yet.
+    loss : Oracle, optional
+        The loss without a prox; a solver that takes a gradient or a prox needs the latter where it has no gradient.
 
     Returns
     -------
     bool
         Whether it does.
     """
-    return getattr(solver, "needs", {}).get("loss") == "prox"
+    need = getattr(solver, "needs", {}).get("loss")
+    if isinstance(need, tuple):
+        return loss is not None and "prox" in need and not any(loss.has(name) for name in need)
+    return need == "prox"
