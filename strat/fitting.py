@@ -29,9 +29,11 @@ def fit_model(model, data, strata, sample_weight, init, validation):
         h.validate(joint=True)
     posed = Posed(model, data, strata, sample_weight)
     problem = posed.problem()
+    notes = []
     if not model.shared:
-        _warn_of_data(model, posed.records.strata, posed.edges, problem.w0)
+        notes = _warn_of_data(model, posed.records.strata, posed.edges, problem.w0)
     result = _solve(model, problem, posed, init, validation)
+    result.notes += notes
     model.strata_ = list(posed.prior.labels)
     model.W_ = _matrix(posed, result.w)
     _finish(model, posed, result)
@@ -195,9 +197,10 @@ def _finish(model, posed, result):
 
 
 def _warn_of_data(model, strata, edges, w0):
+    """Warn of strata that the data say nothing about; return notes for the result."""
     empty = np.flatnonzero(strata.counts == 0)
     if not len(empty):
-        return
+        return []
     degrees = edges.degrees(w0)
     lonely = [strata.labels[k] for k in empty if degrees[k] == 0]
     if model.graph_regularizer.learned:
@@ -210,13 +213,13 @@ def _warn_of_data(model, strata, edges, w0):
                 stacklevel=4,
             )
     elif lonely:
-        names = some_of(lonely)
-        warnings.warn(
-            f"{len(lonely)} strata have neither records nor edges: {names}. Their parameters are the regularizer's "
-            f"minimiser, or stay at the start where there is no regularizer. Connect them, or drop them.",
-            DataWarning,
-            stacklevel=4,
+        note = (
+            f"{len(lonely)} strata have neither records nor edges: {some_of(lonely)}. Their parameters are the "
+            f"regularizer's minimiser, or stay at the start where there is no regularizer."
         )
+        warnings.warn(f"{note} Connect them, or drop them.", DataWarning, stacklevel=4)
+        return [note]
+    return []
 
 
 def _warn_of_collapse(result):

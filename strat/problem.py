@@ -55,6 +55,11 @@ class JointProblem:
         product = self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
         return product if self.couple is None else product * self.couple
 
+    def laplacian_operator(self, w, degrees):
+        """`laplacian` as a function of theta, for many products with one graph."""
+        operator = self.edges.laplacian_operator(w, degrees)
+        return operator if self.couple is None else lambda theta: operator(theta) * self.couple
+
     def scaled(self, theta):
         """theta in the coordinates where the distance is Euclidean."""
         return theta if self._root is None else theta * self._root

@@ -5,6 +5,8 @@ zero of the l1 norm, an active bound, the normal of a face); where it is s > 0 t
 (1/s - 1)/t. Coordinates of different blocks are probed together, so that a separable prox takes two calls.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from strat.oracles.prox_base import BlockProx, Grouped
@@ -30,6 +32,8 @@ class ProxSlope:
 
     Attributes
     ----------
+    jacobian : (K, n) or (K, n, n) ndarray
+        J, its diagonal where it is diagonal.
     U : (K, n, n) ndarray or None
         Orthogonal; None where J is diagonal.
     slope : (K, n) ndarray
@@ -51,14 +55,38 @@ class ProxSlope:
         if bent.any():
             near, jump = _differences(prox, v, t, step * (SHORT / STEP), position, mates)
             jacobian[bent], self.kinks = near[bent], bent & (jump > JUMP)
+        self.t = t
         if mates.shape[1] == 1:
-            self.U, s = None, jacobian[:, :, 0]
+            self.jacobian = jacobian[:, :, 0]
         else:
-            s, self.U = np.linalg.eigh(0.5 * (full := _matrix(jacobian, mates)) + 0.5 * full.swapaxes(1, 2))
-        self.slope = np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0))
-        self.free = self.slope > FREE
+            full = _matrix(jacobian, mates)
+            self.jacobian = 0.5 * (full + full.swapaxes(1, 2))
+
+    @cached_property
+    def _eigen(self):
+        s, U = (self.jacobian, None) if self.jacobian.ndim == 2 else np.linalg.eigh(self.jacobian)
+        return np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0)), U
+
+    @property
+    def U(self):
+        """The eigenvectors, None where J is diagonal."""
+        return self._eigen[1]
+
+    @property
+    def slope(self):
+        """The eigenvalues (K, n)."""
+        return self._eigen[0]
+
+    @cached_property
+    def free(self):
+        """Which of them are not zero, (K, n)."""
+        return self.slope > FREE
+
+    @cached_property
+    def curvature(self):
+        """The regularizer's curvature in the free directions, (K, n)."""
         with np.errstate(divide="ignore"):
-            self.curvature = np.where(self.free, (1 / self.slope - 1) / t[:, None], 0.0)
+            return np.where(self.free, (1 / self.slope - 1) / self.t[:, None], 0.0)
 
     def into(self, x):
         """Coordinates in U of x, (K, n)."""

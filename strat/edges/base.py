@@ -1,6 +1,6 @@
 """What the edge sets share."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,6 +47,12 @@ class EdgeSet:
         if not self.packed.factor(matrix):
             raise np.linalg.LinAlgError("G(w) + diag(shift) is not positive definite")
         return self.packed.solver(matrix)
+
+    envelope = 0.0  # a dense factor is at hand, whatever the graph
+
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, for many products with one w."""
+        return partial(self.laplacian, w, degrees=degrees)
 
     @cached_property
     def packed(self):

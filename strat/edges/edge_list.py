@@ -99,6 +99,13 @@ class EdgeList(EdgeSet):
         """G(w) theta, shape (K, n)."""
         return degrees[:, None] * theta - self._adjacency(w) @ theta
 
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, by one sparse matrix."""
+        matrix = sp.csr_array(
+            sp.diags_array(np.asarray(degrees, dtype=float), format="csr") - self._adjacency(w)
+        )
+        return lambda theta: matrix @ theta
+
     def coupling(self, theta, out=None):
         """What `energy` needs to know of theta: nothing at the strata, and, in memory `out`, half the distances."""
         half = self.distances(theta)
@@ -149,15 +156,19 @@ class EdgeList(EdgeSet):
 
     @cached_property
     def _fills(self):
-        """Whether a Cholesky factor would be too full: the mean width of its envelope is large in a band order."""
-        if self.K <= WIDTH or not self.count:
-            return False
+        return self.K > WIDTH and self.envelope > WIDTH
+
+    @cached_property
+    def envelope(self):
+        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers a stratum."""
+        if not self.count:
+            return 0.0
         place = np.empty(self.K, dtype=np.intp)
         place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
         low, high = np.minimum(place[self.i], place[self.j]), np.maximum(place[self.i], place[self.j])
         first = np.arange(self.K)
         np.minimum.at(first, high, low)
-        return float(np.mean(np.arange(self.K) - first)) > WIDTH
+        return float(np.mean(np.arange(self.K) - first))
 
     def dense_laplacian(self, w):
         """G(w) as a (K, K) array."""

@@ -148,6 +148,8 @@ class SharedDesign:
         for r, columns in enumerate(self.columns):
             if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
                 block = self.segments.gram(self.coefficients, weights[:, r])
+            if self.m == 1 and self._order is None:
+                return block
             np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
         return out
 

@@ -65,6 +65,7 @@ class Tape(Oracle):
         self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
+        self.quadratic = all(node.rule.quadratic and not any(f.inner for f in node.forms) for node in nodes)
 
     def take(self, strata):
         """The function of some strata, where rows are strata."""

@@ -20,6 +20,8 @@ class Rule:
     flat_at_zero = False
     #: Whether the second derivatives are available.
     curved = True
+    #: Whether they are the same everywhere.
+    quadratic = False
     #: Whether each output entry depends on one entry of each argument.
     separable = False
     #: How the prox of the bare atom is computed, for the table of rules.

@@ -14,6 +14,7 @@ from strat.rules.base import Elementwise, Rows, Rule, grouped
 class Square(Elementwise):
     """u², whatever it is written as; pieces of it join into one quadratic."""
 
+    quadratic = True
     flat_at_zero = True
     prox = "closed form"
     invariance = "absolute"

@@ -23,12 +23,16 @@ class Algorithm:
         Whether the objective of x never increases.
     stalled : bool
         Set where no further decrease is possible in floating point.
+    exact : bool
+        Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
+        whatever the step gained.
     saved : tuple of str
         Attributes (dotted for those of parts) that, with x, are the whole state.
     """
 
     monotone = True
     stalled = False
+    exact = False
     saved = ()
 
     def __init__(self, problem, theta, w):

@@ -6,6 +6,7 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.prox_slope import ProxSlope, probes
 from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.free_directions import FreeDirections
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
 
@@ -15,6 +16,8 @@ LONG = 1e6  # longest prox step along the path, in units of the plain one
 FLAT = 1e-14  # a stratum with less curvature than this share of the metric's has none: it takes a long gradient step
 SAFE = 2.0  # the Laplacian is below so many times the degrees
 LENGTHS = 0.3 ** np.arange(8)
+CROSSED = 1e-4  # a step that a long prox shortens by more than this share meets a kink
+ROUNDS = 2  # most times that Newton's equations are solved again with coordinates stopped at kinks
 FORCING = 0.1  # most accurate solution of the first Newton equations, relative
 PATIENT = 4  # iterations without progress after which the iteration has stalled
 
@@ -31,8 +34,11 @@ class ProximalNewton(Algorithm):
     """
 
     saved = (
-        *("damping", "size", "idle"),
-        *("strata_metric.loss_curvature", "strata_metric.share", "system.shift"),
+        *("damping", "size", "idle", "fresh"),
+        *(
+            "strata_metric.loss_curvature",
+            "strata_metric.share",
+        ),
     )
 
     def __init__(self, problem, theta, w, tol=1e-6):
@@ -47,6 +53,8 @@ class ProximalNewton(Algorithm):
         self.part = self._parts()
         self.parts = int(self.part.max(initial=0)) + 1
         self.blocks = probes(problem.regularizer.prox, problem.n)
+        self.fresh = True
+        self.quadratic = getattr(problem.loss, "quadratic", False)
         self.damping, self.size, self.idle, self.polished = np.full(self.parts, RIDGE), np.inf, 0, False
 
     def _parts(self):
@@ -110,32 +118,46 @@ class ProximalNewton(Algorithm):
 
     def _newton_step(self, values):
         """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
+        self.first = None
         direction = self._direction()
         theta, reached = self.p.theta.copy(), values.copy()
-        self.polished = False
+        self.polished = self.exact = False
         if direction is None:
             return theta, reached
         noise, waiting = self._noise(self.p), np.ones(self.parts, dtype=bool)
-        for length, candidate in self._path(*direction):
-            self.z.theta[...] = candidate
-            self._evaluate(self.z)
-            new = self._values(self.z)
-            good = waiting & (new < values - noise)
-            alike = waiting & ~good & (np.abs(new - values) <= noise)
-            if alike.any():
-                nearer = alike & self._nearer(self.z)
-                self.polished |= bool(nearer.any())
-                good |= nearer
-            moved = good[self.part]
-            theta[moved], reached[good] = candidate[moved], new[good]
-            waiting &= ~good
+        for length in LENGTHS:
+            found = np.zeros(self.parts, dtype=bool)
+            for candidate in self._points(length, *direction):
+                good, new = self._lower(candidate, values, noise)
+                good &= waiting & ~(found & (new >= reached))
+                theta[good[self.part]], reached[good] = candidate[good[self.part]], new[good]
+                found |= good
+            waiting &= ~found
             if length == 1:
                 whole = ~waiting
             if not waiting.any():
                 break
+        self.exact = bool(whole.all()) and self.quadratic
+        if self.first is not None:
+            good, new = self._lower(self.first, reached, noise)
+            theta[good[self.part]], reached[good] = self.first[good[self.part]], new[good]
         # Lean towards short steps where long ones failed, as along a valley with kinks.
         self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0), RIDGE, STEEP)
         return theta, reached
+
+    def _lower(self, theta, values, noise):
+        """Parts in which F is lower at theta than at p, where it is `values`, and F of every part at theta."""
+        z = self.z
+        z.theta[...] = theta
+        self._evaluate(z)
+        new = self._values(z)
+        good = new < values - noise
+        alike = ~good & (np.abs(new - values) <= noise)
+        if alike.any():  # rounding hides which is lower
+            nearer = alike & self._nearer(z)
+            self.polished |= bool(nearer.any())
+            good |= nearer
+        return good, new
 
     def _direction(self):
         """Newton's direction at p and C times it; None where there is none."""
@@ -144,39 +166,84 @@ class ProximalNewton(Algorithm):
         flat = mean <= FLAT * metric
         shift = np.where(flat, 0.01 * metric, mean)
         shift = shift + RIDGE * (shift.mean() + p.degrees.mean()) + 1e-300
+        free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self.blocks))
         ridge = np.where(flat, shift, self.damping[self.part] * shift)
-        slope = ProxSlope(self.problem.regularizer.prox, self.v, self.t, self.blocks)
-        b = -slope.into(p.theta_gradient + self.u) * slope.free
-        d = system.solve(b, slope, ridge, mean, self._accuracy(b))
-        if not np.isfinite(d).all():
-            return None
-        return slope.back(d), slope.back(slope.curvature * d)
+        if self.fresh and not free.all:
+            self._free_point(ridge)
+        self.fresh = False
+        system.set(free, ridge)
+        b = -(p.theta_gradient + self.u)
+        accuracy = self._accuracy(free.project(b), free.all)
+        d = system.solve(b, free, accuracy)
+        if free.mask is not None:
+            d = self._stopped(d, b, free, accuracy)
+        return (d, free.bend(d)) if np.isfinite(d).all() else None
 
-    def _accuracy(self, b):
-        """Relative accuracy for Newton's equations: that of the model, so that late steps are exact.
+    def _free_point(self, ridge):
+        """Remember the point that Newton's equations give with every direction free, projected onto the constraints.
+
+        From a start where most coordinates are pinned, as theta = 0 for an l1 norm, strong edges release them slowly,
+        neighbour after neighbour; from this point they are pinned at once.
+        """
+        p, everywhere = self.p, FreeDirections.everywhere(*self.p.theta.shape)
+        self.system.set(everywhere, ridge)
+        d = self.system.solve(-p.theta_gradient, everywhere, FORCING * np.linalg.norm(p.theta_gradient))
+        if np.isfinite(d).all():
+            self.first = self.problem.prox(p.theta + d, PROJECTION)
+
+    def _stopped(self, d, b, free, accuracy):
+        """Newton's direction with the coordinates that reach a kink stopped there, and the others solved for again."""
+        stops = np.zeros(d.shape, dtype=bool)
+        for _ in range(ROUNDS):
+            ahead = self._bent(1.0, d, free.bend(d))
+            new = free.mask & ~stops & _differ(ahead, self.p.theta + d, d)
+            if not new.any():
+                break
+            shift = 1e-6 * (1e-3 + np.abs(d))
+            moved = self._bent(1.0, d, free.bend(d), shift) - self._bent(1.0, d, free.bend(d), -shift)
+            new &= np.abs(moved) < 1e-6 * shift  # a kink, not a curve
+            if not new.any():
+                break
+            ahead -= self.p.theta
+            stops |= new
+            fixed = np.where(stops, np.where(new, ahead, d), 0.0)
+            near = np.where(stops, 0.0, d)
+            d = fixed + self.system.solve(b - self.system.times(fixed), free.without(stops), accuracy, near)
+        return d
+
+    def _accuracy(self, b, smooth):
+        """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.
 
         Eisenstat and Walker (1996), choice 2; a quadratic's model is exact from the start.
         """
         size, last = np.linalg.norm(b), self.size
         self.size = size
-        goal = 0.1 * self.tol * self._scale() / max(size, 1e-300)
-        if getattr(self.problem.loss, "quadratic", False):
+        forcing = min(FORCING, 0.9 * (size / last) ** 2) if last < np.inf else FORCING
+        exact = self.quadratic and smooth
+        goal = (0.003 if exact else 0.1) * self.tol * self._scale()
+        if exact:
             return goal
-        return max(min(FORCING, 0.9 * (size / last) ** 2), min(goal, FORCING))
+        return max(forcing * size, min(goal, FORCING * size))
 
     def _scale(self):
         """Size of the terms that balance in the residual."""
         return 1 + max(np.linalg.norm(self.p.loss_gradient), np.linalg.norm(self.p.product))
 
-    def _path(self, d, bend):
-        """Pairs of a length and the point to try there."""
-        p, u, prox = self.p, self.u, self.problem.prox
-        far = np.abs(d).max(axis=1) / (np.abs(u).max(axis=1) + 1e-300)
+    def _points(self, length, d, bend):
+        """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
+        target = self.p.theta + length * d
+        bent, straight = self._bent(length, d, bend), self.problem.prox(target, PROJECTION)
+        crossed = _differ(bent, target, length * d).any(axis=1, keepdims=True)
+        if crossed.any():
+            yield np.where(crossed, bent, straight)
+        yield straight
+
+    def _bent(self, length, d, bend, shift=0.0):
+        """The point at a length, no further than the kinks in the way; `shift` moves the prox's argument."""
+        far = np.abs(d).max(axis=1) / (np.abs(self.u).max(axis=1) + 1e-300)
         far = np.clip(far, self.t, LONG * self.t)
-        for length in LENGTHS:
-            target = p.theta + length * d
-            yield length, prox(target + far[:, None] * (u + length * bend), far)
-            yield length, prox(target, PROJECTION)
+        target = self.p.theta + length * d + shift
+        return self.problem.prox(target + far[:, None] * (self.u + length * bend), far)
 
     def _nearer(self, z):
         """Parts in which z is much nearer to stationarity than p, where rounding hides whether F is lower."""
@@ -192,4 +259,10 @@ class ProximalNewton(Algorithm):
     @property
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
-        return super().factorizations + self.system.factorizations
+        preconditioner = self.system.preconditioner
+        return super().factorizations + (0 if preconditioner is None else preconditioner.factorizations)
+
+
+def _differ(a, b, d):
+    """Coordinates in which two points at the end of a step d from one point are not the same to rounding."""
+    return np.abs(a - b) > CROSSED * np.abs(d).max(axis=1, keepdims=True)

@@ -1,0 +1,98 @@
+"""Approximate inverses of a graph's Laplacian plus one block for each stratum."""
+
+from functools import cached_property, partial
+
+import numpy as np
+
+from strat.solvers.free_directions import times
+
+SPREAD = 16.0  # coordinates whose curvatures differ by less share one factorisation
+WIDE = 200  # mean envelope width of a factor up to which it pays; a plane grid has the root of K, and a lean factor
+WEAK = (2.0, 0.5)  # median of degree over curvature up to which blocks (or diagonals) are the better choice
+SIMILAR = 0.5  # a factorisation serves while the shift changes by less than this share
+
+
+class Preconditioner:
+    """Approximate inverse of G(w) diag(couple) + blocks.
+
+    Each group of coordinates of like coupling p and like curvature s has one factorisation, of p G(w) + diag(s_k),
+    which treats strong edges exactly. The strata's blocks with their degrees are inverted instead where edges are weak,
+    or where the graph would fill the factor: such a graph mixes so well that its degrees stand for it.
+
+    Parameters
+    ----------
+    edges : AllPairs or EdgeList
+    w : edge array
+    degrees : (K,) ndarray
+    couple : (n,) ndarray
+    """
+
+    def __init__(self, edges, w, degrees, couple):
+        self.edges, self.w, self.couple = edges, w, couple
+        self.graph = degrees[:, None] * couple
+        self.factorizations, self._factors, self._shift, self._weak = 0, [], None, None
+
+    def prepare(self, blocks, diagonal, free):
+        """Function r -> about the solution, (K, n) to (K, n).
+
+        Parameters
+        ----------
+        blocks : (K, n, n) ndarray or None
+            Curvature of the strata.
+        diagonal : (K, n) ndarray
+            Its diagonal, positive.
+        free : FreeDirections
+            Where the solution lies.
+        """
+        if self._weak is None:
+            self._weak = bool(np.median(self.graph / diagonal) <= WEAK[blocks is None])
+        if not (self._weak or self._fills):
+            return self._graph_solver(diagonal)
+        if blocks is None:
+            scale = diagonal + self.graph
+            return lambda r: r / scale
+        blocks = np.array(blocks)
+        np.einsum("kaa->ka", blocks)[...] += self.graph + 1e-14 * diagonal
+        return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
+
+    @cached_property
+    def _fills(self):
+        return self.edges.K > WIDE and self.edges.envelope > max(WIDE, 2 * np.sqrt(self.edges.K))
+
+    def _graph_solver(self, diagonal):
+        groups = self._groups(diagonal)
+        shift = np.stack([diagonal[:, columns].mean(axis=1) for columns in groups], axis=1)
+        known = [columns.tolist() for columns, _ in self._factors] == [columns.tolist() for columns in groups]
+        if not (known and np.all(np.abs(shift - self._shift) <= SIMILAR * self._shift)):
+            self._shift = shift
+            self._factors = [
+                (c, self._factor(s, self.couple[c[0]])) for c, s in zip(groups, shift.T, strict=True)
+            ]
+        if len(self._factors) == 1:
+            return self._factors[0][1]
+
+        def solve(r):
+            out = np.empty_like(r)
+            for columns, factor in self._factors:
+                out[:, columns] = factor(r[:, columns])
+            return out
+
+        return solve
+
+    def _factor(self, shift, p):
+        if p == 0:
+            return lambda r: r / shift[:, None]
+        self.factorizations += 1
+        factor = self.edges.solver(self.w, shift / p)
+        return factor if p == 1 else lambda r: factor(r) / p
+
+    def _groups(self, diagonal):
+        """Coordinates of like coupling, whose mean curvatures differ by less than SPREAD."""
+        size, groups = diagonal.mean(axis=0), []
+        for c in np.lexsort((size, self.couple)):
+            first = groups[-1][0] if groups else c
+            if groups and self.couple[first] == self.couple[c] and size[c] <= SPREAD * size[first]:
+                groups[-1].append(c)
+            else:
+                groups.append([c])
+        return [np.sort(columns) for columns in groups]
