@@ -1,0 +1,198 @@
+"""The LRSM on a given graph: NewtonCG against CVXPY's solvers, ADMM and MAPG at equal accuracy; memory at K = 10 000.
+
+CPU seconds, one BLAS thread, everything in one run. For strat `fit` is the whole call of a StratifiedModel (records and
+graph read, oracles bound, solved), `solver` the iterations alone, and `warm` a fit from parameters 5 % off; for CVXPY
+`first` and `later` are calls of problem.solve of a problem built once (the first compiles it) and `solver` is the solver
+on the compiled data; nothing is warm-started there. Every method runs at the loosest of a few tolerances at which its
+objective is within 1e-6 (relative) of the best known.
+
+Run: OPENBLAS_NUM_THREADS=1 python benchmarks/lrsm.py [K ...]      default: 100 1000
+     OPENBLAS_NUM_THREADS=1 python benchmarks/lrsm.py memory       10 000 strata, 50 000 edges, n = 10
+"""
+
+import resource
+import sys
+import time
+import warnings
+from functools import partial
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+import strat
+from strat.posed import Posed
+from strat.starts import solve
+
+GAP = 1e-6
+N = 10
+TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
+
+
+def graph(kind, K, weight):
+    """A chain, or a square grid with about K nodes."""
+    side = round(K**0.5)
+    built = nx.path_graph(K) if kind == "chain" else nx.grid_2d_graph(side, side)
+    built = nx.convert_node_labels_to_integers(built)
+    nx.set_edge_attributes(built, float(weight), "weight")
+    return built
+
+
+def data(loss, K, per=10, seed=0):
+    """Records with parameters that walk over the strata; `per` records a stratum in the mean."""
+    rng = np.random.default_rng(seed)
+    truth = np.cumsum(rng.standard_normal((K, N)), axis=0) / 10
+    z = np.repeat(np.arange(K), rng.poisson(per, K))
+    X = rng.standard_normal((z.size, N))
+    u = np.einsum("ij,ij->i", X, truth[z])
+    if loss == "logistic":
+        return X, np.where(rng.random(z.size) < 1 / (1 + np.exp(-u)), 1.0, -1.0), z
+    return X, u + 0.5 * rng.standard_normal(z.size), z
+
+
+def declared(loss):
+    theta, x, y = cp.Variable(N, name="theta"), cp.Parameter(N, name="x"), cp.Parameter(name="y")
+    one = cp.logistic(-y * (x @ theta)) if loss == "logistic" else cp.square(x @ theta - y)
+    return strat.BaseModel(one, 0.05 * cp.sum_squares(theta), data=(x, y))
+
+
+def in_cvxpy(loss, g, X, Y, z):
+    """The whole problem, all records in one sparse product."""
+    K = g.number_of_nodes()
+    theta = cp.Variable(K * N)
+    columns = (z[:, None] * N + np.arange(N)).ravel()
+    u = sp.csr_array((X.ravel(), columns, np.arange(0, X.size + 1, N)), shape=(len(X), K * N)) @ theta
+    total = cp.sum(cp.logistic(-cp.multiply(Y, u))) if loss == "logistic" else cp.sum_squares(u - Y)
+    incidence = nx.incidence_matrix(g, oriented=True).T
+    weights = np.sqrt([w for _, _, w in g.edges(data="weight")])
+    edges = sp.kron(sp.diags_array(weights) @ incidence, sp.eye_array(N))
+    return cp.Problem(cp.Minimize(total + 0.05 * cp.sum_squares(theta) + 0.5 * cp.sum_squares(edges @ theta)))
+
+
+def options(name, tol):
+    if name == "CLARABEL":
+        return dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tol)
+    if name == "SCS":
+        return {"eps_abs": tol, "eps_rel": tol, "max_iters": 20000, "time_limit_secs": 60.0}
+    return {"eps_abs": tol, "eps_rel": tol, "max_iter": 20000, "time_limit": 60.0}
+
+
+def timed(function):
+    start = time.process_time()
+    result = function()
+    return result, time.process_time() - start
+
+
+def by_cvxpy(name, build, best):
+    """(first solve, later solve, solver alone, gap) at the first tolerance that suffices, or at the last."""
+    for tol in TOLERANCES[2:]:
+        problem = build()
+        try:
+            value, first = timed(partial(problem.solve, solver=name, **options(name, tol)))
+        except cp.SolverError:
+            continue
+        gap = (value - best) / abs(best)
+        if abs(gap) <= GAP:
+            again = partial(problem.solve, solver=name, warm_start=False, **options(name, tol))
+            compiled, chain, _ = problem.get_problem_data(name)
+            alone = partial(chain.solve_via_data, problem, compiled, False, False, options(name, tol))
+            return first, *(min(timed(f)[1] for _ in range(3)) for f in (again, alone)), gap
+        if first > 60:
+            break
+    return None
+
+
+def by_strat(solver, base, g, records, best, repeats=3):
+    """(fit, solver alone, warm refit, gap) at the first tolerance that suffices."""
+    X, Y, z = records
+    for tol in TOLERANCES:
+        model = strat.lrsm(base, g, solver=solver(tol=tol))
+        model.fit(X, Y, strata=z)
+        gap = (model.result_.objective - best) / abs(best)
+        if gap > GAP:
+            continue
+        fits = [timed(partial(model.fit, X, Y, strata=z))[1] for _ in range(repeats)]
+        problem = Posed(model, (X, Y), z).problem()
+        seconds = [timed(partial(solve, problem, model.solver))[1] for _ in range(repeats)]
+        near = {"theta": {"theta": 1.05 * model.theta_["theta"]}}
+        warm = [timed(partial(model.fit, X, Y, strata=z, init=near))[1] for _ in range(repeats)]
+        return min(fits), min(seconds), min(warm), gap
+    return None
+
+
+def row(name, values, reference=None):
+    if values is None:
+        print(f"    {name:<12} did not reach the accuracy", flush=True)
+        return
+    *seconds, gap = values
+    text = "".join(f"{1e3 * s:10.1f}" for s in seconds)
+    ratio = (
+        "" if reference is None else f"   {seconds[1] / reference[0]:7.1f} {seconds[2] / reference[1]:7.1f}"
+    )
+    print(f"    {name:<12}{text}   gap {gap:8.1e}{ratio}", flush=True)
+
+
+def compare(loss, kind, K, weight):
+    """Print one problem's table; return the CPU time of NewtonCG's fit and solver."""
+    g, records, base = (
+        graph(kind, K, weight),
+        data(loss, K if kind == "chain" else round(K**0.5) ** 2),
+        declared(loss),
+    )
+    best = strat.lrsm(base, g, solver=strat.NewtonCG(tol=1e-10)).fit(*records[:2], strata=records[2])
+    best = best.result_.objective
+    print(f"\n{loss}, {kind}, K = {g.number_of_nodes()}, weights {weight}   (milliseconds)")
+    print("    strat              fit    solver      warm")
+    newton = by_strat(strat.NewtonCG, base, g, records, best)
+    row("NewtonCG", newton)
+    for name in ("MAPG", "ADMM"):
+        solver = getattr(strat, name, None)
+        if solver is not None:
+            row(name, by_strat(solver, base, g, records, best, repeats=1))
+    print("    CVXPY            first     later    solver       ratio to NewtonCG: later/fit, solver/solver")
+    for name in ("CLARABEL", "SCS", "OSQP"):
+        if name == "OSQP" and loss == "logistic":
+            continue
+        row(name, by_cvxpy(name, lambda: in_cvxpy(loss, g, *records), best), newton)
+    return newton
+
+
+def speed(sizes):
+    for K in sizes:
+        for loss in ("least squares", "logistic"):
+            for kind in ("chain", "grid"):
+                weak, strong = (compare(loss, kind, K, weight) for weight in (5, 500))
+                print(f"    weights 500 over 5, NewtonCG's iterations: {strong[1] / weak[1]:.2f}")
+
+
+def memory():
+    """Peak memory of a fit with 10 000 strata, 50 000 edges and n = 10."""
+    K, rng = 10_000, np.random.default_rng(0)
+    place = rng.random((K, 2))
+    near = strat.graphs.knn(place, 9)
+    random = nx.gnm_random_graph(K, 50_000, seed=0)
+    edges = sorted(near.edges, key=lambda e: np.linalg.norm(place[e[0]] - place[e[1]]))[:50_000]
+    plane = nx.Graph()
+    plane.add_nodes_from(range(K))
+    plane.add_edges_from(edges)
+    for name, g in (("random graph", random), ("nearest neighbours in the plane", plane)):
+        nx.set_edge_attributes(g, 5.0, "weight")
+        for loss in ("least squares", "logistic"):
+            X, Y, z = data(loss, K)
+            model, seconds = timed(partial(strat.lrsm(declared(loss), g).fit, X, Y, strata=z))
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            result = model.result_
+            print(
+                f"{name}, {g.number_of_edges()} edges, {loss}: {result.status}, {result.iterations} iterations, "
+                f"{seconds:.2f} s for fit, W_ {type(model.W_).__name__}, peak memory so far {peak:.2f} GB",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    if sys.argv[1:] == ["memory"]:
+        memory()
+    else:
+        speed([int(a) for a in sys.argv[1:]] or [100, 1000])
