@@ -471,3 +471,13 @@ def test_no_accuracy_is_too_much():
     result = solve(problem(), tol=0.0)
     assert result.status == "max_iter" and result.residual["theta"] <= 1e-12
     assert np.all(np.diff(result.history) <= 0)
+
+
+@pytest.mark.parametrize("weight", [0.0, 2.0])
+def test_a_linear_loss(weight):
+    theta, x = cp.Variable(2, name="theta"), cp.Parameter(2, name="x")
+    X, graph = np.array([[1.0, -2.0], [3.0, 1.0]]), strat.graphs.path(2, weight=weight)
+    for regularizer, constraints in ((cp.sum_squares(theta), []), (0, [theta >= -1, theta <= 2])):
+        base = strat.BaseModel(x @ theta, regularizer, constraints, data=(x,))
+        model = strat.lrsm(base, graph, solver=NewtonCG()).fit(X, strata=[0, 1])
+        assert model.result_.objective == pytest.approx(solved(model.to_cvxpy()), rel=1e-7)

@@ -14,9 +14,9 @@ class StrataMetric:
     steps otherwise. The Laplacian is below twice the degrees, so `share` = 2 is always safe; less is tried.
     """
 
-    def __init__(self, problem, x):
+    def __init__(self, problem, x, curvature=None):
         self.problem = problem
-        self.loss_curvature = _curvature(problem.loss, x.theta)
+        self.loss_curvature = _curvature(problem.loss, x.theta) if curvature is None else curvature
         self.share = 1.0
         self.move = np.empty_like(x.theta)  # of the last step
         self.couple = 1.0 if problem.couple is None else problem.couple.max()

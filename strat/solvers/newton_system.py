@@ -54,6 +54,14 @@ class NewtonSystem:
             self._mean = _mean_curvature(self._operator, theta.shape)
         return self._mean
 
+    def bound(self, theta):
+        """A bound (K,) on the curvature of a quadratic loss whose blocks are at hand; None for any other loss."""
+        if not getattr(self.problem.loss, "quadratic", False):
+            return None
+        self.measure(theta)
+        size = None if self._blocks is None else np.linalg.norm(self._blocks, axis=(1, 2))
+        return size if size is not None and size.any() else None
+
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
         eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)

@@ -9,6 +9,7 @@ from strat.solvers.free_directions import times
 SPREAD = 16.0  # coordinates whose curvatures differ by less share one factorisation
 WIDE = 200  # mean envelope width of a factor up to which it pays; a plane grid has the root of K, and a lean factor
 WEAK = (2.0, 0.5)  # median of degree over curvature up to which blocks (or diagonals) are the better choice
+LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
 SIMILAR = 0.5  # a factorisation serves while the shift changes by less than this share
 
 
@@ -62,6 +63,7 @@ class Preconditioner:
     def _graph_solver(self, diagonal):
         groups = self._groups(diagonal)
         shift = np.stack([diagonal[:, columns].mean(axis=1) for columns in groups], axis=1)
+        shift = np.maximum(shift, LEAST * self.graph.mean())
         known = [columns.tolist() for columns, _ in self._factors] == [columns.tolist() for columns in groups]
         if not (known and np.all(np.abs(shift - self._shift) <= SIMILAR * self._shift)):
             self._shift = shift

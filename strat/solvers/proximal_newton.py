@@ -35,10 +35,7 @@ class ProximalNewton(Algorithm):
 
     saved = (
         *("damping", "size", "idle", "fresh"),
-        *(
-            "strata_metric.loss_curvature",
-            "strata_metric.share",
-        ),
+        *("strata_metric.loss_curvature", "strata_metric.share"),
     )
 
     def __init__(self, problem, theta, w, tol=1e-6):
@@ -47,9 +44,9 @@ class ProximalNewton(Algorithm):
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
-        self.strata_metric = StrataMetric(problem, self.x)
-        self.strata_metric.share = SAFE
         self.system = NewtonSystem(problem, self.x.w, self.x.degrees)
+        self.strata_metric = StrataMetric(problem, self.x, self.system.bound(self.x.theta))
+        self.strata_metric.share = SAFE
         self.part = self._parts()
         self.parts = int(self.part.max(initial=0)) + 1
         self.blocks = probes(problem.regularizer.prox, problem.n)
@@ -76,8 +73,9 @@ class ProximalNewton(Algorithm):
         theta, reached = self._newton_step(values)
         worse = ~(reached <= before + noise)[self.part]
         theta[worse] = x.theta[worse]  # rounding: these parts stay
-        z.theta[...] = theta
-        self._evaluate(z)
+        if not np.array_equal(z.theta, theta):  # the last one tried is taken as a whole as a rule
+            z.theta[...] = theta
+            self._evaluate(z)
         gain = x.objective - z.objective
         if gain >= -float(noise.sum()):
             z.objective = min(z.objective, x.objective)
