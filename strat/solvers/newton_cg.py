@@ -11,8 +11,8 @@ class NewtonCG(Solver):
     Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed
     (zeros of an l1 norm, active bounds, groups), and then a Newton step in the free directions. The Newton equations
     are solved by conjugate gradients, preconditioned by a sparse factor of the graph's Laplacian plus the strata's
-    mean curvature; strata that nothing couples are solved directly. The objective never rises. Least squares without
-    a nonsmooth regularizer takes one or two steps.
+    mean curvature, or by the strata's blocks where edges are weak; strata that nothing couples are solved directly.
+    The objective never rises. Least squares without a nonsmooth regularizer takes one or two steps.
 
     Parameters
     ----------
