@@ -56,7 +56,7 @@ def solver_for(model, problem):
     Solver
         A copy, so that it may be changed.
     """
-    solver = copy.copy(model.solver or default_solver(problem.loss, problem.learned))
+    solver = copy.copy(model.solver or default_solver(problem.loss, problem.learned, problem.regularizer))
     solver.validate()
     return solver
 

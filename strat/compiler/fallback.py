@@ -24,6 +24,8 @@ class FallbackProx:
 
     kind = "Clarabel, one solve a stratum"
 
+    costly = True  # solvers that take many proxes an iteration are no good choice
+
     def __init__(self, program, values):
         plain = {v.name(): cp.Variable(v.shape, name=v.name()) for v in program.variables}
         own = {id(v): with_sign(v, plain[v.name()]) for v in program.variables}

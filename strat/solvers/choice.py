@@ -5,7 +5,7 @@ from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
 
 
-def default_solver(loss, learned):
+def default_solver(loss, learned, regularizer=None):
     """The solver for a loss and a graph that is learned or given.
 
     Parameters
@@ -14,13 +14,17 @@ def default_solver(loss, learned):
         The loss at the records.
     learned : bool
         Whether W is fitted.
+    regularizer : Oracle, optional
+        The regularizer, where it is known already.
 
     Returns
     -------
     Solver
-        For a given graph NewtonCG where the loss has Hessian products, ADMM where it has no gradient; MAPG otherwise.
+        For a given graph NewtonCG where the loss has Hessian products (and no prox takes a cone solver: its
+        Jacobian takes many), ADMM where it has no gradient; MAPG otherwise.
     """
-    if not learned and loss.has("hessian_operator"):
+    costly = getattr(getattr(regularizer, "prox", None), "costly", False)
+    if not learned and loss.has("hessian_operator") and not costly:
         return NewtonCG()
     return MAPG() if learned or loss.has("value_and_gradient") else ADMM()
 
