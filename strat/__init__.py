@@ -22,6 +22,7 @@ from strat.errors import (
 from strat.estimator import StratifiedModel
 from strat.graph_learning import LearnedGraph, learn_graph
 from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
+from strat.hypergradient import hypergradient
 from strat.loading import load
 from strat.searching import search
 from strat.sensitivity_bound import sensitivity_bound
@@ -66,6 +67,7 @@ __all__ = [
     "covariances",
     "entropy",
     "graphs",
+    "hypergradient",
     "joint",
     "learn_graph",
     "load",

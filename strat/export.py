@@ -52,7 +52,7 @@ def training_records(model, what="to_cvxpy"):
     return model._training
 
 
-def stratum_terms(base, records, values, k, regularizer_weight=1.0):
+def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
     """One stratum's part of the problem, with variables of its own.
 
     Parameters
@@ -65,6 +65,8 @@ def stratum_terms(base, records, values, k, regularizer_weight=1.0):
         Position of the stratum.
     regularizer_weight : float
         How often the regularizer counts.
+    kept : dict
+        Parameters that stand for hyperparameters, by name; the others become constants.
 
     Returns
     -------
@@ -73,7 +75,11 @@ def stratum_terms(base, records, values, k, regularizer_weight=1.0):
     """
     label = records.strata.labels[k]
     variables = {v.name(): _copy(v, f"{v.name()}[{label}]") for v in base.loss_program.variables}
-    fixed = {id(p): cp.Constant(values.get(p.name(), p.value)) for p in base.hyperparameters.values()}
+    kept = dict(kept)
+    fixed = {
+        id(p): kept[name] if name in kept else cp.Constant(values.get(name, p.value))
+        for name, p in base.hyperparameters.items()
+    }
     mine = fixed | {id(v): variables[v.name()] for v in base.loss_program.variables}
     terms = [regularizer_weight * rebuilt(base.regularizer, mine)]
     for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):

@@ -42,6 +42,10 @@ class Posed:
         The strata in order, for a model without a graph; by default the labels seen.
     like : Posed, optional
         The same model posed on other records, to share the bound regularizer with.
+    records : Records, optional
+        The records where they are read already, in place of `data`, `strata` and `sample_weight`.
+    edges : EdgeList, optional
+        Where W may be nonzero, in place of what the model says.
 
     Attributes
     ----------
@@ -55,11 +59,21 @@ class Posed:
         Where W may be nonzero.
     """
 
-    def __init__(self, model, data, strata, sample_weight=None, nodes=None, like=None):
+    def __init__(
+        self,
+        model,
+        data=(),
+        strata=None,
+        sample_weight=None,
+        nodes=None,
+        like=None,
+        records=None,
+        edges=None,
+    ):
         self.model, self.base, self.shared = model, model.base, model.shared
         self.prior = None if model.graph is None else read_graph(model.graph)
         nodes = nodes if self.prior is None else self.prior.labels
-        self.records = intake.read(
+        self.records = records or intake.read(
             self.base.data,
             data,
             strata,
@@ -70,7 +84,7 @@ class Posed:
         )
         labels = self.records.strata.labels
         self.prior = PriorGraph.without_edges(labels) if self.prior is None else self.prior
-        self.edges = self._edges()
+        self.edges = self._edges() if edges is None else edges
         self._loss = Rebound(self.base.loss_program, self._bind_loss)
         self._regularizer = Rebound(self.base.regularizer_program, self._bind_regularizer, REGULARIZERS)
         if like is not None:
@@ -132,7 +146,7 @@ class Posed:
         """The loss without the declared smoothing, as an oracle."""
         return self._bind_loss({**self.model.values, **(values or {})}, smooth=False)
 
-    def held_out(self, data, strata, sample_weight=None, where="validation"):
+    def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
         """Read records that are not fitted.
 
         Parameters
@@ -145,6 +159,8 @@ class Posed:
             Weights of the records.
         where : str
             Who asks, for messages.
+        smooth : bool
+            Whether the declared smoothing applies.
 
         Returns
         -------
@@ -163,7 +179,7 @@ class Posed:
         )
         if self.shared:
             records.strata = one_stratum(records.strata)
-        return HeldOut(self.base, records, self.model.values)
+        return HeldOut(self.base, records, self.model.values, smooth)
 
     def _edges(self):
         model, prior = self.model, self.prior
@@ -222,7 +238,7 @@ def is_iterative(prox):
     return isinstance(prox, (NewtonProx, FallbackProx)) or getattr(prox, "iterative", False)
 
 
-def read_held_out(posed, validation, where="validation"):
+def read_held_out(posed, validation, where="validation", smooth=False):
     """Records given as one tuple ``(*data, strata)``."""
     validation = tuple(validation)
     expected = len(posed.base.data)
@@ -231,4 +247,4 @@ def read_held_out(posed, validation, where="validation"):
             f"{where} must hold the {expected} data arguments and the strata, "
             f"but it has {len(validation)} entries."
         )
-    return posed.held_out(validation[:-1], validation[-1], where=where)
+    return posed.held_out(validation[:-1], validation[-1], where=where, smooth=smooth)

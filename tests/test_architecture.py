@@ -27,18 +27,20 @@ LAYERS = [
     ["graph_regularizers"],
     ["problem"],
     ["solvers"],
+    ["free_system", "linearization"],
     ["starts", "graph_learning"],
     ["intake", "export", "first_point", "rebound", "held_out", "posed"],
     ["splitters", "sample", "tables"],
     ["fitting", "saving", "parameters", "estimator", "refit"],
     ["common_model", "baselines", "loading", "standard_errors"],
+    ["fitted", "differentiated_problem", "hypergradient"],
     ["plot"],
     ["comparison", "comparing"],
     ["constants", "pattern_search", "cross_validation", "contenders", "search_result", "searching"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.
 WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem"]
-WITHOUT_CVXPY += ["solvers", "starts"]
+WITHOUT_CVXPY += ["solvers", "starts", "free_system", "linearization"]
 #: The one module that knows CVXPY's atom classes, which move between releases.
 ATOMS = "strat.expressions.atoms"
 #: What `pip install strat` brings (Clarabel through CVXPY); anything else is an extra and imported where it is used.

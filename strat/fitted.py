@@ -1,0 +1,74 @@
+"""A fitted model as a convex problem in theta: its graph held fixed, its hyperparameters at any values."""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from strat.edges import EdgeList
+from strat.errors import OptionError
+from strat.estimator import StratifiedModel
+from strat.graph_regularizers import FixedGraph
+from strat.linearization import Linearization
+from strat.posed import Posed, read_held_out
+
+
+class Fitted:
+    """A fitted model's problem for fixed weights.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        Fitted in this session.
+    what : str
+        Who asks, for messages.
+    edges : EdgeList, optional
+        Where W may be nonzero; by default where the model's ``W_`` is.
+
+    Attributes
+    ----------
+    posed : Posed
+        Its records.
+    theta : (K, n) ndarray
+        The fitted parameters.
+    w : edge array
+        The weights of ``W_``.
+
+    Raises
+    ------
+    OptionError
+        If the model has no graph or no records.
+    """
+
+    def __init__(self, model, what, edges=None):
+        if not isinstance(model, StratifiedModel) or model.shared:
+            raise OptionError(f"{what} needs a fitted StratifiedModel, not a {type(model).__name__}.")
+        check_is_fitted(model, "theta_")
+        if getattr(model, "_training", None) is None:
+            raise OptionError(
+                f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
+            )
+        if edges is None:
+            upper = sp.coo_array(sp.triu(sp.csr_array(model.W_), 1))
+            edges = EdgeList(len(model.strata_), *upper.coords)
+        self.model, self.theta, self.w = model, model._flat(), edges.from_matrix(model.W_)
+        self.posed = Posed(model, records=model._training, edges=edges)
+
+    def problem(self, values=None, w=None):
+        """The JointProblem in theta, with hyperparameters by name and weights in place of the model's own."""
+        w = self.w if w is None else w
+        return self.posed.problem(values=values, w0=w, graph_regularizer=FixedGraph())
+
+    def held_out(self, validation):
+        """Records that took no part in the fit, with the declared smoothing."""
+        return read_held_out(self.posed, validation, smooth=True)
+
+    def linearized(self):
+        """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
+        found = Linearization(self.problem(), self.theta, self.w)
+        found.check_fit()
+        return found
+
+    def value_of(self, name):
+        """A hyperparameter's value in the fit, as an array."""
+        parameter = self.model.base.hyperparameters[name]
+        return np.asarray(self.model.values.get(name, parameter.value), dtype=float)

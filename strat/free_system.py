@@ -1,0 +1,248 @@
+"""Linear systems with the Hessian of an LRSM over its free directions: block-diagonal curvature plus graph Laplacian."""
+
+import warnings
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.csgraph import connected_components
+
+from strat.errors import ConvergenceWarning
+
+SMALL, LARGE = 300, 4000  # unknowns up to which a dense factor comes first, and is made at all
+PATIENCE = 150  # iterations that one preconditioner gets
+ACCURATE = 1e-12  # relative residual asked for
+LOOSE = 1e-8  # relative residual that is worth a warning
+SINGULAR = 1e-12  # smallest eigenvalue of a scaled block that passes
+
+
+class FreeSystem:
+    """(H + G(w) ⊗ diag(couple) + curvature) v = b over the free directions of each stratum.
+
+    Conjugate gradients with the strata's blocks as preconditioner; where they are slow (strong graphs), a dense factor
+    for small systems, and the Laplacian plus mean curvature as preconditioner for large ones.
+
+    Parameters
+    ----------
+    problem : JointProblem
+    w : edge array
+    degrees : (K,) ndarray
+    blocks : (K, n, n) ndarray
+        Hessians of the losses.
+    slope : ProxSlope
+        Free directions and the regularizer's curvature.
+    """
+
+    def __init__(self, problem, w, degrees, blocks, slope):
+        self.problem, self.w, self.degrees, self.slope, self.blocks = problem, w, degrees, slope, blocks
+        self.K, self.n = blocks.shape[:2]
+        self.couple = np.ones(self.n) if problem.couple is None else problem.couple
+        self.free = slope.free
+        full = 2 * problem.edges.count > 0.3 * self.K**2
+        self._adjacency = problem.edges.to_matrix(w) if full else problem.edges.to_sparse(w)
+        U = slope.U
+        inner = blocks if U is None else U.swapaxes(1, 2) @ blocks @ U
+        inner = inner * (self.free[:, :, None] & self.free[:, None, :])
+        self._diagonal(inner, slope.curvature)
+        self.inner = inner  # the free part of curvature, in the directions U
+        if self.singular.any():  # keeps the solution finite; `solve` warns
+            size = np.einsum("kaa->ka", inner).max(initial=0.0) + degrees.max(initial=0.0) + 1e-12
+            self._diagonal(inner, 1e-10 * size * (self.singular[:, None] & self.free))
+        self.count = int(self.free.sum())
+
+    @staticmethod
+    def _diagonal(matrices, values):
+        """Add values (K, n) to the diagonals, in place."""
+        np.einsum("kaa->ka", matrices)[...] += values
+
+    def hessian(self, d):
+        """Hessian of losses and Laplacian term times d, (K, n)."""
+        return np.matmul(self.blocks, d[..., None])[..., 0] + self._laplacian(d)
+
+    def _laplacian(self, d):
+        """G(w) d, weighted by couple; the matrix is made once, not for each product."""
+        product = self.degrees[:, None] * d
+        product -= self._adjacency @ d
+        return product if self.problem.couple is None else product * self.couple
+
+    def solve(self, b, tolerance=ACCURATE, warn=True):
+        """Solution of the shape of b, (K, n) or (m, K, n); 0 in the pinned directions."""
+        if warn:
+            self._warn_if_singular()
+        if b.ndim == 2:
+            x, residual = self._one(b, tolerance)
+        else:
+            if self.count <= LARGE and len(b) > 4:
+                self._factor  # noqa: B018 (many right-hand sides are worth the factor)
+            found = [self._one(each, tolerance) for each in b]
+            x, residual = np.array([x for x, _ in found]), max([r for _, r in found], default=0.0)
+        if warn and not residual <= LOOSE and not self.singular.any():
+            warnings.warn(
+                f"the linear system for the derivatives was not solved accurately: its relative residual is "
+                f"{residual:.1e}. The Hessian at the fit is nearly singular; a small ridge in the regularizer helps.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        return x
+
+    def _one(self, b, tolerance):
+        b = np.where(self.free, self.slope.into(b), 0.0)
+        size = np.linalg.norm(b)
+        if size == 0:
+            return np.zeros_like(b), 0.0
+        x = None
+        if "_factor" not in self.__dict__ and self.count > SMALL:
+            x, residual = conjugate_gradients(self._product, self._block_solve, b, tolerance)
+            if residual > 10 * tolerance and self.count > LARGE:
+                x, residual = conjugate_gradients(self._product, self._graph_solve, b, tolerance, x)
+        if (x is None or residual > 10 * tolerance) and self.count <= LARGE:
+            x = self._direct(b)
+            x += self._direct(b - self._product(x))
+            residual = np.linalg.norm(b - self._product(x)) / size
+        return self.slope.back(x), residual
+
+    def _product(self, a):
+        """The matrix times a, both in the directions U."""
+        out = np.matmul(self.inner, a[..., None])[..., 0]
+        out += self.slope.into(self._laplacian(self.slope.back(a)))
+        out *= self.free
+        return out
+
+    @cached_property
+    def _own(self):
+        """The diagonal blocks of the matrix, in the directions U; 1 on the diagonal of pinned directions."""
+        own = self.inner.copy()
+        graph = self.degrees[:, None] * self.couple
+        U = self.slope.U
+        if U is None:
+            self._diagonal(own, graph * self.free)
+        else:
+            own += (
+                (U.swapaxes(1, 2) * graph[:, None, :]) @ U * (self.free[:, :, None] & self.free[:, None, :])
+            )
+        self._diagonal(own, np.where(self.free, 0.0, 1.0))
+        return own
+
+    @cached_property
+    def _inverse(self):
+        own = self._own.copy()
+        self._diagonal(own, 1e-13 * np.abs(np.einsum("kaa->ka", own)).mean(axis=1, keepdims=True) + 1e-300)
+        return np.linalg.inv(own)
+
+    def _block_solve(self, r):
+        return np.matmul(self._inverse, r[..., None])[..., 0]
+
+    @cached_property
+    def _graph(self):
+        mean = np.maximum(np.einsum("kaa->k", self.inner) / self.n, 0.0)
+        return self.problem.edges.solver(self.w, mean + 1e-8 * (mean.mean() + self.degrees.mean()) + 1e-300)
+
+    def _graph_solve(self, r):
+        return self.free * self.slope.into(self._graph(self.slope.back(r)))
+
+    @cached_property
+    def _factor(self):
+        """Dense Cholesky factor over the free unknowns; None where there is none."""
+        K, n = self.K, self.n
+        matrix = np.zeros((K, n, K, n))
+        laplacian = self.problem.edges.dense_laplacian(self.w)
+        for c in range(n):
+            matrix[:, c, :, c] = laplacian * self.couple[c]
+        U = self.slope.U
+        if U is not None:
+            matrix = np.matmul(U.swapaxes(1, 2), matrix.reshape(K, n, K * n)).reshape(K * n, K, n)
+            matrix = np.matmul(matrix.transpose(1, 0, 2), U).transpose(1, 0, 2).reshape(K, n, K, n)
+        own = np.arange(K)
+        matrix[own, :, own, :] += self.inner
+        flat = self.free.reshape(-1)
+        matrix = matrix.reshape(K * n, K * n)
+        matrix = matrix if flat.all() else matrix[np.ix_(flat, flat)]
+        scale = 1 / np.sqrt(np.maximum(matrix.diagonal(), 1e-300))
+        matrix = matrix * scale[:, None] * scale
+        try:
+            return cho_factor(matrix, overwrite_a=True, check_finite=False), scale
+        except np.linalg.LinAlgError:
+            matrix.flat[:: len(matrix) + 1] += 1e-10
+            return cho_factor(matrix, overwrite_a=True, check_finite=False), scale
+
+    def _direct(self, b):
+        factor, scale = self._factor
+        x = np.zeros_like(b)
+        x[self.free] = scale * cho_solve(factor, scale * b[self.free], check_finite=False)
+        return x
+
+    @cached_property
+    def singular(self):
+        """Strata of a component in which the matrix is singular, as a (K,) mask.
+
+        A null vector has no curvature in any stratum and is equal, in the coupled coordinates, across a component of
+        the graph: the sum of the strata's blocks over a component shows it, after the uncoupled coordinates are
+        eliminated and pinned directions are barred.
+        """
+        U, scale = self.slope.U, np.abs(np.einsum("kaa->ka", self.inner)).max(initial=0.0) or 1.0
+        matrix = self.inner.copy()
+        self._diagonal(matrix, np.where(self.free, 0.0, scale))
+        if U is not None:
+            matrix = U @ matrix @ U.swapaxes(1, 2)
+        loose = self.couple == 0
+        bad = np.zeros(self.K, dtype=bool)
+        if loose.any():
+            tight = ~loose
+            own = matrix[:, loose][:, :, loose]
+            bad |= _degenerate(own)
+            size = np.einsum("kaa->k", own) / own.shape[1]
+            own = own + (1e-14 * size + 1e-300)[:, None, None] * np.eye(own.shape[1])
+            cross = matrix[:, tight][:, :, loose]
+            matrix = matrix[:, tight][:, :, tight] - cross @ np.linalg.solve(own, cross.swapaxes(1, 2))
+        if matrix.shape[1]:
+            i, j = self.problem.edges.ends
+            used = self.problem.edges.vector(self.w) > 0
+            links = sp.coo_array((np.ones(used.sum()), (i[used], j[used])), shape=(self.K, self.K))
+            count, label = connected_components(links, directed=False)
+            total = np.zeros((count, *matrix.shape[1:]))
+            np.add.at(total, label, matrix)
+            bad |= _degenerate(total)[label]
+        return bad
+
+    def _warn_if_singular(self):
+        if self.singular.any():
+            warnings.warn(
+                f"the Hessian at the fit is singular for {int(self.singular.sum())} of {self.K} strata: their parameters "
+                f"are not determined by records, regularizer and graph, so that derivatives with respect to them mean "
+                f"nothing. Add a small ridge to the regularizer, or connect the strata.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+
+
+def _degenerate(matrices):
+    """Which of the symmetric matrices (m, n, n) are singular to rounding, each scaled to a unit diagonal."""
+    diagonal = np.einsum("kaa->ka", matrices)
+    bad = ~(diagonal > 1e-300).all(axis=1) | ~np.isfinite(matrices).all(axis=(1, 2))
+    scale = np.where(bad[:, None], 1.0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))
+    scaled = np.where(bad[:, None, None], 0.0, matrices) * scale[:, :, None] * scale[:, None, :]
+    return bad | (np.linalg.eigvalsh(scaled)[:, 0] < SINGULAR)
+
+
+def conjugate_gradients(product, precondition, b, tolerance, x=None, most=PATIENCE):
+    """Solution of product(x) = b and its relative residual."""
+    size = np.linalg.norm(b)
+    x = np.zeros_like(b) if x is None else x.copy()
+    r = b - product(x) if x.any() else b.copy()
+    q = precondition(r)
+    p, rho = q.copy(), float(np.vdot(r, q))
+    for _ in range(most):
+        if np.linalg.norm(r) <= tolerance * size:
+            break
+        Ap = product(p)
+        curvature = float(np.vdot(p, Ap))
+        if not (curvature > 0 and np.isfinite(curvature)):
+            break
+        x += rho / curvature * p
+        r -= rho / curvature * Ap
+        q = precondition(r)
+        rho, old = float(np.vdot(r, q)), rho
+        p *= rho / old
+        p += q
+    return x, float(np.linalg.norm(b - product(x)) / size)

@@ -1,0 +1,283 @@
+"""Derivatives through a fit: against differences of polished solves, and against CVXPY's own."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from fitted_models import (
+    LOSSES,
+    REGULARIZERS,
+    K,
+    Polished,
+    derivative,
+    edge_matrix,
+    fitted,
+    model_and_records,
+)
+
+import strat
+from strat import free_system
+from strat.fitted import Fitted
+from strat.linearization import Linearization
+
+EDGES = [(0, 1), (3, 4), (0, 5), (2, 7), (1, 6)]  # with a weight, of weight 0, no edge at all
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_equals_differences_of_polished_solves(loss, regularizer):
+    model, validation = fitted(loss, regularizer)
+    value, gradient = strat.hypergradient(model, validation, wrt=("W0", "scale", "lam", "c"))
+    polished = Polished(model, validation)
+    W, G = model.W_, gradient["W0"]
+    assert value == pytest.approx(polished.loss(W), rel=1e-9)
+    assert np.array_equal(G, G.T)
+    assert not G.diagonal().any()
+    for i, j in EDGES:
+        E = edge_matrix(i, j)
+        quotient = derivative(lambda w, E=E: polished.loss(W + w * E), one_sided=not W[i, j])
+        assert G[i, j] == pytest.approx(quotient, rel=1e-6, abs=1e-6 * np.abs(G).max())
+    scale = derivative(lambda s: polished.loss(W * s), at=1.0)
+    assert gradient["scale"]["all"] == pytest.approx(scale, rel=1e-6)
+    for name, at in (("lam", 0.3), ("c", 1.3)):
+        quotient = derivative(lambda p, name=name: polished.loss(W, {name: p}), at=at)
+        assert gradient[name] == pytest.approx(quotient, rel=1e-6, abs=1e-9)
+
+
+def test_some_coordinates_are_pinned_in_these_models():
+    for regularizer in ("l1", "box"):
+        free = Fitted(fitted("logistic", regularizer)[0], "a test").linearized().slope.free
+        assert free.any()
+        assert not free.all()
+
+
+def test_couple_weights_and_zero_couple():
+    weight = cp.Parameter(3, nonneg=True, value=[0.5, 2.0, 0.0], name="weight")
+    model, validation = fitted("squared", "ridge", couple={"theta": weight, "b": 0.0})
+    value, gradient = strat.hypergradient(model, validation, wrt=("W0", weight))
+    polished, W = Polished(model, validation), model.W_
+    assert gradient["weight"].shape == (3,)
+    for c in range(3):
+        e = np.eye(3)[c]
+        quotient = derivative(
+            lambda p, e=e: polished.loss(W, {"weight": weight.value + p * e}), one_sided=c == 2
+        )
+        assert gradient["weight"][c] == pytest.approx(quotient, rel=1e-6, abs=1e-10)
+    for i, j in EDGES:
+        E = edge_matrix(i, j)
+        quotient = derivative(lambda w, E=E: polished.loss(W + w * E), one_sided=True)
+        assert gradient["W0"][i, j] == pytest.approx(quotient, rel=2e-6, abs=1e-9)
+
+
+def test_scales_by_factor_and_a_weight_at_zero():
+    graph = strat.graphs.product(strat.graphs.path(3, name="time"), strat.graphs.cycle(3, name="place"))
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    lam = cp.Parameter(nonneg=True, value=0.0, name="lam")
+    base = strat.BaseModel(cp.square(y - theta), lam * cp.square(theta - 1), data=(y,))
+    model = strat.lrsm(base, graph, scale={"time": 2.0, "place": 0.5}, solver=strat.NewtonCG(tol=1e-13))
+    rng = np.random.default_rng(1)
+    nodes = list(graph.nodes)
+    model.fit(rng.normal(size=9), strata=nodes)
+    validation = (rng.normal(size=9), nodes)
+    loss, gradient = strat.hypergradient(model, validation, wrt=("scale", lam))
+    assert list(gradient) == ["scale", "lam"]
+    for name, at in (("time", 2.0), ("place", 0.5)):
+
+        def refitted(s, name=name):
+            other = strat.lrsm(
+                base, graph, scale={"time": 2.0, "place": 0.5, name: s}, solver=strat.NewtonCG(tol=1e-13)
+            )
+            return -other.fit(*model._training.arrays, strata=nodes).score(*validation[:1], strata=nodes)
+
+        assert gradient["scale"][name] == pytest.approx(derivative(refitted, at=at, h=1e-4), rel=1e-5)
+
+    def with_lam(value):  # negative values are refused, so that the derivative at 0 is one-sided
+        other = strat.lrsm(
+            base, graph, scale={"time": 2.0, "place": 0.5}, solver=strat.NewtonCG(tol=1e-13)
+        ).set_params(base__lam=value)
+        return -other.fit(*model._training.arrays, strata=nodes).score(*validation[:1], strata=nodes)
+
+    assert gradient["lam"] == pytest.approx(derivative(with_lam, h=1e-4, one_sided=True), rel=1e-5)
+    assert lam.value == 0.0
+
+
+def test_the_fit_need_not_be_accurate():
+    rough, validation = fitted("logistic", "l1", solver=strat.MAPG(tol=1e-3))
+    tight, _ = fitted("logistic", "l1", solver=strat.MAPG(tol=1e-10))
+    (a, A), (b, B) = (strat.hypergradient(m, validation) for m in (rough, tight))
+    assert a == pytest.approx(b, rel=1e-10)
+    assert np.allclose(A["W0"], B["W0"], rtol=0, atol=1e-9 * np.abs(B["W0"]).max())
+
+
+def test_a_learned_graph_is_held_fixed():
+    model, (X, Y, z), validation = model_and_records("logistic", "ridge")
+    joint = strat.joint(model.base, model.graph, lambda1=0.5).fit(X, Y, strata=z)
+    W = joint.W_.copy()
+    _, gradient = strat.hypergradient(joint, validation)
+    polished = Polished(joint, validation)
+    quotient = derivative(lambda w: polished.loss(W + w * edge_matrix(1, 5)))
+    assert gradient["W0"][1, 5] == pytest.approx(quotient, rel=1e-6, abs=1e-9)
+    assert np.array_equal(joint.W_, W)
+    with pytest.raises(strat.OptionError, match="learns W, which is held fixed"):
+        strat.hypergradient(joint, validation, wrt="scale")
+
+
+@pytest.mark.parametrize(("small", "large"), [(0, 10_000), (0, 0), (10_000, 10_000)])
+def test_every_way_to_solve_gives_the_same(small, large, monkeypatch):
+    model, _ = fitted("softmax", "group")
+    b = np.random.default_rng(0).normal(size=(K, 9))
+    expected = Fitted(model, "a test").linearized().solve(b)
+    monkeypatch.setattr(free_system, "SMALL", small)
+    monkeypatch.setattr(free_system, "LARGE", large)
+    assert np.allclose(Fitted(model, "a test").linearized().solve(b), expected, rtol=1e-9)
+
+
+def test_strong_graphs_and_many_right_hand_sides(monkeypatch):
+    monkeypatch.setattr(free_system, "SMALL", 0)
+    monkeypatch.setattr(free_system, "LARGE", 0)
+    model, (X, Y, z), _ = model_and_records("logistic", "ridge", scale=1e4)
+    found = Fitted(model.fit(X, Y, strata=z), "a test").linearized()
+    b = np.random.default_rng(0).normal(size=(2, K, 4))
+    v = found.solve(b)
+    H = found._system
+    for each, right in zip(v, b, strict=True):
+        assert np.allclose(H.hessian(each) + H.slope.curvature * each, right, atol=1e-7)
+
+
+def test_moved_is_the_derivative_in_a_shift_of_the_prox():
+    # A shift of a bound by parameter: the fitted value at the bound moves along, the others answer.
+    model, _ = fitted("squared", "box")
+    fit = Fitted(model, "a test")
+
+    def theta(lam):
+        return Linearization(fit.problem({"lam": lam}), fit.theta, fit.w).theta
+
+    found, h = fit.linearized(), 1e-6
+    v = found.theta - found.t[:, None] * found.gradient
+    prox = [fit.problem({"lam": 0.3 + s}).prox(v, found.t) for s in (-h, h)]
+    moved = found.moved((prox[1] - prox[0]) / (2 * h))
+    assert np.allclose(moved, (theta(0.3 + h) - theta(0.3 - h)) / (2 * h), atol=1e-7)
+    b = np.random.default_rng(0).normal(size=moved.shape)
+    both = found.moved_dot(found.solve(b), b, (prox[1] - prox[0]) / (2 * h))
+    assert both == pytest.approx(np.vdot(b, moved), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("loss", "regularizer", "tolerance"),
+    [("squared", "ridge", 1e-4), ("poisson", "l1", 1e-4), ("logistic", "ridge", 1e-4)],
+)
+def test_equals_cvxpy_where_that_is_accurate(loss, regularizer, tolerance):
+    pytest.importorskip("diffcp")
+    model, validation = fitted(loss, regularizer)
+    wrt = ("W0", "scale", "lam", "c")
+    ours, theirs = (strat.hypergradient(model, validation, wrt, method=m) for m in ("implicit", "cvxpy"))
+    assert ours[0] == pytest.approx(theirs[0], rel=1e-5)
+    own = model.W_ > 0  # at edges of weight 0 diffcp is wrong
+    size = np.abs(ours[1]["W0"]).max()
+    assert np.allclose(ours[1]["W0"][own], theirs[1]["W0"][own], rtol=0, atol=tolerance * size)
+    assert np.isnan(theirs[1]["W0"][0, 7])
+    assert ours[1]["scale"]["all"] == pytest.approx(theirs[1]["scale"]["all"], rel=20 * tolerance)
+    assert ours[1]["c"] == pytest.approx(theirs[1]["c"], rel=20 * tolerance)
+    assert ours[1]["lam"] == pytest.approx(theirs[1]["lam"], rel=20 * tolerance)
+
+
+def test_a_loss_that_is_not_smooth_is_refused():
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.abs(y - theta), 0.1 * cp.square(theta), data=(y,), smoothing=0.1)
+    model = strat.lrsm(base, strat.graphs.path(2)).fit([1.0, 2.0], strata=[0, 1])
+    rough = strat.BaseModel(cp.abs(y - theta), 0.1 * cp.square(theta), data=(y,))
+    model.base = rough  # as a solver that needs no gradient would have left it
+    with pytest.raises(strat.NoOracleError, match="no gradient.*not differentiable.*smoothing="):
+        strat.hypergradient(model, ([1.5, 1.5], [0, 1]))
+
+
+def test_a_smoothed_loss_is_allowed():
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.abs(y - theta), 0.1 * cp.square(theta), data=(y,), smoothing=2.0)
+    model = strat.lrsm(base, strat.graphs.path(3)).fit([1.0, 2.0, 2.5], strata=[0, 1, 2])
+    _, gradient = strat.hypergradient(model, ([1.5, 1.5, 2.0], [0, 1, 2]))
+    assert np.all(np.abs(gradient["W0"][~np.eye(3, dtype=bool)]) > 1e-3)
+
+
+def test_a_singular_hessian_is_never_silent():
+    theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    X = np.array(
+        [[1.0, 1.0], [2.0, 2.0], [1.0, 1.0]]
+    )  # the difference of both coefficients is not determined
+    graph = strat.graphs.path(3)
+    loss = cp.square(y - x @ theta)
+    held = (np.eye(3)[:, :2], [1.0, 2.0, 0.0], [0, 1, 2])
+    model = strat.lrsm(strat.BaseModel(loss, data=(x, y)), graph).fit(X, [1.0, 2.0, 3.0], strata=[0, 1, 2])
+    with pytest.warns(strat.ConvergenceWarning, match="singular for 3 of 3 strata.*ridge"):
+        strat.hypergradient(model, held)
+    ridge = strat.BaseModel(loss, 1e-3 * cp.sum_squares(theta), data=(x, y))
+    model = strat.lrsm(ridge, graph).fit(X, [1.0, 2.0, 3.0], strata=[0, 1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        strat.hypergradient(model, held)
+
+
+def test_a_stratum_without_records_edges_or_regularizer_is_singular():
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    graph = strat.graphs.path(2)
+    graph.add_node(2)
+    model = strat.lrsm(strat.BaseModel(cp.square(y - theta), data=(y,)), graph)
+    with pytest.warns(strat.DataWarning):
+        model.fit([1.0, 2.0], strata=[0, 1])
+    with pytest.warns(strat.ConvergenceWarning, match="singular for 1 of 3 strata"):
+        strat.hypergradient(model, ([1.0], [2]))
+
+
+def test_uncoupled_coordinates_need_their_own_curvature():
+    theta, b, y = cp.Variable(name="theta"), cp.Variable(name="b"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - theta - b), 0.1 * cp.square(theta), data=(y,), couple=(theta,))
+    model = strat.lrsm(base, strat.graphs.path(3))
+    model.fit([1.0, 2.0], strata=[0, 1])  # b of stratum 2 is not determined by anything
+    with pytest.warns(strat.ConvergenceWarning, match="singular for 3 of 3|singular for 1 of 3"):
+        strat.hypergradient(model, ([1.0], [2]))
+
+
+def test_a_kink_is_said():
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    base = strat.BaseModel(0.5 * cp.square(y - theta), cp.abs(theta), data=(y,))
+    model = strat.lrsm(base, strat.graphs.path(2, weight=0.0))
+    model.fit([1.0, 3.0], strata=[0, 1])  # 1 is the threshold itself
+    with pytest.warns(strat.ConvergenceWarning, match="on a kink of the regularizer in 1 strata"):
+        strat.hypergradient(model, ([1.0, 2.0], [0, 1]))
+
+
+def test_options_are_checked():
+    model, (X, Y, z), validation = model_and_records("squared", "ridge")
+    with pytest.raises(Exception, match="not fitted"):
+        strat.hypergradient(model, validation)
+    model.fit(X, Y, strata=z)
+    with pytest.raises(strat.OptionError, match="wrt has 'tau', which is neither .*lam"):
+        strat.hypergradient(model, validation, wrt=("tau",))
+    with pytest.raises(strat.OptionError, match="the Parameter y, which is neither"):
+        strat.hypergradient(model, validation, wrt=model.base.data[1])
+    with pytest.raises(strat.OptionError, match='method is \'exact\'; it is "implicit" or "cvxpy"'):
+        strat.hypergradient(model, validation, method="exact")
+    with pytest.raises(strat.DataError, match="validation must hold the 2 data arguments and the strata"):
+        strat.hypergradient(model, validation[:2])
+    with pytest.raises(strat.OptionError, match="needs a fitted StratifiedModel, not a CommonModel"):
+        strat.hypergradient(strat.common(model.base).fit(X, Y, strata=z), validation)
+
+
+def test_a_loaded_model_has_no_records(tmp_path):
+    model, validation = fitted("squared", "ridge")
+    model.save(tmp_path / "model.npz")
+    with pytest.raises(strat.OptionError, match="records of the fit, which a saved model does not keep"):
+        strat.hypergradient(strat.load(tmp_path / "model.npz", base=model.base), validation)
+
+
+def test_the_fitted_model_stays_as_it_is():
+    model, validation = fitted("logistic", "ridge")
+    theta, W = model.theta_["theta"].copy(), model.W_.copy()
+    first = strat.hypergradient(model, validation, wrt=("W0", "lam"))
+    second = strat.hypergradient(model, validation, wrt=("W0", "lam"))
+    assert np.array_equal(model.theta_["theta"], theta)
+    assert np.array_equal(model.W_, W)
+    assert first[0] == second[0]
+    assert np.array_equal(first[1]["W0"], second[1]["W0"])
+    assert list(first[1]) == ["W0", "lam"]
