@@ -25,6 +25,7 @@ from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, T
 from strat.hypergradient import hypergradient
 from strat.loading import load
 from strat.searching import search
+from strat.sensitivity import sensitivity
 from strat.sensitivity_bound import sensitivity_bound
 from strat.solvers import ADMM, MAPG, AlternatingMinimization, NewtonCG, Result
 from strat.splitters import RollingOrigin, StrataKFold
@@ -76,6 +77,7 @@ __all__ = [
     "lrsm",
     "plot",
     "search",
+    "sensitivity",
     "sensitivity_bound",
     "separate",
     "standard_errors",

@@ -33,7 +33,7 @@ LAYERS = [
     ["splitters", "sample", "tables"],
     ["fitting", "saving", "parameters", "estimator", "refit"],
     ["common_model", "baselines", "loading", "standard_errors"],
-    ["fitted", "differentiated_problem", "hypergradient"],
+    ["fitted", "differentiated_problem", "hypergradient", "sensitivity"],
     ["plot"],
     ["comparison", "comparing"],
     ["constants", "pattern_search", "cross_validation", "contenders", "search_result", "searching"],
