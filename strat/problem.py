@@ -36,6 +36,7 @@ class JointProblem:
         self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
         self._root = None if self.couple is None else np.sqrt(self.couple)
         self.learned = graph_regularizer.learned
+        self._arguments = getattr(loss, "arguments", None)
         self.start_point = None
 
     def point(self, theta=None, w=None):
@@ -63,6 +64,11 @@ class JointProblem:
     def scaled(self, theta):
         """theta in the coordinates where the distance is Euclidean."""
         return theta if self._root is None else theta * self._root
+
+    def arguments(self, theta):
+        """Affine images of theta that the loss takes as its second argument, in a tuple; empty if it takes none."""
+        arguments = None if self._arguments is None else self._arguments(theta)
+        return () if arguments is None else (arguments,)
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum."""
@@ -110,7 +116,7 @@ class Point:
         self.graph_slot = problem.graph_slot() if problem.learned else None
         self.w_gradient = edges.zeros()
         self.graph, self.degrees = 0.0, None
-        self._coupling = self._memory = None
+        self.arguments, self._coupling, self._memory = (), None, None
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
@@ -118,10 +124,18 @@ class Point:
             self.add_regularizer()
         return self
 
-    def evaluate_smooth(self, gradient=False):
-        """Compute and return the smooth part of F, without the regularizer; `gradient`: also its gradients."""
+    def evaluate_smooth(self, gradient=False, arguments=None):
+        """Compute and return the smooth part of F, without the regularizer.
+
+        Parameters
+        ----------
+        gradient : bool
+            Whether to compute its gradients, too.
+        arguments : tuple, optional
+            What `problem.arguments(theta)` would give, where it is known.
+        """
         self.objective = self.smooth = np.inf
-        if self.evaluate_w() and self.evaluate_theta(gradient):
+        if self.evaluate_w() and self.evaluate_theta(gradient, arguments):
             self.add_laplacian(gradient)
             if gradient:
                 self._add_gradients()
@@ -136,13 +150,14 @@ class Point:
             self.degrees = self.problem.edges.degrees(self.w)
         return self.graph < np.inf
 
-    def evaluate_theta(self, gradient=False):
+    def evaluate_theta(self, gradient=False, arguments=None):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
         loss, self._coupling = self.problem.loss, None
+        self.arguments = self.problem.arguments(self.theta) if arguments is None else arguments
         if gradient:
-            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta)
+            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta, *self.arguments)
         else:
-            self.losses = loss.value(self.theta)
+            self.losses = loss.value(self.theta, *self.arguments)
         self.loss = float(self.losses.sum())
         return self.loss < np.inf
 
@@ -181,7 +196,7 @@ class Point:
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""
-        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta)[1]
+        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta, *self.arguments)[1]
         return self._add_gradients()
 
     def _add_gradients(self):

@@ -38,6 +38,17 @@ def test_factor_inverse_and_solutions(K):
     assert not packed.factor(packed.pack(-A))
 
 
+@pytest.mark.parametrize("small", [0, 100])
+def test_times(K, small, monkeypatch):
+    monkeypatch.setattr("strat.edges.packed.SMALL", small if K > 1 else 1)
+    packed, A = Packed(K), positive_definite(K)
+    for shape in ((K,), (K, 1), (K, 3)):
+        x = np.random.default_rng(1).standard_normal(shape)
+        for order in "CF":
+            found = packed.times(packed.pack(A), np.asarray(x, order=order))
+            np.testing.assert_allclose(found, A @ x, atol=1e-12)
+
+
 def test_products_are_added_in_place(K):
     packed, A = Packed(K), positive_definite(K)
     theta, a = np.random.default_rng(1).standard_normal((K, 3)), packed.pack(A)

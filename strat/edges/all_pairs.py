@@ -4,7 +4,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.blas import dsymm, dsymv
 from scipy.spatial.distance import pdist
 
 from strat.edges.base import EdgeSet, dense
@@ -89,16 +88,12 @@ class AllPairs(EdgeSet):
 
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""
-        return dsymv(1.0, self.packed.square(w), self._ones, lower=1)
+        return self.packed.times(w, self._ones)
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
-        matrix = self.packed.square(w)
-        product = np.multiply(degrees[:, None], theta, order="C")  # what dsymm writes into
-        if theta.shape[1] == 1:  # dsymm is slow on one column
-            product[:, 0] -= dsymv(1.0, matrix, theta[:, 0], lower=1)
-        else:
-            dsymm(-1.0, matrix, theta.T, beta=1.0, c=product.T, side=1, lower=1, overwrite_c=1)
+        product = degrees[:, None] * theta
+        product -= self.packed.times(w, theta)
         return product
 
     def coupling(self, theta, out=None):

@@ -6,8 +6,10 @@ and Langou, "Rectangular full packed format for Cholesky's algorithm", ACM TOMS 
 """
 
 import numpy as np
-from scipy.linalg.blas import dtrsm
+from scipy.linalg.blas import dsymm, dsymv, dtrsm
 from scipy.linalg.lapack import dpftrf, dpftri, dsfrk, dtfttr, dtrttf
+
+SMALL = 160  # largest order at which a square fits the cache beside everything else
 
 
 class Packed:
@@ -28,14 +30,21 @@ class Packed:
 
     def __init__(self, K):
         self.K, self.size = K, K * (K + 1) // 2
+        self._half, self._odd = (K + 1) // 2, K % 2
+        self._rows = K + 1 - self._odd
         self.diagonal = self.positions(np.arange(K), np.arange(K))
 
     def positions(self, i, j):
         """Positions of the entries (i, j), i >= j."""
         # One rectangle of the columns j < half; the triangle of the later columns lies transposed above them.
-        half, odd = (self.K + 1) // 2, self.K % 2
-        rows = self.K + 1 - odd
+        half, odd, rows = self._half, self._odd, self._rows
         return np.where(j < half, j * rows + i + 1 - odd, (i - half + odd) * rows + j - half)
+
+    def blocks(self, a):
+        """Lower triangle of the first half, square below it, and upper triangle of the other half, as views."""
+        rectangle = a.reshape(self._half, self._rows).T
+        top = 1 - self._odd + self._half
+        return rectangle[1 - self._odd : top], rectangle[top:], rectangle[: self.K - self._half, self._odd :]
 
     def pack(self, matrix):
         """The lower triangle of a square array, packed."""
@@ -62,6 +71,27 @@ class Packed:
             return dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1).T
 
         return solve
+
+    def times(self, a, x):
+        """The matrix times x, (K,) or (K, n)."""
+        if x.ndim == 2 and x.shape[1] == 1:  # dsymm is slow on one column
+            return self.times(a, x[:, 0])[:, None]
+        if self.K <= SMALL:
+            matrix = self.square(a)
+            return (
+                dsymv(1.0, matrix, x, lower=1) if x.ndim == 1 else dsymm(1.0, matrix, x.T, side=1, lower=1).T
+            )
+        (first, square, second), half = self.blocks(a), self._half
+        out = np.empty(x.shape)
+        above, below = out[:half], out[half:]
+        np.matmul(square.T, x[half:], out=above)
+        np.matmul(square, x[:half], out=below)
+        for block, lower, part, result in ((first, 1, x[:half], above), (second, 0, x[half:], below)):
+            if x.ndim == 1:
+                dsymv(1.0, block, part, beta=1.0, y=result, lower=lower, overwrite_y=1)
+            else:
+                dsymm(1.0, block, part.T, beta=1.0, c=result.T, side=1, lower=lower, overwrite_c=1)
+        return out
 
     def add_products(self, alpha, theta, beta, a):
         """Replace a by beta a + alpha theta theta^T, theta (K, n)."""

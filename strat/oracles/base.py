@@ -10,6 +10,8 @@ class Oracle:
 
     * ``value(theta)``: (K,), +inf outside the domain, never nan.
     * ``value_and_gradient(theta)``: (K,) and (K, n).
+    * ``arguments(theta)``: affine images of theta, which the two above take as a second argument instead of computing
+      them: an array or a list of arrays and None, or None.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap.
     * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum.
@@ -25,6 +27,9 @@ class Oracle:
     def value(self, theta):
         """Value of each stratum."""
         raise NotImplementedError
+
+    def arguments(self, theta):
+        """None: the other methods take theta alone."""
 
 
 class ZeroOracle(Oracle):

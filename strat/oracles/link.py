@@ -32,11 +32,15 @@ class Link:
         self._unit = bool(np.all(weight == 1.0))
         self._row = weight.reshape(-1) if len(weight) == 1 and weight.size > 1 else None
 
-    def _forward(self, theta):
+    def arguments(self, theta):
+        """The atom's arguments, affine in theta."""
         u = self.design.matvec(theta)
         if self.offset is not None:
             u = u + self.offset
-        u = u.reshape(-1, *self.shape)
+        return u.reshape(-1, *self.shape)
+
+    def _forward(self, theta, u=None):
+        u = self.arguments(theta) if u is None else u
         return ([u], *self.rule.forward([u]))
 
     def _total(self, out):
@@ -48,7 +52,7 @@ class Link:
                 total = total.reshape(len(total), -1).sum(axis=1)
         if self.segments is not None:
             total = self.segments.sum(total)
-        if not math.isfinite(total.sum()):
+        if not math.isfinite(total @ total):
             total[np.isnan(total)] = np.inf
         return total
 
@@ -58,13 +62,13 @@ class Link:
     def _weights(self, out):
         return self.weight if len(self.weight) == len(out) else np.broadcast_to(self.weight, out.shape)
 
-    def value(self, theta):
+    def value(self, theta, arguments=None):
         """Sum of each stratum."""
-        return self._total(self._forward(theta)[1])
+        return self._total(self._forward(theta, arguments)[1])
 
-    def value_and_gradient(self, theta):
+    def value_and_gradient(self, theta, arguments=None):
         """Sum of each stratum, and its gradient."""
-        args, out, memo = self._forward(theta)
+        args, out, memo = self._forward(theta, arguments)
         if self.rule.separable:
             g = self.rule.partial(0, args, out, memo)
             g = g if self._unit else g * self.weight

@@ -35,22 +35,35 @@ class SumOracle(Oracle):
         """Why a method is missing."""
         return self.why.get(name, "a piece has none")
 
-    def value(self, theta):
+    def arguments(self, theta):
+        """Affine images of theta, one for each part or None where it takes none."""
+        return [part.arguments(theta) for part in self.parts]
+
+    def value(self, theta, arguments=None):
         """Sum of the values (K,)."""
-        first, *others = self.parts
-        value = first.value(theta)
-        for part in others:
-            value = value + part.value(theta)
+        first, *others = self._inputs(theta, arguments)
+        value = first[0].value(*first[1])
+        for part, inputs in others:
+            value = value + part.value(*inputs)
         return value
 
-    def value_and_gradient(self, theta):
+    def value_and_gradient(self, theta, arguments=None):
         """Sums of values (K,) and gradients (K, n)."""
-        first, *others = self.parts
-        value, gradient = first.value_and_gradient(theta)
-        for part in others:
-            v, g = part.value_and_gradient(theta)
+        first, *others = self._inputs(theta, arguments)
+        value, gradient = first[0].value_and_gradient(*first[1])
+        for part, inputs in others:
+            v, g = part.value_and_gradient(*inputs)
             value, gradient = value + v, gradient + g
         return value, gradient
+
+    def _inputs(self, theta, arguments):
+        """The parts, each with what its methods take."""
+        if arguments is None:
+            return [(part, (theta,)) for part in self.parts]
+        return [
+            (part, (theta,) if u is None else (theta, u))
+            for part, u in zip(self.parts, arguments, strict=True)
+        ]
 
     def hessian(self, theta):
         """Sum of the Hessians' blocks (K, n, n)."""

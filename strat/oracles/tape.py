@@ -99,19 +99,23 @@ class Tape(Oracle):
             total[np.isnan(total)] = np.inf
         return total
 
+    def arguments(self, theta):
+        """Affine images of theta for the methods below, where they take them."""
+        return None if self._link is None else self._link.arguments(theta)
+
     @np.errstate(all="ignore")
-    def value(self, theta):
+    def value(self, theta, arguments=None):
         """Sum of each stratum."""
         if self._link is not None:
-            return self._link.value(theta)
+            return self._link.value(theta, arguments)
         _, outs, illegal = self.run(theta)
         return self._total(len(theta), outs, illegal)
 
     @np.errstate(all="ignore")
-    def value_and_gradient(self, theta):
+    def value_and_gradient(self, theta, arguments=None):
         """Sum of each stratum, and its gradient."""
         if self._link is not None:
-            return self._link.value_and_gradient(theta)
+            return self._link.value_and_gradient(theta, arguments)
         states, outs, illegal = self.run(theta)
         gradient, _ = self._reverse(theta, states)
         return self._total(len(theta), outs, illegal), gradient

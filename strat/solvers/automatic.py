@@ -37,6 +37,7 @@ class Automatic(Algorithm):
             for point in (self.y, self.z):
                 point.w, point.degrees = self.x.w, self.x.degrees
         self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
+        self.arguments_ = self.x.arguments
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.newton = NewtonStep(problem)
@@ -53,7 +54,7 @@ class Automatic(Algorithm):
         if taken:
             self.t = 1.0 if self.uphill else max(t, 1.618)
             old = self._move_to_z()
-            self.theta_[...] = old.theta
+            self.theta_[...], self.arguments_ = old.theta, old.arguments
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
@@ -61,7 +62,8 @@ class Automatic(Algorithm):
             self.x, self.z, self.strata_metric.loss_curvature
         ):
             self._move_to_z()
-            self.theta_[...] = self.x.theta  # the momentum of W goes on
+            # The momentum of W goes on.
+            self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
             self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
 
@@ -83,7 +85,15 @@ class Automatic(Algorithm):
                 new *= beta
                 new += old
                 np.maximum(new, 0.0, out=new)
-        return y.evaluate_smooth(gradient=True) < np.inf
+        arguments = tuple(
+            _extrapolated(new, old, beta) for new, old in zip(x.arguments, self.arguments_, strict=True)
+        )
+        return y.evaluate_smooth(gradient=True, arguments=arguments) < np.inf
+
+    def restore(self, state):
+        """Go back to a saved state."""
+        super().restore(state)
+        self.arguments_ = self.problem.arguments(self.theta_)
 
     def _try(self, y):
         """Set z to a step from y that its model bounds; return whether F(z) is enough below F(x)."""
@@ -165,3 +175,13 @@ class Automatic(Algorithm):
         residual = self.differentiate_x().residual()
         self.trust = float(np.clip(max(residual.values()) / max(estimate, 1e-300), 0.2, 5.0))
         return residual
+
+
+def _extrapolated(new, old, beta):
+    """new + beta (new - old), entry by entry of a list; of affine images it saves the products with the data."""
+    if new is None or isinstance(new, list):
+        return None if new is None else [_extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
+    result = new - old
+    result *= beta
+    result += new
+    return result

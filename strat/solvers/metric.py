@@ -25,17 +25,18 @@ class StrataMetric:
         """Set z.theta to a prox-gradient step from y, short enough that the losses stay below their models."""
         problem, move = self.problem, self.move
         while True:
-            curvature = self.loss_curvature + (self.share * self.couple) * y.degrees
+            curvature = (self.share * self.couple) * y.degrees
+            curvature += self.loss_curvature
             curvature += 1e-10 * curvature.max() + TINY
             inverse = 1 / curvature
             np.multiply(y.theta_gradient, inverse[:, None], out=move)
             np.subtract(y.theta, move, out=move)
             z.theta[...] = problem.prox(move, inverse)
             np.subtract(z.theta, y.theta, out=move)
-            squares = np.einsum("kn,kn->k", move, move)
+            squares = np.vecdot(move, move)
             z.evaluate_theta()
             rest = z.losses - y.losses
-            rest -= np.einsum("kn,kn->k", y.loss_gradient, move)
+            rest -= np.vecdot(y.loss_gradient, move)
             self.loss_rest, model = float(rest.sum()), 0.5 * float(self.loss_curvature @ squares)
             self._rest, self._losses, self.squares = rest, y.losses, squares
             if self.loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
@@ -51,22 +52,28 @@ class StrataMetric:
 
     def _seen(self):
         """Curvature of the losses along the last step."""
-        return 2 * np.maximum(self._rest - 1e-14 * np.abs(self._losses), 0.0) / (self.squares + TINY)
+        seen = self._rest - 1e-14 * np.abs(self._losses)
+        np.maximum(seen, 0.0, out=seen)
+        seen /= 0.5 * self.squares + TINY
+        return seen
 
     def dot(self, a, b):
         """Inner product in the metric of the last step."""
-        return float(self.curvature @ np.einsum("kn,kn->k", a, b))
+        return float(self.curvature @ np.vecdot(a, b))
 
     def tighten(self):
         """Take shorter steps."""
-        self.share *= 1.5
+        self.share *= 1.3
 
     def relax(self):
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
-        self.share = max(self.share / 1.1, 0.6)
+        self.share = max(self.share / 1.05, 0.6)
         old = self.loss_curvature
-        followed = np.minimum(np.maximum(1.3 * self._seen(), 0.6 * old), 2 * old)
-        self.loss_curvature = np.where(self.squares > 0, followed, old)
+        followed = self._seen()
+        followed *= 1.3
+        np.maximum(followed, 0.6 * old, out=followed)
+        np.minimum(followed, 2 * old, out=followed)
+        self.loss_curvature = followed if self.squares.all() else np.where(self.squares > 0, followed, old)
 
 
 class EdgeMetric:
@@ -99,19 +106,18 @@ class EdgeMetric:
             z.w *= -self.length
             z.w += y.w
             slot.prox(z.w, self.length * self.inverse, out=z.w)
-        arrays = (y.w_gradient, y.w, z.w, x.w, self.inverse, self.curvature)
         scratch, weights = self.scratch
         square = slope = size = uphill = 0.0
         for chunk in self.chunks:
-            gradient, old, new, current, inverse, curvature = (a[chunk] for a in arrays)
+            gradient, old, new, current = y.w_gradient[chunk], y.w[chunk], z.w[chunk], x.w[chunk]
             move, weighted = scratch[: new.size], weights[: new.size]
             if slot.projects:
-                np.multiply(inverse, gradient, out=new)
+                np.multiply(self.inverse[chunk], gradient, out=new)
                 new *= -self.length
                 new += old
                 np.maximum(new, 0.0, out=new)
             np.subtract(new, old, out=move)
-            np.multiply(curvature, move, out=weighted)
+            np.multiply(self.curvature[chunk], move, out=weighted)
             slope += ddot(gradient, move)
             square += ddot(weighted, move)
             size += ddot(weighted, weighted)

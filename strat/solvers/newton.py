@@ -82,7 +82,7 @@ class NewtonStep:
         if not z.objective <= x.objective + z.noise:
             return False
         z.objective = min(z.objective, x.objective)
-        gradient = self.problem.loss.value_and_gradient(z.theta)[1] + z.product
+        gradient = self.problem.loss.value_and_gradient(z.theta, *z.arguments)[1] + z.product
         return self._distance(z.theta, gradient, self._t) < 0.5 * self._distance(
             x.theta, self._gradient, self._t
         )
@@ -99,7 +99,7 @@ class NewtonStep:
     def _path(self, x):
         """Function of a length that gives the points to try at that length; None where there is no step."""
         problem, theta, prox = self.problem, x.theta, self.problem.prox
-        gradient = problem.loss.value_and_gradient(theta)[1] + x.product
+        gradient = problem.loss.value_and_gradient(theta, *x.arguments)[1] + x.product
         product = problem.loss.hessian_operator(theta)
         mean = _mean_curvature(product, theta.shape)
         flat = mean <= FLAT * self._metric
