@@ -25,7 +25,8 @@ class StratifiedModel(NestedParameters):
     graph : networkx.Graph or (labels, W), optional
         The prior graph W0; its nodes are the strata, in order. None: the labels seen at fit, no edges.
     graph_regularizer : object
-        ``LogDet(…)`` learns the graph, ``FixedGraph()`` keeps W = W0.
+        ``LogDet(…)``, ``LogDiagonal(…)``, ``TraceConstraint(…)`` and ``Entropy(…)`` learn the graph, ``FixedGraph()``
+        keeps W = W0.
     solver : object, optional
         By default ``MAPG()`` where the graph is learned; for a given graph ``NewtonCG()``, ``MAPG()`` where the loss has
         no second derivatives, and ``ADMM()`` where it has kinks.

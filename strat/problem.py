@@ -191,7 +191,9 @@ class Point:
     @property
     def noise(self):
         """Rounding error to expect in F, whose terms may cancel, those of the Laplacian term included."""
-        energy = float(self.degrees @ np.vecdot(self.theta, self.theta))  # not centred, as the product's terms are not
+        energy = float(
+            self.degrees @ np.vecdot(self.theta, self.theta)
+        )  # not centred, as the product's terms are not
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):
@@ -222,11 +224,7 @@ class Point:
         """The part of W in the residual, at a point with the gradient over the edges; 0 for a given graph."""
         if self.graph_slot is None:
             return 0.0
-        edges = self.problem.edges
-        moved = (self.w - self.w_gradient) * edges.mask
-        self.graph_slot.prox(moved, 1.0, out=moved)
-        moved -= self.w
-        return float(edges.norm(moved) / self.w_scale())
+        return w_residual(self.problem.edges, self.graph_slot, self.w, self.w_gradient, self.w_scale())
 
     def w_scale(self):
         """1 + max(||d/2||, scale of h), the size of the terms in the W part of the residual."""
@@ -234,3 +232,11 @@ class Point:
         edges.add_half_distances(self.problem.scaled(self.theta), half)
         half *= edges.mask
         return 1 + max(edges.norm(half), self.graph_slot.scale())
+
+
+def w_residual(edges, slot, w, gradient, scale):
+    """Size over `scale` of a step of the prox with step 1 from w along the smooth part's gradient over the edges."""
+    moved = (w - gradient) * edges.mask
+    slot.prox(moved, 1.0, out=moved)
+    moved -= w
+    return float(edges.norm(moved) / scale)

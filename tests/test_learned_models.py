@@ -217,6 +217,7 @@ def test_what_to_do_where_an_oracle_is_missing():
         fitted(p, AlternatingMinimization())
 
 
+@pytest.mark.filterwarnings("ignore:The fit has collapsed")
 def test_far_from_the_origin():
     """Rounding of the Laplacian term is relative to the parameters, not to their differences."""
     Y, z = records()

@@ -16,13 +16,14 @@ def water_level(v, t, total):
     total : float
         Above 0.
     """
-    t = np.broadcast_to(np.asarray(t, dtype=float), v.shape)
+    several = np.ndim(t) > 0
     while True:
-        level = (total - v.sum()) / t.sum()
-        inside = v + level * t > 0
-        if inside.all() or not inside.any():
+        level = (total - v.sum()) / (t.sum() if several else t * v.size)
+        inside = v > -level * t
+        kept = np.count_nonzero(inside)
+        if kept in (0, v.size):
             return level
-        v, t = v[inside], t[inside]
+        v, t = v[inside], t[inside] if several else t
 
 
 def onto_simplex(v, t, total):

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from strat.problem import JointProblem
+from strat.problem import JointProblem, w_residual
 from strat.solvers.result import Result
 
 
@@ -29,18 +29,17 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     Result
         With the weights `w`; its objective is Laplacian term plus h.
     """
-    h = problem.graph_regularizer
+    if hasattr(problem.graph_slot(), "minimize"):
+        return _exact(problem, theta, tol)
     fixed = JointProblem(
         _NoLoss(theta.shape),
         _Given(theta),
-        h,
+        problem.graph_regularizer,
         problem.edges,
         problem.w0,
         problem.couple,
         problem.outside,
     )
-    if hasattr(fixed.graph_slot(), "minimize"):
-        return _exact(fixed, theta, tol)
     from strat.solvers.mapg import MAPG
 
     solver = MAPG(tol=tol, max_iter=max_iter)
@@ -49,24 +48,31 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
 
 def exact_weights(problem, theta):
     """Weights of the exact graph step and its Newton iterations, for an h that has one."""
+    return problem.graph_slot().minimize(_half_distances(problem, theta))
+
+
+def _half_distances(problem, theta):
     edges = problem.edges
-    return problem.graph_slot().minimize(edges.from_vector(edges.distances(problem.scaled(theta)) / 2))
+    return edges.from_vector(edges.distances(problem.scaled(theta)) / 2)
 
 
-def _exact(fixed, theta, tol):
+def _exact(problem, theta, tol):
     started = time.perf_counter()
-    w, iterations = exact_weights(fixed, theta)
-    seconds = time.perf_counter() - started
-    parts, residual = fixed.parts(theta, w), fixed.residual(theta, w)
-    objective = sum(parts.values())
+    edges, slot, half = problem.edges, problem.graph_slot(), _half_distances(problem, theta)
+    w, iterations = slot.minimize(half)
+    graph, laplacian = slot.set(w), edges.dot(half, w)
+    graph += slot.rest()
+    gradient = slot.gradient(edges.zeros())
+    gradient += half
+    residual = w_residual(edges, slot, w, gradient, 1 + max(edges.norm(half), slot.scale()))
     return Result(
-        status="converged" if max(residual.values()) <= tol else "max_iter",
+        status="converged" if residual <= tol else "max_iter",
         iterations=iterations,
-        objective=objective,
-        parts=parts,
-        residual=residual,
-        history=[objective],
-        seconds=seconds,
+        objective=laplacian + graph,
+        parts={"loss": 0.0, "regularizer": 0.0, "laplacian": laplacian, "graph": graph},
+        residual={"theta": 0.0, "W": residual},
+        history=[laplacian + graph],
+        seconds=time.perf_counter() - started,
         factorizations=iterations,
         init="exact",
         theta=theta,
