@@ -7,7 +7,6 @@ import numpy as np
 
 from strat import intake
 from strat.candidates import candidate_edges
-from strat.compiler.fallback import FallbackProx
 from strat.edges import AllPairs, EdgeList
 from strat.errors import DataError, OptionError
 from strat.first_point import FirstPoint
@@ -220,7 +219,7 @@ class Posed:
         if not (is_iterative(regularizer.prox) and regularizer.has("value_and_gradient")):
             return regularizer, None
         constraints = program.bind_constraints(values)
-        return regularizer, None if isinstance(constraints.prox, FallbackProx) else constraints
+        return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
 
     def _joined(self, loss, regularizer, constraints):
         """Loss and regularizer; a smooth regularizer without a prox in closed form is part of the first."""
@@ -235,7 +234,7 @@ class Posed:
 
 def is_iterative(prox):
     """Whether a prox has no closed form."""
-    return isinstance(prox, (NewtonProx, FallbackProx)) or getattr(prox, "iterative", False)
+    return isinstance(prox, NewtonProx) or getattr(prox, "iterative", False)
 
 
 def read_held_out(posed, validation, where="validation", smooth=False):

@@ -1,10 +1,12 @@
 """The prox by a solver: for everything without a closed form, as accurate as a solver is, and announced."""
 
 import pickle
+import warnings
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
 from strat.compiler.fallback import FallbackProx
@@ -52,6 +54,63 @@ def test_it_serves_a_fit():
     model = strat.lrsm(base, strat.graphs.path(3)).fit(Y, strata=np.arange(12) % 3)
     assert np.allclose(model.theta_["w"].sum(axis=1), 1.0, atol=1e-7)
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-6)
+
+
+u, y = cp.Variable(3, name="u"), cp.Variable(name="y")
+#: Pieces without a closed form on w, and others on u and y that keep theirs.
+PARTLY = [
+    (cp.norm(W, 3) + cp.norm1(u) - cp.log(y), (), {"w"}),
+    (cp.norm1(W) + cp.norm1(u), (cp.norm(u, 3) <= 1,), {"u"}),
+    (cp.norm(W[1:], 3) + cp.norm1(W) + cp.square(y), (u >= 0, cp.sum(u) == 1), {"w"}),
+    (cp.tv(W) + cp.abs(y - 1), (cp.sum(cp.exp(u[:2])) <= 3, u[2] <= 0), {"u"}),
+    (cp.norm(M, 1) - cp.log_det(S) + cp.norm1(W), (), {"M"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("expression", "constraints", "tied"), PARTLY, ids=[str(i) for i in range(len(PARTLY))]
+)
+def test_only_what_is_tied_goes_to_the_solver(expression, constraints, tied):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", strat.DataWarning)
+        program = strat.compile(expression, constraints=constraints)
+    oracle = pickle.loads(pickle.dumps(program.bind()))
+    solved = [block.columns for block in oracle.flat.prox.blocks if getattr(block, "costly", False)]
+    own = {
+        name for name, s in program.layout.slices.items() if np.isin(np.arange(s.start, s.stop), solved).any()
+    }
+    assert len(solved) == 1
+    assert own == tied
+    assert "closed form" in str(program).splitlines()[-1]
+    rng, steps = np.random.default_rng(0), np.array([0.1, 1.0, 10.0])
+    v = {x.name(): rng.normal(size=(3, *x.shape)) for x in program.variables}
+    if "S" in v:
+        v["S"] = 0.5 * (v["S"] + np.swapaxes(v["S"], 1, 2))
+    z = oracle.prox(v, steps)
+    reference = prox_by_cvxpy(program.expression, program.variables, v, steps, constraints)
+    assert_same_prox(oracle, program.variables, z, v, steps, reference, constraints, 1e-6, 1e-7)
+
+
+def test_a_stratum_that_the_dual_method_does_not_solve_is_solved_by_the_solver():
+    program = strat.compile(cp.norm(W, 2) + cp.norm_inf(W) + cp.norm1(u))
+    oracle = program.bind()
+    v = {"w": np.random.default_rng(0).normal(size=(4, 4)), "u": np.ones((4, 3))}
+    whole = oracle.prox(v, 0.3)
+    (block,) = (block for block in oracle.flat.prox.blocks if hasattr(block, "rescue"))
+    solve = block._solve
+    block._solve = lambda *args: (np.nan * solve(*args)[0], np.ones(4, dtype=bool))
+    rescued = oracle.prox(v, 0.3)
+    np.testing.assert_allclose(rescued["w"], whole["w"], atol=1e-7)
+
+
+def test_degenerate_points_are_refined():
+    """Where a constraint holds without a force, the error of one solve is the root of its gap."""
+    y, q = cp.Variable(name="y"), cp.Variable(3, nonneg=True, name="q")
+    program = strat.compile(cp.kl_div(q @ [1.0, 0.5, 2.0], q[0] + y + 0.3))
+    v = {"q": np.zeros((2, 3)), "y": np.array([-0.3, 1.0])}
+    first = FallbackProx(program, {})(program.layout.pack(v), 1.0)
+    theirs = prox_by_cvxpy(program.expression, program.variables, v, np.ones(2))
+    assert_same_prox(program.bind(), program.variables, program.layout.unpack(first), v, np.ones(2), theirs)
 
 
 def test_constraints_that_cannot_hold_are_said_to_be_the_trouble():

@@ -9,6 +9,7 @@ from strat.compiler.rows import StratumRows
 from strat.oracles.design import ConstantDesign
 from strat.oracles.group_terms import GroupFunctions, GroupTerm, SpectralFunctions
 from strat.oracles.on_columns import OnColumns
+from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_rows import RowsProx
 from strat.oracles.quadratic import Quadratic
 from strat.oracles.tape import Tape
@@ -45,8 +46,12 @@ def dual(component):
         return None
     quadratic = Quadratic(np.zeros(len(component.q)), component.q, component.H.toarray()[None])
     function = OnColumns(quadratic, _tape(component, smooth), component.columns) if smooth else quadratic
+    solver = component.builder.solver
+    rescue = None if solver is None else solver(component.columns, None)
+    if not rows.terms:
+        return NewtonProx(function, p, rescue=rescue, columns=component.columns)
     box = (component.low, component.high) if len(bounded) else None
-    return RowsProx(component.columns, rows.terms, function, p, box)
+    return RowsProx(component.columns, rows.terms, function, p, box, rescue)
 
 
 def _is_smooth(binder, node):

@@ -7,12 +7,17 @@ import scipy.sparse as sp
 from strat.compiler.convexity import numbers, rebuilt, with_sign
 from strat.errors import NoOracleError
 
+#: Gaps asked for at first, in order, and then for the distance from the point found, and how often.
+COARSE, FINE, REFINEMENTS = (1e-12, 1e-10, 1e-8), 1e-18, 4
+#: Movement that ends the refinements, and what counts as no slack or no force.
+ENOUGH = 1e-8
+
 
 class FallbackProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) over the constraints, one interior-point solve a stratum.
 
     The step and the point enter a cone program only through a diagonal and the linear term, so the program is built
-    once and its solver object is updated: no CVXPY in a call.
+    once, by the first call, and its solver object is updated: no CVXPY in a call.
 
     Parameters
     ----------
@@ -20,16 +25,33 @@ class FallbackProx:
         Without data.
     values : dict
         Hyperparameters by CVXPY id.
+    columns : (L,) int ndarray or None
+        The coordinates asked for, where other coordinates are not tied to them; None for all.
+    inside : (n,) ndarray or None
+        Where the other coordinates stay, a legal point; None lets them free, which costs more.
     """
 
     kind = "Clarabel, one solve a stratum"
-
     costly = True  # solvers that take many proxes an iteration are no good choice
 
-    def __init__(self, program, values):
-        plain = {v.name(): cp.Variable(v.shape, name=v.name()) for v in program.variables}
+    def __init__(self, program, values, columns=None, inside=None):
+        self.program, self.values = program, values
+        self.columns = np.arange(program.layout.n) if columns is None else columns
+        self.inside = inside
+        self.q, self._solvers = None, {}
+
+    def _prepare(self):
+        """Canonicalise, by CVXPY."""
+        program = self.program
+        free = np.ones(program.layout.n, dtype=bool)
+        if self.inside is not None:
+            free[:] = False
+            free[self.columns] = True
+        unknowns, plain = {}, {}
+        for v in program.variables:
+            unknowns[v.name()], plain[v.name()] = self._written(v, free)
         own = {id(v): with_sign(v, plain[v.name()]) for v in program.variables}
-        own |= {id(p): cp.Constant(values[p.id]) for p in program.hyperparameters}
+        own |= {id(p): cp.Constant(self.values[p.id]) for p in program.hyperparameters}
 
         def copied(e):
             return rebuilt(e, own | numbers(e, own))
@@ -37,21 +59,48 @@ class FallbackProx:
         constraints = [c.copy([copied(a) for a in c.args]) for c in program.constraints]
         for v in program.variables:
             constraints += attribute_constraints(v, plain[v.name()])
+        constraints = [c for c in constraints if c.variables() or self.inside is None]
+        unknowns = {name: x for name, x in unknowns.items() if x is not None}
         # A fixed quadratic in every variable keeps all of them in the canonical form, with P diagonal there.
-        near = 0.5 * sum(cp.sum_squares(x) for x in plain.values())
+        near = 0.5 * sum(cp.sum_squares(x) for x in unknowns.values())
         problem = cp.Problem(cp.Minimize(copied(program.expression) + near), constraints)
         data, _, _ = problem.get_problem_data(cp.CLARABEL)
         self.q = np.asarray(data["c"], dtype=float)
-        self.A, self.b, self.dims = sp.csc_array(data["A"]), np.asarray(data["b"], dtype=float), data["dims"]
-        self.columns = self._columns(data["param_prob"].var_id_to_col, program, plain)
-        self.what = program.what
+        self.A, self.b, self.cones = without_empty_rows(sp.csr_array(data["A"]), data["b"], data["dims"])
+        starts = data["param_prob"].var_id_to_col
+        self.places = self._places({name: starts[x.id] for name, x in unknowns.items()}, free)
         self._quadratic(sp.csc_array(data["P"]))
-        self._solver = None
+
+    def _written(self, v, free):
+        """The unknown of a variable, and the variable in terms of it."""
+        where = self.program.layout.slices[v.name()]
+        mine = free[where]
+        if mine.all():
+            x = cp.Variable(v.shape, name=v.name())
+            return x, x
+        fixed = np.where(mine, 0.0, self.inside[where])
+        if not mine.any():
+            return None, cp.Constant(fixed.reshape(v.shape))
+        x = cp.Variable(int(mine.sum()), name=v.name())
+        return x, cp.reshape(np.eye(v.size)[:, mine] @ x + fixed, v.shape, order="C")
+
+    def _places(self, starts, free):
+        """Column in the cone program (whose variables are in Fortran order) of each coordinate asked for."""
+        place = np.full(len(free), -1)
+        for v in self.program.variables:
+            where = self.program.layout.slices[v.name()]
+            mine = free[where]
+            if mine.all():
+                place[where] = starts[v.name()] + np.arange(v.size).reshape(v.shape, order="F").reshape(-1)
+            elif mine.any():
+                place[np.arange(where.start, where.stop)[mine]] = starts[v.name()] + np.arange(mine.sum())
+        self.unknown = np.flatnonzero(free)
+        return place[self.unknown]
 
     def _quadratic(self, P):
         """Split the quadratic into t × own + near, both on one sparsity pattern (upper triangle)."""
         ones = np.zeros(len(self.q))
-        ones[self.columns] = 1.0
+        ones[self.places] = 1.0
         near = sp.csc_array(sp.diags_array(ones))
         own = sp.csc_array(sp.triu(P - near))
         pattern = sp.csc_array(abs(own) + near)
@@ -59,59 +108,90 @@ class FallbackProx:
         self.pattern = pattern
         self.own, self.near = np.asarray(own[rows, columns]), np.asarray(near[rows, columns])
 
-    @staticmethod
-    def _columns(starts, program, plain):
-        """Column of each coordinate of theta in the cone program (whose variables are in Fortran order)."""
-        parts = []
-        for v in program.variables:
-            order = np.arange(v.size).reshape(v.shape, order="F").reshape(-1)
-            parts.append(starts[plain[v.name()].id] + order)
-        return np.concatenate(parts)
-
     def __getstate__(self):
-        return {**self.__dict__, "_solver": None}
+        return {**self.__dict__, "_solvers": {}}
 
     def __call__(self, v, t):
+        if self.q is None:
+            self._prepare()
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
-        return np.stack([self._solve(row, step) for row, step in zip(v, t, strict=True)])
+        full = np.zeros((len(v), self.program.layout.n))
+        full[:, self.columns] = v
+        full = full[:, self.unknown]
+        z = np.stack([self._solve(row, step) for row, step in zip(full, t, strict=True)])
+        return z[:, np.searchsorted(self.unknown, self.columns)]
 
     def _solve(self, v, t):
         # Scaled by t, so that the proximal term is ½‖z‖² − vᵀz whatever the step, and the rest is t times f.
         P, q = t * self.own + self.near, t * self.q
-        q[self.columns] -= v
-        if self._solver is None:
-            self._solver = self._made(P, q, 1e-14)
-        else:
-            self._solver.update(P=P, q=q)
-        solution = self._solver.solve()
-        for gap in (
-            1e-11,
-            1e-8,
-        ):  # some points do not allow the smallest gap, or not from the scaling of another
-            if _accurate(solution):
+        q[self.places] -= v
+        solution = self._first(P, q)
+        # Rounding may hide the gap that is left.
+        x, gap = np.asarray(solution.x), max(_gap(solution), COARSE[0])
+        if self._settled(solution):
+            return x[self.places]
+        upper = sp.csc_array((P, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
+        # Where a constraint holds with equality and no force, the error is the root of the gap. Written in terms of
+        # the distance from the point found, all numbers are small, and the gap can be closed far below rounding of q.
+        for _ in range(REFINEMENTS):
+            slope = q + upper @ x + upper.T @ x - upper.diagonal() * x
+            solution = self._solver(P, slope, self.b - self.A @ x, FINE).solve()
+            if not (_accurate(solution) and _gap(solution) < gap):
                 break
-            self._solver = None
-            solution = self._made(P, q, gap).solve()
+            moved = np.asarray(solution.x)
+            x, gap = x + moved, _gap(solution)
+            # The objective is strongly convex in z, so that the error is at most the root of twice the gap.
+            if min(np.abs(moved[self.places]).max(), np.sqrt(2.0 * gap)) <= ENOUGH:
+                break
+        return x[self.places]
+
+    def _first(self, P, q):
+        """A solution to the usual accuracy."""
+        solution = self._solver(P, q, self.b, COARSE[0]).solve()
+        for gap in COARSE:  # some points do not allow the smallest gap, or not from the scaling of another
+            if _accurate(solution):
+                return solution
+            self._solvers.pop(COARSE[0], None)
+            solution = self._made(P, q, self.b, gap).solve()
         if not _accurate(solution):
             raise NoOracleError(
-                f"the prox of {self.what} could not be computed: the solver Clarabel reports {solution.status}. "
+                f"the prox of {self.program.what} could not be computed: the solver Clarabel reports {solution.status}. "
                 f"Check that the constraints can be satisfied."
             )
-        return np.asarray(solution.x)[self.columns]
+        return solution
 
-    def _made(self, P, q, gap):
+    def _settled(self, solution):
+        """Whether each linear constraint is clearly slack or clearly held, which leaves an error of the gap's size."""
+        if any(self.cones[name] for name in ("soc", "psd", "exp", "p3d")):
+            return False
+        slack, force = (np.asarray(part)[self.cones["zero"] :] for part in (solution.s, solution.z))
+        return np.minimum(slack, force).max(initial=0.0) <= ENOUGH
+
+    def _solver(self, P, q, b, gap):
+        """The solver object for a gap, with these numbers."""
+        if gap in self._solvers:
+            self._solvers[gap].update(P=P, q=q, b=b)
+        else:
+            self._solvers[gap] = self._made(P, q, b, gap)
+        return self._solvers[gap]
+
+    def _made(self, P, q, b, gap):
         import clarabel  # comes with CVXPY
 
         settings = clarabel.DefaultSettings()
         settings.verbose, settings.max_iter = False, 200
         # An updated solver must keep its size.
         settings.presolve_enable = settings.chordal_decomposition_enable = False
-        # Where a constraint holds with equality and no force, the error is the root of the gap; a tolerance on
-        # feasibility below rounding would stop the solver before the gap closes.
+        # A tolerance on feasibility below rounding would stop the solver before the gap closes.
         settings.tol_gap_abs = settings.tol_gap_rel = gap
         settings.tol_feas = 1e-10
         matrix = sp.csc_array((P, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
-        return clarabel.DefaultSolver(matrix, q, self.A, self.b, _cones(clarabel, self.dims), settings)
+        return clarabel.DefaultSolver(matrix, q, self.A, b, _cones(clarabel, self.cones), settings)
+
+
+def _gap(solution):
+    """Between the primal and the dual objective."""
+    return abs(solution.obj_val - solution.obj_val_dual)
 
 
 def _accurate(solution):
@@ -150,15 +230,27 @@ def attribute_constraints(variable, plain):
     return out
 
 
-def _cones(clarabel, dims):
-    """Clarabel's cones of CVXPY's cone dimensions."""
+def without_empty_rows(A, b, dims):
+    """(A, b, sizes of the cones) without the rows that say nothing, which fixed coordinates leave behind."""
+    b = np.asarray(b, dtype=float)
+    linear = np.arange(len(b)) < dims.zero + dims.nonneg
+    equal = np.arange(len(b)) < dims.zero
+    holds = np.where(equal, np.abs(b), -b) <= 1e-9 * (1.0 + np.abs(b).max(initial=0.0))
+    keep = ~(linear & holds & (np.diff(A.indptr) == 0))
+    sizes = {name: getattr(dims, name) for name in ("soc", "psd", "exp", "p3d")}
+    sizes |= {"zero": int(keep[equal].sum()), "nonneg": int(keep[linear & ~equal].sum())}
+    return sp.csc_array(A[keep]), b[keep], sizes
+
+
+def _cones(clarabel, sizes):
+    """Clarabel's cones."""
     cones = []
-    if dims.zero:
-        cones.append(clarabel.ZeroConeT(dims.zero))
-    if dims.nonneg:
-        cones.append(clarabel.NonnegativeConeT(dims.nonneg))
-    cones += [clarabel.SecondOrderConeT(d) for d in dims.soc]
-    cones += [clarabel.PSDTriangleConeT(d) for d in dims.psd]
-    cones += [clarabel.ExponentialConeT() for _ in range(dims.exp)]
-    cones += [clarabel.PowerConeT(alpha) for alpha in dims.p3d]
+    if sizes["zero"]:
+        cones.append(clarabel.ZeroConeT(sizes["zero"]))
+    if sizes["nonneg"]:
+        cones.append(clarabel.NonnegativeConeT(sizes["nonneg"]))
+    cones += [clarabel.SecondOrderConeT(d) for d in sizes["soc"]]
+    cones += [clarabel.PSDTriangleConeT(d) for d in sizes["psd"]]
+    cones += [clarabel.ExponentialConeT() for _ in range(sizes["exp"])]
+    cones += [clarabel.PowerConeT(alpha) for alpha in sizes["p3d"]]
     return cones

@@ -1,5 +1,7 @@
 """Programs: a compiled expression without data, printable, to be bound to records."""
 
+from functools import partial
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -281,18 +283,18 @@ class Program:
             if on_records:
                 return record_prox(form, assembly, sets, self.layout), ""
             roots, linear = assembly.roots, assembly.linear
-            return ProxBuilder(binder, roots, linear, sets, self.layout, assembly.active).build(), ""
+            builder = ProxBuilder(binder, roots, linear, sets, self.layout, assembly.active)
+            prox, reason = builder.build(None if self.data else partial(FallbackProx, self, values))
+            if not reason:
+                return prox, ""
         except NoProx as error:
-            reason = str(error)
+            prox, reason = None, str(error)
         oracle = assembly.oracle()
         everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
         smooth = not sets.restrict and oracle.has("hessian_operator")
-        if smooth and (everywhere or self.data):
+        if smooth and (everywhere or prox is None):
             return NewtonProx(oracle, sets.transposed), reason
-        if self.data:
-            return None, reason
-        solver = FallbackProx(self, values)
-        return NewtonProx(oracle, sets.transposed, solver) if smooth else solver, reason
+        return NewtonProx(oracle, sets.transposed, prox) if smooth else prox, reason
 
 
 def read_weight(sample_weight, N):

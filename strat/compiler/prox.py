@@ -8,6 +8,7 @@ from strat.compiler.joint import Component
 from strat.compiler.pieces import Support, affine_rows, quadratic_matrix
 from strat.compiler.rows import NoProx
 from strat.compiler.separable import separable
+from strat.errors import NoOracleError
 from strat.oracles.prox_base import BlockProx
 
 
@@ -28,7 +29,7 @@ class ProxBuilder:
 
     def __init__(self, binder, weights, linear, sets, layout, active=None):
         self.binder, self.sets, self.layout, self.active = binder, sets, layout, active
-        self.n, self.q, self._rows = binder.n, linear, {}
+        self.n, self.q, self._rows, self.solver = binder.n, linear, {}, None
         self.support = Support(binder)
         self.H = csr_array((self.n, self.n))
         self.nodes = {}
@@ -64,27 +65,69 @@ class ProxBuilder:
             self._rows[id(form)] = (form, affine_rows(self.binder, form))
         return self._rows[id(form)][1]
 
-    def build(self):
+    def build(self, solver=None):
         """A BlockProx.
+
+        Parameters
+        ----------
+        solver : callable, optional
+            ``solver(columns, inside)`` gives a block for coordinates without a closed form, the others being fixed at
+            the point ``inside`` (n,), or free where that is None. Without it, they are an error.
+
+        Returns
+        -------
+        BlockProx, str
+            And why the solver was needed, "" where it was not.
 
         Raises
         ------
         NoProx
             With the reason.
         """
-        if self.sets.other:
-            raise NoProx(f"the constraint {self.sets.other[0]} has no projection in closed form")
+        self.solver = solver
         pieces = [(node, self.support.node(node)) for node in self.nodes]
         labels = self._components([matrix for _, matrix in pieces])
         sizes = np.bincount(labels, minlength=self.n)
         single = sizes[labels] == 1
-        blocks = separable(self, np.flatnonzero(single), pieces) if single.any() else []
+        for _, names in self.sets.other:
+            for name in names:
+                single[self.layout.slices[name]] = False
         order = np.argsort(labels, kind="stable")
         ends = np.cumsum(sizes)
-        for label in np.flatnonzero(sizes > 1):
-            columns = order[ends[label] - sizes[label] : ends[label]]
-            blocks.append(Component(self, columns, pieces).block())
-        return BlockProx(blocks, self.sets.transposed)
+        parts = [np.flatnonzero(single)] if single.any() else []
+        parts += [order[ends[k] - sizes[k] : ends[k]] for k in np.unique(labels[~single])]
+        blocks, open_, reasons = [], [], []
+        for columns in parts:
+            try:
+                blocks += self._blocks(columns, pieces, single[columns[0]])
+            except NoProx as error:
+                if solver is None:
+                    raise
+                open_.append(columns)
+                reasons.append(str(error))
+        if open_:
+            columns = np.sort(np.concatenate(open_))
+            blocks.append(solver(columns, self._inside(blocks)))
+        return BlockProx(blocks, self.sets.transposed), "; ".join(reasons)
+
+    def _blocks(self, columns, pieces, single):
+        """Blocks of coordinates of one component, or of all that nothing ties together."""
+        mine = set(columns.tolist())
+        for what, names in self.sets.other:
+            slices = (self.layout.slices[name] for name in names)
+            if not names or any(not mine.isdisjoint(range(s.start, s.stop)) for s in slices):
+                raise NoProx(f"the constraint {what} has no projection in closed form")
+        return separable(self, columns, pieces) if single else [Component(self, columns, pieces).block()]
+
+    def _inside(self, blocks):
+        """A point where the blocks' functions are finite and their constraints hold; None where there is none."""
+        point = np.zeros(self.n)
+        try:
+            for block in blocks:
+                point[block.columns] = block(np.zeros((1, len(block.columns))), 1.0)[0]
+        except NoOracleError:
+            return None
+        return point
 
     def _components(self, matrices):
         """Label of the block that each coordinate belongs to."""
@@ -93,9 +136,10 @@ class ProxBuilder:
         for node, weight, _, _ in self.sets.balls:
             touched = self.support.node(node)[np.flatnonzero(weight)]
             links.append(csr_array(touched.sum(axis=0).reshape(1, -1).astype(bool)))
-        for name in self.sets.cones:
+        for names in [*([name] for name in self.sets.cones), *(names for _, names in self.sets.other)]:
             row = np.zeros((1, self.n), dtype=bool)
-            row[0, self.layout.slices[name]] = True
+            for name in names:
+                row[0, self.layout.slices[name]] = True
             links.append(csr_array(row))
         rows, columns = [np.arange(self.n)], [np.arange(self.n)]
         start = self.n

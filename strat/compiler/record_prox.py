@@ -55,7 +55,7 @@ def record_prox(form, assembly, sets, layout):
     start = Sets(binder.n)
     start.transposed = sets.transposed
     zero = np.zeros((1, binder.n))
-    inside = ProxBuilder(binder, weights, zero, start, layout, assembly.active).build()
+    inside = ProxBuilder(binder, weights, zero, start, layout, assembly.active).build()[0]
     return NewtonProx(assembly.oracle(), sets.transposed, inside)
 
 

@@ -5,6 +5,7 @@ from scipy.sparse import coo_array
 
 from strat.compiler.pieces import affine_rows
 from strat.compiler.rows import NoProx, piecewise_entries, stacked
+from strat.expressions.text import text
 from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
 from strat.oracles.row_functions import PiecewiseRows
@@ -75,6 +76,9 @@ def _blocks(builder, columns, touching):
         return [known]
     if symmetric:
         raise NoProx("a function other than |z| of the entries of a symmetric variable")
+    flat = [n for n in builder.binder.nodes([node for node, _ in touching]) if not n.rule.curved]
+    if flat:
+        raise NoProx(f"{flat[0].rule.name} in {text(touching[0][0].expression)} has no second derivatives")
     low, high = _domain(builder, touching, low, high, columns)
     weights = {builder.binder.node(node): _masked(builder, node, m, columns) for node, m in touching}
     tape = Tape(

@@ -14,7 +14,7 @@ class Sets:
     ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and
     A z <= b, ``balls`` are (atom node, weights of its entries, radius) of sets Σ weight × entry <= radius, ``cones``
     names of semidefinite cones by variable name, ``transposed`` the coordinates of the transpose (symmetric
-    variables), ``other`` what has no closed form, as text.
+    variables), ``other`` (text, names of variables) of what has no closed form.
     """
 
     def __init__(self, n):
@@ -45,7 +45,7 @@ class Sets:
             if a.get("diag") is not None and a["diag"] is not False:
                 fixed = ~np.eye(v.shape[0], dtype=bool)
             if a.get("sparsity") is not None and a["sparsity"] is not False:
-                self.other.append(f"the sparsity attribute of {v.name()}")
+                self.other.append((f"the sparsity attribute of {v.name()}", [v.name()]))
             if fixed.any():
                 self.low[where] = np.where(fixed.reshape(-1), 0.0, self.low[where])
                 self.high[where] = np.where(fixed.reshape(-1), 0.0, self.high[where])
@@ -74,16 +74,20 @@ class Sets:
         elif isinstance(constraint, (atoms.Equality, atoms.Zero)):
             self._equality(walker(constraint.expr), binder, constraint)
         else:
-            self.other.append(text(constraint))
+            self._other(constraint)
+
+    def _other(self, constraint, why=""):
+        names = [v.name() for v in constraint.variables()]
+        self.other.append((text(constraint) + (f" ({why})" if why else ""), names))
 
     def _semidefinite(self, constraint):
         e = constraint.args[0]
         if not isinstance(e, atoms.Variable):
-            self.other.append(text(constraint))
+            self._other(constraint)
             return
         self.cones[e.name()] = "PSD"
         if not e.is_symmetric():
-            self.other.append(f"{text(constraint)} (declare {e.name()} with PSD=True instead)")
+            self._other(constraint, f"declare {e.name()} with PSD=True instead")
 
     def _inequality(self, form, binder, constraint):
         affine = affine_matrix(binder, form)
@@ -93,7 +97,7 @@ class Sets:
         A, b = affine
         counts = np.diff(A.indptr)
         if np.any(b[counts == 0] > 0):
-            self.other.append(f"{text(constraint)} (it cannot hold)")
+            self._other(constraint, "it cannot hold")
         single = np.flatnonzero(counts == 1)
         column, scale = A.indices[A.indptr[single]], A.data[A.indptr[single]]
         bound = -b[single] / scale
@@ -108,7 +112,7 @@ class Sets:
         variable, atom, rest = binder.kinds(form)
         found = binder.atoms_of(form)
         if variable.any() or binder.has_data(form) or len(found) != 1:
-            self.other.append(text(constraint))
+            self._other(constraint)
             return
         node, terms = found[0]
         scale = np.broadcast_to(binder.evaluator.terms(form.where(atom)).reshape(-1), len(terms))
@@ -122,12 +126,12 @@ class Sets:
     def _equality(self, form, binder, constraint):
         affine = affine_matrix(binder, form)
         if affine is None:
-            self.other.append(text(constraint))
+            self._other(constraint)
             return
         A, b = affine
         some = np.diff(A.indptr) > 0
         if np.any(b[~some] != 0):
-            self.other.append(f"{text(constraint)} (it cannot hold)")
+            self._other(constraint, "it cannot hold")
         if some.any():
             self.equalities.append((A[np.flatnonzero(some)], -b[some]))
 

@@ -86,7 +86,14 @@ class BlockProx:
     @property
     def iterative(self):
         """Whether some block takes many steps."""
-        return any(block.kind.startswith("dual") for block in self.blocks)
+        return self.costly or any(
+            block.kind.startswith("dual") or block.kind == "Newton" for block in self.blocks
+        )
+
+    @property
+    def costly(self):
+        """Whether a general solver computes some block."""
+        return any(getattr(block, "costly", False) for block in self.blocks)
 
     def __call__(self, v, t):
         t = np.asarray(t, dtype=float)

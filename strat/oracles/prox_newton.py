@@ -22,11 +22,13 @@ class NewtonProx:
         Another prox, less accurate, whose result is polished: where v may lie outside the function's domain.
     rescue : callable or None
         Another prox, slower, for strata where the steps do not lead to the end: far out on an exponential.
+    columns : (n,) int ndarray or None
+        The coordinates that it acts on, where it is a block.
     """
 
-    def __init__(self, oracle, transposed=None, start=None, max_iter=100, rescue=None):
+    def __init__(self, oracle, transposed=None, start=None, max_iter=100, rescue=None, columns=None):
         self.oracle, self.transposed, self.start, self.max_iter = oracle, transposed, start, max_iter
-        self.rescue = rescue
+        self.rescue, self.columns = rescue, columns
 
     @property
     def kind(self):
@@ -63,7 +65,7 @@ class NewtonProx:
 
     @staticmethod
     def _steps(v, t):
-        return np.broadcast_to(np.asarray(t, dtype=float), len(v))[:, None]
+        return np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))[:, None]
 
     @staticmethod
     def _scale(v, t):

@@ -27,13 +27,15 @@ class RowsProx:
         Coordinates of the transposes of symmetric variables.
     box : (low, high) or None
         Bounds, which are among the terms too: here they hold exactly.
+    rescue : callable or None
+        Another prox, slower, for strata where the method does not come to the end.
     """
 
     kind = "dual method, to 1e-10"
 
-    def __init__(self, columns, terms, smooth=None, transposed=None, box=None):
+    def __init__(self, columns, terms, smooth=None, transposed=None, box=None, rescue=None):
         self.columns, self.terms, self.smooth, self.transposed = columns, terms, smooth, transposed
-        self.box = box
+        self.box, self.rescue = box, rescue
 
     def __call__(self, v, t):
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
@@ -43,7 +45,9 @@ class RowsProx:
         if open_.any() and self._piecewise:
             polished, found = from_nearby(v, t, z, self.terms, self.smooth, self.transposed)
             z, open_ = np.where((open_ & found)[:, None], polished, z), open_ & ~found
-        if open_.any():
+        if open_.any() and self.rescue is not None:
+            z[open_] = self.rescue(v[open_], t[open_])
+        elif open_.any():
             raise NoOracleError(
                 f"the prox was not found in {int(open_.sum())} strata. Check that the constraints can "
                 f"be satisfied and that the data have a reasonable scale."
