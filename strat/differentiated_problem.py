@@ -7,6 +7,8 @@ from strat.errors import OptionError
 from strat.export import stratum_terms
 from strat.graph_input import read_graph
 
+ACCURATE = 1e-9  # tolerances of the cone solver SCS; its defaults leave errors of 1e-5
+
 
 class DifferentiatedProblem:
     """A model's convex problem with edge weights and hyperparameters as Parameters.
@@ -32,9 +34,7 @@ class DifferentiatedProblem:
             self.kept[name] = cp.Parameter(p.shape, name=name, **_sign(p))
             self.kept[name].value = np.asarray(model.values.get(name, p.value), dtype=float)
         self.i, self.j, self.weights = _edges(model)
-        self.w = cp.Parameter(
-            max(len(self.i), 1), nonneg=True, value=np.append(self.weights, [0.0] * (not len(self.i)))
-        )
+        self.w = [cp.Parameter(nonneg=True, value=w) for w in self.weights]
         terms, constraints, self.copies = [], [], []
         for k in range(records.strata.K):
             variables, objective, own = stratum_terms(base, records, model.values, k, kept=self.kept)
@@ -66,7 +66,8 @@ class DifferentiatedProblem:
             for name, value in self.model.base.layout.unpack(b[[k]]).items():
                 variables[name].gradient = value[0]
         self.problem.backward()
-        return self.w.gradient[: len(self.i)], {name: np.asarray(p.gradient) for name, p in self.kept.items()}
+        parameters = {name: np.asarray(p.gradient) for name, p in self.kept.items()}
+        return np.array([w.gradient for w in self.w], dtype=float), parameters
 
 
 def through_cvxpy(fitted, held, names):
@@ -85,16 +86,32 @@ def through_cvxpy(fitted, held, names):
         import diffcp  # noqa: F401
     except ImportError as error:
         raise OptionError('method="cvxpy" needs diffcp: pip install "strat[diffcp]".') from error
-    found = DifferentiatedProblem(fitted.model, [name for name in names if name not in ("W0", "scale")])
+    names = [name for name in names if name not in ("W0", "scale")]
+    _check(fitted.model.base, names)
+    found = DifferentiatedProblem(fitted.model, names)
     if not found.problem.is_dcp(dpp=True):
         raise OptionError(
             'method="cvxpy": the problem is not DPP in the Parameters of wrt, so that CVXPY cannot differentiate it. '
             'Use method="implicit".'
         )
-    theta = found.solve()
+    theta = found.solve(eps_abs=ACCURATE, eps_rel=ACCURATE)
     loss, b = held.mean_loss_and_gradient(theta)
     edges, parameters = found.backward(b)
     return loss, (found.i, found.j, edges), parameters, theta
+
+
+def _check(base, names):
+    """Refuse what the problem does not hold."""
+    if base.smoothing is not None:
+        raise OptionError(
+            'method="cvxpy" differentiates the loss as declared, not its smoothing=. Use method="implicit".'
+        )
+    coupling = {p.name() for p in base.couple.values() if isinstance(p, cp.Parameter)} & set(names)
+    if coupling:
+        raise OptionError(
+            f'method="cvxpy": the Parameter {min(coupling)} multiplies edge weights (couple=), so that the problem is '
+            f'not DPP. Use method="implicit".'
+        )
 
 
 def _edges(model):

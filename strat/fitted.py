@@ -40,8 +40,12 @@ class Fitted:
     """
 
     def __init__(self, model, what, edges=None):
-        if not isinstance(model, StratifiedModel) or model.shared:
+        if not isinstance(model, StratifiedModel):
             raise OptionError(f"{what} needs a fitted StratifiedModel, not a {type(model).__name__}.")
+        if model.shared:
+            raise OptionError(
+                f"{what} follows the graph, but the strata of a common model share their parameters; use strat.lrsm."
+            )
         check_is_fitted(model, "theta_")
         if getattr(model, "_training", None) is None:
             raise OptionError(

@@ -102,14 +102,14 @@ def by_cvxpy(fitted, held, names):
         elif name == "scale":
             gradient[name] = by_factor(prior, edges[np.searchsorted(i * K + j, prior.i * K + prior.j)])
         else:
-            value = fitted.value_of(name)
+            value, sign = fitted.value_of(name), sign_of(held.base.hyperparameters[name])
             gradient[name] = np.asarray(parameters[name], dtype=float).reshape(value.shape)
             for index in np.ndindex(value.shape):
 
                 def at(moved, name=name):
                     return [held.mean_loss(theta, {name: moved})]
 
-                gradient[name][index] += difference(at, value, index)[0]
+                gradient[name][index] += difference(at, value, index, sign)[0]
     return loss, gradient
 
 
@@ -132,7 +132,7 @@ def wanted(model, wrt):
             names.append(name)
     if "scale" in names and (model.graph is None or model.graph_regularizer.learned):
         why = "has no graph" if model.graph is None else "learns W, which is held fixed here"
-        raise OptionError(f'wrt has "scale", but the model {why}. Use a model with a FixedGraph.')
+        raise OptionError(f'wrt has "scale", but the model {why}. Use strat.lrsm with a graph.')
     return names
 
 
@@ -175,15 +175,19 @@ def over_parameter(fitted, held, found, name, b, v):
         loss = held.mean_loss(found.theta, values) if in_loss else 0.0
         return loss, gradient, problem.prox(argument, found.t)
 
-    out = np.zeros(value.shape)
+    out, sign = np.zeros(value.shape), sign_of(held.base.hyperparameters[name])
     for index in np.ndindex(value.shape):
-        loss, gradient, prox = difference(at, value, index)
+        loss, gradient, prox = difference(at, value, index, sign)
         out[index] = loss - float(np.vdot(v, gradient)) + found.moved_dot(v, b, prox)
     return out
 
 
-def difference(f, value, index):
-    """Derivative in one entry of an array of everything that f returns, by differences of second order."""
+def difference(f, value, index, sign=0):
+    """Derivative in one entry of an array of everything that f returns, by differences of second order.
+
+    One-sided where the domain ends: `sign` is 1 for arrays that are at least 0, -1 for those at most 0, and f raises a
+    StratError where a hyperparameter is refused.
+    """
     h = STEP * max(abs(float(value[index])), 1e-2)
 
     def at(step):
@@ -191,7 +195,15 @@ def difference(f, value, index):
         moved[index] += step
         return f(moved)
 
-    try:
-        return [(b - a) / (2 * h) for a, b in zip(at(-h), at(h), strict=True)]
-    except StratError:  # such as a weight below 0: from one side
-        return [(-3 * a + 4 * b - c) / (2 * h) for a, b, c in zip(at(0.0), at(h), at(2 * h), strict=True)]
+    if not (sign and abs(value[index]) < h):
+        try:
+            return [(b - a) / (2 * h) for a, b in zip(at(-h), at(h), strict=True)]
+        except StratError:  # such as a weight below 0
+            pass
+    h = -h if sign < 0 else h
+    return [(-3 * a + 4 * b - c) / (2 * h) for a, b, c in zip(at(0.0), at(h), at(2 * h), strict=True)]
+
+
+def sign_of(parameter):
+    """The sign a Parameter was declared with: 1, -1, or 0 for any."""
+    return int(parameter.is_nonneg()) - int(parameter.is_nonpos())

@@ -21,6 +21,7 @@ import numpy as np
 from strat.errors import OptionError
 from strat.graph_regularizers import FixedGraph
 from strat.problem import JointProblem
+from strat.solvers.algorithm import PROJECTION
 from strat.solvers.automatic import Automatic
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
@@ -85,7 +86,7 @@ def point(problem, start, seed=0):
     name = "default" if isinstance(start, dict) else start
     if name not in NAMES:
         raise OptionError(f"init = {name!r} is unknown: it must be one of {', '.join(NAMES[1:])}, or a dict.")
-    theta = np.array(given["theta"], dtype=float) if "theta" in given else _theta(problem, name, seed)
+    theta = _feasible(problem, given["theta"]) if "theta" in given else _theta(problem, name, seed)
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
@@ -98,6 +99,13 @@ def point(problem, start, seed=0):
     if problem.graph_regularizer.feasible(problem.edges, problem.w0):
         return theta, problem.w0
     return theta, graph_step(problem, theta).w
+
+
+def _feasible(problem, theta):
+    """A given theta, projected where it breaks constraints: F there may be lower than at the optimum."""
+    theta = np.array(theta, dtype=float)
+    inside = problem.prox(theta, PROJECTION)
+    return np.where(np.abs(inside - theta) > 1e-12 * (1 + np.abs(theta)), inside, theta)
 
 
 def zero(problem):

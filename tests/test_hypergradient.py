@@ -260,7 +260,7 @@ def test_options_are_checked():
         strat.hypergradient(model, validation, method="exact")
     with pytest.raises(strat.DataError, match="validation must hold the 2 data arguments and the strata"):
         strat.hypergradient(model, validation[:2])
-    with pytest.raises(strat.OptionError, match="needs a fitted StratifiedModel, not a CommonModel"):
+    with pytest.raises(strat.OptionError, match="a common model share their parameters; use strat.lrsm"):
         strat.hypergradient(strat.common(model.base).fit(X, Y, strata=z), validation)
 
 

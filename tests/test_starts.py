@@ -7,9 +7,9 @@ from handmade import Bernoulli, Box, Logistic, Norm1
 
 from strat.edges import AllPairs
 from strat.errors import OptionError
-from strat.graph_regularizers import LogDet
+from strat.graph_regularizers import FixedGraph, LogDet
 from strat.problem import JointProblem
-from strat.solvers import MAPG
+from strat.solvers import MAPG, NewtonCG
 from strat.starts import point, solve
 
 K = 10
@@ -96,3 +96,18 @@ def test_an_interrupt_ends_the_search(problem):
 def test_several_starts_on_wine():
     result = solve(handmade.wine(), MAPG(), n_starts=5)
     assert result.objective <= -2069.3
+
+
+@pytest.mark.parametrize("solver", [MAPG, NewtonCG])
+def test_a_start_outside_the_constraints_is_projected(problem, solver):
+    # The objective there, without the constraints, is lower than at the optimum.
+    h, w0 = FixedGraph(), problem.w0
+    wide, narrow = (JointProblem(problem.loss, Box(-b, b), h, problem.edges, w0) for b in (0.3, 0.2))
+    start = {"theta": solve(wide, solver()).theta}
+    assert np.abs(start["theta"]).max() == pytest.approx(0.3)
+    assert narrow.objective(start["theta"], w0) < solve(narrow, solver()).objective
+    result = solve(narrow, solver(tol=1e-8), start)
+    assert result.status == "converged" and np.abs(result.theta).max() <= 0.2
+    assert result.objective == pytest.approx(solve(narrow, solver(tol=1e-8)).objective, rel=1e-12)
+    inside = np.full((K, 3), 0.1)
+    assert np.array_equal(point(narrow, {"theta": inside})[0], inside)
