@@ -5,7 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.convexity import factors, rebuilt
+from strat.compiler.convexity import factors, rebuilt, with_sign
 from strat.compiler.fallback import attribute_constraints
 
 #: From the most accurate to what every problem gets.
@@ -70,7 +70,7 @@ def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arra
     for k in range(K):
         fresh, distance = near(variables, v, steps, k)
         found.append(fresh)
-        own = {id(x): fresh[x.name()] for x in variables}
+        own = {id(x): with_sign(x, fresh[x.name()]) for x in variables}
         rows = np.flatnonzero(np.asarray(index) == k) if data else [None]
         for i in rows:
             record = {p: a[i] for p, a in zip(data, arrays, strict=True)} if data else {}

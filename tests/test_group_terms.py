@@ -9,8 +9,10 @@ from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
 from strat.oracles.group_terms import GroupFunctions, SpectralFunctions
+from strat.rules.dotsort import DotSort
 from strat.rules.largest import Max, Min, NormInf, SumLargest
 from strat.rules.matrices import LogDetRule, TraceInverse
+from strat.rules.matrix_entropy import VonNeumannEntropy
 from strat.rules.piecewise import Abs, Norm2
 from strat.rules.powers import QuadOverLin, Square
 from strat.rules.spectral import LambdaMax, LambdaSumLargest, NuclearNorm, SpectralNorm
@@ -23,6 +25,7 @@ FUNCTIONS = {
     "norm_inf": (NormInf(), (5,), 1.0),
     "sum_largest": (SumLargest(2.0), (5,), 1.0),
     "sum_largest, fractional": (SumLargest(2.5), (5,), 1.0),
+    "dotsort": (DotSort((-0.5, 0.0, 0.0, 1.0, 2.0)), (5,), 1.0),
     "quad_over_lin": (QuadOverLin(), (4,), 1.0),
     "nuclear, wide": (NuclearNorm(), (2, 4), 1.0),
     "nuclear, tall": (NuclearNorm(), (3, 2), 1.0),
@@ -39,6 +42,7 @@ FUNCTIONS = {
 EIGENVALUES = {
     "log_det": (LogDetRule(), -1.0),
     "tr_inv": (TraceInverse(), 1.0),
+    "von_neumann_entr": (VonNeumannEntropy(), -1.0),
     "lambda_max": (LambdaMax(), 1.0),
     "lambda_sum_largest": (LambdaSumLargest(2.0), 1.0),
     "cone": (None, None),
@@ -105,6 +109,8 @@ TOGETHER = {
     "l2 and l-infinity": (cp.norm(w, 2) + cp.norm_inf(w),),
     "total variation and l2 on a simplex": (cp.tv(w) + cp.norm(w, 2), w >= 0, cp.sum(w) == 1),
     "overlapping groups": (cp.norm(w[:4], 2) + 0.5 * cp.norm(w[2:], 2),),
+    "sorted weights and total variation": (cp.dotsort(w, [2, 1, 0.5, 0, 0, -1]) + cp.tv(w),),
+    "sorted weights of absolute values": (cp.dotsort(cp.abs(w), [2, 1, 1, 0.5, 0, 0]) + cp.norm(w, 2),),
     "length of a map": (cp.norm(D @ w - 1, 2) + cp.norm1(w),),
     "largest of a map": (cp.max(D @ w - 0.3) - cp.min(w),),
     "sum of largest and quadratic": (cp.sum_largest(w, 2) + cp.sum_squares(D @ w),),
@@ -123,6 +129,7 @@ TOGETHER = {
     "spectral ball and columns": (cp.norm1(M), cp.sigma_max(M) <= 1, cp.sum(M, axis=0) == 0),
     "graphical lasso": (-cp.log_det(P) + 0.3 * cp.norm1(cp.multiply(1 - np.eye(3), P)),),
     "square of an entry and a cone": (cp.square(P[0, 1] + P[0, 0] - 1),),
+    "densities": (-cp.von_neumann_entr(P) + cp.norm1(P), cp.trace(P) == 1),
     "correlations": (cp.norm1(P), cp.diag(P) == 1),
     "eigenvalues and l1": (cp.lambda_max(Y) + cp.norm1(Y),),
     "eigenvalues of a map": (cp.lambda_sum_largest(B @ Y @ B.T - np.eye(3), 2) + cp.trace(Y) ** 2,),

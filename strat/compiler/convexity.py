@@ -93,12 +93,14 @@ def numbers(expression, replacements):
 
 
 def with_sign(variable, plain):
-    """A plain variable that CVXPY believes to have the attributes' sign, which some atoms need to be convex."""
+    """A plain variable that CVXPY believes to have the attributes' sign or symmetry, which some atoms need."""
     if variable.ndim == 2 and variable.is_psd():
         return atoms.psd_wrap(plain)
     if variable.is_nonneg():
         return atoms.nonneg_wrap(plain)
-    return atoms.nonpos_wrap(plain) if variable.is_nonpos() else plain
+    if variable.is_nonpos():
+        return atoms.nonpos_wrap(plain)
+    return atoms.symmetric_wrap(plain) if variable.ndim == 2 and variable.is_symmetric() else plain
 
 
 class Curvature:

@@ -14,6 +14,7 @@ from cvxpy.atoms import (
     abs,
     cummax,
     cumsum,
+    dotsort,
     entr,
     exp,
     huber,
@@ -37,6 +38,7 @@ from cvxpy.atoms import (
     sigma_max,
     sum_largest,
     tr_inv,
+    von_neumann_entr,
     xexp,
 )
 from cvxpy.atoms.affine.add_expr import AddExpression
@@ -57,7 +59,7 @@ from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.upper_tri import upper_tri
 from cvxpy.atoms.affine.vstack import Vstack
-from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap, psd_wrap
+from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap, psd_wrap, symmetric_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.atoms.geo_mean import GeoMean
 from cvxpy.constraints.constraint import Constraint
@@ -90,12 +92,13 @@ __all__ = [
     "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise", "Equality",
     "Expression", "GeoMean", "Hstack", "Inequality", "MatrixFrac", "MulExpression", "NegExpression", "NonNeg", "NonPos",
     "PSD", "Parameter", "Pnorm", "Power", "QuadForm", "SELECTIONS", "Sum", "Trace", "Variable", "Vstack",
-    "Wrap", "Zero", "abs", "axis_of", "broadcast_to", "conv", "convolve", "cummax", "cumsum", "entr", "exp",
+    "Wrap", "Zero", "abs", "axis_of", "broadcast_to", "conv", "convolve", "cummax", "cumsum", "dotsort", "entr", "exp",
     "exponent", "geometric_weights",
     "huber", "huber_threshold", "imag", "kl_div", "kron", "lambda_max", "log", "log1p", "log_det", "log_sum_exp",
     "logistic", "max", "maximum", "min", "minimum", "multiply", "nonneg_wrap", "nonpos_wrap", "norm1",
     "normNuc", "norm_inf", "psd_wrap", "quad_over_lin",
-    "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "tr_inv", "xexp",
+    "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "symmetric_wrap", "tr_inv",
+    "von_neumann_entr", "xexp",
 ]  # fmt: skip
 
 
