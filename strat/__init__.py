@@ -30,6 +30,7 @@ from strat.sensitivity_bound import sensitivity_bound
 from strat.solvers import ADMM, MAPG, AlternatingMinimization, NewtonCG, Result
 from strat.splitters import RollingOrigin, StrataKFold
 from strat.standard_errors import covariances, standard_errors
+from strat.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -82,4 +83,5 @@ __all__ = [
     "separate",
     "standard_errors",
     "trace_constraint",
+    "tune",
 ]

@@ -2,6 +2,7 @@
 
 import networkx as nx
 import numpy as np
+import scipy.sparse as sp
 
 from strat.errors import GraphError, OptionError
 from strat.graph_input import read_graph
@@ -15,9 +16,9 @@ def candidate_edges(edges, prior):
 
     Parameters
     ----------
-    edges : {"all", "prior"}, list of label pairs, or graph
-        All pairs; the graph's own edges, those of weight 0 included; the pairs given; the edges of
-        another graph over (some of) the same labels.
+    edges : {"all", "prior", "two-hop"}, list of label pairs, or graph
+        All pairs; the graph's own edges, those of weight 0 included; these and the pairs that have a
+        common neighbour; the pairs given; the edges of another graph over (some of) the same labels.
     prior : PriorGraph
         The graph whose nodes are the strata.
 
@@ -44,15 +45,24 @@ def candidate_edges(edges, prior):
 def _named(edges, prior):
     if edges == "all":
         return np.triu_indices(prior.K, 1)
-    if edges != "prior":
+    if edges not in ("prior", "two-hop"):
         raise OptionError(
-            f'edges={edges!r} is not known. Use "all", "prior", a list of pairs of labels, or a graph.'
+            f'edges={edges!r} is not known. Use "all", "prior", "two-hop", a list of pairs of labels, or a graph.'
         )
     if prior.i.size == 0:
         raise GraphError(
-            'edges="prior": the graph has no edges, so no weight can be learned. Use edges="all".'
+            f'edges="{edges}": the graph has no edges, so no weight can be learned. Use edges="all".'
         )
-    return prior.i, prior.j
+    return (prior.i, prior.j) if edges == "prior" else _two_hop(prior)
+
+
+def _two_hop(prior):
+    """The graph's edges, and pairs with a common neighbour."""
+    ends = np.r_[prior.i, prior.j], np.r_[prior.j, prior.i]
+    A = sp.csr_array((np.ones(2 * len(prior.i)), ends), shape=(prior.K, prior.K))
+    i, j = sp.triu(A + A @ A, 1).tocoo().coords
+    i, j, _ = unique_edges(i, j, prior.K)
+    return i, j
 
 
 def _is_labels_and_matrix(edges):

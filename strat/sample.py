@@ -151,6 +151,19 @@ class Part:
         return Part(self.sample, self.index[mask])
 
 
+def joined(first, second, models):
+    """All records of two samples of the same models."""
+    data = tuple(map(_stacked, first.data, second.data))
+    parts = first.part(), second.part()
+    given = [part.strata for part in parts]
+    labels = [label for part in parts for label in part.labels]
+    # Names of columns stand for both samples' labels if they are the same.
+    same = all(one is None or (isinstance(one, (str, list)) and one == given[0]) for one in given)
+    named = given[0] is None or given[0] is first.strata
+    strata = given[0] if same and named else labels
+    return Sample(models, (*data, strata), f"{first.where} and {second.where}")
+
+
 def strata_folds(random_state):
     """What a whole number of folds stands for."""
     return lambda n: StrataKFold(n, random_state=random_state)
@@ -163,6 +176,17 @@ def take(argument, index):
     if sp.issparse(argument):
         return argument.tocsr()[index]
     return np.asarray(argument)[index]
+
+
+def _stacked(first, second):
+    """Two arguments of one kind, one below the other."""
+    if hasattr(first, "iloc") and hasattr(second, "iloc"):
+        import pandas as pd  # whoever passes a DataFrame has it
+
+        return pd.concat([first, second])
+    if sp.issparse(first) or sp.issparse(second):
+        return sp.vstack([sp.csr_array(first), sp.csr_array(second)]).tocsr()
+    return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
 def length(argument):

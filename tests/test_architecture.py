@@ -36,6 +36,7 @@ LAYERS = [
     ["fitted", "differentiated_problem", "hypergradient", "sensitivity"],
     ["plot"],
     ["comparison", "comparing"],
+    ["tuning"],
     ["constants", "pattern_search", "cross_validation", "contenders", "search_result", "searching"],
 ]
 #: Arrays only: CVXPY is never called inside an iteration.

@@ -1,0 +1,134 @@
+"""Which records tune and which judge: rounds that hold a third of the validation records out of everything."""
+
+import numpy as np
+
+from strat.errors import DataError
+from strat.splitters import StrataKFold
+from strat.tuning.inner import Inner, Objective, Task
+
+#: Rounds, each with its own records that judge.
+ROUNDS = 3
+
+
+class Split:
+    """One training set and one validation set; the validation records are split in as many parts as there are rounds.
+
+    Parameters
+    ----------
+    train, held : Part
+        The records.
+    where : str
+        The name of the argument with the validation records, for messages.
+    random_state : int
+        Seed of the split.
+    """
+
+    def __init__(self, train, held, where, random_state):
+        self.train, self.held, self.where = train, held, where
+        self.count = min(ROUNDS, len(held))
+        if self.count < 2:
+            raise DataError(
+                f"{where} has {len(held)} records, but tuning needs two at least: one tunes, one judges."
+            )
+        spread = StrataKFold(self.count, random_state=random_state)
+        zeros = np.zeros(len(held))
+        self.parts = [(_only(held, a), _only(held, b)) for a, b in spread.split(zeros, groups=held.labels)]
+
+    def round(self, number, branch):
+        """Objectives of the records that tune and of those that judge."""
+        return tuple(branch.objective([(self.train, part)], self.where) for part in self.parts[number])
+
+    def whole(self, branch):
+        """The objective of all validation records."""
+        return branch.objective([(self.train, self.held)], self.where)
+
+
+class Folds:
+    """Several folds; a round leaves the held-out records of a third of the folds out of all that it does.
+
+    Parameters
+    ----------
+    sample : Sample
+        All records.
+    pairs : list of pairs
+        Positions (training, held out).
+    """
+
+    where = "train"
+
+    def __init__(self, sample, pairs):
+        self.sample, self.pairs = sample, pairs
+        self.count, self.train = min(ROUNDS, len(pairs)), sample.part()
+
+    def round(self, number, branch):
+        """Objectives of the folds that tune and of those that judge."""
+        judges = self.pairs[number :: self.count]
+        hidden = np.unique(np.concatenate([held for _, held in judges]))
+        tunes = [(np.setdiff1d(a, hidden), np.setdiff1d(b, hidden)) for a, b in self.pairs]
+        tunes = [
+            pair for k, pair in enumerate(tunes) if k % self.count != number and len(pair[0]) and len(pair[1])
+        ]
+        if not tunes:
+            raise DataError(
+                "the folds hold out the same records, so that none is left to judge; give folds whose held-out records "
+                "differ, or a single one, whose held-out records are then split."
+            )
+        return tuple(branch.objective(self._parts(pairs), self.where) for pairs in (tunes, judges))
+
+    def whole(self, branch):
+        """The objective of all folds."""
+        return branch.objective(self._parts(self.pairs), self.where)
+
+    def _parts(self, pairs):
+        return [(self.sample.part(a), self.sample.part(b)) for a, b in pairs]
+
+
+class Branch:
+    """One way to a graph: the model's own, or a learned candidate; fits to a training part are shared by its tasks.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        The start.
+    stages : list of Stage
+        The way.
+    graph_of : callable
+        ``graph_of(part)`` gives the graph, for a candidate learned from these records.
+    space_of : callable
+        ``space_of(prior)`` gives the variables.
+    notes : Counter
+        Takes texts of warnings.
+    """
+
+    def __init__(self, model, stages, graph_of, space_of, notes):
+        self.model, self.stages, self.notes = model, stages, notes
+        self.graph_of, self.space_of = graph_of, space_of
+        self.known = {}
+
+    def objective(self, pairs, where):
+        """Mean loss over pairs (training part, held-out part)."""
+        tasks = []
+        for train, held in pairs:
+            inner, space = self._inner(train)
+            tasks.append(Task(inner, space, held, where))
+        return Objective(tasks, self.notes)
+
+    def space(self, part):
+        """The variables of the graph learned from a training part."""
+        return self._inner(part)[1]
+
+    def _inner(self, part):
+        key = part.index.tobytes()
+        if key not in self.known:
+            prior = self.graph_of(part)
+            like = next((inner for inner, _ in self.known.values() if inner.posed.prior is prior), None)
+            inner, space = Inner(self.model, prior, part, like), self.space_of(prior)
+            inner.check(space.at(space.start))
+            self.known[key] = inner, space
+        return self.known[key]
+
+
+def _only(part, index):
+    mask = np.zeros(len(part), dtype=bool)
+    mask[index] = True
+    return part.only(mask)

@@ -1,0 +1,444 @@
+"""strat.tune: graphs that help on records it has not seen, and the start where none does."""
+
+import logging
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import strat
+from strat.errors import DataError, GraphError, NoOracleError, OptionError
+from strat.prior import PriorGraph
+from strat.sample import Sample
+from strat.tuning import asked
+from strat.tuning.choice import START, guard
+from strat.tuning.descent import descend
+from strat.tuning.inner import Inner, Objective, Task
+from strat.tuning.path import Point
+from strat.tuning.space import Space
+
+SIDE, N = 6, 3
+NODES = [(a, b) for a in range(SIDE) for b in range(SIDE)]
+
+
+def declaration(loss="squares", ridge=0.1):
+    theta, x, y = cp.Variable(N, name="theta"), cp.Parameter(N, name="x"), cp.Parameter(name="y")
+    lam = cp.Parameter(nonneg=True, value=ridge, name="lam")
+    losses = {
+        "squares": cp.square(y - x @ theta),
+        "logistic": cp.logistic(-cp.multiply(y, x @ theta)),
+        "absolute": cp.abs(y - x @ theta),
+    }
+    return strat.BaseModel(losses[loss], lam * cp.sum_squares(theta), data=(x, y))
+
+
+BASE = declaration()
+
+
+def region(node):
+    return int(node[0] >= SIDE // 2)
+
+
+def records(rng, count, truth=region, noise=0.7):
+    theta = np.random.default_rng(11).normal(size=(SIDE * SIDE, N)) * 1.5
+    z = [node for node in NODES for _ in range(count)]
+    X = rng.normal(size=(len(z), N))
+    return (
+        X,
+        np.einsum("ij,ij->i", X, theta[[truth(node) for node in z]]) + noise * rng.normal(size=len(z)),
+        z,
+    )
+
+
+def grid():
+    graph = nx.Graph()
+    graph.add_nodes_from(NODES, kind="cell")
+    for axis, name in enumerate(("row", "column")):
+        for node in NODES:
+            other = tuple(v + (k == axis) for k, v in enumerate(node))
+            if other in graph:
+                graph.add_edge(node, other, weight=1.0, factor=name, cut=region(node) != region(other))
+    return graph
+
+
+RNG = np.random.default_rng(0)
+TRAIN, VALIDATION, TEST = records(RNG, 3), records(RNG, 3), records(RNG, 40)
+
+
+def test_loss(model, fit=TRAIN):
+    fitted = clone(model).fit(*fit[:2], strata=fit[2])
+    return -fitted.score(*TEST[:2], strata=TEST[2])
+
+
+test_loss.__test__ = False
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    return strat.tune(strat.lrsm(BASE, grid()), TRAIN, VALIDATION, wrt=["W0"], penalty=(0.1, 0.01))
+
+
+def test_single_edges_recover_the_regions(tuned):
+    true = grid()
+    true.remove_edges_from([(u, v) for u, v in true.edges if region(u) != region(v)])
+    scales = np.geomspace(0.01, 1000, 11)
+    uniform, ideal = (min(test_loss(strat.lrsm(BASE, g, scale=s)) for s in scales) for g in (grid(), true))
+    found = test_loss(strat.lrsm(BASE, tuned.W0))
+    assert tuned.improved and tuned.gain > 3 * tuned.gain_se
+    assert (uniform - found) / (uniform - ideal) > 0.8
+    cut = [w for u, v, w in tuned.W0.edges(data="weight") if region(u) != region(v)]
+    kept = [w for u, v, w in tuned.W0.edges(data="weight") if region(u) == region(v)]
+    assert np.mean(cut) < 0.05 * np.median(kept)
+
+
+def test_the_result_is_a_plain_fit_of_all_records_with_that_graph(tuned):
+    graph = tuned.W0
+    assert list(graph) == NODES and graph.nodes[0, 0] == {"kind": "cell"}
+    assert graph.edges[(0, 0), (1, 0)].keys() == {"weight", "factor", "cut"}
+    assert set(map(frozenset, graph.edges)) == set(map(frozenset, grid().edges))
+    both = [np.concatenate(pair) for pair in zip(TRAIN[:2], VALIDATION[:2], strict=True)]
+    plain = strat.lrsm(BASE, graph).fit(*both, strata=TRAIN[2] + VALIDATION[2])
+    assert np.allclose(plain.theta_["theta"], tuned.model.theta_["theta"], atol=1e-8)
+    W = tuned.parameters["W0"]
+    assert np.allclose(W, nx.to_numpy_array(graph, nodelist=NODES)) and np.allclose(tuned.model.W_, W)
+
+
+def test_before_after_and_history_are_mean_validation_losses(tuned):
+    for graph, value in ((grid(), tuned.before), (tuned.W0, tuned.after)):
+        fitted = strat.lrsm(BASE, graph, solver=strat.NewtonCG(tol=1e-10)).fit(*TRAIN[:2], strata=TRAIN[2])
+        assert np.isclose(-fitted.score(*VALIDATION[:2], strata=VALIDATION[2]), value, rtol=1e-6)
+    assert tuned.history[0] == pytest.approx(tuned.before) and tuned.history[-1] == pytest.approx(tuned.after)
+    assert tuned.after < tuned.before
+    assert tuned.folds == [{"records": len(VALIDATION[1]), "before": tuned.before, "after": tuned.after}]
+
+
+def test_the_report_says_what_changed(tuned):
+    text = str(tuned)
+    assert "tuning improved" in text and "±" in text and "grew" in text and "vanished" in text
+    assert tuned.table[0]["tried"] == "start" and tuned.to_markdown().count("\n") == len(tuned.table) + 1
+    ahead = [after - before for _, _, before, after in tuned.grew]
+    assert min(ahead) > 0 and ahead == sorted(ahead, reverse=True)
+    assert all(before > 0 and after == 0 for _, _, before, after in tuned.vanished)
+    assert len(tuned.vanished) == sum(w == 0 for *_, w in tuned.W0.edges(data="weight")) > 0
+
+
+def test_the_picture_shows_the_history(tuned):
+    pytest.importorskip("matplotlib")
+    ax = tuned.plot()
+    assert list(ax.lines[1].get_ydata()) == tuned.history
+    assert ax.get_title() == "Tuning"
+
+
+def test_the_tuned_graph_serves_a_joint_model(tuned):
+    joint = strat.joint(BASE, graph=tuned.W0).fit(*TRAIN[:2], strata=TRAIN[2])
+    assert joint.strata_ == NODES
+
+
+def test_noise_keeps_the_start_and_the_model_is_never_changed():
+    rng = np.random.default_rng(3)
+    X, y, z = records(rng, 2)
+    noise = [rng.normal(size=len(y)) for _ in range(2)]
+    graph, model = grid(), strat.lrsm(BASE, grid(), scale={"row": 300.0, "column": 300.0})
+    before = model.get_params()
+    kept = strat.tune(model, (X, noise[0], z), (X, noise[1], z), wrt=["W0"], max_iter=15)
+    assert not kept.improved and kept.gain <= kept.gain_se
+    assert kept.after == kept.before and kept.history == [pytest.approx(kept.before)]
+    assert "the start was kept" in str(kept) and not kept.grew and not kept.vanished
+    assert nx.utils.graphs_equal(model.graph, graph) and model.get_params() == before
+    assert not hasattr(model, "theta_") and BASE.hyperparameters["lam"].value == 0.1
+    assert {w for *_, w in kept.W0.edges(data="weight")} == {300.0}
+    assert np.allclose(kept.model.W_[0].max(), 300.0)
+
+
+def test_scales_reach_what_a_fine_grid_finds():
+    model = strat.lrsm(BASE, grid(), scale=0.3)
+    tuned = strat.tune(model, TRAIN, VALIDATION)
+    scales = tuned.parameters["scale"]
+    assert tuned.improved and tuned.model.scale == scales and set(scales) == {"row", "column"}
+
+    def loss(row, column):
+        fitted = (
+            clone(model).set_params(scale={"row": row, "column": column}).fit(*TRAIN[:2], strata=TRAIN[2])
+        )
+        return -fitted.score(*VALIDATION[:2], strata=VALIDATION[2])
+
+    around = np.geomspace(0.25, 4, 7)
+    grid_best = min(loss(scales["row"] * a, scales["column"] * b) for a in around for b in around)
+    assert loss(**scales) <= grid_best * (1 + 1e-4)
+    assert loss(**scales) == pytest.approx(tuned.after, rel=1e-6)
+    assert scales["column"] > 3 * scales["row"]  # regions are cut along rows only
+
+
+def test_a_hyperparameter_reaches_what_a_fine_grid_finds():
+    base = declaration(ridge=30.0)
+    model = strat.lrsm(base, grid())
+    tuned = strat.tune(model, TRAIN, VALIDATION, wrt=[base.hyperparameters["lam"]])
+    assert tuned.improved and set(tuned.parameters) == {"lam"}
+    assert tuned.model.get_params()["base__lam"] == tuned.parameters["lam"]
+
+    def loss(lam):
+        fitted = clone(model).set_params(base__lam=lam).fit(*TRAIN[:2], strata=TRAIN[2])
+        return -fitted.score(*VALIDATION[:2], strata=VALIDATION[2])
+
+    assert tuned.after <= min(map(loss, np.geomspace(1e-3, 30, 25))) * (1 + 1e-4)
+    assert tuned.after == pytest.approx(loss(tuned.parameters["lam"]), rel=1e-6)
+    assert base.hyperparameters["lam"].value == 30.0
+
+
+def test_ties_share_a_multiplier():
+    tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, VALIDATION, wrt=["W0"], tie="cut")
+    weights = {True: set(), False: set()}
+    for *_, data in tuned.W0.edges(data=True):
+        weights[data["cut"]].add(round(data["weight"], 9))
+    assert tuned.improved and all(len(values) == 1 for values in weights.values())
+    assert max(weights[True]) < 0.05 * min(weights[False])
+
+
+def test_candidate_edges_of_weight_0_grow():
+    path = strat.graphs.path(NODES)  # row by row: the columns of the grid are missing
+    columns = [(u, v) for u, v in grid().edges if u[1] == v[1] and region(u) == region(v)]
+    tuned = strat.tune(
+        strat.lrsm(BASE, path), TRAIN, VALIDATION, wrt=["W0"], edges=[*path.edges, *columns], max_iter=25
+    )
+    grown = [w for u, v, w in tuned.W0.edges(data="weight") if not path.has_edge(u, v)]
+    assert tuned.improved and len(grown) > len(columns) / 2
+    assert test_loss(strat.lrsm(BASE, tuned.W0)) < test_loss(strat.lrsm(BASE, path))
+
+
+def test_only_listed_edges_move():
+    listed = [((2, b), (3, b)) for b in range(SIDE)]
+    tuned = strat.tune(
+        strat.lrsm(BASE, grid(), scale=3.0), TRAIN, VALIDATION, wrt=["W0"], edges=listed, penalty=0.01
+    )
+    others = {
+        round(w, 9)
+        for u, v, w in tuned.W0.edges(data="weight")
+        if frozenset((u, v)) not in set(map(frozenset, listed))
+    }
+    assert tuned.improved and len(others) == 2  # each factor's edges keep one weight
+    assert np.mean([tuned.W0.edges[e]["weight"] for e in listed]) < 0.3 * min(others)
+
+
+def test_two_hop_edges_are_the_neighbours_neighbours():
+    prior = PriorGraph.from_terms(list("abcde"), [0, 1, 2], [1, 2, 3], [1.0, 0.0, 2.0])
+    wide, varied = asked.widened(prior, "two-hop")
+    assert list(zip(wide.i.tolist(), wide.j.tolist(), strict=True)) == [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (1, 3),
+        (2, 3),
+    ]
+    assert varied.all() and wide.weights().tolist() == [1.0, 0.0, 0.0, 0.0, 2.0]
+
+
+def test_folds_of_the_training_records():
+    tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, folds=3, wrt=["W0"], tie="factor")
+    assert tuned.improved and len(tuned.folds) == 3
+    assert sum(fold["records"] for fold in tuned.folds) == len(TRAIN[1])
+    for (train, held), fold in zip(
+        strat.StrataKFold(3).split(TRAIN[0], groups=TRAIN[2]), tuned.folds, strict=True
+    ):
+        model = strat.lrsm(BASE, tuned.W0).fit(
+            TRAIN[0][train], TRAIN[1][train], strata=[TRAIN[2][k] for k in train]
+        )
+        losses = model.losses(TRAIN[0][held], TRAIN[1][held], strata=[TRAIN[2][k] for k in held])
+        assert losses.mean() == pytest.approx(fold["after"], rel=1e-5)
+    assert len(tuned.model._training.arrays[1]) == len(TRAIN[1])
+
+
+def test_one_fold_is_split_by_records():
+    rows = np.arange(len(TRAIN[1]))
+    tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, folds=[(rows[rows % 3 > 0], rows[rows % 3 == 0])])
+    assert len(tuned.folds) == 1 and tuned.folds[0]["records"] == len(rows) // 3
+
+
+def test_learned_candidates_pass_the_same_guard():
+    far = strat.graphs.cycle(
+        [NODES[k * 5 % 36] for k in range(36)], weight=0.5
+    )  # says nothing of the regions
+    far_first = nx.Graph()
+    far_first.add_nodes_from(NODES)
+    far_first.add_edges_from(far.edges(data=True))
+    true = grid()
+    true.remove_edges_from([(u, v) for u, v in true.edges if region(u) != region(v)])
+    tuned = strat.tune(
+        strat.lrsm(BASE, far_first),
+        TRAIN,
+        VALIDATION,
+        candidates={"knn": "knn", "entropy": "entropy", "regions": true},
+    )
+    tried = {row["tried"] for row in tuned.table}
+    assert {"start", "scale", "knn, scale", "entropy, scale", "regions, scale"} <= tried
+    assert tuned.improved and tuned.choice.startswith("regions")
+    assert list(tuned.W0) == NODES
+    assert set(map(frozenset, tuned.W0.edges)) >= set(map(frozenset, true.edges))
+
+
+def test_a_candidate_that_fails_is_logged_and_left_out(caplog):
+    learner = strat.joint(BASE, solver=strat.ADMM())
+    with caplog.at_level(logging.WARNING, logger="strat"):
+        tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, VALIDATION, candidates={"bad": learner})
+    assert "the candidate bad failed" in caplog.text
+    assert tuned.improved and not any("bad" in row["tried"] for row in tuned.table)
+
+
+def test_the_same_twice():
+    runs = [
+        strat.tune(strat.lrsm(BASE, grid()), TRAIN, VALIDATION, wrt=["W0"], penalty=0.1, max_iter=8)
+        for _ in "ab"
+    ]
+    assert runs[0].history == runs[1].history
+    assert np.array_equal(runs[0].parameters["W0"], runs[1].parameters["W0"])
+
+
+def test_logistic_loss_smoothed_kinks_and_labels_in_columns():
+    X, y, z = TRAIN
+    base = strat.BaseModel(
+        cp.abs(BASE.data[1] - BASE.data[0] @ BASE.loss_program.variables[0]),
+        BASE.regularizer,
+        data=BASE.data,
+        smoothing=0.3,
+    )
+    frame = pd.DataFrame(X, columns=list("pqr")).assign(row=[a for a, _ in z], column=[b for _, b in z])
+    other = pd.DataFrame(VALIDATION[0], columns=list("pqr")).assign(
+        row=[a for a, _ in VALIDATION[2]], column=[b for _, b in VALIDATION[2]]
+    )
+    model = strat.lrsm(base, grid(), scale=0.1, strata=["row", "column"])
+    tuned = strat.tune(model, (frame, y), (other, VALIDATION[1]))
+    assert tuned.improved and len(tuned.model._training.arrays[1]) == 2 * len(y)
+
+
+def test_gradients_equal_differences():
+    theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    lam, pull = (
+        cp.Parameter(nonneg=True, value=0.4, name="lam"),
+        cp.Parameter(nonneg=True, value=0.5, name="pull"),
+    )
+    centre = cp.Parameter(2, value=[0.3, -0.2], name="centre")
+    base = strat.BaseModel(
+        cp.logistic(-cp.multiply(y, x @ theta)),
+        lam * cp.sum_squares(theta - centre),
+        data=(x, y),
+        couple={theta: pull},
+    )
+    rows, columns = strat.graphs.path(3, name="r"), strat.graphs.path(2, weight=2.0, name="c")
+    model = strat.lrsm(base, strat.graphs.product(rows, columns), scale={"r": 0.7})
+    rng = np.random.default_rng(5)
+    z = [label for label in model.graph for _ in range(4)]
+    given = rng.normal(size=(24, 2)), np.sign(rng.normal(size=24)), z
+    sample = Sample([model], given, "train")
+    wide, varied = asked.widened(strat.graph_input.read_graph(model.graph), "all")
+    names = ["scale", "W0", "lam", "pull", "centre"]
+    for group in (None, np.arange(len(wide.i)) % 3):
+        space = Space(model, wide, names, varied, group)
+        even, odd = sample.part(np.arange(0, 24, 2)), sample.part(np.arange(1, 24, 2))
+        objective = Objective([Task(Inner(model, wide, even), space, odd, "train")], {})
+        assert np.allclose(space.at(space.start)[0], wide.weights({"r": 0.7}))
+        point = space.start + np.where(space.active(["W0"]), 0.2, 0.1)
+        gradient = objective(point)[1]
+        for k in range(len(point)):
+            h = 1e-5 * (np.arange(len(point)) == k)
+            difference = (objective(point + h)[0] - objective(point - h)[0]) / 2e-5
+            assert gradient[k] == pytest.approx(difference, abs=2e-7, rel=1e-5)
+
+
+def test_a_failed_trial_is_rejected_and_logged(caplog):
+    calls = []
+
+    def function(x):
+        calls.append(x[0])
+        if x[0] > 2:
+            raise np.linalg.LinAlgError("no fit")
+        return float((x[0] - 1.5) ** 4), 4 * (x - 1.5) ** 3
+
+    with caplog.at_level(logging.WARNING, logger="strat"):
+        x = descend(function, np.array([-1.0]), (np.array([-9.0]), np.array([9.0])), lambda x: False, 50)
+    if max(calls) > 2:
+        assert "a trial is rejected (LinAlgError: no fit)" in caplog.text
+    assert max(calls) > 2 and abs(x[0] - 1.5) < 0.1
+
+
+def test_a_start_that_fails_is_an_error():
+    def function(x):
+        raise DataError("no fit at all")
+
+    with pytest.raises(DataError, match="no fit at all"):
+        descend(function, np.zeros(1), (np.full(1, -1.0), np.ones(1)), lambda x: False, 5)
+
+
+def path(*means):
+    return [Point(0, k, np.zeros(1), 0.0, np.array(losses)) for k, losses in enumerate(means)]
+
+
+def test_the_guard_judges_a_choice_by_records_that_did_not_make_it():
+    start = [1.0, 1.1, 0.9]
+    lucky = {"model": path(start, [0.1, 0.1, 0.1])}
+    unlucky = {"model": path(start, [1.5, 1.4, 1.6])}
+    told = guard([lucky, unlucky])
+    # Both together would choose the step, with a gain; each alone condemns what the other chose.
+    assert told.choice == ("model", 0, 1) and told.gain == pytest.approx(-0.25) and not told.improved
+    told = guard([lucky, lucky, lucky])
+    assert told.improved and told.gain == pytest.approx(0.9)
+    assert guard([unlucky, unlucky]).choice == START
+    assert not guard([lucky]).improved  # nobody left to judge
+
+
+def test_time_limit_and_interrupt_return_the_best_so_far(monkeypatch):
+    model = strat.lrsm(BASE, grid())
+    kept = strat.tune(model, TRAIN, VALIDATION, wrt=["W0"], time_limit=1e-6)
+    assert kept.status == "time_limit" and not kept.improved and hasattr(kept.model, "theta_")
+    count, whole = [], Objective.__call__
+
+    def interrupted(self, x):
+        count.append(1)
+        if len(count) == 75:
+            raise KeyboardInterrupt
+        return whole(self, x)
+
+    monkeypatch.setattr(Objective, "__call__", interrupted)
+    tuned = strat.tune(model, TRAIN, VALIDATION, wrt=["W0"], patience=50)
+    assert tuned.status == "interrupted"
+    if tuned.improved:
+        assert tuned.after < tuned.before
+
+
+def test_progress_is_logged(caplog):
+    strat.tune(strat.lrsm(BASE, grid(), scale=0.3), TRAIN, VALIDATION, verbose=True)
+    assert "tune  round 1 of 3  model  scale  step 1  validation loss" in caplog.text
+    assert "tune  all records  model" in caplog.text or "tune  all records  scale" in caplog.text
+
+
+def test_mistakes():
+    model = strat.lrsm(BASE, grid())
+
+    def refused(error, text, model=model, validation=VALIDATION, **options):
+        with pytest.raises(error, match=text):
+            strat.tune(model, TRAIN, validation, **options)
+
+    refused(OptionError, 'wrt has .W., which is neither "W0", "scale" nor a hyperparameter', wrt=["W"])
+    refused(OptionError, "wrt is empty", wrt=[])
+    refused(OptionError, "edges=.*wrt has no", edges="all")
+    refused(OptionError, "tie=.*wrt has no", tie="factor")
+    refused(OptionError, "no edge of the graph has that attribute", wrt=["W0"], tie="colour")
+    refused(OptionError, "tie is the name of an edge attribute", wrt=["W0"], tie=3)
+    refused(OptionError, "edges='near' is not known", wrt=["W0"], edges="near")
+    refused(GraphError, "is not a node of the graph", wrt=["W0"], edges=[((0, 0), "x")])
+    refused(OptionError, "penalty must be a number of at least 0", penalty=-1)
+    refused(OptionError, "max_iter must be a whole number", max_iter=0)
+    refused(OptionError, "patience must be a whole number", patience=1.5)
+    refused(OptionError, "time_limit must be a number of seconds", time_limit=-1)
+    refused(OptionError, "validation= or folds=, not both", folds=3)
+    refused(OptionError, "candidates has 'near'", candidates=["near"])
+    refused(OptionError, "learns no graph", candidates=[model])
+    refused(OptionError, "the model has no graph", strat.StratifiedModel(BASE))
+    refused(OptionError, "share their parameters", strat.common(BASE, grid()))
+    refused(OptionError, "learns W itself.*strat.joint", strat.joint(BASE, grid()))
+    refused(OptionError, "tune needs a StratifiedModel", BASE)
+    refused(GraphError, "all weights of the graph are 0", strat.separate(BASE, grid()))
+    refused(NoOracleError, "needs derivatives.*smoothing=", strat.lrsm(declaration("absolute"), grid()))
+    refused(DataError, "1 records, but tuning needs two", validation=tuple(v[:1] for v in VALIDATION))
+    refused(DataError, "validation must hold the data arguments", validation=VALIDATION[:2])
