@@ -1,0 +1,123 @@
+"""An honest comparison: constants chosen on the training records alone, many splits, standard errors.
+
+For every split, the constants of every model are chosen by cross-validation on its training records, the model is fitted
+to all of them, and only then the test records are looked at. The LRSM has one weight for each factor of the graph
+and a ridge, found by ``strat.search``; the models that learn the graph take that ridge, and lambda1 and lambda2 (or the
+scale of the prior graph) from a grid around the paper's constants.
+"""
+
+import sys
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+
+import strat
+
+RIDGES = np.logspace(-4, 2, 7)
+FEW = 3  # folds for the models that learn the graph, whose fits take longer
+
+
+def models_of_split(base, graph, train, folds, learned, seed):
+    """Choose the constants of every model on `train` and fit it.
+
+    Parameters
+    ----------
+    base : BaseModel
+        With a hyperparameter Parameter "ridge".
+    graph : networkx.Graph
+        The expert graph, a product.
+    train : tuple
+        ``(*data, strata)``.
+    folds : int or splitter
+        For the cross-validation.
+    learned : dict
+        ``{name: (model, grid)}`` of models that learn W; "tuned" as a grid's scale stands for the LRSM's choice.
+    seed : int
+        Of the folds.
+
+    Returns
+    -------
+    dict
+        ``{name: fitted model}``.
+    """
+    search = {"train": train, "folds": folds, "random_state": seed}
+    simple = {"common": strat.common(base, graph), "separate": strat.separate(base, graph)}
+    simple["LRSM"] = strat.lrsm(base, graph)
+    found = strat.search(simple, **search)
+    choices = {row["candidate"]: row["constants"] for row in found.table if row["error"] is None}
+    models = {}
+    names = {"common": "common", "separate": "separate", "LRSM, one scale": "LRSM", "LRSM": "LRSM"}
+    for name, kind in names.items():
+        models[name] = clone(simple[kind]).set_params(**choices[name])
+    expert = strat.lrsm(base, graph)
+    models["LRSM, given weights"] = best_of_grid(expert, {"base__ridge": RIDGES}, train, folds, seed)
+    for name, (model, grid) in learned.items():
+        model = clone(model).set_params(base__ridge=choices["LRSM"]["base__ridge"])
+        if grid.get("scale") == "tuned":
+            model.set_params(**{key: v for key, v in choices["LRSM"].items() if key.startswith("scale")})
+        values = {key: value for key, value in grid.items() if key != "scale"}
+        models[name] = best_of_grid(model, values, train, folds, seed)
+    return {name: model.fit(*train[:-1], strata=train[-1]) for name, model in models.items()}
+
+
+def best_of_grid(model, grid, train, folds, seed):
+    """Return the model with the constants of a grid that have the lowest cross-validated loss."""
+    tried = [clone(model).set_params(**constants) for constants in ParameterGrid(grid)]
+    if len(tried) == 1:
+        return tried[0]
+    *data, z = train
+    splitter = strat.StrataKFold(min(folds, FEW), random_state=seed) if isinstance(folds, int) else folds
+    pairs = list(splitter.split(z, groups=z))
+
+    def loss(candidate):
+        losses = []
+        for rows, out in pairs:
+            fitted = clone(candidate).fit(*(d[rows] for d in data), strata=[z[i] for i in rows])
+            losses.append(fitted.losses(*(d[out] for d in data), strata=[z[i] for i in out]))
+        return np.concatenate(losses).mean()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a joint fit that collapses says so in its result
+        return min(tried, key=loss)
+
+
+def compare(splits, base, graph, folds, learned, figures):
+    """Print the mean and standard error over splits of every figure of every model, and differences to the LRSM.
+
+    Parameters
+    ----------
+    splits : iterable
+        Of pairs (train, test), each ``(*data, strata)``.
+    base, graph, folds, learned
+        As `models_of_split` takes them.
+    figures : callable
+        ``figures(model, test)`` gives a dict of numbers; the first one decides.
+    """
+    rows, started = {}, time.perf_counter()
+    for seed, (train, test) in enumerate(splits):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            models = models_of_split(base, graph, train, folds, learned, seed)
+        for name, model in models.items():
+            rows.setdefault(name, []).append(figures(model, test))
+        print(f"split {seed}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    first = next(iter(rows["LRSM"][0]))
+    reference = np.array([figure[first] for figure in rows["LRSM"]])
+    order = sorted(rows, key=lambda name: np.mean([figure[first] for figure in rows[name]]))
+    table = {}
+    for name in order:
+        frame = pd.DataFrame(rows[name])
+        table[name] = {column: _mean(frame[column]) for column in frame}
+        table[name][f"{first}, to LRSM"] = "" if name == "LRSM" else _mean(frame[first] - reference, sign="+")
+    count = len(reference)
+    print(f"Mean ± standard error over {count} splits, constants chosen on each training part:")
+    print(pd.DataFrame.from_dict(table, orient="index").to_string(), end="\n\n")
+
+
+def _mean(values, sign=""):
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{values.mean():{sign}.4f} ± {error:.4f}"
