@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.convexity import rebuilt
+from strat.compiler.convexity import numbers, rebuilt
 from strat.errors import OptionError
 
 
@@ -81,13 +81,22 @@ def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
         for name, p in base.hyperparameters.items()
     }
     mine = fixed | {id(v): variables[v.name()] for v in base.loss_program.variables}
-    terms = [regularizer_weight * rebuilt(base.regularizer, mine)]
+    stay = {id(p) for name, p in base.hyperparameters.items() if name in kept}
+    terms = [regularizer_weight * _own(base.regularizer, mine, stay)]
     for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):
         data = {id(p): cp.Constant(_entry(p, a, i)) for p, a in zip(base.data, records.arrays, strict=True)}
-        loss = rebuilt(base.loss, mine | data)
+        loss = _own(base.loss, mine | data, stay)
         terms.append(loss if records.weight[i] == 1 else float(records.weight[i]) * loss)
-    constraints = [c.copy([rebuilt(a, mine) for a in c.args]) for c in base.constraints]
+    constraints = [c.copy([_own(a, mine, stay) for a in c.args]) for c in base.constraints]
     return variables, _sum(terms), constraints
+
+
+def _own(expression, leaves, stay):
+    """The expression on other leaves; what holds neither variables nor Parameters that stay becomes its value.
+
+    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1.
+    """
+    return rebuilt(expression, leaves | numbers(expression, leaves, stay))
 
 
 def _sum(terms):

@@ -93,6 +93,18 @@ def test_the_fit_with_a_given_graph_is_the_optimum_that_cvxpy_finds():
     assert np.isclose(model.result_.objective, optimum, rtol=1e-7)
 
 
+def test_the_exported_problem_is_convex_for_cvxpy_whatever_sign_the_data_give():
+    p, y, lam = cp.Variable(name="p"), cp.Parameter(name="y"), cp.Parameter(name="lam", value=1.5)
+    loss = -y * cp.log(p) - (1 - y) * cp.log(1 - p)
+    base = strat.BaseModel(
+        loss, (lam - 1) * cp.abs(p), constraints=[(2 - lam) * p <= 0.49, p >= 0.01], data=(y,)
+    )
+    model = strat.lrsm(base, PATH).fit(np.arange(N) % 3 == 0, strata=Z)
+    problem = model.to_cvxpy()
+    assert problem.is_dcp() and not problem.parameters()
+    assert np.isclose(model.result_.objective, problem.solve(solver=cp.CLARABEL), rtol=1e-6)
+
+
 def test_predictions_scores_and_losses_are_those_of_the_declaration():
     model = strat.lrsm(logistic(), PATH).fit(X, Y, strata=Z)
     theta, b = model.theta_["theta"], model.theta_["b"]

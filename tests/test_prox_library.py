@@ -9,6 +9,7 @@ from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
 from strat.oracles.path_dynamic import by_dynamic_programming
+from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.prox_chains import path_prox
 
 w, W, S = (
@@ -114,6 +115,24 @@ CLOSED = {
     "several blocks": (cp.norm1(w) + cp.norm(W, "fro") + cp.max(u) + cp.abs(y - 1) + 0 * cp.sum(n5), n5 <= 1),
     "norm of nothing": (0 * cp.norm(w, 2) + 0 * cp.norm_inf(u),),
 }
+# Constraints on one coordinate at a time: bounds, where they are piecewise linear.
+ONE = {
+    "a scalar within bounds": (0, cp.abs(y) <= 0.2),
+    "shifted and scaled": (cp.norm1(w), cp.abs(2 * w - 1) <= 0.5),
+    "within a bound that is concave": (RIDGE, -3 * cp.abs(w) >= -1),
+    "kinks of two slopes": (LINEAR, cp.maximum(w, -2 * w) <= 0.3),
+    "positive part": (0, cp.pos(w - 0.1) <= 0.2),
+    "one of several": (cp.norm(w[1:], 2), cp.abs(w[0]) <= 0.1),
+    "a fixed scalar": (0, y == 1),
+    "fixed entries": (cp.norm1(w), 2 * w[:2] == np.array([1.0, -1.0])),
+    "fixed within bounds": (RIDGE, w[0] == 1, w >= 0),
+    "fixed and tied": (0, w[0] == 1, cp.sum(w) == 2),
+    "symmetric, one entry": (0, cp.abs(S[0, 1]) <= 0.1),
+    "symmetric, fixed": (0, S[0, 0] == 1),
+    "squares": (0, cp.square(w - 1) <= 0.2),
+    "norm of one": (0, cp.norm(w[:1]) <= 0.1, cp.norm_inf(w[1:2]) <= 0.2),
+    "exponential of one": (0, cp.exp(w) <= 1.1, cp.log(u + 9) >= 2.2),
+}
 DUAL = {
     "l1 of a map": (cp.norm1(D @ w),),
     "l1 of a map and squares": (cp.norm1(D @ w - 0.3) + cp.sum_squares(D @ w) + 0.2 * cp.norm1(w),),
@@ -166,6 +185,42 @@ def checked(expression, constraints, word):
 def test_closed_forms(name):
     expression, *constraints = CLOSED[name]
     checked(expression, constraints, "closed form")
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_constraints_on_one_coordinate(name):
+    expression, *constraints = ONE[name]
+    checked(expression, constraints, "")
+
+
+@pytest.mark.parametrize("solver", [None, strat.NewtonCG(), strat.MAPG(), strat.ADMM()])
+def test_fits_keep_constraints_on_one_coordinate(solver):
+    target = cp.Parameter(6, name="target")
+    rng = np.random.default_rng(3)
+    for constraints in ([cp.abs(w) <= 0.3], [w[0] == 1, w[1:] >= 0]):
+        base = strat.BaseModel(cp.sum_squares(target - w), constraints=constraints, data=(target,))
+        model = strat.lrsm(base, strat.graphs.path(3), solver=solver)
+        model.fit(rng.normal(size=(12, 6)), strata=np.arange(12) % 3)
+        assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-6)
+
+
+def test_intervals_of_piecewise_linear_functions():
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        m = rng.integers(1, 5)
+        slopes = np.sort(rng.integers(-3, 4, size=m + 1)).astype(float)
+        knots = np.cumsum(rng.integers(1, 4, size=m)).astype(float)
+        values = np.concatenate([[0.0], np.cumsum(slopes[1:-1] * np.diff(knots))])
+        f, level = PiecewiseLinear(knots, values, slopes[0], slopes[-1]), float(rng.integers(-4, 5))
+        grid = np.arange(-400, 400) / 8.0
+        inside = grid[f(grid) <= level]
+        low, high = f.below(level)
+        if not len(inside):
+            assert low > high or (low > -50 and high - low < 0.125) or low > 50 or high < -50
+            continue
+        assert low <= inside[0] and high >= inside[-1]
+        assert low > inside[0] - 0.125 or inside[0] == grid[0]
+        assert high < inside[-1] + 0.125 or inside[-1] == grid[-1]
 
 
 @pytest.mark.parametrize("name", DUAL)
@@ -225,6 +280,10 @@ def test_contradictions_are_said():
         [w >= 0, cp.sum(w) == -1],
         [cp.sum(w) == 0, 2 * cp.sum(w) == 1],
         [cp.norm(w, 2) <= -1],
+        [w >= 1, w <= 0],
+        [w[0] == 1, w <= 0],
+        [w[0] == 1, w[0] == 2],
+        [cp.abs(w) <= -1],
     ):
         oracle = strat.compile(0 * cp.sum(w), constraints=constraints).bind()
         with pytest.raises(strat.NoOracleError, match="constraints can be satisfied"):

@@ -74,7 +74,7 @@ def rebuilt(expression, replacements):
     return build(expression)
 
 
-def numbers(expression, replacements):
+def numbers(expression, replacements, stay=()):
     """``{id: constant}`` of the factors, so that CVXPY sees the signs of their values.
 
     Parameters
@@ -82,9 +82,13 @@ def numbers(expression, replacements):
     expression : cvxpy.Expression
     replacements : dict
         Constants for Parameters, by Python id.
+    stay : collection of int
+        Ids of Parameters that are no constants: what holds one of them is left out.
     """
     matrices, out = matrix_factors(expression), {}
     for factor in factors(expression):
+        if stay and any(id(p) in stay for p in factor.parameters()):
+            continue
         value = cp.Constant(rebuilt(factor, replacements).value)
         # Definiteness was checked with the values; CVXPY would ask again, with another tolerance.
         semidefinite = id(factor) in matrices and sign_of(value.value, matrix=True) in "+0"

@@ -6,7 +6,7 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.joint import Component
 from strat.compiler.pieces import Support, affine_rows, quadratic_matrix
-from strat.compiler.rows import NoProx
+from strat.compiler.rows import NoProx, interval_below
 from strat.compiler.separable import separable
 from strat.errors import NoOracleError
 from strat.oracles.prox_base import BlockProx
@@ -89,6 +89,7 @@ class ProxBuilder:
         labels = self._components([matrix for _, matrix in pieces])
         sizes = np.bincount(labels, minlength=self.n)
         single = sizes[labels] == 1
+        single[self._bound(single)] = False
         for _, names in self.sets.other:
             for name in names:
                 single[self.layout.slices[name]] = False
@@ -117,6 +118,8 @@ class ProxBuilder:
             slices = (self.layout.slices[name] for name in names)
             if not names or any(not mine.isdisjoint(range(s.start, s.stop)) for s in slices):
                 raise NoProx(f"the constraint {what} has no projection in closed form")
+        if np.any(self.sets.low[columns] > self.sets.high[columns]):
+            raise NoProx("no point satisfies the constraints on one coordinate")
         return separable(self, columns, pieces) if single else [Component(self, columns, pieces).block()]
 
     def _inside(self, blocks):
@@ -128,6 +131,27 @@ class ProxBuilder:
         except NoOracleError:
             return None
         return point
+
+    def _bound(self, single):
+        """Turn constraints on one coordinate alone into bounds; return the coordinates where that cannot be done."""
+        sets, left = self.sets, []
+        for A, b in sets.equalities:
+            rows = np.flatnonzero((np.diff(A.indptr) == 1) & single[A.indices[A.indptr[:-1]]])
+            column, value = A.indices[A.indptr[rows]], b[rows] / A.data[A.indptr[rows]]
+            np.maximum.at(sets.low, column, value)
+            np.minimum.at(sets.high, column, value)
+        for node, weight, radius, _ in sets.balls:
+            entries = np.flatnonzero(weight)
+            touched = np.unique(self.support.node(node)[entries].indices)
+            if len(touched) != 1 or not single[touched[0]]:
+                continue
+            interval = interval_below(self.binder, node, entries, weight[entries], radius)
+            if interval is None:
+                left.append(touched[0])
+                continue
+            sets.low[touched] = np.maximum(sets.low[touched], interval[0])
+            sets.high[touched] = np.minimum(sets.high[touched], interval[1])
+        return left
 
     def _components(self, matrices):
         """Label of the block that each coordinate belongs to."""

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from strat.compiler.pieces import affine_matrix
 from strat.compiler.smoothing import atom_function
 from strat.oracles.design import ConstantDesign
+from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.row_functions import PiecewiseRows, ScalarRows
 from strat.oracles.row_terms import RowTerm, row_norms
 from strat.rules.base import Elementwise
@@ -42,6 +43,24 @@ def piecewise_entries(binder, node, entries):
             return None
         out.append((binder.flat(direction.column[varying]), direction.scale[varying], function.simplified()))
     return out
+
+
+def interval_below(binder, node, entries, weights, level):
+    """(low, high) of the coordinate z where Σ weight × entry, piecewise linear in z alone, is <= level; None for others."""
+    found = piecewise_entries(binder, node, entries)
+    if found is None or any(len(columns) != 1 for columns, _, _ in found):
+        return None
+    scales = {float(values[0]) for _, values, _ in found}
+    if len(scales) != 1:
+        return None
+    total = PiecewiseLinear.affine(0.0, 0.0)
+    for (_, _, function), weight in zip(found, weights, strict=True):
+        total = total + function.scaled(weight)
+    low, high = total.below(level)
+    if low > high:
+        return np.inf, -np.inf
+    ends = (low / (scale := scales.pop()), high / scale)
+    return min(ends), max(ends)
 
 
 class StratumRows:

@@ -62,6 +62,10 @@ def _blocks(builder, columns, touching):
         if np.any(pair < 0):
             raise NoProx("different functions of an entry of a symmetric variable and of its transpose")
         low, high = np.maximum(low, low[pair]), np.minimum(high, high[pair])
+        if np.any(low > high):
+            raise NoProx(
+                "no point satisfies the constraints on an entry of a symmetric variable and its transpose"
+            )
     soft = soft_parts(builder, [node for node, _ in touching])
     if soft is not None:
         weight, centre = soft[0][:, columns], soft[1][columns]

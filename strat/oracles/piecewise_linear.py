@@ -80,6 +80,23 @@ class PiecewiseLinear:
             keep[0] = True
         return PiecewiseLinear(self.knots[keep], self.values[keep], self.left, self.right)
 
+    def below(self, level):
+        """(low, high) of the interval where a convex function is at most level; (inf, -inf) where it is empty."""
+        mirrored = PiecewiseLinear(-self.knots[::-1], self.values[::-1], -self.right, -self.left)
+        return -mirrored._last(level), self._last(level)
+
+    def _last(self, level):
+        """The largest u where a convex function is at most level."""
+        if self.right <= 0:
+            reached = self.right < 0 or self.values.min() <= level
+            return np.inf if reached else -np.inf
+        inside = np.flatnonzero(self.values <= level)
+        if not len(inside):
+            return self.knots[0] - (self.values[0] - level) / self.left if self.left > 0 else -np.inf
+        last = inside[-1]
+        slope = self.slopes[last + 1]
+        return self.knots[last] + (level - self.values[last]) / slope
+
     def prox(self, u, step):
         """argmin_v f(v) + (u − v)²/(2 step), for convex f."""
         slopes, knots = self.slopes, self.knots
