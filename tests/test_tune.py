@@ -197,6 +197,7 @@ def test_ties_share_a_multiplier():
     assert max(weights[True]) < 0.05 * min(weights[False])
 
 
+@pytest.mark.slow
 def test_candidate_edges_of_weight_0_grow():
     path = strat.graphs.path(NODES)  # row by row: the columns of the grid are missing
     columns = [(u, v) for u, v in grid().edges if u[1] == v[1] and region(u) == region(v)]
@@ -236,7 +237,9 @@ def test_two_hop_edges_are_the_neighbours_neighbours():
 
 
 def test_folds_of_the_training_records():
-    tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, folds=3, wrt=["W0"], tie="factor")
+    tuned = strat.tune(
+        strat.lrsm(BASE, grid()), TRAIN, folds=3, wrt=["W0"], tie="factor", penalty=0.1, max_iter=6
+    )
     assert tuned.improved and len(tuned.folds) == 3
     assert sum(fold["records"] for fold in tuned.folds) == len(TRAIN[1])
     for (train, held), fold in zip(
@@ -295,7 +298,8 @@ def test_the_same_twice():
     assert np.array_equal(runs[0].parameters["W0"], runs[1].parameters["W0"])
 
 
-def test_logistic_loss_smoothed_kinks_and_labels_in_columns():
+@pytest.mark.slow
+def test_smoothed_kinks_and_labels_in_columns():
     X, y, z = TRAIN
     base = strat.BaseModel(
         cp.abs(BASE.data[1] - BASE.data[0] @ BASE.loss_program.variables[0]),
