@@ -11,6 +11,7 @@ import numpy as np
 
 from strat.oracles.prox_base import BlockProx, Grouped
 from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
+from strat.oracles.sum import WeightedProx
 
 STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
 JUMP = 1e-3  # slopes on both sides that differ by more than this are those of a kink
@@ -99,7 +100,7 @@ class ProxSlope:
 
 def probes(prox, n):
     """Positions (n,) at which coordinates are probed, and each coordinate's block (n, longest), -1 beyond its end."""
-    groups = None
+    groups, prox = None, prox.of if isinstance(prox, WeightedProx) else prox
     if isinstance(prox, BlockProx):
         groups = []
         for block in prox.blocks:

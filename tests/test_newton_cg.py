@@ -16,7 +16,9 @@ import strat
 from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, DataWarning, NoOracleError, OptionError
 from strat.graph_regularizers import FixedGraph, LogDet
+from strat.oracles.sum import Weighted
 from strat.problem import JointProblem
+from strat.prox_slope import ProxSlope, probes
 from strat.solvers import MAPG, NewtonCG
 from strat.solvers.choice import default_solver
 
@@ -484,3 +486,17 @@ def test_a_linear_loss(weight):
         base = strat.BaseModel(x @ theta, regularizer, constraints, data=(x,))
         model = strat.lrsm(base, graph, solver=NewtonCG()).fit(X, strata=[0, 1])
         assert model.result_.objective == pytest.approx(solved(model.to_cvxpy()), rel=1e-7)
+
+
+def test_a_weighted_regularizer_is_probed_by_its_blocks():
+    theta, x = cp.Variable(6), cp.Parameter(6)
+    base = strat.BaseModel(cp.square(x @ theta), 0.3 * cp.norm1(theta), data=(x,))
+    plain = base.regularizer_program.bind_regularizer()
+    weighted = Weighted(plain, 7.0)
+    v, t = np.random.default_rng(0).standard_normal((4, 6)), np.full(4, 0.1)
+    np.testing.assert_allclose(weighted.prox(v, t), plain.prox(v, 7 * t), rtol=1e-14)
+    assert probes(weighted.prox, 6)[1].shape == (
+        6,
+        1,
+    )  # one pair of calls for all coordinates, not one for each
+    assert ProxSlope(weighted.prox, v, t).jacobian.shape == (4, 6)

@@ -99,6 +99,27 @@ def test_wine_from_zero_with_the_default_solver(wine, wine_base):
     assert result.objective == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("make", "objective", "most"),
+    [
+        (
+            lambda base: strat.trace_constraint(base, paper_data.wine_graph(), lambda1=10, lambda2=0.1),
+            495.29750,
+            200,
+        ),
+        (lambda base: strat.separate(base, paper_data.wine_graph(), solver=strat.MAPG()), 495.200151418, 60),
+    ],
+    ids=["trace constraint", "separate"],
+)
+def test_mapg_on_wine_where_theta_lags(wine, wine_base, make, objective, most):
+    """Strata that hardly anything couples, nearly separable data and kinks: NewtonCG's steps for the present W."""
+    X, Y, z = wine
+    result = fitted(make(wine_base), X, Y, strata=z).result_
+    assert result.status == "converged" and max(result.residual.values()) <= 1e-6
+    assert result.objective <= objective * (1 + 1e-7) and result.iterations <= most
+    assert np.all(np.diff(result.history) <= 0)
+
+
 def test_wine_from_several_starts(wine, wine_base):
     X, Y, z = wine
     model = fitted(

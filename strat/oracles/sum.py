@@ -83,9 +83,10 @@ class Weighted(Oracle):
     def __init__(self, oracle, weight):
         self.oracle, self.weight, self.n = oracle, float(weight), oracle.n
         self.quadratic = oracle.quadratic
-        for name in ("value_and_gradient", "hessian_operator", "prox"):
+        for name in ("value_and_gradient", "hessian_operator"):
             if not oracle.has(name):
                 setattr(self, name, None)
+        self.prox = WeightedProx(oracle.prox, self.weight) if oracle.has("prox") else None
 
     def missing(self, name):
         """Why a method is missing."""
@@ -105,6 +106,25 @@ class Weighted(Oracle):
         operator = self.oracle.hessian_operator(theta)
         return lambda v: self.weight * operator(v)
 
-    def prox(self, v, t):
-        """The oracle's prox with step weight × t."""
-        return self.oracle.prox(v, np.asarray(t) * self.weight)
+
+class WeightedProx:
+    """The prox of weight × a function, whose prox is `of`: it takes the step weight × t.
+
+    What is known of the prox (its kind, its blocks) stays in sight through `of`.
+    """
+
+    def __init__(self, of, weight):
+        self.of, self.weight = of, weight
+
+    def __call__(self, v, t):
+        return self.of(v, np.asarray(t) * self.weight)
+
+    @property
+    def iterative(self):
+        """Whether it has no closed form."""
+        return getattr(self.of, "iterative", False)
+
+    @property
+    def costly(self):
+        """Whether a general solver computes some of it."""
+        return getattr(self.of, "costly", False)

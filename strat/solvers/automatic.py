@@ -5,10 +5,12 @@ import math
 import numpy as np
 
 from strat.solvers.algorithm import Algorithm
+from strat.solvers.lagging import catch_up
 from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.newton import NewtonStep
 
 DECREASE = 1e-4  # z is taken if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
+HEAVY = 1e-4  # damping of the Newton steps from which on, where theta lags, NewtonCG takes over
 BEHIND = 10.0  # a Newton step is due where theta's residual is so many times that of W
 TRIALS = 60  # most steps tried from one point
 
@@ -30,8 +32,9 @@ class Automatic(Algorithm):
         *(f"newton.{name}" for name in ("interval", "wait", "last", "damping", "shift", "factorizations")),
     )
 
-    def __init__(self, problem, theta, w):
+    def __init__(self, problem, theta, w, tol=1e-6):
         super().__init__(problem, theta, w)
+        self.tol = tol
         self.y, self.z = self.new_point(), self.new_point()
         if not problem.learned:  # all points share the one W
             for point in (self.y, self.z):
@@ -58,14 +61,23 @@ class Automatic(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self.newton.due(behind) and self.newton.try_from(
-            self.x, self.z, self.strata_metric.loss_curvature
-        ):
+        if self.newton.due(behind) and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
             self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
+
+    def _newton_step(self, behind):
+        """Set z to a Newton step in theta from x; return whether F is lower there."""
+        x, z, curvature = self.x, self.z, self.strata_metric.loss_curvature
+        if not (behind and self.newton.damping > HEAVY):
+            return self.newton.try_from(x, z, curvature)
+        goal = max(self.w_estimate / BEHIND, 0.1 * self.tol)
+        found, factorizations = catch_up(x, z, curvature, goal)
+        self.extra_factorizations += factorizations
+        self.newton.rest(found)
+        return found
 
     def _move_to_z(self):
         """Make z the iterate and return the old one; x is a whole point at all times, as Ctrl-C may come in between."""

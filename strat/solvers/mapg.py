@@ -100,5 +100,5 @@ class MAPG(Solver):
             The iteration, at its start.
         """
         if self.step is None:
-            return Automatic(problem, theta, w)
+            return Automatic(problem, theta, w, self.tol)
         return FixedSteps(problem, theta, w, self.step)

@@ -51,12 +51,17 @@ class NewtonStep:
         self.last = z.objective if found else x.objective
         return found
 
+    def rest(self, found):
+        """Wait, after steps that another method took in its place; it begins anew if they lowered F."""
+        self.damping = RIDGE if found else self.damping
+        self.interval = self.wait = self.shortest if found else min(2 * self.interval, 40)
+
     def _search(self, x, z):
         path = self._path(x)
         if path is None:
             return False
         found = False
-        _swap_graph(x, z)
+        swap_graph(x, z)
         try:
             for length in 0.3 ** np.arange(8):
                 if any(self._improves(candidate, x, z) for candidate in path(length)):
@@ -64,7 +69,7 @@ class NewtonStep:
                     break
         finally:  # x is whole again, also after Ctrl-C
             if not found:
-                _swap_graph(x, z)
+                swap_graph(x, z)
         self._damp(length if found else 0.0)
         return found
 
@@ -205,7 +210,7 @@ def solve_blocks(product, free, b):
         return np.full_like(b, np.nan)
 
 
-def _swap_graph(a, b):
+def swap_graph(a, b):
     """Exchange what two points know about w, factorisation included."""
     for name in ("w", "degrees", "graph", "graph_slot"):
         mine, other = getattr(a, name), getattr(b, name)

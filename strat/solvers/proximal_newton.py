@@ -38,14 +38,15 @@ class ProximalNewton(Algorithm):
         *("strata_metric.loss_curvature", "strata_metric.share"),
     )
 
-    def __init__(self, problem, theta, w, tol=1e-6):
+    def __init__(self, problem, theta, w, tol=1e-6, curvature=None):
         super().__init__(problem, theta, w)
         self.tol = tol
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
         self.system = NewtonSystem(problem, self.x.w, self.x.degrees)
-        self.strata_metric = StrataMetric(problem, self.x, self.system.bound(self.x.theta))
+        curvature = self.system.bound(self.x.theta) if curvature is None else curvature.copy()
+        self.strata_metric = StrataMetric(problem, self.x, curvature)
         self.strata_metric.share = SAFE
         self.part = self._parts()
         self.parts = int(self.part.max(initial=0)) + 1
