@@ -81,6 +81,7 @@ class BaseModel:
         self.predict_program = self._prediction(variables)
         self._check_data_used()
         self.couple = _checked_couple(couple, variables)
+        _check_names(self)
 
     @property
     def variables(self):
@@ -214,6 +215,21 @@ def attribute_texts(variables):
     return texts
 
 
+def _check_names(base):
+    """Raise where two hyperparameters have one name, by which their values are set."""
+    sources = [base.loss, base.regularizer, *base.constraints]
+    sources += [base.predict] if base.predict is not None else []
+    found = [p for source in sources for p in source.parameters()]
+    found += [weight for weight in base.couple.values() if isinstance(weight, atoms.Parameter)]
+    data, first = {p.id for p in base.data}, {}
+    for p in found:
+        if p.id not in data and first.setdefault(p.name(), p).id != p.id:
+            raise DeclarationError(
+                f"two hyperparameters have the name {p.name()!r}; their values are set by name, so give each its own: "
+                f'cp.Parameter(…, name="…").'
+            )
+
+
 def _checked_smoothing(smoothing):
     if smoothing is None:
         return None
@@ -235,6 +251,10 @@ def _checked_couple(couple, variables):
         return {}
     if isinstance(couple, atoms.Variable):
         couple = (couple,)
+    if not isinstance(couple, (dict, tuple, list, set, frozenset)):
+        raise DeclarationError(
+            f"couple must be a dict {{variable: weight}} or a tuple of the variables that the graph couples, not {couple!r}."
+        )
     if not isinstance(couple, dict):
         coupled = {getattr(v, "id", None) for v in couple}
         unknown = [v for v in couple if getattr(v, "id", None) not in variables]

@@ -134,6 +134,10 @@ def _pairs(sample, splits, test_size, random_state):
             raise OptionError(f"splits must be at least 1, not {n}.")
         if isinstance(test_size, bool) or not 0 < test_size < 1:
             raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
+        if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+            raise OptionError(
+                f"random_state must be a whole number, the seed of the first split, not {random_state!r}."
+            )
         seeds.extend(range(random_state, random_state + n))
         one = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
         return [next(splitter.split(np.zeros(len(sample)))) for splitter in one]

@@ -72,7 +72,7 @@ def check_options(model):
         raise OptionError(f"n_starts must be a whole number of at least 1, not {model.n_starts!r}.")
     for name in ("graph_regularizer", "solver"):
         value = getattr(model, name)
-        if value is not None and not hasattr(value, "validate"):
+        if value is not None and (isinstance(value, type) or not hasattr(value, "validate")):
             graphs = "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()"
             kinds = graphs if name == "graph_regularizer" else "MAPG(…)"
             raise OptionError(f"{name} must be an object such as strat.{kinds}, not {value!r}.")
@@ -123,8 +123,10 @@ def _start(model, problem, init, edges):
         layout = model.base.layout
         if isinstance(given, dict):
             layout.check_names(given)
-            full = layout.unpack(np.full((problem.K, problem.n), np.nan))
+            full = layout.unpack(np.zeros((problem.K, problem.n)))
             start["theta"] = layout.pack({**full, **given})
+            for name in full.keys() - given.keys():  # what is left out starts where it would without init
+                start["theta"][:, layout.slices[name]] = np.nan
         else:
             start["theta"] = layout.pack(given)
         if problem.K == 1 and len(start["theta"]) > 1:  # a common model takes what other models take

@@ -2,11 +2,26 @@
 
 import copy
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from strat.base_model import BaseModel
 from strat.errors import GraphError, OptionError
 from strat.graph_input import read_graph
+
+
+def _checked(key, value, parameter):
+    """A value that a hyperparameter can have, as it came."""
+    try:
+        array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=float)
+    except (TypeError, ValueError):
+        raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
+    if value is not None and (array.shape != parameter.shape or not np.isfinite(array).all()):
+        raise OptionError(
+            f"{key} must be finite and of the Parameter's shape {parameter.shape}, but it is {value!r} "
+            f"of shape {array.shape}."
+        )
+    return value
 
 
 class NestedParameters(BaseEstimator):
@@ -75,7 +90,7 @@ class NestedParameters(BaseEstimator):
             if prefix == "scale":
                 self.scale = {**known, name: value}
             else:
-                self._values = {**self.values, name: value}
+                self._values = {**self.values, name: _checked(key, value, known[name])}
         return self
 
     def _scales(self):

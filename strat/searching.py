@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from strat.comparing import checked_models
 from strat.constants import grid_points, read_grid
-from strat.contenders import Contender, contenders, simple_models
+from strat.contenders import MOST_POOLED, Contender, contenders, simple_models
 from strat.cross_validation import CrossValidation
 from strat.errors import OptionError
 from strat.estimator import StratifiedModel
@@ -119,6 +119,11 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
     best.fit(*whole.data, strata=whole.strata)
     for validation in validations.values():
         notes += _notes(validation)
+    if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
+        notes.append(
+            f"the pooled model is left out: its complete graph of {len(nodes):,} strata would have "
+            f"{len(nodes) * (len(nodes) - 1) // 2:,} edges (it takes part up to {MOST_POOLED} strata)"
+        )
     records = sum(len(test) for _, test in pairs)
     table = [{key: value for key, value in row.items() if key not in ("model", "losses")} for row in table]
     return Search(table, best, len(pairs), records, time.perf_counter() - started, notes)

@@ -86,7 +86,11 @@ def point(problem, start, seed=0):
     name = "default" if isinstance(start, dict) else start
     if name not in NAMES:
         raise OptionError(f"init = {name!r} is unknown: it must be one of {', '.join(NAMES[1:])}, or a dict.")
-    theta = _feasible(problem, given["theta"]) if "theta" in given else _theta(problem, name, seed)
+    theta = given.get("theta")
+    if theta is None or np.isnan(theta).any():
+        default = _theta(problem, name, seed)
+        theta = default if theta is None else np.where(np.isnan(theta), default, theta)
+    theta = _feasible(problem, theta) if "theta" in given else theta
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:

@@ -23,6 +23,10 @@ class Checkpoint:
 
     def __init__(self, path, fingerprint):
         self.path = None if path is None else Path(path)
+        if self.path is not None and not self.path.parent.is_dir():
+            raise OptionError(
+                f"checkpoint = {str(path)!r} is in a folder that does not exist. Make it, or give another path."
+            )
         self.fingerprint = fingerprint
         self.written = time.monotonic()
 
