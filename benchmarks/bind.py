@@ -2,7 +2,7 @@
 
 Prints, for a logistic and a least-squares loss, from an array and from a DataFrame (where pandas is there), the seconds
 of ``bind``, the ratio to copying the data once, and the peak memory that tracemalloc saw in a second run, also as a
-multiple of the data's own size.
+multiple of the data's own size. The last line is the time of reading as many labels that are tuples.
 """
 
 import tracemalloc
@@ -12,6 +12,7 @@ import cvxpy as cp
 import numpy as np
 
 import strat
+from strat.strata import Strata
 
 N, n, K = 100_000, 20, 1000
 
@@ -55,6 +56,10 @@ def main():
                 f"{name}, {kind}: {seconds:.3f} s ({seconds / copy:.0f} copies of X), "
                 f"peak {peak / 1e6:.0f} MB ({peak / X.nbytes:.1f} times X)"
             )
+    labels = list(zip((z // 20).tolist(), (z % 20).tolist(), strict=True))
+    start = perf_counter()
+    Strata.read(labels)
+    print(f"labels, tuples: {perf_counter() - start:.3f} s")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Records find their strata, whatever the labels come in."""
 
-import time
 from datetime import datetime
 
 import numpy as np
@@ -197,20 +196,3 @@ def test_relabelling_moves_strata_and_nothing_else(labels, random):
         rows = strata.order[strata.starts[k] : strata.starts[k + 1]]
         assert rows.tolist() == moved.order[moved.starts[there] : moved.starts[there + 1]].tolist()
         assert all(labels[row] == node for row in rows)
-
-
-def test_a_hundred_thousand_tuples_are_quick():
-    random = np.random.default_rng(0)
-    labels = list(
-        zip(
-            random.integers(50, size=100_000).tolist(),
-            random.integers(100, size=100_000).tolist(),
-            strict=True,
-        )
-    )
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        Strata.read(labels).order  # noqa: B018
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.2
