@@ -14,10 +14,10 @@ from strat.estimator import StratifiedModel
 from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.prior import PriorGraph
 from strat.saving import FORMAT
-from strat.solvers import MAPG, AlternatingMinimization, NewtonCG, Result
+from strat.solvers import ADMM, MAPG, AlternatingMinimization, NewtonCG, Result
 
 _GRAPH_REGULARIZERS = (Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint)
-_SOLVERS = (AlternatingMinimization, MAPG, NewtonCG)
+_SOLVERS = (ADMM, AlternatingMinimization, MAPG, NewtonCG)
 _CLASSES = {cls.__name__: cls for cls in (*_GRAPH_REGULARIZERS, *_SOLVERS)}
 
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import strat
+from strat.solvers import Solver
 
 RNG = np.random.default_rng(0)
 K, N, D = 6, 120, 3
@@ -489,6 +490,19 @@ def test_a_fitted_model_pickles_and_saves(tmp_path):
     assert "Logistic" in record.declaration
     with pytest.raises(strat.OptionError, match="was fitted with the variables"):
         strat.load(path, base=mean_model())
+
+
+SOLVERS = [kind for kind in vars(strat.solvers).values() if isinstance(kind, type)]
+SOLVERS = [kind for kind in SOLVERS if issubclass(kind, Solver) and kind is not Solver]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_model_is_loaded_with_its_solver(solver, tmp_path):
+    h = JOINT if solver is strat.AlternatingMinimization else strat.FixedGraph()
+    model = strat.StratifiedModel(logistic(), PATH, h, solver=solver(tol=1e-4)).fit(X, Y, strata=Z)
+    model.save(tmp_path / "model.npz")
+    loaded = strat.load(tmp_path / "model.npz", base=model.base)
+    assert type(loaded.solver) is solver and loaded.solver.tol == 1e-4
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,10 @@ class NewtonCG(Solver):
 
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
     ways = {
-        "loss": "Use strat.MAPG(), which needs the gradient alone, or smooth the loss (smoothing= on the BaseModel)"
+        "loss": (
+            "Use strat.ADMM(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
+            "or smooth the loss (smoothing= on the BaseModel)"
+        )
     }
 
     def __init__(
