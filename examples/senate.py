@@ -81,7 +81,7 @@ def honest(y, z, graph, count):
         margin = model.predict(strata=test[1])
         return {
             "ANLL": -model.score(test[0], strata=test[1]),
-            "error %": 100 * np.mean(margin * test[0] <= 0),
+            "error %": 100 * np.mean((margin > 0) != (test[0] > 0)),
         }
 
     pairs = strat.RollingOrigin(count, time=1).split(y, groups=z)

@@ -110,7 +110,7 @@ def honest(records, count):
         margin = model.predict(test[0], strata=test[2])
         return {
             "ANLL": -model.score(*test[:2], strata=test[2]),
-            "error %": 100 * np.mean(margin * test[1] <= 0),
+            "error %": 100 * np.mean((margin > 0) != (test[1] > 0)),
         }
 
     compare((tuple(split(seed)) for seed in range(count)), base, graph, 5, learned, figures)
