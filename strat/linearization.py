@@ -148,7 +148,7 @@ class Linearization:
             3
         ):  # a prox that moves little is curved: its slope is exact for a step of that curvature's size
             q, v, self.residual = self._step()
-            self.slope = ProxSlope(self.problem.prox, v, self.t)
+            self.slope = ProxSlope(self.problem.regularizer.prox, v, self.t)
             least = np.where(self.slope.free, self.slope.slope, 1.0).min(axis=1)
             if np.all(least > 0.05):
                 break

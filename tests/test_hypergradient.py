@@ -281,3 +281,22 @@ def test_the_fitted_model_stays_as_it_is():
     assert first[0] == second[0]
     assert np.array_equal(first[1]["W0"], second[1]["W0"])
     assert list(first[1]) == ["W0", "lam"]
+
+
+def test_separable_regularizers_need_no_rotation():
+    # Probed block by block: a ridge or l1 norm has a diagonal Jacobian, a group norm has one block a group.
+    for regularizer, rotated in (("ridge", False), ("l1", False), ("box", False), ("group", True)):
+        found = Fitted(fitted("logistic", regularizer)[0], "a test").linearized()
+        assert (found.slope.U is not None) == rotated
+
+
+def test_products_in_both_forms_agree_with_the_hessian():
+    couple = {"theta": np.array([0.5, 2.0, 0.0])}
+    for regularizer in ("ridge", "l1", "group"):
+        for given in (None, couple):
+            found = Fitted(fitted("poisson", regularizer, couple=given)[0], "a test").linearized()
+            v = found.solve(np.random.default_rng(0).normal(size=(K, 4)))
+            H, slope = found._system, found.slope
+            curved = slope.back(np.where(slope.free, slope.curvature * slope.into(v), 0.0))
+            expected = np.where(slope.free, slope.into(H.hessian(v) + curved), 0.0)
+            assert np.allclose(H._product(slope.into(v)), expected, atol=1e-9 * np.abs(expected).max())
