@@ -7,18 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from strat import graph_regularizers, solvers
 from strat.base_model import BaseModel
 from strat.baselines import common
 from strat.errors import OptionError
 from strat.estimator import StratifiedModel
-from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
+from strat.graph_regularizers import GraphRegularizer
 from strat.prior import PriorGraph
 from strat.saving import FORMAT
-from strat.solvers import ADMM, MAPG, AlternatingMinimization, NewtonCG, Result
+from strat.solvers import Result, Solver
 
-_GRAPH_REGULARIZERS = (Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint)
-_SOLVERS = (ADMM, AlternatingMinimization, MAPG, NewtonCG)
-_CLASSES = {cls.__name__: cls for cls in (*_GRAPH_REGULARIZERS, *_SOLVERS)}
+#: What a stored model may name: the classes that these packages export, so that a new one is loaded without an entry here.
+_CLASSES = {
+    name: kind
+    for package in (graph_regularizers, solvers)
+    for name, kind in vars(package).items()
+    if isinstance(kind, type) and issubclass(kind, (GraphRegularizer, Solver))
+}
 
 
 @dataclass

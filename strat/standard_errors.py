@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from strat.common_model import CommonModel
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.export import training_records
+from strat.linearization import hessian_blocks
 from strat.oracles.sum import Weighted
 from strat.prox_slope import ProxSlope
 from strat.selected_inverse import inverse_entries
@@ -109,10 +110,10 @@ def _covariances(model, dispersion):
         )
     theta, loss, regularizer, constraints, laplacian, couple = _problem(model)
     K, n = theta.shape
-    hessian, degrees = _hessian(loss, theta), laplacian.diagonal()
+    hessian, degrees = hessian_blocks(loss, theta), laplacian.diagonal()
     gradient = loss.value_and_gradient(theta)[1] + (laplacian @ theta) * couple
     if regularizer.has("hessian_operator"):
-        hessian = hessian + _hessian(regularizer, theta)
+        hessian = hessian + hessian_blocks(regularizer, theta)
         gradient = gradient + regularizer.value_and_gradient(theta)[1]
         prox = constraints.prox
     else:
@@ -163,16 +164,6 @@ def _problem(model):
     constraints = base.regularizer_program.bind_constraints(values)
     laplacian = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W)
     return theta, loss, regularizer, constraints, laplacian, base.couple_weights(values)
-
-
-def _hessian(oracle, theta):
-    """The Hessian's blocks (K, n, n)."""
-    if oracle.has("hessian"):
-        return np.array(oracle.hessian(theta))
-    product = oracle.hessian_operator(theta)
-    blocks = [product(np.broadcast_to(e, theta.shape)) for e in np.eye(theta.shape[1])]
-    blocks = np.stack(blocks, axis=2)
-    return (blocks + blocks.transpose(0, 2, 1)) / 2
 
 
 def _inverse_blocks(A, starts):

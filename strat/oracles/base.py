@@ -1,6 +1,5 @@
 """The oracle protocol: functions of (K, n) parameters, batched over strata."""
 
-import numpy as np
 
 
 class Oracle:
@@ -30,28 +29,3 @@ class Oracle:
 
     def arguments(self, theta):
         """None: the other methods take theta alone."""
-
-
-class ZeroOracle(Oracle):
-    """The function 0."""
-
-    quadratic = True
-
-    def __init__(self, n):
-        self.n = n
-
-    def value(self, theta):
-        """Zeros (K,)."""
-        return np.zeros(len(theta))
-
-    def value_and_gradient(self, theta):
-        """Zeros (K,) and (K, n)."""
-        return np.zeros(len(theta)), np.zeros_like(theta)
-
-    def hessian_operator(self, theta):
-        """The zero map."""
-        return np.zeros_like
-
-    def prox(self, v, t):
-        """v itself."""
-        return v.copy()

@@ -32,9 +32,6 @@ class PiecewiseLinear:
         below, above = np.minimum(u - self.knots[0], 0.0), np.maximum(u - self.knots[-1], 0.0)
         return inside + self.left * below + self.right * above
 
-    def _on(self, knots):
-        return PiecewiseLinear(knots, self(knots), self.left, self.right)
-
     def __add__(self, other):
         knots = np.union1d(self.knots, other.knots)
         return PiecewiseLinear(
