@@ -16,7 +16,7 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pandas as pd
-from honest import best_of_grid, compare
+from honest import best_of_grid, compare, linear
 from paper import Records, arguments, concrete, table
 from sklearn.model_selection import train_test_split
 
@@ -117,17 +117,8 @@ def papers_protocol(records):
 
 def honest(records, count):
     """Compare quantile models with a ridge and a free intercept over random splits."""
-    theta, b = cp.Variable(6, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(6, name="x"), cp.Parameter(name="y")
-    ridge = cp.Parameter(nonneg=True, name="ridge", value=1.0)
-    residual = y - x @ theta - b
-    base = strat.BaseModel(
-        loss=cp.maximum(0.9 * residual, -0.1 * residual),
-        regularizer=ridge * cp.sum_squares(theta),  # the intercept stays free
-        data=(x, y),
-        predict=x @ theta + b,
-        smoothing=WIDE,
-    )
+    bases = linear(lambda y, u: cp.maximum(0.9 * (y - u), -0.1 * (y - u)), 6, smoothing=WIDE)
+    base = bases[0]
     graph = strat.graphs.grid(10, 10, weight=0.5, name=("age", "fly ash"))
     grid = {"graph_regularizer__lambda1": [5.0, 50.0], "graph_regularizer__lambda2": [10.0, 1000.0]}
     joint = strat.joint(base, graph, lambda1=5.0, lambda2=10.0, eta=1e-3, mu=2e-3)
@@ -151,7 +142,7 @@ def honest(records, count):
         below = test[1] <= model.predict(test[0], strata=test[2])
         return {"pinball": -model.score(*test[:2], strata=test[2]), "below %": 100 * np.mean(below)}
 
-    compare((tuple(split(seed)) for seed in range(count)), base, graph, 5, learned, figures)
+    compare((tuple(split(seed)) for seed in range(count)), bases, graph, 5, learned, figures)
 
 
 def pictures(models, place):

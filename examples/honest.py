@@ -4,12 +4,16 @@ For every split, the constants of every model are chosen by cross-validation on 
 to all of them, and only then the test records are looked at. The LRSM has one weight for each factor of the graph
 and a ridge, found by ``strat.search``; the models that learn the graph take that ridge, and lambda1 and lambda2 (or the
 scale of the prior graph) from a grid around the paper's constants.
+
+A free intercept is right where the strata share their records, and hard on separate models: in a stratum whose few labels
+are equal it grows without limit. The separate models are therefore also fitted with the ridge on their intercept.
 """
 
 import sys
 import time
 import warnings
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -21,13 +25,40 @@ RIDGES = np.logspace(-4, 2, 7)
 FEW = 3  # folds for the models that learn the graph, whose fits take longer
 
 
-def models_of_split(base, graph, train, folds, learned, seed):
+def linear(loss, features, smoothing=None):
+    """Declare a linear model with a ridge, once with a free intercept and once with the ridge on it too.
+
+    Parameters
+    ----------
+    loss : callable
+        ``loss(y, u)``, an expression of the label and of ``u = x @ theta + b``.
+    features : int
+        Length of x.
+    smoothing : float, optional
+        Width of smoothed kinks, as of `strat.BaseModel`.
+
+    Returns
+    -------
+    tuple
+        Two of `strat.BaseModel`.
+    """
+    theta, b = cp.Variable(features, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(features, name="x"), cp.Parameter(name="y")  # ONE record
+    ridge = cp.Parameter(nonneg=True, name="ridge", value=1.0)
+    u = x @ theta + b
+    squares = cp.sum_squares(theta), cp.sum_squares(theta) + cp.square(b)
+    return tuple(
+        strat.BaseModel(loss(y, u), ridge * s, data=(x, y), predict=u, smoothing=smoothing) for s in squares
+    )
+
+
+def models_of_split(bases, graph, train, folds, learned, seed):
     """Choose the constants of every model on `train` and fit it.
 
     Parameters
     ----------
-    base : BaseModel
-        With a hyperparameter Parameter "ridge".
+    bases : tuple of BaseModel
+        With a hyperparameter Parameter "ridge"; the second one, if any, for another row of separate models.
     graph : networkx.Graph
         The expert graph, a product.
     train : tuple
@@ -44,15 +75,17 @@ def models_of_split(base, graph, train, folds, learned, seed):
     dict
         ``{name: fitted model}``.
     """
+    base, *penalised = bases
     search = {"train": train, "folds": folds, "random_state": seed}
     simple = {"common": strat.common(base, graph), "separate": strat.separate(base, graph)}
     simple["LRSM"] = strat.lrsm(base, graph)
+    if penalised:
+        simple["separate, ridge on b"] = strat.separate(penalised[0], graph)
     found = strat.search(simple, **search)
     choices = {row["candidate"]: row["constants"] for row in found.table if row["error"] is None}
     models = {}
-    names = {"common": "common", "separate": "separate", "LRSM, one scale": "LRSM", "LRSM": "LRSM"}
-    for name, kind in names.items():
-        models[name] = clone(simple[kind]).set_params(**choices[name])
+    for name in ("LRSM, one scale", *simple):
+        models[name] = clone(simple[name.removesuffix(", one scale")]).set_params(**choices[name])
     expert = strat.lrsm(base, graph)
     models["LRSM, given weights"] = best_of_grid(expert, {"base__ridge": RIDGES}, train, folds, seed)
     for name, (model, grid) in learned.items():
@@ -85,14 +118,14 @@ def best_of_grid(model, grid, train, folds, seed):
         return min(tried, key=loss)
 
 
-def compare(splits, base, graph, folds, learned, figures):
+def compare(splits, bases, graph, folds, learned, figures):
     """Print the mean and standard error over splits of every figure of every model, and differences to the LRSM.
 
     Parameters
     ----------
     splits : iterable
         Of pairs (train, test), each ``(*data, strata)``.
-    base, graph, folds, learned
+    bases, graph, folds, learned
         As `models_of_split` takes them.
     figures : callable
         ``figures(model, test)`` gives a dict of numbers; the first one decides.
@@ -101,7 +134,7 @@ def compare(splits, base, graph, folds, learned, figures):
     for seed, (train, test) in enumerate(splits):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            models = models_of_split(base, graph, train, folds, learned, seed)
+            models = models_of_split(bases, graph, train, folds, learned, seed)
         for name, model in models.items():
             rows.setdefault(name, []).append(figures(model, test))
         print(f"split {seed}: {time.perf_counter() - started:.0f} s", file=sys.stderr)

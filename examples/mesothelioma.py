@@ -11,7 +11,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import compare
+from honest import compare, linear
 from paper import arguments, classification, mesothelioma, mesothelioma_graph, table
 from sklearn.model_selection import train_test_split
 
@@ -67,16 +67,8 @@ def papers_protocol(records):
 
 def honest(records, count):
     """Compare logistic models with a ridge and a free intercept over random splits."""
-    theta, b = cp.Variable(46, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(46, name="x"), cp.Parameter(name="y")
-    ridge = cp.Parameter(nonneg=True, name="ridge", value=1.0)
-    margin = x @ theta + b
-    base = strat.BaseModel(
-        loss=cp.logistic(-y * margin),
-        regularizer=ridge * cp.sum_squares(theta),  # the intercept stays free
-        data=(x, y),
-        predict=margin,
-    )
+    bases = linear(lambda y, u: cp.logistic(-y * u), 46)
+    base = bases[0]
     graph = mesothelioma_graph()
     grid = {"graph_regularizer__lambda1": [1.0, 100.0], "graph_regularizer__lambda2": [0.12, 12.0]}
     learned = {
@@ -100,7 +92,7 @@ def honest(records, count):
             "error %": 100 * np.mean((margin > 0) != (test[1] > 0)),
         }
 
-    compare((tuple(split(seed)) for seed in range(count)), base, graph, 5, learned, figures)
+    compare((tuple(split(seed)) for seed in range(count)), bases, graph, 5, learned, figures)
 
 
 def pictures(models, place):

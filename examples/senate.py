@@ -86,7 +86,7 @@ def honest(y, z, graph, count):
 
     pairs = strat.RollingOrigin(count, time=1).split(y, groups=z)
     folds = strat.RollingOrigin(4, time=1)
-    compare(((part(a), part(b)) for a, b in pairs), base, graph, folds, learned, figures)
+    compare(((part(a), part(b)) for a, b in pairs), (base,), graph, folds, learned, figures)
 
 
 def pictures(models, place):

@@ -12,7 +12,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import best_of_grid, compare
+from honest import best_of_grid, compare, linear
 from paper import arguments, classification, table, wine
 from sklearn.model_selection import train_test_split
 
@@ -77,16 +77,8 @@ def papers_protocol(records):
 
 def honest(records, count):
     """Compare logistic models with a ridge and a free intercept over random splits."""
-    theta, b = cp.Variable(8, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(8, name="x"), cp.Parameter(name="y")
-    ridge = cp.Parameter(nonneg=True, name="ridge", value=1.0)
-    margin = x @ theta + b
-    base = strat.BaseModel(
-        loss=cp.logistic(-y * margin),
-        regularizer=ridge * cp.sum_squares(theta),  # the intercept stays free
-        data=(x, y),
-        predict=margin,
-    )
+    bases = linear(lambda y, u: cp.logistic(-y * u), 8)
+    base = bases[0]
     graph = strat.graphs.grid(10, 10, weight=(20, 10), name=("density", "sulphates"))
     grid = {"graph_regularizer__lambda1": [0.5, 5.0], "graph_regularizer__lambda2": [2e-3, 0.2, 20.0]}
     joint = strat.joint(base, graph, lambda1=5.0, lambda2=2e-3, eta=0.1, mu=0.2)
@@ -113,7 +105,7 @@ def honest(records, count):
             "error %": 100 * np.mean((margin > 0) != (test[1] > 0)),
         }
 
-    compare((tuple(split(seed)) for seed in range(count)), base, graph, 5, learned, figures)
+    compare((tuple(split(seed)) for seed in range(count)), bases, graph, 5, learned, figures)
 
 
 def pictures(models, place):
