@@ -15,13 +15,14 @@ PATIENCE = 150  # iterations that one preconditioner gets
 ACCURATE = 1e-12  # relative residual asked for
 LOOSE = 1e-8  # relative residual that is worth a warning
 SINGULAR = 1e-12  # smallest eigenvalue of a scaled block that passes
+STRONG = 2.0  # degrees over curvature from which the Laplacian is the better preconditioner
 
 
 class FreeSystem:
     """(H + G(w) ⊗ diag(couple) + curvature) v = b over the free directions of each stratum.
 
-    Conjugate gradients with the strata's blocks as preconditioner; where they are slow (strong graphs), a dense factor
-    for small systems, and the Laplacian plus mean curvature as preconditioner for large ones.
+    Conjugate gradients with the strata's blocks as preconditioner, the Laplacian plus mean curvature where the graph is
+    strong; where they are slow, a dense factor for small systems, and the other preconditioner for large ones.
 
     Parameters
     ----------
@@ -93,9 +94,11 @@ class FreeSystem:
             return np.zeros_like(b), 0.0
         x = None
         if "_factor" not in self.__dict__ and self.count > SMALL:
-            x, residual = conjugate_gradients(self._product, self._block_solve, b, tolerance)
+            ways = [self._block_solve, self._graph_solve]
+            first, second = ways[::-1] if self._strong else ways
+            x, residual = conjugate_gradients(self._product, first, b, tolerance)
             if residual > 10 * tolerance and self.count > LARGE:
-                x, residual = conjugate_gradients(self._product, self._graph_solve, b, tolerance, x)
+                x, residual = conjugate_gradients(self._product, second, b, tolerance, x)
         if (x is None or residual > 10 * tolerance) and self.count <= LARGE:
             x = self._direct(b)
             x += self._direct(b - self._product(x))
@@ -145,6 +148,13 @@ class FreeSystem:
 
     def _block_solve(self, r):
         return (self._inverse @ r.reshape(-1)).reshape(r.shape)
+
+    @cached_property
+    def _strong(self):
+        """Whether the graph weighs more than the curvature of most strata, alike in all coordinates."""
+        alike = self.couple.min() > 0.5 * self.couple.max()
+        own = np.maximum(np.einsum("kaa->k", self.inner) / self.n, 0.0)
+        return bool(alike and np.median(self.degrees) * self.couple.mean() > STRONG * np.median(own))
 
     @cached_property
     def _graph(self):

@@ -18,6 +18,7 @@ from strat.tuning.choice import START, guard
 from strat.tuning.descent import descend
 from strat.tuning.inner import Inner, Objective, Task
 from strat.tuning.path import Point
+from strat.tuning.rounds import Branch, folds_of
 from strat.tuning.space import Space
 
 SIDE, N = 6, 3
@@ -259,6 +260,71 @@ def test_one_fold_is_split_by_records():
     assert len(tuned.folds) == 1 and tuned.folds[0]["records"] == len(rows) // 3
 
 
+def origins(count, years=8):
+    """Records of a random walk over years in two cities, and the pairs of rolling origins."""
+    rng = np.random.default_rng(2)
+    z = [(city, year) for year in range(years) for city in "ab" for _ in range(3)]
+    level = rng.normal(size=(2, years)).cumsum(axis=1)
+    y = np.array(
+        [level["ab".index(city), year] for city, year in z] + 0.3 * rng.normal(size=(len(z), 1)).ravel()
+    )
+    graph = strat.graphs.product(
+        strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(years), name="year")
+    )
+    theta, value = cp.Variable(name="theta"), cp.Parameter(name="y")
+    model = strat.lrsm(strat.BaseModel(cp.square(value - theta), data=(value,)), graph)
+    return model, (y, z), strat.RollingOrigin(count, time=1)
+
+
+def test_rounds_of_rolling_origins_judge_what_comes_later(monkeypatch):
+    model, train, folds = origins(4)
+    seen, objective = [], Branch.objective
+
+    def spy(self, pairs, where):
+        seen.append([(set(a.labels), set(b.labels)) for a, b in pairs])
+        return objective(self, pairs, where)
+
+    monkeypatch.setattr(Branch, "objective", spy)
+    tuned = strat.tune(model, train, folds=folds, wrt=["scale"])
+    assert len(tuned.folds) == 4
+
+    def years(labels):
+        return sorted({year for _, year in labels})
+
+    rounds = [pair for pair in zip(seen, seen[1:], strict=False) if len(pair[1]) == 1 and len(pair[0]) < 4]
+    assert [len(tunes) for tunes, _ in rounds] == [1, 2, 3]
+    for tunes, ((past, future),) in rounds:
+        assert max(max(years(a | b)) for a, b in tunes) < min(years(future))  # nothing later takes part
+        assert max(years(past)) < min(years(future))
+    assert [years(judge[0][1]) for _, judge in rounds] == [[5], [6], [7]]
+    again = strat.tune(model, train, folds=list(folds.split(train[0], groups=train[1]))[::-1])
+    assert again.gain == tuned.gain and again.history == tuned.history  # in whatever order they are given
+
+
+def test_folds_are_in_time_only_where_one_trains_the_next():
+    _, train, folds = origins(3)
+    sample = Sample([origins(3)[0]], train, "train")
+    rolling = [tuple(pair) for pair in folds.split(train[0], groups=train[1])]
+    window = [(np.setdiff1d(a, np.arange(6 * k)), b) for k, (a, b) in enumerate(rolling)]
+    for pairs in (rolling, window):
+        assert folds_of(sample, pairs).in_time
+    spread = list(strat.StrataKFold(3).split(train[0], groups=train[1]))
+    apart = [(np.arange(8 * k, 8 * k + 5), np.arange(8 * k + 5, 8 * k + 8)) for k in range(3)]
+    for pairs in (spread, apart, [*rolling, rolling[0]]):
+        assert not folds_of(sample, pairs).in_time
+    with pytest.raises(
+        DataError, match="needs three at least: one tunes, one says how far to go, one judges; there are 2"
+    ):
+        strat.tune(origins(2)[0], train, folds=origins(2)[2])
+
+
+def test_learned_graphs_may_differ_from_fold_to_fold():
+    tuned = strat.tune(
+        strat.lrsm(BASE, grid()), TRAIN, folds=3, wrt=["W0"], penalty=1.0, candidates=["knn"], max_iter=2
+    )
+    assert "knn, scale" in {row["tried"] for row in tuned.table}
+
+
 def test_learned_candidates_pass_the_same_guard():
     far = strat.graphs.cycle(
         [NODES[k * 5 % 36] for k in range(36)], weight=0.5
@@ -389,6 +455,10 @@ def test_the_guard_judges_a_choice_by_records_that_did_not_make_it():
     assert told.improved and told.gain == pytest.approx(0.9)
     assert guard([unlucky, unlucky]).choice == START
     assert not guard([lucky]).improved  # nobody left to judge
+    told = guard([lucky, unlucky, lucky], in_time=True)
+    # The first round's choice loses in the second, that of both gains in the third; the first judges nothing.
+    assert told.gain == pytest.approx((-0.5 - 0.3 - 0.7 + 0.9 + 1.0 + 0.8) / 6) and not told.improved
+    assert not guard([lucky], in_time=True).improved
 
 
 def test_time_limit_and_interrupt_return_the_best_so_far(monkeypatch):

@@ -29,13 +29,16 @@ class Guard:
     improved: bool
 
 
-def guard(rounds):
+def guard(rounds, in_time=False):
     """Choose, and measure the choice on records that took no part in it.
 
     Parameters
     ----------
     rounds : list of dict
         For each round its path (a list of Point) by branch; the path's first point of "model" is the start.
+    in_time : bool
+        Whether the rounds follow one another in time: then the choice that a round measures is that of the rounds before
+        it, and the first one measures nothing.
 
     Returns
     -------
@@ -47,7 +50,9 @@ def guard(rounds):
     choice = best(rounds)
     gaps = []
     for k, one in enumerate(rounds):
-        others = best(rounds[:k] + rounds[k + 1 :])
+        if in_time and k == 0:
+            continue
+        others = best(rounds[:k] + ([] if in_time else rounds[k + 1 :]))
         gaps.append(losses(one, START) - losses(one, others))
     gap = np.concatenate(gaps)
     if not np.isfinite(gap).all() or len(gap) < 2:

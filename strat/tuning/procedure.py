@@ -17,7 +17,7 @@ from strat.tuning.learned import learned_graph, named_candidates
 from strat.tuning.listening import Listening
 from strat.tuning.outcome import outcome
 from strat.tuning.path import Stage, walk
-from strat.tuning.rounds import Branch, Folds, Split
+from strat.tuning.rounds import Branch, Split, folds_of
 from strat.tuning.space import Space
 
 #: Share of the time limit for the rounds; the rest is for the last descent.
@@ -51,6 +51,8 @@ def tune(
     every step; what has the lowest loss over all rounds is chosen, no tuning among the choices. A choice made without a
     third's records is measured on that third, record by record against the start. Only where it gains more than the
     standard error of that difference are all validation records used for a last descent, and is the result not the start.
+    Folds that follow one another in time, such as rolling origins, are judged in that order: what tunes and what chooses
+    comes before what judges.
 
     Parameters
     ----------
@@ -145,14 +147,14 @@ def tune(
             model,
             [_scaling(names)],
             lambda part, one=one: learned_graph(one, model, prior, part),
-            lambda graph: Space(model, graph, list(dict.fromkeys(["scale", *names])), scale=1.0),
+            partial(_scaled_space, model, names),
             notes,
         )
     run = _Run(split, branches, clock, {"max_iter": max_iter, "patience": patience})
     with Listening(verbose):
         history, x, branch = [split.whole(branches["model"])(space.start)[0]], space.start, "model"
         rounds = run.rounds()
-        told = guard(rounds)
+        told = guard(rounds, split.in_time)
         if told.improved:
             branch = told.choice[0]
             x, after = run.last(told.choice, rounds)
@@ -241,7 +243,13 @@ def _split(sample, others, folds, random_state):
     if len(pairs) == 1:
         train, held = (sample.part(index) for index in pairs[0])
         return Split(train, held, "the fold", random_state)
-    return Folds(sample, pairs)
+    return folds_of(sample, pairs)
+
+
+def _scaled_space(model, names, graph):
+    """The variables of a candidate, whose edges differ from one training part to the other: its scale."""
+    others = [name for name in names if name not in ("W0", "scale")]
+    return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
 
 
 def _scaling(names):

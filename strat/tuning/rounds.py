@@ -23,6 +23,8 @@ class Split:
         Seed of the split.
     """
 
+    in_time = False
+
     def __init__(self, train, held, where, random_state):
         self.train, self.held, self.where = train, held, where
         self.count = min(ROUNDS, len(held))
@@ -54,7 +56,7 @@ class Folds:
         Positions (training, held out).
     """
 
-    where = "train"
+    where, in_time = "train", False
 
     def __init__(self, sample, pairs):
         self.sample, self.pairs = sample, pairs
@@ -81,6 +83,55 @@ class Folds:
 
     def _parts(self, pairs):
         return [(self.sample.part(a), self.sample.part(b)) for a, b in pairs]
+
+
+class Origins(Folds):
+    """Folds in the order of time; the records that judge a round come after all that it tunes on.
+
+    Round after round, one origin more takes part; the next one judges.
+
+    Parameters
+    ----------
+    sample : Sample
+        All records.
+    pairs : list of pairs
+        Positions (training, held out) in the order of time.
+    """
+
+    in_time = True
+
+    def __init__(self, sample, pairs):
+        super().__init__(sample, pairs)
+        if len(pairs) < 3:
+            raise DataError(
+                f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
+                f"one judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are "
+                f"then split."
+            )
+        self.count = min(ROUNDS, len(pairs) - 1)
+
+    def round(self, number, branch):
+        """Objectives of the origins that tune and of the one that judges."""
+        judge = len(self.pairs) - self.count + number
+        groups = self.pairs[:judge], self.pairs[judge : judge + 1]
+        return tuple(branch.objective(self._parts(pairs), self.where) for pairs in groups)
+
+
+def folds_of(sample, pairs):
+    """The folds of given pairs, in the order of time where they have one.
+
+    They have one where every fold's held-out records are left alone by the folds before, and some train a later fold.
+    """
+    held = [np.unique(b) for _, b in pairs]
+    uses = np.array([[np.isin(one, a, assume_unique=True).any() for one in held] for a, _ in pairs])
+    order = np.argsort(
+        uses.sum(axis=1), kind="stable"
+    )  # the later a fold, the more of the others' records it knows
+    uses = uses[np.ix_(order, order)]
+    twice = len(np.unique(np.concatenate(held))) < sum(map(len, held))
+    if uses.any() and not np.triu(uses).any() and not twice:
+        return Origins(sample, [pairs[k] for k in order])
+    return Folds(sample, pairs)
 
 
 class Branch:
