@@ -1,6 +1,7 @@
 """The models to compare with, each one line: common, separate, a given graph, and the ways to learn one."""
 
 from strat.common_model import CommonModel
+from strat.errors import OptionError
 from strat.estimator import StratifiedModel
 from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 
@@ -101,7 +102,9 @@ def lrsm(base, graph, **options):
     return StratifiedModel(base, graph, FixedGraph(), **options)
 
 
-def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0, eta=0.1, mu=1.0, **options):
+def joint(
+    base, graph=None, graph_regularizer=None, *, lambda1=None, lambda2=None, eta=None, mu=None, **options
+):
     """Parameters and graph learned jointly with the log-determinant regularizer.
 
     Parameters
@@ -112,8 +115,8 @@ def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0,
         The prior graph W0.
     graph_regularizer : LogDet, optional
         In place of the four constants.
-    lambda1, lambda2, eta, mu : float
-        Constants of ``LogDet``.
+    lambda1, lambda2, eta, mu : float, optional
+        Constants of ``LogDet``: 1, 1, 0.1 and 1 by default.
     **options
         Keywords of ``StratifiedModel``.
 
@@ -121,6 +124,11 @@ def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0,
     -------
     StratifiedModel
         The model, not yet fitted.
+
+    Raises
+    ------
+    OptionError
+        Where constants stand beside a `graph_regularizer`, which has its own.
 
     Examples
     --------
@@ -131,8 +139,15 @@ def joint(base, graph=None, graph_regularizer=None, *, lambda1=1.0, lambda2=1.0,
     >>> model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"]).W_.shape
     (3, 3)
     """
+    given = {"lambda1": lambda1, "lambda2": lambda2, "eta": eta, "mu": mu}
+    given = {name: value for name, value in given.items() if value is not None}
     if graph_regularizer is None:
-        graph_regularizer = LogDet(lambda1=lambda1, lambda2=lambda2, eta=eta, mu=mu)
+        graph_regularizer = LogDet(**{"lambda1": 1.0, "lambda2": 1.0, "eta": 0.1, "mu": 1.0, **given})
+    elif given:
+        raise OptionError(
+            f"joint was given {', '.join(given)} beside graph_regularizer={graph_regularizer!r}, which has constants of "
+            f"its own. Give one or the other."
+        )
     return StratifiedModel(base, graph, graph_regularizer, **options)
 
 

@@ -10,8 +10,9 @@ from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from strat.comparison import Comparison
-from strat.errors import OptionError
+from strat.errors import OptionError, type_name
 from strat.estimator import StratifiedModel
+from strat.fitting import fit_within
 from strat.sample import Sample
 from strat.strata import in_order
 
@@ -23,6 +24,7 @@ def compare(
 
     Every model is cloned; the user's objects stay as they are. A model that fails is a row with its error. A model
     without a graph gets the strata of all records as its nodes, so that it predicts for those without training records.
+    Ctrl-C returns the table of the splits that are done.
 
     Parameters
     ----------
@@ -81,11 +83,16 @@ def compare(
         pieces = [(sample.part(a), sample.part(b)) for a, b in pairs]
     runs = []
     nodes = in_order(dict.fromkeys(label for pair in pieces for part in pair for label in part.labels))
-    for (inside, outside), seed in zip(pieces, seeds, strict=True):
-        for name, model in models.items():
-            run = _run(_with_nodes(model, nodes), inside, outside, metrics)
-            runs.append({"model": name, "seed": seed, **run})
-    return Comparison(list(models), list(metrics), runs)
+    notes = []
+    try:
+        for (inside, outside), seed in zip(pieces, seeds, strict=True):
+            own = {n: _run(_with_nodes(m, nodes), inside, outside, metrics) for n, m in models.items()}
+            runs += [{"model": name, "seed": seed, **run} for name, run in own.items()]
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        notes.append(f"interrupted after {len(runs) // len(models)} of {len(pieces)} splits")
+    return Comparison(list(models), list(metrics), runs, notes)
 
 
 def _run(model, train, test, metrics):
@@ -100,7 +107,7 @@ def _run(model, train, test, metrics):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model.fit(*train.data, strata=train.strata)
+            fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started
             run["values"] = {
                 (name, metric): _measure(model, part, function)
@@ -161,7 +168,7 @@ def checked_models(models):
         raise OptionError('models must be a dict {"name": model} with at least one model.')
     for name, model in models.items():
         if not isinstance(model, StratifiedModel):
-            raise OptionError(f"the model {name!r} is a {type(model).__name__}, not a StratifiedModel.")
+            raise OptionError(f"the model {name!r} is {type_name(model)}, not a StratifiedModel.")
     return {str(name): model for name, model in models.items()}
 
 

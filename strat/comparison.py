@@ -22,6 +22,8 @@ class Comparison(Table):
         The names.
     runs : list of dict
         One for each split and model.
+    notes : sequence of str
+        Remarks on the whole.
 
     Attributes
     ----------
@@ -31,8 +33,8 @@ class Comparison(Table):
         training records.
     """
 
-    def __init__(self, models, metrics, runs):
-        self.models, self.metrics, self.runs = models, metrics, runs
+    def __init__(self, models, metrics, runs, notes=()):
+        self.models, self.metrics, self.runs, self.notes = models, metrics, runs, list(notes)
         shown = [
             p for p in PARTS if p != "unseen" or any(("unseen", metrics[0]) in r["values"] for r in runs)
         ]
@@ -176,6 +178,7 @@ class Comparison(Table):
         for name in self.models:
             texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
             lines += [f"note  {name}: {text}" for text in list(texts)[:2]]
+        lines += [f"note  {text}" for text in self.notes]
         return "\n".join(lines)
 
     __repr__ = __str__

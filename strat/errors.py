@@ -50,3 +50,9 @@ class CollapseWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """The data are usable, but something about them deserves attention."""
+
+
+def type_name(value):
+    """The type of a value with its article, for messages: "a dict", "an ndarray"."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' or name.startswith('ndarray') else 'a'} {name}"

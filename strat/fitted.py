@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from strat.edges import EdgeList
-from strat.errors import OptionError
+from strat.errors import OptionError, type_name
 from strat.estimator import StratifiedModel
 from strat.graph_regularizers import FixedGraph
 from strat.linearization import Linearization
@@ -41,7 +41,7 @@ class Fitted:
 
     def __init__(self, model, what, edges=None):
         if not isinstance(model, StratifiedModel):
-            raise OptionError(f"{what} needs a fitted StratifiedModel, not a {type(model).__name__}.")
+            raise OptionError(f"{what} needs a fitted StratifiedModel, not {type_name(model)}.")
         if model.shared:
             raise OptionError(
                 f"{what} follows the graph, but the strata of a common model share their parameters; use strat.lrsm."

@@ -9,11 +9,12 @@ import scipy.sparse as sp
 
 from strat.base_model import BaseModel
 from strat.edges import AllPairs
-from strat.errors import CollapseWarning, DataWarning, OptionError
+from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning, OptionError, type_name
 from strat.posed import Posed, read_held_out
 from strat.solvers.choice import default_solver
 from strat.starts import solve
 from strat.strata import some_of
+from strat.unbounded import running_away
 
 #: W_ is an array up to this many strata, whatever edges are learned.
 DENSE_STRATA = 2000
@@ -34,11 +35,40 @@ def fit_model(model, data, strata, sample_weight, init, validation):
         notes = _warn_of_data(model, posed.records.strata, posed.edges, problem.w0)
     result = _solve(model, problem, posed, init, validation)
     result.notes += notes
+    _warn_of_running_away(problem, result, posed)
     model.strata_ = list(posed.prior.labels)
     model.W_ = _matrix(posed, result.w)
     _finish(model, posed, result)
     if problem.learned:
         _warn_of_collapse(result)
+
+
+def fit_within(model, data, strata):
+    """Fit a model as a part of something longer, which Ctrl-C is to end as a whole.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        It is fitted.
+    data : tuple
+        The data arguments.
+    strata : sequence
+        Label of each record.
+
+    Returns
+    -------
+    StratifiedModel
+        The model.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Where Ctrl-C ended the fit, which by itself would return the best point so far.
+    """
+    model.fit(*data, strata=strata)
+    if model.result_.status == "interrupted" and getattr(model.solver, "callback", None) is None:
+        raise KeyboardInterrupt
+    return model
 
 
 def solver_for(model, problem):
@@ -65,7 +95,7 @@ def check_options(model):
     """Check what a model was made of."""
     if not isinstance(model.base, BaseModel):
         raise OptionError(
-            f"base must be a strat.BaseModel, not a {type(model.base).__name__}; "
+            f"base must be a strat.BaseModel, not {type_name(model.base)}; "
             f"declare one with BaseModel(loss, regularizer, data=(…))."
         )
     if isinstance(model.n_starts, bool) or not isinstance(model.n_starts, int) or model.n_starts < 1:
@@ -222,6 +252,22 @@ def _warn_of_data(model, strata, edges, w0):
         warnings.warn(f"{note} Connect them, or drop them.", DataWarning, stacklevel=4)
         return [note]
     return []
+
+
+def _warn_of_running_away(problem, result, posed):
+    """Note and warn where the objective seems to have no minimum."""
+    if result.status not in ("converged", "max_iter") or not np.isfinite(result.objective):
+        return
+    found = running_away(problem, result.theta, result.w)
+    if not len(found):
+        return
+    strata = "" if posed.shared else f" of {some_of([posed.prior.labels[k] for k in found])}"
+    note = (
+        f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters{strata} are "
+        f"doubled. Check the signs in the loss, and give it a regularizer, constraints, or more records a stratum."
+    )
+    result.notes.append(note)
+    warnings.warn(note[0].upper() + note[1:], ConvergenceWarning, stacklevel=4)
 
 
 def _warn_of_collapse(result):

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 from scipy import sparse
 
-from strat.errors import DataError, DataWarning, GraphError
+from strat.errors import DataError, DataWarning, GraphError, type_name
 from strat.labels import label_list, plain
 from strat.prior import PriorGraph, check_labels, unique_edges
 
@@ -37,8 +37,7 @@ def read_graph(graph):
     if isinstance(graph, tuple | list) and len(graph) == 2 and not isinstance(graph[1], nx.Graph):
         return _from_matrix(*graph)
     raise GraphError(
-        f"a {type(graph).__name__} is no graph. Pass a networkx.Graph whose nodes are the strata, or "
-        "(labels, W)."
+        f"{type_name(graph)} is no graph. Pass a networkx.Graph whose nodes are the strata, or (labels, W)."
     )
 
 
@@ -97,12 +96,12 @@ def _from_networkx(graph):
 
 
 def _from_matrix(labels, W):
+    W = _as_coo(W)
     try:
         labels = [plain(label) for label in label_list(labels)]
     except DataError as error:
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     check_labels(labels)
-    W = _as_coo(W)
     if W.shape != (len(labels), len(labels)):
         raise GraphError(
             f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, one row a label."

@@ -111,6 +111,8 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
         )
     h.validate()
     check_range("tol", tol, "of at least 0", lambda v: v >= 0)
+    if hasattr(theta, "fit"):
+        raise DataError("theta is a model; give its fitted parameters, model.theta_.")
     theta = _rows(theta)
     prior = PriorGraph.without_edges(range(len(theta))) if graph is None else read_graph(graph)
     if len(theta) != prior.K:

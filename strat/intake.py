@@ -1,13 +1,14 @@
 """What a user passes to fit, predict and score, read once: records, strata, weights."""
 
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from strat.compiler.program import read_weight
-from strat.errors import DataError, ShapeError
+from strat.errors import DataError, DataWarning, ShapeError
 from strat.labels import named_columns, read_labels
-from strat.records import read_records
+from strat.records import check_count, read_records
 from strat.strata import Strata
 
 
@@ -55,6 +56,8 @@ def read(parameters, data, strata, where, *, declared=None, nodes=None, sample_w
     -------
     Records
     """
+    named = [(p.name(), d) for p, d in zip(parameters, data, strict=False)]
+    _warn_of_order([*named, ("strata", strata), ("sample_weight", sample_weight)])
     data, labels = _split(parameters, data, strata, declared, where)
     arrays = read_records(parameters, data, where)
     N = arrays[0].shape[0] if arrays else len(labels)
@@ -78,6 +81,8 @@ def read(parameters, data, strata, where, *, declared=None, nodes=None, sample_w
 def _split(parameters, data, strata, declared, where):
     """The data without the columns that hold strata, and the records' labels."""
     source = declared if strata is None else strata
+    if source is None:  # strata were forgotten, or given as one more data argument
+        check_count(parameters, data, where)
     frame = data[0] if data else None
     names = named_columns(source, frame) if source is not None else None
     if strata is None and declared is not None and names is None:
@@ -94,6 +99,21 @@ def _split(parameters, data, strata, declared, where):
         elif strata is None or frame.shape[1] > wanted:
             data = (without, *data[1:])
     return data, labels
+
+
+def _warn_of_order(arguments):
+    """Warn where pandas objects have one index in two orders: they were meant to be matched by it, and are not."""
+    indexes = {name: value.index for name, value in arguments if hasattr(value, "iloc")}
+    first, *others = indexes or [None]
+    for name in others:
+        one, other = indexes[first], indexes[name]
+        if len(one) == len(other) and not one.equals(other) and one.is_unique and set(one) == set(other):
+            warnings.warn(
+                f"{name} has the index of {first} in another order, but rows are matched by position. Where they should "
+                f"be matched by index, pass {name}.loc[{first}.index].",
+                DataWarning,
+                stacklevel=6,
+            )
 
 
 def _listed(names):

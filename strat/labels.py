@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strat.errors import DataError
+from strat.errors import DataError, type_name
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def label_list(labels):
         return _join([_items(labels[name]) for name in _distinct(labels)])
     if hasattr(labels, "toarray") or isinstance(labels, dict | set | frozenset):
         raise DataError(
-            f"strata: a {type(labels).__name__} has no order of records. Pass an array or a list of labels."
+            f"strata: {type_name(labels)} has no order of records. Pass an array or a list of labels."
         )
     if isinstance(labels, np.ndarray) and labels.ndim == 2:
         return _join([_items(column) for column in labels.T])
@@ -115,9 +115,7 @@ def label_list(labels):
     try:
         items = _items(labels)
     except TypeError:
-        raise DataError(
-            f"strata: a {type(labels).__name__} holds no labels. Pass one label a record."
-        ) from None
+        raise DataError(f"strata: {type_name(labels)} holds no labels. Pass one label a record.") from None
     if items and isinstance(items[0], list | np.ndarray):
         items = [tuple(np.asarray(row, dtype=object).tolist()) for row in items]
     return items
@@ -153,7 +151,7 @@ def _factorize(labels):
     except TypeError:
         row = next(row for row, label in enumerate(labels) if not _is_hashable(label))
         raise DataError(
-            f"strata: the label of record {row} is a {type(labels[row]).__name__}, which is not hashable. "
+            f"strata: the label of record {row} is {type_name(labels[row])}, which is not hashable. "
             "Use text, numbers or tuples."
         ) from None
     missing = [code for label, code in table.items() if is_missing(label)]

@@ -2,6 +2,8 @@
 
 import datetime
 import json
+import re
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +12,7 @@ import scipy.sparse as sp
 from strat import graph_regularizers, solvers
 from strat.base_model import BaseModel
 from strat.baselines import common
-from strat.errors import OptionError
+from strat.errors import DataWarning, OptionError, type_name
 from strat.estimator import StratifiedModel
 from strat.graph_regularizers import GraphRegularizer
 from strat.prior import PriorGraph
@@ -126,12 +128,24 @@ def _model(base, meta, arrays):
 
 def _check_base(base, meta, path):
     if not isinstance(base, BaseModel):
-        raise OptionError(f"base must be a BaseModel, not a {type(base).__name__}.")
+        raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
     shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
     if shapes != meta["variables"]:
         raise OptionError(
             f"{path} was fitted with the variables {meta['variables']}, but base has {shapes}; give its declaration."
         )
+    if _anonymous(base) != _anonymous(meta["declaration"]):
+        warnings.warn(
+            f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
+            f"strat.load(path).declaration shows what was fitted.",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _anonymous(declaration):
+    """The declaration's text, without the numbers that CVXPY gives to Parameters that have no name."""
+    return re.sub(r"\bparam\d+", "param", str(declaration))
 
 
 def _made(entry):

@@ -98,9 +98,13 @@ class JointProblem:
         """Distances from stationarity, relative to the terms that balance, as ``{"theta": ..., "W": ...}``.
 
         The step of a prox-gradient step of size 1, for theta over 1 + max(||grad loss||, ||G(w) theta||), for W over
-        the edges, over 1 + max(||d/2||, ||the gradient of h's main term||). It is zero exactly at critical points.
+        the edges, over 1 + max(||d/2||, ||the gradient of h's main term||). It is zero exactly at critical points, and
+        infinite outside the domain.
         """
-        return self.point(theta, w).differentiate().residual()
+        point = self.point(theta, w)
+        if not point.objective < np.inf:
+            return {"theta": np.inf, "W": np.inf}
+        return point.differentiate().residual()
 
 
 class Point:

@@ -5,6 +5,9 @@ import scipy.sparse as sp
 
 from strat.errors import DataError, ShapeError
 
+#: The fourth power of a larger number, summed over records, leaves the range of floating point.
+LARGEST = 1e60
+
 
 def read_records(parameters, data, where="the data"):
     """Arrays of the records.
@@ -30,13 +33,7 @@ def read_records(parameters, data, where="the data"):
     ShapeError
         Where an argument does not have the declared shape, or another number of records than the first.
     """
-    if len(data) != len(parameters):
-        names = ", ".join(p.name() for p in parameters) or "none"
-        raise DataError(
-            f"{where} needs {len(parameters)} data argument{'s' * (len(parameters) != 1)} ({names}), "
-            f"but {len(data)} {'was' if len(data) == 1 else 'were'} given. They come in the order of the "
-            f"declaration's data=(…), and strata go in strata=."
-        )
+    check_count(parameters, data, where)
     arrays = [_read(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
     for p, array in zip(parameters[1:], arrays[1:], strict=True):
         if array.shape[0] != arrays[0].shape[0]:
@@ -47,8 +44,21 @@ def read_records(parameters, data, where="the data"):
     return arrays
 
 
+def check_count(parameters, data, where):
+    """Check that there is one argument for each Parameter; `where` is who asks, for messages."""
+    if len(data) != len(parameters):
+        names = ", ".join(p.name() for p in parameters) or "none"
+        raise DataError(
+            f"{where} needs {len(parameters)} data argument{'s' * (len(parameters) != 1)} ({names}), "
+            f"but {len(data)} {'was' if len(data) == 1 else 'were'} given. They come in the order of the "
+            f"declaration's data=(…), and strata go in strata=."
+        )
+
+
 def read_vector(name, values, N):
     """A vector with one finite number for each of N records, such as sample_weight."""
+    if np.ndim(values) == 0 and not sp.issparse(values):
+        raise ShapeError(f"{name} is {values!r}, but it must hold one number for each of the {N} records.")
     vector = _read(name, (), values)
     if len(vector) != N:
         raise ShapeError(f"{name} has {len(vector)} entries, but there are {N} records.")
@@ -87,9 +97,11 @@ def _read_sparse(name, shape, data):
         )
     if not shape:
         return _read(name, shape, csr.toarray())
-    if not np.isfinite(csr.data).all():
-        record = int(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))[~np.isfinite(csr.data)][0])
-        raise DataError(f"{name} has a NaN or infinite value in record {record}; drop or repair the record.")
+    good = np.abs(csr.data) <= LARGEST
+    if not good.all():
+        record = int(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))[~good][0])
+        kind = _fault(csr.data[~good][0])
+        raise DataError(f"{name} has {kind} in record {record}; drop or repair the record.")
     csr.sum_duplicates()
     return csr
 
@@ -127,15 +139,20 @@ def _kind(name, index, value):
 
 
 def _check_finite(name, array, columns):
-    if np.isfinite(array).all():
+    good = np.abs(array) <= LARGEST
+    if good.all():
         return
-    bad = np.argwhere(~np.isfinite(array))
-    records = np.unique(bad[:, 0])
-    kind = "NaN" if np.isnan(array[tuple(bad[0])]) else "an infinite value"
-    place = ""
+    bad = np.argwhere(~good)
+    records, kind = np.unique(bad[:, 0]), _fault(array[tuple(bad[0])])
+    place = " in"
     if array.ndim == 2:
-        place = f" in column {columns[bad[0, 1]]!r}" if columns else f" in column {bad[0, 1]}"
+        place = f" in column {columns[bad[0, 1]]!r} of" if columns else f" in column {bad[0, 1]} of"
     more = f" ({len(records)} records are affected)" if len(records) > 1 else ""
-    raise DataError(
-        f"{name} has {kind}{place} of record {records[0]}{more}. Drop these records or fill the values."
-    )
+    way = "Change the unit" if np.isfinite(array[tuple(bad[0])]) else "Drop these records or fill the values"
+    raise DataError(f"{name} has {kind}{place} record {records[0]}{more}. {way}.")
+
+
+def _fault(value):
+    if np.isfinite(value):
+        return f"the value {value:.3g}, too large to compute with,"
+    return "NaN" if np.isnan(value) else "an infinite value"

@@ -87,6 +87,11 @@ class Refits:
         -------
         Fit
             The problem and its result.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Where Ctrl-C ended the fit: whoever refits many times has to know.
         """
         problem = self.posed.problem(**constants)
         if problem.learned:
@@ -98,4 +103,7 @@ class Refits:
         start = None if theta is None else {"theta": theta}
         if start is not None and w is not None and problem.graph_regularizer.feasible(problem.edges, w):
             start["w"] = w  # else the best graph for theta, as for an infeasible W0
-        return Fit(problem, solve(problem, solver, start, random_state=self.model.random_state))
+        result = solve(problem, solver, start, random_state=self.model.random_state)
+        if result.status == "interrupted":  # no callback is left that could have stopped it
+            raise KeyboardInterrupt
+        return Fit(problem, result)

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import BaseCrossValidator
 
-from strat.errors import DataError, OptionError, ShapeError
+from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.labels import named_columns, read_labels
 from strat.splitters import StrataKFold
 
@@ -35,7 +35,7 @@ class Sample:
     def __init__(self, models, given, where):
         self.where = where
         if not isinstance(given, (tuple, list)):
-            raise DataError(f"{where} must be a tuple (*data, strata), not a {type(given).__name__}.")
+            raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(given)}.")
         given = tuple(given)
         declared = [m.strata for m in models if m.strata is not None]
         names = [p.name() for p in models[0].base.data]

@@ -31,7 +31,8 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
     constants are searched on the log scale without bounds: one scale for each factor of the graph, every scalar
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. A
     scan over four powers of ten comes first, then a pattern search down to steps of a factor 1.8. Models on a product
-    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started.
+    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started. Ctrl-C ends the
+    search with the best constants tried so far.
 
     Parameters
     ----------
@@ -88,16 +89,21 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
     else:
         rows = _on_grid(models, simple, read_grid(grid, list(models.values())))
     table, notes, failures = [], [], []
-    validations, chosen = {}, {}
+    validations, chosen, cut = {}, {}, False
     for row in rows:
         begun = time.perf_counter()
         try:
             if id(row.model) not in validations:
                 validations[id(row.model)] = CrossValidation(row.model, sample, pairs, nodes, tol)
             validation = validations[id(row.model)]
-            trials, count = _trials(row, validation, chosen, max_trials)
+            trials, count, cut = _trials(row, validation, chosen, max_trials)
+            if not trials:
+                break
             chosen[row.name] = trials[0].constants
             found = [_measured(trial, validation) for trial in trials]
+        except KeyboardInterrupt:
+            cut = True
+            break
         except Exception as error:  # one candidate's failure is a row of the table
             text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             found, count = [{**_NOTHING, "error": text}], 0
@@ -108,9 +114,15 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
             {"candidate": row.name, "model": row.model, "trials": count, "seconds": seconds, **f}
             for f in found
         ]
+        if cut:
+            break
+    if cut:
+        notes.append(
+            f"interrupted: {len(chosen)} of {len(rows)} candidates were tried, the last not to its end"
+        )
     good = [row for row in table if row["error"] is None]
     if not good:
-        raise failures[0]
+        raise KeyboardInterrupt if cut else failures[0]
     table.sort(key=lambda row: row["mean"])
     _add_differences(table)
     first = table[0]
@@ -147,11 +159,17 @@ def _on_grid(models, simple, grids):
 
 
 def _trials(contender, validation, chosen, most):
-    """The trials that become rows, the best first, and how many there were."""
+    """The trials that become rows, the best first, how many there were, and whether Ctrl-C cut them short."""
+    best, cut = [], False
     if contender.points is not None:
-        trials = sorted(map(validation.trial, contender.points), key=lambda trial: trial.loss)
-        return trials if contender.each else trials[:1], len(trials)
-    best = []
+        try:
+            for point in contender.points:
+                best.append(validation.trial(point))
+        except KeyboardInterrupt:
+            cut = True
+        count = len(best)
+        best.sort(key=lambda trial: trial.loss)
+        return best if contender.each else best[:1], count, cut
 
     def loss(x):
         trial = validation.trial(contender.constants(x))
@@ -160,6 +178,15 @@ def _trials(contender, validation, chosen, most):
         return trial.loss
 
     search = PatternSearch(loss, most=most)
+    try:
+        _descend(search, contender, chosen)
+    except KeyboardInterrupt:
+        cut = True
+    return best, len(search.tried), cut
+
+
+def _descend(search, contender, chosen):
+    """Search the constants of a candidate."""
     center = (0.0,) * len(contender.axes)
     # All scales together, all penalties together: the coarse directions.
     coarse = {
@@ -176,7 +203,6 @@ def _trials(contender, validation, chosen, most):
     pairs = list(zip(*coarse.values(), strict=True)) if len(coarse) == 2 else []
     diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)] if pairs else []
     search.search(start, diagonals)
-    return best, len(search.tried)
 
 
 def _measured(trial, validation):

@@ -135,7 +135,7 @@ def test_tables_are_aligned_and_plots_drawn():
     ("arguments", "error", "words"),
     [
         ({"models": {}}, strat.OptionError, "with at least one model"),
-        ({"models": {"a": 3}}, strat.OptionError, "the model 'a' is a int"),
+        ({"models": {"a": 3}}, strat.OptionError, "the model 'a' is an int"),
         ({}, strat.OptionError, "either train= and test=, or data="),
         ({"train": TRAIN}, strat.OptionError, "train= and test= go together"),
         ({"data": X}, strat.DataError, "data must be a tuple"),

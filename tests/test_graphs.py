@@ -263,8 +263,8 @@ def weighted_edge(weight):
         ((["a", "b"], np.array([[0, math.nan], [math.nan, 0]])), r"nan at edge \('a', 'b'\)"),
         ((["a", "b"], np.array([[0, -1.0], [-1, 0]])), r"edge \('a', 'b'\) has the weight -1"),
         ((None, np.zeros((2, 2))), "labels"),
-        (np.zeros((3, 3)), "a ndarray is no graph"),
-        (3, "a int is no graph"),
+        (np.zeros((3, 3)), "an ndarray is no graph"),
+        (3, "an int is no graph"),
         ("path", "a str is no graph"),
     ],
 )

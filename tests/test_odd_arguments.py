@@ -1,8 +1,12 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import strat
 
@@ -75,3 +79,110 @@ def test_a_search_says_that_the_pooled_model_is_left_out(monkeypatch):
     assert "pooled" not in {row["candidate"] for row in found.table}
     assert any("the pooled model is left out: its complete graph of 4 strata" in note for note in found.notes)
     assert "the pooled model is left out" in str(found)
+
+
+def fitted(model=None, data=(X, Y), z=Z, **options):
+    return (model or strat.lrsm(BASE, PATH)).fit(*data, strata=z, **options)
+
+
+@pytest.mark.parametrize(
+    ("fit", "error", "text"),
+    [
+        (
+            lambda: strat.lrsm(BASE, PATH).fit(X, Y, Z),
+            strat.DataError,
+            "fit needs 2 data arguments .*strata=",
+        ),
+        (lambda: fitted(sample_weight=2.0), strat.ShapeError, "sample_weight is 2.0, but .* the 40 records"),
+        (
+            lambda: fitted(data=(X * 1e80, Y)),
+            strat.DataError,
+            "too large to compute with, in column 0 of record 0",
+        ),
+        (
+            lambda: fitted(data=(sp.csr_array(X * 1e80), Y)),
+            strat.DataError,
+            "too large to compute with, in record 0",
+        ),
+        (
+            lambda: fitted(strat.lrsm(BASE, (np.eye(4), list("abcd")))),
+            strat.GraphError,
+            "no matrix of numbers",
+        ),
+        (lambda: strat.lrsm(BASE, {}).fit(X, Y, strata=Z), strat.GraphError, "a dict is no graph"),
+        (
+            lambda: strat.learn_graph(fitted(), strat.LogDet(1.0, 1.0, 0.1, 1.0)),
+            strat.DataError,
+            "give its fitted parameters, model.theta_",
+        ),
+        (
+            lambda: strat.joint(BASE, PATH, strat.LogDet(1.0, 1.0, 0.1, 1.0), mu=0.5),
+            strat.OptionError,
+            "joint was given mu beside graph_regularizer=LogDet",
+        ),
+    ],
+)
+def test_what_was_meant_is_said(fit, error, text):
+    with pytest.raises(error, match=text):
+        fit()
+
+
+def test_pandas_rows_in_another_order_are_warned_of():
+    frame, target, strata = pd.DataFrame(X), pd.Series(Y), pd.Series(Z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = fitted(data=(frame, target), z=strata).theta_["b"]
+        fitted(data=(frame, target.set_axis(range(5, 45))), z=strata)  # another index altogether
+    with pytest.warns(
+        strat.DataWarning, match=r"strata has the index of x in another order.*strata.loc\[x.index\]"
+    ):
+        moved = fitted(data=(frame, target), z=strata[::-1]).theta_["b"]
+    assert not np.allclose(moved, expected)
+    with pytest.warns(strat.DataWarning, match="y has the index of x in another order"):
+        fitted(data=(frame, target[::-1]))
+
+
+def test_loading_with_another_declaration_is_warned_of(tmp_path):
+    path = tmp_path / "model.npz"
+    fitted().save(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        strat.load(path, declared())
+    with pytest.warns(strat.DataWarning, match="fitted with another declaration than base"):
+        strat.load(path, declared(lam * cp.norm1(theta)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        strat.common,
+        strat.separate,
+        lambda base: strat.lrsm(base, PATH, solver=strat.NewtonCG(max_iter=30)),
+        lambda base: strat.joint(base, PATH, solver=strat.MAPG(max_iter=100)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:NewtonCG|MAPG", "ignore::strat.CollapseWarning")
+def test_an_objective_without_a_minimum_is_said_to_have_none(make):
+    with pytest.warns(strat.ConvergenceWarning, match="seems unbounded below"):
+        model = make(strat.BaseModel(b - y, data=(y,))).fit(Y[:8], strata=Z[:8])
+    assert any("are doubled" in note for note in model.result_.notes)
+
+
+def test_a_stratum_that_runs_away_is_named():
+    precision = cp.Variable(name="precision")
+    base = strat.BaseModel(cp.square(y) * precision - cp.log(precision), data=(y,))
+    with pytest.warns(strat.ConvergenceWarning, match="parameters of 2 are doubled"):
+        strat.separate(base).fit(np.where(Z == 2, 0.0, Y)[:12], strata=Z[:12])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        strat.separate(base).fit(Y[:12], strata=Z[:12])
+
+
+def test_steps_that_are_too_long_return_the_best_iterate():
+    model = strat.joint(BASE, PATH, solver=strat.MAPG(step=(1e3, 1e3)))
+    with pytest.warns(
+        strat.ConvergenceWarning, match="the steps are too long.*shorter steps, or leave step out"
+    ):
+        fitted(model)
+    result = model.result_
+    assert result.status == "max_iter" and np.isclose(result.objective, np.nanmin(result.history))

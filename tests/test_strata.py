@@ -100,7 +100,7 @@ def test_strings_that_are_not_all_columns_are_labels():
         (np.array(3), "array of shape"),
         (sparse.csr_array(np.eye(4)), "has no order of records"),
         ({1, 2, 3, 4}, "a set has no order"),
-        (17, "a int holds no labels"),
+        (17, "an int holds no labels"),
         ([{"a": 1}, 2, 3, 4], "the label of record 0 is a dict, which is not hashable"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat.errors import DeclarationError, ShapeError
+from strat.errors import DeclarationError, ShapeError, type_name
 from strat.expressions import atoms
 from strat.expressions.text import text
 
@@ -24,7 +24,7 @@ def as_expression(value, what):
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         return atoms.Constant(value)
     raise DeclarationError(
-        f"{what} must be a CVXPY expression such as cp.logistic(-y * (x @ theta)), but it is a {type(value).__name__}."
+        f"{what} must be a CVXPY expression such as cp.logistic(-y * (x @ theta)), but it is {type_name(value)}."
     )
 
 
@@ -39,7 +39,7 @@ def check_data(data):
     for entry in data:
         if not isinstance(entry, atoms.Parameter):
             raise DeclarationError(
-                f"data must hold cp.Parameter objects, the data of one record, but it holds a {type(entry).__name__}. "
+                f"data must hold cp.Parameter objects, the data of one record, but it holds {type_name(entry)}. "
                 f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
             )
         if (

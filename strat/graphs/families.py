@@ -5,7 +5,7 @@ import numbers
 import networkx as nx
 import numpy as np
 
-from strat.errors import DataError, GraphError
+from strat.errors import DataError, GraphError, type_name
 from strat.labels import label_list, plain
 from strat.prior import check_labels
 
@@ -131,9 +131,7 @@ def node_list(nodes):
     try:
         labels = [plain(label) for label in label_list(nodes)]
     except DataError:
-        raise GraphError(
-            f"nodes is a {type(nodes).__name__}. Pass labels, or how many nodes there are."
-        ) from None
+        raise GraphError(f"nodes is {type_name(nodes)}. Pass labels, or how many nodes there are.") from None
     check_labels(labels)
     return labels
 

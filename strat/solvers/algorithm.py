@@ -23,6 +23,8 @@ class Algorithm:
         Whether the objective of x never increases.
     stalled : bool
         Set where no further decrease is possible in floating point.
+    diverged : bool
+        Set where x left the domain, so that no step leads on.
     exact : bool
         Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
         whatever the step gained.
@@ -32,6 +34,7 @@ class Algorithm:
 
     monotone = True
     stalled = False
+    diverged = False
     exact = False
     saved = ()
 

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from functools import cache
 from numbers import Integral, Real
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from strat.errors import NoOracleError, OptionError
@@ -112,7 +113,11 @@ class Solver(BaseEstimator):
             raise OptionError(
                 "patience watches the validation loss: give fit validation=(X, Y, z), or patience=None."
             )
-        with _blas_threads(problem.K), Progress(type(self).__name__, self.max_iter, self.verbose) as progress:
+        far = np.errstate(
+            over="ignore", invalid="ignore"
+        )  # points tried far out are refused, as their F is infinite
+        progress = Progress(type(self).__name__, self.max_iter, self.verbose)
+        with _blas_threads(problem.K), far, progress:
             return Run(self, problem, theta, w, score, fingerprint, init, progress).go()
 
 

@@ -42,6 +42,11 @@ class FixedSteps(Algorithm):
         else:
             self.x, self.v = self.v, x
         self.differentiated = False
+        self.diverged = not self.x.objective < np.inf
+
+    def residual(self, tol):
+        """Residual of x, or None where it is known to be above tol."""
+        return None if self.diverged else super().residual(tol)
 
     def _evaluate(self, y):
         if y.evaluate_smooth(gradient=True) < np.inf:

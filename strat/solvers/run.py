@@ -76,7 +76,7 @@ class Run:
         else:
             self.checkpoint.save(self._state, force=True)
         if result.status == "max_iter":
-            _warn(solver, result, self.algorithm.stalled)
+            _warn(solver, result, self.algorithm)
         return result
 
     def _before_first(self):
@@ -105,7 +105,7 @@ class Run:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
-        elif self.iteration >= solver.max_iter or algorithm.stalled:
+        elif self.iteration >= solver.max_iter or algorithm.stalled or algorithm.diverged:
             status = "max_iter"
         elif solver.time_limit is not None and seconds - self.before >= solver.time_limit:
             status = "time_limit"
@@ -166,7 +166,8 @@ class Run:
     def _result(self, status):
         x = self.algorithm.x
         theta, w = x.theta.copy(), x.w.copy()
-        if status in ("early_stopped", "interrupted") and self.best is not None:
+        best_counts = status in ("early_stopped", "interrupted") or self.algorithm.diverged
+        if best_counts and self.best is not None:
             theta, w = self.best
         parts, residual = self.problem.parts(theta, w), self.algorithm.certificate(theta, w)
         if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
@@ -200,10 +201,16 @@ def _check_start(problem, x):
     )
 
 
-def _warn(solver, result, stalled):
+def _warn(solver, result, algorithm):
     residual, last = max(result.residual.values()), result.history[-2:]
     way = "raise max_iter, loosen tol, or start from another init"
-    if stalled:
+    if algorithm.diverged:
+        why, way = (
+            f"the steps are too long: the objective is infinite after {result.iterations} iterations, and the best "
+            f"iterate is returned",
+            "give shorter steps, or leave step out: then they are found as needed",
+        )
+    elif algorithm.stalled:
         why, way = (
             "no step lowers the objective further in double precision",
             "loosen tol or rescale the data",

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 
 from strat.candidates import candidate_edges
-from strat.errors import GraphError, OptionError
+from strat.errors import GraphError, OptionError, type_name
 from strat.estimator import StratifiedModel
 from strat.graph_input import read_graph
 from strat.hypergradient import wanted
@@ -20,7 +20,7 @@ def checked_model(model):
     """Raise unless the model is an LRSM with a graph."""
     if not isinstance(model, StratifiedModel):
         raise OptionError(
-            f"tune needs a StratifiedModel such as strat.lrsm(base, graph), not a {type(model).__name__}."
+            f"tune needs a StratifiedModel such as strat.lrsm(base, graph), not {type_name(model)}."
         )
     if model.shared:
         raise OptionError(

@@ -10,6 +10,7 @@ from strat import graphs
 from strat.baselines import joint
 from strat.errors import GraphError, OptionError
 from strat.estimator import StratifiedModel
+from strat.fitting import fit_within
 from strat.graph_input import read_graph
 from strat.prior import PriorGraph
 from strat.strata import some_of
@@ -73,11 +74,11 @@ def learned_graph(candidate, model, start, part):
         Without factors.
     """
     if isinstance(candidate, str) and candidate in KERNELS:
-        fitted = clone(model).fit(*part.data, strata=part.strata)
+        fitted = fit_within(clone(model), part.data, part.strata)
         graph = read_graph(graphs.from_parameters(fitted, candidate))
     elif isinstance(candidate, str | StratifiedModel):
         learner = candidate if isinstance(candidate, StratifiedModel) else _joint(model)
-        fitted = clone(learner).fit(*part.data, strata=part.strata)
+        fitted = fit_within(clone(learner), part.data, part.strata)
         graph = read_graph((fitted.strata_, fitted.W_))
     else:
         graph = read_graph(candidate)
