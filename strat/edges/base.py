@@ -50,6 +50,11 @@ class EdgeSet:
 
     envelope = 0.0  # a dense factor is at hand, whatever the graph
 
+    @property
+    def band(self):
+        """Every stratum's place (K,) in a band order, and how far apart neighbours are: all are neighbours."""
+        return np.arange(self.K), self.K - 1
+
     def laplacian_operator(self, w, degrees):
         """Function theta -> G(w) theta, for many products with one w."""
         return partial(self.laplacian, w, degrees=degrees)

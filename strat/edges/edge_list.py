@@ -159,14 +159,26 @@ class EdgeList(EdgeSet):
         return self.K > WIDTH and self.envelope > WIDTH
 
     @cached_property
+    def _place(self):
+        """Every stratum's place in a band order (reverse Cuthill-McKee)."""
+        place = np.empty(self.K, dtype=np.intp)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
+        return place
+
+    @cached_property
+    def band(self):
+        """Every stratum's place (K,) in an order that keeps neighbours near, and how far apart they are at most."""
+        if not self.count:
+            return np.arange(self.K), 0
+        return self._place, int(np.abs(self._place[self.i] - self._place[self.j]).max())
+
+    @cached_property
     def envelope(self):
         """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers a stratum."""
         if not self.count:
             return 0.0
-        place = np.empty(self.K, dtype=np.intp)
-        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
+        place, first = self._place, np.arange(self.K)
         low, high = np.minimum(place[self.i], place[self.j]), np.maximum(place[self.i], place[self.j])
-        first = np.arange(self.K)
         np.minimum.at(first, high, low)
         return float(np.mean(np.arange(self.K) - first))
 

@@ -1,7 +1,6 @@
 """The oracle protocol: functions of (K, n) parameters, batched over strata."""
 
 
-
 class Oracle:
     """A convex function of each stratum's parameters.
 

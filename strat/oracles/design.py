@@ -4,8 +4,12 @@ Rows live either on strata (no record data in the map: one constant matrix serve
 ``gram(weights)`` is Σ weights_ir a_ir a_irᵀ over each stratum's rows, (K, n, n), for designs that are ``dense``.
 """
 
+from functools import cached_property
+
 import numpy as np
 import scipy.sparse as sp
+
+from strat.oracles.segments import Grams
 
 
 class ConstantDesign:
@@ -120,6 +124,10 @@ class SharedDesign:
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)
 
+    @cached_property
+    def _grams(self):
+        return Grams(self.segments, self.coefficients)
+
     def matvec(self, theta):
         """(K, n) to (N, m)."""
         if self._order is not None:
@@ -147,7 +155,7 @@ class SharedDesign:
         out = np.zeros((self.segments.K, self.n, self.n))
         for r, columns in enumerate(self.columns):
             if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
-                block = self.segments.gram(self.coefficients, weights[:, r])
+                block = self._grams(weights[:, r])
             if self.m == 1 and self._order is None:
                 return block
             np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)

@@ -116,6 +116,12 @@ class Envelope(Elementwise):
         f = self.function
         return ("Envelope", f.knots.tobytes(), f.values.tobytes(), f.left, f.right, self.delta)
 
+    @property
+    def kink(self):
+        """(place, slope before, slope behind, width) where there is one kink; None where there are more."""
+        f = self.function
+        return (f.knots[0], f.left, f.right, self.delta) if len(f.knots) == 1 and f.left < f.right else None
+
     def forward(self, args):
         (u,) = args
         v = self.function.prox(u, self.delta)

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+KEPT = 2**22  # numbers of records up to which they are kept padded
+
 
 class Segments:
     """N records in K strata; ``index`` holds each record's stratum, in ascending order."""
@@ -29,10 +31,25 @@ class Segments:
 
     def gram(self, a, weight):
         """Σ weight_i a_i a_iᵀ over each stratum's records: (N, p) and (N,) to (K, p, p)."""
-        p, counts = a.shape[1], self.counts
-        out = np.zeros((self.K, p, p))
+        return Grams(self, a)(weight)
+
+    def any(self, mask):
+        """Whether some record of each stratum has the mask set."""
+        out = np.zeros(self.K, dtype=bool)
+        out[self.index[mask]] = True
+        return out
+
+
+class Grams:
+    """Sums Σ weight_i a_i a_iᵀ over each stratum's records, of one (N, p) array for many weights.
+
+    Strata of like size go together, padded by rows of zeros, so that one batched product serves many of them.
+    """
+
+    def __init__(self, segments, a):
+        self.a, self.shape, self.batches = a, (segments.K, a.shape[1], a.shape[1]), []
+        counts, p = segments.counts, a.shape[1]
         starts = np.cumsum(counts) - counts
-        # Strata of like size go together, padded, so that one batched product serves many of them.
         level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
         for size in np.unique(level[counts > 0]):
             strata = np.flatnonzero((level == size) & (counts > 0))
@@ -42,13 +59,21 @@ class Segments:
                 part = strata[first : first + batch]
                 offsets = np.arange(length)
                 inside = offsets < counts[part][:, None]
-                rows = np.where(inside, starts[part][:, None] + offsets, 0)
-                block = a[rows]
-                out[part] = np.matmul(np.swapaxes(block, 1, 2), block * (weight[rows] * inside)[..., None])
+                self.batches.append((part, np.where(inside, starts[part][:, None] + offsets, 0), inside))
+        self._blocks = None
+
+    def __call__(self, weight):
+        """The sums (K, p, p) for weights (N,)."""
+        out = np.zeros(self.shape)
+        for (part, rows, _), block in zip(self.batches, self._padded(), strict=True):
+            out[part] = np.matmul(block.swapaxes(1, 2), block * weight[rows][..., None])
         return out
 
-    def any(self, mask):
-        """Whether some record of each stratum has the mask set."""
-        out = np.zeros(self.K, dtype=bool)
-        out[self.index[mask]] = True
-        return out
+    def _padded(self):
+        if self._blocks is not None:
+            return self._blocks
+        blocks = (self.a[rows] * inside[..., None] for _, rows, inside in self.batches)
+        if self.a.size > KEPT:
+            return blocks
+        self._blocks = list(blocks)
+        return self._blocks

@@ -1,8 +1,11 @@
 """Sums of atoms over affine forms: one forward and one reverse pass over all records at once."""
 
+from functools import cached_property
+
 import numpy as np
 
 from strat.oracles.base import Oracle
+from strat.oracles.kinked_rows import KinkedRows
 from strat.oracles.link import Link
 
 
@@ -66,6 +69,11 @@ class Tape(Oracle):
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
         self.quadratic = all(node.rule.quadratic and not any(f.inner for f in node.forms) for node in nodes)
+
+    @cached_property
+    def kinked_rows(self):
+        """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
+        return None if self._link is None else KinkedRows.of(self._link)
 
     def take(self, strata):
         """The function of some strata, where rows are strata."""

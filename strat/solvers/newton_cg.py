@@ -11,8 +11,10 @@ class NewtonCG(Solver):
     Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed
     (zeros of an l1 norm, active bounds, groups), and then a Newton step in the free directions. The Newton equations
     are solved by conjugate gradients, preconditioned by a sparse factor of the graph's Laplacian plus the strata's
-    mean curvature, or by the strata's blocks where edges are weak; strata that nothing couples are solved directly.
-    The objective never rises. Least squares without a nonsmooth regularizer takes one or two steps.
+    mean curvature, or by the strata's blocks where edges are weak; on a chain and other narrow graphs by one banded
+    factor; strata that nothing couples are solved directly. The objective never rises. Least squares without a nonsmooth
+    regularizer takes one or two steps; a smoothed kink a record (pinball, hinge) with a quadratic regularizer takes an
+    interior point method for its first.
 
     Parameters
     ----------
@@ -34,7 +36,8 @@ class NewtonCG(Solver):
     References
     ----------
     J. D. Lee, Y. Sun and M. A. Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM
-    Journal on Optimization, 2014.
+    Journal on Optimization, 2014. S. Mehrotra, "On the implementation of a primal-dual interior point method", the same
+    journal, 1992.
 
     Examples
     --------

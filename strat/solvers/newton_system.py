@@ -16,7 +16,8 @@ MOST = 200  # conjugate gradient steps
 class NewtonSystem:
     """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the regularizer's curvature there.
 
-    Conjugate gradients solve it; strata that nothing couples are solved directly.
+    Conjugate gradients solve it, in one step where the preconditioner is the inverse; strata that nothing couples are
+    solved directly.
 
     Parameters
     ----------
@@ -24,14 +25,23 @@ class NewtonSystem:
         With a fixed graph.
     w : edge array
     degrees : (K,) ndarray
+
+    Attributes
+    ----------
+    coupled : bool
+        Whether the graph joins strata.
+    forms_blocks : bool
+        Whether the Hessians' blocks are few enough to be formed.
+    laplacian : callable
+        The Laplacian's product with (K, n).
     """
 
     def __init__(self, problem, w, degrees):
         self.problem, self.K, self.n = problem, problem.K, problem.n
         couple = np.ones(self.n) if problem.couple is None else problem.couple
         self.coupled = bool(degrees.any() and couple.any())
-        self._laplacian = problem.laplacian_operator(w, degrees)
-        self._small = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
+        self.laplacian = problem.laplacian_operator(w, degrees)
+        self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self._mean = None
         self.preconditioner = Preconditioner(problem.edges, w, degrees, couple) if self.coupled else None
 
@@ -41,11 +51,11 @@ class NewtonSystem:
         if self._mean is not None and getattr(loss, "quadratic", False):
             return self._mean
         self._operator = self._blocks = None
-        if self._small and loss.has("hessian"):
+        if self.forms_blocks and loss.has("hessian"):
             self._blocks = np.asarray(loss.hessian(theta))
         else:
             self._operator = loss.hessian_operator(theta)
-            if self._small and not self.coupled:
+            if self.forms_blocks and not self.coupled:
                 units = (np.broadcast_to(e, theta.shape) for e in np.eye(self.n))
                 self._blocks = np.stack([self._operator(e) for e in units], axis=2)
         if self._blocks is not None:
@@ -53,6 +63,11 @@ class NewtonSystem:
         else:
             self._mean = _mean_curvature(self._operator, theta.shape)
         return self._mean
+
+    def take(self, blocks):
+        """Take other blocks (K, n, n) for the Hessian's."""
+        self._blocks, self._operator = blocks, None
+        self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
     def bound(self, theta):
         """A bound (K,) on the curvature of a quadratic loss whose blocks are at hand; None for any other loss."""
@@ -83,7 +98,7 @@ class NewtonSystem:
         """The whole matrix, not restricted, times d (K, n)."""
         out = times(self._own, d) if self._own is not None else self._operator(d) + times(self._bend, d)
         if self.coupled:
-            out += self._laplacian(d)
+            out += self.laplacian(d)
         return out
 
     def solve(self, b, free, tolerance, near=None):
@@ -141,11 +156,11 @@ def conjugate_gradients(product, precondition, b, tolerance, most):
     Stops where the norm of the residual is `tolerance`.
     """
     x, r = np.zeros_like(b), b.copy()
+    if not float(np.vdot(r, r)) > tolerance**2:
+        return x
     q = precondition(r)
     p, rho = q.copy(), float(np.vdot(r, q))
     for _ in range(most):
-        if not float(np.vdot(r, r)) > tolerance**2:
-            break
         Ap = product(p)
         curvature = float(np.vdot(p, Ap))
         if not (curvature > 0 and np.isfinite(curvature)):
@@ -154,6 +169,8 @@ def conjugate_gradients(product, precondition, b, tolerance, most):
         x += step * p
         Ap *= step
         r -= Ap
+        if not float(np.vdot(r, r)) > tolerance**2:
+            break
         q = precondition(r)
         rho, old = float(np.vdot(r, q)), rho
         p *= rho / old

@@ -4,7 +4,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from strat.solvers.band import BandFactor
 from strat.solvers.free_directions import times
+from strat.solvers.uniform import UniformFactor
 
 SPREAD = 16.0  # coordinates whose curvatures differ by less share one factorisation
 WIDE = 200  # mean envelope width of a factor up to which it pays; a plane grid has the root of K, and a lean factor
@@ -18,7 +20,8 @@ class Preconditioner:
 
     Each group of coordinates of like coupling p and like curvature s has one factorisation, of p G(w) + diag(s_k),
     which treats strong edges exactly. The strata's blocks with their degrees are inverted instead where edges are weak,
-    or where the graph would fill the factor: such a graph mixes so well that its degrees stand for it.
+    or where the graph would fill the factor: such a graph mixes so well that its degrees stand for it. On a chain or a
+    narrow graph a banded factor is the inverse itself, on a complete graph of equal weights a correction of the blocks.
 
     Parameters
     ----------
@@ -45,6 +48,10 @@ class Preconditioner:
         free : FreeDirections
             Where the solution lies.
         """
+        if self._direct is not None and blocks is not None and free.mask is not None:
+            exact = self._exact(blocks, diagonal, free)
+            if exact is not None:
+                return exact
         if self._weak is None:
             self._weak = bool(np.median(self.graph / diagonal) <= WEAK[blocks is None])
         if not (self._weak or self._fills):
@@ -55,6 +62,24 @@ class Preconditioner:
         blocks = np.array(blocks)
         np.einsum("kaa->ka", blocks)[...] += self.graph + 1e-14 * diagonal
         return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
+
+    @cached_property
+    def _direct(self):
+        """What solves exactly and cheaply on this graph; None for most."""
+        if UniformFactor.suits(self.edges, self.w):
+            return UniformFactor(self.edges, self.w, self.couple)
+        if BandFactor.cheap(self.edges, len(self.couple)):
+            return BandFactor(self.edges, self.w, self.couple)
+        return None
+
+    def _exact(self, blocks, diagonal, free):
+        """The inverse itself on the free coordinates."""
+        blocks = np.array(blocks)
+        np.einsum("kaa->ka", blocks)[...] += self.graph + 1e-15 * diagonal
+        self.factorizations += 1
+        return self._direct.factor(
+            free.restricted(blocks, diagonal.mean(axis=1)), None if free.all else free.mask
+        )
 
     @cached_property
     def _fills(self):

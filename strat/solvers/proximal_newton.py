@@ -7,6 +7,7 @@ from scipy.sparse.csgraph import connected_components
 from strat.prox_slope import ProxSlope, probes
 from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.free_directions import FreeDirections
+from strat.solvers.interior_point import InteriorPoint
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
 
@@ -31,6 +32,9 @@ class ProximalNewton(Algorithm):
     free directions give d. The point at a length a along d is prox(p + a d + s (u + a C d), s) with s long: p + a d
     itself on the same piece of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. The
     longest of a few lengths at which F is lower than at p is kept, separately for parts that no edge joins.
+
+    Where all terms are quadratic but for one smoothed kink a record, an interior point method takes the place of the
+    first Newton step, and leaves little to do for the others.
     """
 
     saved = (
@@ -117,10 +121,15 @@ class ProximalNewton(Algorithm):
 
     def _newton_step(self, values):
         """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
-        self.first = None
-        direction = self._direction()
-        theta, reached = self.p.theta.copy(), values.copy()
+        theta, reached, self.first = self.p.theta.copy(), values.copy(), None
         self.polished = self.exact = False
+        beyond = self._beyond_kinks() if self.fresh else None
+        if beyond is not None:
+            good, new = self._lower(beyond, values, self._noise(self.p))
+            theta[good[self.part]], reached[good] = beyond[good[self.part]], new[good]
+            self.fresh, self.exact = False, bool(good.all())
+            return theta, reached
+        direction = self._direction()
         if direction is None:
             return theta, reached
         noise, waiting = self._noise(self.p), np.ones(self.parts, dtype=bool)
@@ -177,6 +186,12 @@ class ProximalNewton(Algorithm):
         if free.mask is not None:
             d = self._stopped(d, b, free, accuracy)
         return (d, free.bend(d)) if np.isfinite(d).all() else None
+
+    def _beyond_kinks(self):
+        """What an interior point method finds where the loss is one of smoothed kinks; None elsewhere."""
+        method = InteriorPoint.of(self.problem, self.system)
+        found = None if method is None else method.solve(self.p, 0.5 * self.tol * self._scale())
+        return None if found is None else self.problem.prox(found, PROJECTION)
 
     def _free_point(self, ridge):
         """Remember the point that Newton's equations give with every direction free, projected onto the constraints.

@@ -1,0 +1,70 @@
+"""A banded Cholesky factor of G(w) diag(couple) + blocks, for graphs along a line or so."""
+
+import numpy as np
+from scipy.linalg.lapack import dpbtrf, dpbtrs
+
+CHEAP = 1000  # squared bandwidth times numbers a stratum up to which the factor beats conjugate gradients
+LARGEST = 2**25  # numbers in a factor
+
+
+class BandFactor:
+    """Cholesky factors of matrices over strata and coordinates, the strata in an order that keeps neighbours near.
+
+    Number c of the stratum in place p is row p n + c, so that edges between places at most `width` apart make a matrix of
+    bandwidth width n: a chain's has n, and its factor costs no more than the strata's blocks.
+
+    Parameters
+    ----------
+    edges : AllPairs or EdgeList
+    w : edge array
+    couple : (n,) ndarray
+        Weight of every coordinate's Laplacian.
+    """
+
+    def __init__(self, edges, w, couple):
+        self.place, self.width = edges.band
+        i, j = edges.ends
+        a, b = self.place[i], self.place[j]
+        self.low, self.apart = np.minimum(a, b), np.abs(a - b)
+        self.high = self.low + self.apart
+        self.entries = -edges.vector(w)[:, None] * couple
+        self.K, self.n = edges.K, len(couple)
+
+    @staticmethod
+    def cheap(edges, n):
+        """Whether a factor costs less than conjugate gradients do."""
+        width = edges.band[1]
+        return width > 0 and width**2 * n <= CHEAP and edges.K * n * (width * n + 1) <= LARGEST
+
+    def factor(self, blocks, mask):
+        """Function r -> solution, (K, n) to (K, n); None where the matrix is not positive definite.
+
+        Parameters
+        ----------
+        blocks : (K, n, n) ndarray
+            Diagonal blocks, the degrees included, already restricted to the free coordinates.
+        mask : (K, n) bool ndarray or None
+            The free coordinates; None where all are.
+        """
+        K, n, place = self.K, self.n, self.place
+        band = np.zeros((K, n, self.width * n + 1))  # band[p, c, d]: entry at d rows below the diagonal
+        ordered = np.empty_like(blocks)
+        ordered[place] = blocks
+        for c in range(n):
+            band[:, c, : n - c] = ordered[:, c:, c]
+        entries = self.entries
+        if mask is not None:
+            free = np.empty_like(mask)
+            free[place] = mask
+            entries = entries * (free[self.low] & free[self.high])
+        band[self.low[:, None], np.arange(n), self.apart[:, None] * n] = entries
+        factor, info = dpbtrf(band.reshape(K * n, -1).T, lower=1, overwrite_ab=1)
+        if info:
+            return None
+
+        def solve(r):
+            b = np.empty_like(r)
+            b[place] = r
+            return dpbtrs(factor, b.ravel(), lower=1, overwrite_b=1)[0].reshape(K, n)[place]
+
+        return solve

@@ -1,0 +1,211 @@
+"""Losses with smoothed kinks by interior points, and the exact factors of narrow and of complete graphs."""
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import pytest
+
+import strat
+from strat.edges import EdgeList
+from strat.errors import DataWarning
+from strat.posed import Posed
+from strat.solvers.band import BandFactor
+from strat.solvers.interior_point import InteriorPoint
+from strat.solvers.newton_system import NewtonSystem
+from strat.solvers.uniform import UniformFactor
+
+TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
+N = 3
+
+# ---------------------------------------------------------------- factors
+
+
+def system_of(graph, n, seed=0):
+    """(edges, w, couple, blocks with degrees, the whole matrix over (stratum, number))."""
+    rng = np.random.default_rng(seed)
+    K = graph.number_of_nodes()
+    i, j = np.array(graph.edges).T
+    edges = EdgeList(K, i, j)
+    w = np.full(edges.count, 2.5) if graph.graph.get("equal") else rng.random(edges.count) + 0.1
+    couple = np.r_[0.0, rng.random(n - 1) + 0.5] if n > 1 else np.ones(1)
+    roots = rng.standard_normal((K, n, n))
+    blocks = roots @ roots.swapaxes(1, 2) + 0.1 * np.eye(n)
+    whole = np.kron(edges.dense_laplacian(w), np.diag(couple))
+    for k in range(K):
+        whole[k * n : (k + 1) * n, k * n : (k + 1) * n] += blocks[k]
+    np.einsum("kaa->ka", blocks)[...] += edges.degrees(w)[:, None] * couple
+    return edges, w, couple, blocks, whole
+
+
+def complete(K):
+    graph = nx.complete_graph(K)
+    graph.graph["equal"] = True
+    return graph
+
+
+SHUFFLED = nx.relabel_nodes(
+    nx.path_graph(12), dict(enumerate(np.random.default_rng(1).permutation(12).tolist()))
+)
+GRAPHS = {
+    "chain in any order": (SHUFFLED, BandFactor),
+    "cycle": (nx.cycle_graph(9), BandFactor),
+    "grid": (nx.convert_node_labels_to_integers(nx.grid_2d_graph(4, 5)), BandFactor),
+    "two parts": (nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)), BandFactor),
+    "complete": (complete(7), UniformFactor),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_factors_solve(name, n, masked):
+    graph, kind = GRAPHS[name]
+    edges, w, couple, blocks, whole = system_of(graph, n)
+    rng = np.random.default_rng(2)
+    mask = rng.random((edges.K, n)) < 0.7 if masked else None
+    b = rng.standard_normal((edges.K, n))
+    if masked:
+        both = mask.ravel()[:, None] & mask.ravel()
+        whole = np.where(both, whole, np.eye(len(whole)))
+        blocks = np.where(mask[:, :, None] & mask[:, None, :], blocks, np.eye(n))
+        b *= mask
+    x = kind(edges, w, couple).factor(blocks, mask)(b)
+    np.testing.assert_allclose(x.ravel(), np.linalg.solve(whole, b.ravel()), rtol=1e-10, atol=1e-12)
+
+
+def test_band_factor_refuses_what_is_not_definite():
+    edges, w, couple, blocks, _ = system_of(nx.path_graph(5), 2)
+    blocks[3] -= 50 * np.eye(2)
+    assert BandFactor(edges, w, couple).factor(blocks, None) is None
+
+
+def test_which_graphs_have_cheap_factors():
+    chain, star = EdgeList(1000, np.arange(999), np.arange(1, 1000)), nx.star_graph(500)
+    assert chain.band[1] == 1
+    assert BandFactor.cheap(chain, 10)
+    assert not BandFactor.cheap(EdgeList(501, *np.array(star.edges).T), 10)
+    assert not BandFactor.cheap(EdgeList(4, [], []), 3)  # nothing is coupled
+    edges = EdgeList(5, *np.triu_indices(5, 1))
+    assert UniformFactor.suits(edges, np.full(10, 3.0))
+    assert not UniformFactor.suits(edges, np.arange(1.0, 11.0))
+    assert not UniformFactor.suits(edges, np.zeros(10))
+    assert not UniformFactor.suits(chain, np.ones(999))
+
+
+# ---------------------------------------------------------------- fits
+
+
+def records(seed=0):
+    """Records of 8 strata; nothing is known of stratum 3."""
+    rng = np.random.default_rng(seed)
+    z = rng.choice([0, 1, 2, 4, 5, 6, 7], size=90)
+    X = rng.standard_normal((90, N))
+    return (
+        X,
+        X @ rng.standard_normal(N) + 0.4 * z + rng.standard_t(2, 90),
+        z,
+        rng.integers(1, 4, 90).astype(float),
+    )
+
+
+def pinball(u, y):
+    return cp.maximum(0.9 * (y - u), -0.1 * (y - u))
+
+
+def hinge(u, y):
+    return cp.pos(1 - y * u)
+
+
+def absolute(u, y):
+    return 2 * cp.abs(y - u)
+
+
+LOSSES = {"pinball": pinball, "hinge": hinge, "absolute": absolute}
+
+
+def graph_of(name):
+    graph = {"chain": nx.path_graph(8), "complete": nx.complete_graph(8), "star": nx.star_graph(7)}[name]
+    nx.set_edge_attributes(graph, 1.7, "weight")
+    return graph
+
+
+def declared(loss, smoothing, regularizer=None, **options):
+    theta, b = cp.Variable(N, name="theta", **options), cp.Variable(name="b")
+    x, y = cp.Parameter(N, name="x"), cp.Parameter(name="y")
+    penalty = 0.05 * cp.sum_squares(theta) if regularizer is None else regularizer(theta)
+    return strat.BaseModel(loss(x @ theta + b, y), penalty, data=(x, y), smoothing=smoothing)
+
+
+def by_cvxpy(loss, smoothing, graph, X, y, z, weight, regularizer=None, nonneg=False):
+    """The smoothed problem: a record's loss is min_v loss(v) + (u − v)² / (2 smoothing)."""
+    theta, b, v = cp.Variable((8, N), nonneg=nonneg), cp.Variable(8), cp.Variable(len(y))
+    u = cp.sum(cp.multiply(X, theta[z]), axis=1) + b[z]
+    argument = 1 - cp.multiply(y, u) if loss is hinge else y - u
+    one = {
+        hinge: cp.pos(v),
+        pinball: cp.maximum(0.9 * v, -0.1 * v),
+        absolute: 2 * cp.abs(v),
+    }[loss]
+    scale = y**2 if loss is hinge else np.ones(len(y))  # the envelope is one in x @ theta + b
+    total = weight @ (one + cp.multiply(1 / (2 * smoothing * scale), cp.square(argument - v)))
+    total += 0.05 * cp.sum_squares(theta) if regularizer is None else regularizer(theta)
+    for i, j, w in graph.edges(data="weight"):
+        total += 0.5 * w * (cp.sum_squares(theta[i] - theta[j]) + cp.square(b[i] - b[j]))
+    return cp.Problem(cp.Minimize(total)).solve(solver="CLARABEL", **TIGHT)
+
+
+@pytest.mark.parametrize("graph", ["chain", "complete", "star"])
+@pytest.mark.parametrize("smoothing", [1.0, 0.01])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_smoothed_kinks_reach_the_optimum_in_few_iterations(loss, smoothing, graph):
+    X, y, z, weight = records()
+    y = np.sign(y) if loss == "hinge" else y
+    model = strat.lrsm(declared(LOSSES[loss], smoothing), graph_of(graph), solver=strat.NewtonCG(tol=1e-8))
+    model.fit(X, y, strata=z, sample_weight=weight)
+    best = by_cvxpy(LOSSES[loss], smoothing, graph_of(graph), X, y, z, weight)
+    assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
+    assert model.result_.iterations <= 5
+    assert np.all(np.diff(model.result_.history) <= 1e-12 * abs(best))
+
+
+@pytest.mark.parametrize("case", ["l1", "bounds"])
+def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(case):
+    X, y, z, weight = records()
+    l1 = (lambda theta: 2.0 * cp.sum(cp.abs(theta))) if case == "l1" else None
+    base = declared(pinball, 0.5, l1, nonneg=case == "bounds")
+    model = strat.lrsm(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8))
+    model.fit(X, y, strata=z, sample_weight=weight)
+    best = by_cvxpy(pinball, 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
+    assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
+
+
+def suits(base):
+    X, y, z, _ = records()
+    problem = Posed(strat.lrsm(base, graph_of("chain")), (X, y), z).problem()
+    w = problem.w0
+    return InteriorPoint.of(problem, NewtonSystem(problem, w, problem.edges.degrees(w))) is not None
+
+
+def test_which_losses_are_sums_of_single_kinks():
+    assert suits(declared(pinball, 0.1))
+    assert suits(declared(lambda u, y: absolute(u, y) + cp.square(u), 0.1))  # a quadratic beside
+    assert not suits(declared(pinball, 0.1, lambda theta: cp.norm1(theta)))
+    assert not suits(declared(lambda u, y: cp.pos(cp.abs(y - u) - 1), 0.1))  # two kinks
+    assert not suits(declared(lambda u, y: cp.logistic(-y * u), None))
+
+
+def test_separate_strata_and_shared_parameters():
+    X, y, z, weight = records()
+    base = declared(pinball, 0.02)
+    with pytest.warns(DataWarning, match="stratum|strata"):
+        separate = strat.separate(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(X, y, strata=z)
+    alone = nx.create_empty_copy(graph_of("chain"))
+    assert separate.result_.smoothed_objective == pytest.approx(
+        by_cvxpy(pinball, 0.02, alone, X, y, z, np.ones(len(y))), rel=1e-7
+    )
+    common = strat.common(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(X, y, strata=z)
+    strong = nx.path_graph(8)
+    nx.set_edge_attributes(strong, 1e7, "weight")
+    assert common.result_.smoothed_objective == pytest.approx(
+        by_cvxpy(pinball, 0.02, strong, X, y, z, np.ones(len(y))), rel=1e-4
+    )
