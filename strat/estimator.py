@@ -244,6 +244,10 @@ class StratifiedModel(NestedParameters):
         check_is_fitted(self, "theta_")
         save(self, path)
 
+    def __getstate__(self):
+        """What is pickled and copied: all but what the records were bound to, which can be made again."""
+        return {**super().__getstate__(), "_bound": None}
+
     def _read(self, parameters, data, strata, where, sample_weight=None):
         """Records for a fitted model."""
         try:

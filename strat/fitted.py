@@ -52,10 +52,13 @@ class Fitted:
                 f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
             )
         if edges is None:
-            upper = sp.coo_array(sp.triu(sp.csr_array(model.W_), 1))
-            edges = EdgeList(len(model.strata_), *upper.coords)
+            W = model.W_
+            ends = sp.triu(W, 1, format="coo").coords if sp.issparse(W) else np.nonzero(np.triu(W, 1))
+            edges = EdgeList(len(model.strata_), *ends)
         self.model, self.theta, self.w = model, model._flat(), edges.from_matrix(model.W_)
-        self.posed = Posed(model, records=model._training, edges=edges)
+        bound = getattr(model, "_bound", None)
+        bound = bound if bound is not None and bound.suits(model) else None
+        self.posed = Posed(model, records=model._training, edges=edges, bound=bound)
 
     def problem(self, values=None, w=None):
         """The JointProblem in theta, with hyperparameters by name and weights in place of the model's own."""

@@ -20,6 +20,8 @@ from strat.unbounded import running_away
 DENSE_STRATA = 2000
 #: All parameters closer than this to their mean: the model has collapsed to the common one.
 COLLAPSED = 0.01
+#: Bytes of records up to which a fitted model keeps what they were bound to, for derivatives of the fit.
+KEPT = 2**26
 
 
 def fit_model(model, data, strata, sample_weight, init, validation):
@@ -226,6 +228,11 @@ def _finish(model, posed, result):
     model.result_ = result
     model._columns = posed.records.columns
     model._training = posed.records
+    model._bound = posed.bound if sum(map(_bytes, posed.records.arrays)) <= KEPT else None
+
+
+def _bytes(array):
+    return array.data.nbytes
 
 
 def _warn_of_data(model, strata, edges, w0):

@@ -1,5 +1,6 @@
 """Linear systems with the Hessian of an LRSM over its free directions: block-diagonal curvature plus graph Laplacian."""
 
+import math
 import warnings
 from functools import cached_property
 
@@ -14,6 +15,7 @@ SMALL, LARGE = 300, 4000  # unknowns up to which a dense factor comes first, and
 PATIENCE = 150  # iterations that one preconditioner gets
 ACCURATE = 1e-12  # relative residual asked for
 LOOSE = 1e-8  # relative residual that is worth a warning
+NEAR = 0.01  # relative change of the blocks below which their inverses still precondition
 SINGULAR = 1e-12  # smallest eigenvalue of a scaled block that passes
 STRONG = 2.0  # degrees over curvature from which the Laplacian is the better preconditioner
 
@@ -33,9 +35,11 @@ class FreeSystem:
         Hessians of the losses.
     slope : ProxSlope
         Free directions and the regularizer's curvature.
+    last : FreeSystem, optional
+        The system at a point nearby, whose preconditioner serves again where the blocks are almost the same.
     """
 
-    def __init__(self, problem, w, degrees, blocks, slope):
+    def __init__(self, problem, w, degrees, blocks, slope, last=None):
         self.problem, self.w, self.degrees, self.slope, self.blocks = problem, w, degrees, slope, blocks
         self.K, self.n = blocks.shape[:2]
         self.couple = np.ones(self.n) if problem.couple is None else problem.couple
@@ -51,6 +55,15 @@ class FreeSystem:
             size = np.einsum("kaa->ka", inner).max(initial=0.0) + degrees.max(initial=0.0) + 1e-12
             self._diagonal(inner, 1e-10 * size * (self.singular[:, None] & self.free))
         self.count = int(self.free.sum())
+        if last is not None and "_inverse" in last.__dict__ and self._is_near(last):
+            self._inverse = last._inverse
+
+    def _is_near(self, other):
+        """Whether the blocks differ by less than a hundredth of their size."""
+        if not (self.slope.U is None and other.slope.U is None and np.array_equal(self.free, other.free)):
+            return False
+        size = np.einsum("kaa->k", self.inner) / self.n + self.degrees * self.couple.mean()
+        return bool((np.abs(self.inner - other.inner).max(axis=(1, 2)) <= NEAR * size).all())
 
     @staticmethod
     def _diagonal(matrices, values):
@@ -271,23 +284,29 @@ def _degenerate(matrices):
 
 
 def conjugate_gradients(product, precondition, b, tolerance, x=None, most=PATIENCE):
-    """Solution of product(x) = b and its relative residual."""
-    size = np.linalg.norm(b)
-    x = np.zeros_like(b) if x is None else x.copy()
-    r = b - product(x) if x.any() else b.copy()
-    q = precondition(r)
-    p, rho = q.copy(), float(np.vdot(r, q))
+    """Solution of product(x) = b and its relative residual; all of b's shape."""
+
+    def apply(f, a):
+        return f(a.reshape(b.shape)).reshape(-1)
+
+    flat = b.reshape(-1)
+    size = math.sqrt(flat @ flat)
+    x = np.zeros_like(flat) if x is None else x.reshape(-1).copy()
+    r = flat - apply(product, x) if x.any() else flat.copy()
+    q = apply(precondition, r)
+    p, rho, step = q.copy(), r @ q, np.empty_like(r)
     for _ in range(most):
-        if np.linalg.norm(r) <= tolerance * size:
+        if math.sqrt(r @ r) <= tolerance * size:
             break
-        Ap = product(p)
-        curvature = float(np.vdot(p, Ap))
-        if not (curvature > 0 and np.isfinite(curvature)):
+        Ap = apply(product, p)
+        curvature = p @ Ap
+        if not (curvature > 0 and math.isfinite(curvature)):
             break
-        x += rho / curvature * p
-        r -= rho / curvature * Ap
-        q = precondition(r)
-        rho, old = float(np.vdot(r, q)), rho
+        x += np.multiply(p, rho / curvature, out=step)
+        r -= np.multiply(Ap, rho / curvature, out=step)
+        q = apply(precondition, r)
+        rho, old = r @ q, rho
         p *= rho / old
         p += q
-    return x, float(np.linalg.norm(b - product(x)) / size)
+    r = flat - apply(product, x)
+    return x.reshape(b.shape), math.sqrt(r @ r) / size

@@ -56,10 +56,11 @@ class Linearization:
         self.problem, self.w = problem, w
         self.degrees = problem.edges.degrees(w)
         self.theta = np.array(theta, dtype=float)
+        self._system = None
         self._measure()
-        self._linearise()
+        q = self._linearise()
         if polish:
-            self._polish()
+            self._polish(q)
 
     @property
     def gradient(self):
@@ -144,21 +145,22 @@ class Linearization:
         blocks = hessian_blocks(self.problem.loss, self.theta)
         mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0) + self.degrees
         self.t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
-        for _ in range(
-            3
-        ):  # a prox that moves little is curved: its slope is exact for a step of that curvature's size
+        # A prox that moves little is curved: its slope is exact for a step of that curvature's size.
+        for _ in range(3):
             q, v, self.residual = self._step()
-            self.slope = ProxSlope(self.problem.regularizer.prox, v, self.t)
-            least = np.where(self.slope.free, self.slope.slope, 1.0).min(axis=1)
+            slope = ProxSlope(self.problem.regularizer.prox, v, self.t)
+            least = np.where(slope.free, slope.slope, 1.0).min(axis=1)
             if np.all(least > 0.05):
                 break
             self.t = self.t * np.where(least > 0.05, 1.0, 2 * least)
-        self._system = FreeSystem(self.problem, self.w, self.degrees, blocks, self.slope)
+        last = self._system
+        if last is None or not (self.problem.loss.quadratic and slope.equals(last.slope)):
+            self._system = FreeSystem(self.problem, self.w, self.degrees, blocks, slope, last)
+        self.slope = self._system.slope
         return q
 
-    def _polish(self):
-        """Newton steps, each kept where the residual falls."""
-        q = self._step()[0]
+    def _polish(self, q):
+        """Newton steps, each kept where the residual falls; q is the prox-gradient step at theta."""
         for _ in range(ROUNDS):
             if self.residual <= TIGHT:
                 break

@@ -103,7 +103,7 @@ def load(path, base=None):
     model = _model(base, meta, arrays)
     model.theta_, model.W_, model.strata_, model.result_ = theta, W, strata, result
     model._columns = meta["columns"]
-    model._training = None
+    model._training = model._bound = None
     values = {name[len("value/") :]: a for name, a in arrays.items() if name.startswith("value/")}
     if values:
         model._values = {name: (a.item() if a.ndim == 0 else a) for name, a in values.items()}

@@ -24,6 +24,18 @@ from strat.solvers.choice import default_solver, needs_prox
 REGULARIZERS = 32
 
 
+class Bound:
+    """A model's graph as read and its programs as bound to records, to be used again."""
+
+    def __init__(self, model, prior, losses=None, regularizers=None):
+        self.base, self.graph, self.prior = model.base, model.graph, prior
+        self.losses, self.regularizers = losses, regularizers
+
+    def suits(self, model):
+        """Whether a model still has the declaration and the graph that this was made of."""
+        return self.base is model.base and self.graph is model.graph
+
+
 class Posed:
     """A model and records, read once; `problem` puts constants in, and binds only what depends on those that changed.
 
@@ -45,6 +57,8 @@ class Posed:
         The records where they are read already, in place of `data`, `strata` and `sample_weight`.
     edges : EdgeList, optional
         Where W may be nonzero, in place of what the model says.
+    bound : Bound, optional
+        What these records were bound to before.
 
     Attributes
     ----------
@@ -68,9 +82,11 @@ class Posed:
         like=None,
         records=None,
         edges=None,
+        bound=None,
     ):
         self.model, self.base, self.shared = model, model.base, model.shared
-        self.prior = None if model.graph is None else read_graph(model.graph)
+        bound = bound or Bound(model, None if model.graph is None else read_graph(model.graph))
+        self.prior = bound.prior
         nodes = nodes if self.prior is None else self.prior.labels
         self.records = records or intake.read(
             self.base.data,
@@ -84,10 +100,17 @@ class Posed:
         labels = self.records.strata.labels
         self.prior = PriorGraph.without_edges(labels) if self.prior is None else self.prior
         self.edges = self._edges() if edges is None else edges
-        self._loss = Rebound(self.base.loss_program, self._bind_loss)
-        self._regularizer = Rebound(self.base.regularizer_program, self._bind_regularizer, REGULARIZERS)
+        self._loss = Rebound(self.base.loss_program, self._bind_loss, answers=bound.losses)
+        self._regularizer = Rebound(
+            self.base.regularizer_program, self._bind_regularizer, REGULARIZERS, bound.regularizers
+        )
         if like is not None:
             self._regularizer = like._regularizer
+
+    @property
+    def bound(self):
+        """What has been bound, for another `Posed` of the same model and records."""
+        return Bound(self.model, self.prior, self._loss.answers, self._regularizer.answers)
 
     @property
     def strata(self):

@@ -16,21 +16,23 @@ class Rebound:
         ``bind(values)``, with values of hyperparameters by name.
     keep : int
         For how many values the answer is kept.
+    answers : OrderedDict, optional
+        What another `Rebound` of the same program and records has kept.
     """
 
-    def __init__(self, program, bind, keep=1):
+    def __init__(self, program, bind, keep=1, answers=None):
         self.parameters, self.bind, self.keep = program.hyperparameters, bind, keep
-        self._bound = OrderedDict()
+        self.answers = OrderedDict(answers or ())
 
     def __call__(self, values):
         """What ``bind(values)`` returns."""
         key = tuple(_bytes(values.get(p.name(), p.value)) for p in self.parameters)
-        if key not in self._bound:
-            self._bound[key] = self.bind(values)
-            while len(self._bound) > self.keep:
-                self._bound.popitem(last=False)
-        self._bound.move_to_end(key)
-        return self._bound[key]
+        if key not in self.answers:
+            self.answers[key] = self.bind(values)
+            while len(self.answers) > self.keep:
+                self.answers.popitem(last=False)
+        self.answers.move_to_end(key)
+        return self.answers[key]
 
 
 def _bytes(value):

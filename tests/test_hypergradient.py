@@ -1,5 +1,6 @@
 """Derivatives through a fit: against differences of polished solves, and against CVXPY's own."""
 
+import copy
 import warnings
 
 import cvxpy as cp
@@ -17,7 +18,7 @@ from fitted_models import (
 )
 
 import strat
-from strat import free_system
+from strat import fitting, free_system
 from strat.fitted import Fitted
 from strat.linearization import Linearization
 
@@ -165,7 +166,12 @@ def test_moved_is_the_derivative_in_a_shift_of_the_prox():
 
 @pytest.mark.parametrize(
     ("loss", "regularizer", "tolerance"),
-    [("squared", "ridge", 1e-4), ("poisson", "l1", 1e-4), ("logistic", "ridge", 1e-4)],
+    [
+        ("squared", "ridge", 1e-4),
+        ("poisson", "l1", 1e-4),
+        ("logistic", "ridge", 1e-4),
+        ("softmax", "ridge", 1e-4),
+    ],
 )
 def test_equals_cvxpy_where_that_is_accurate(loss, regularizer, tolerance):
     pytest.importorskip("diffcp")
@@ -300,3 +306,36 @@ def test_products_in_both_forms_agree_with_the_hessian():
             curved = slope.back(np.where(slope.free, slope.curvature * slope.into(v), 0.0))
             expected = np.where(slope.free, slope.into(H.hessian(v) + curved), 0.0)
             assert np.allclose(H._product(slope.into(v)), expected, atol=1e-9 * np.abs(expected).max())
+
+
+def test_what_the_fit_has_bound_is_used_again():
+    model, validation = fitted("logistic", "l1")
+    assert Fitted(model, "a test").posed._loss.answers  # bound by the fit
+    for lam in (0.3, 0.4):  # the fit's own value, and another one since
+        model.set_params(base__lam=lam)
+        afresh = copy.copy(model)
+        assert afresh._bound is None
+        (a, A), (b, B) = (strat.hypergradient(m, validation, ("W0", "lam")) for m in (model, afresh))
+        assert a == b and all(np.array_equal(A[key], B[key]) for key in ("W0", "lam"))
+    model.graph = strat.graphs.cycle(range(K))
+    assert len(Fitted(model, "a test").posed.prior.i) == K  # another graph is read again
+
+
+def test_models_of_many_records_keep_nothing_bound(monkeypatch):
+    monkeypatch.setattr(fitting, "KEPT", 100)
+    model, validation = fitted("squared", "ridge")
+    assert model._bound is None
+    strat.hypergradient(model, validation)
+
+
+def test_a_quadratic_loss_is_linearised_once(monkeypatch):
+    made = []
+    init = free_system.FreeSystem.__init__
+    monkeypatch.setattr(
+        free_system.FreeSystem, "__init__", lambda self, *args: made.append(self) or init(self, *args)
+    )
+    for regularizer, systems in (("ridge", 1), ("l1", 1)):
+        made.clear()
+        model, validation = fitted("squared", regularizer)
+        strat.hypergradient(model, validation)
+        assert len(made) == systems

@@ -28,7 +28,7 @@ class Binder:
     def __init__(self, symbols, evaluator, coordinates, n, segments):
         self.symbols, self.evaluator, self.segments, self.n = symbols, evaluator, segments, n
         self._coordinates = coordinates
-        self._nodes = {}
+        self._nodes, self._atoms = {}, np.zeros(0, dtype=bool)
 
     def flat(self, columns):
         """Coordinates in theta of columns that are variables."""
@@ -41,18 +41,22 @@ class Binder:
 
     def kinds(self, form):
         """Masks of the form's terms: in a variable, in an atom, in neither."""
-        is_atom = np.zeros(len(form.column), dtype=bool)
-        known = form.column > 0
-        owners = self.symbols.owner(form.column[known])
-        present, place = np.unique(owners, return_inverse=True)
-        is_atom[known] = np.array([isinstance(self.symbols.nodes[o], AtomNode) for o in present], dtype=bool)[
-            place
-        ]
+        known, is_atom = form.column > 0, np.zeros(len(form.column), dtype=bool)
+        is_atom[known] = self._is_atom()[self.symbols.owner(form.column[known])]
         return known & ~is_atom, is_atom, ~known
+
+    def _is_atom(self):
+        """Which nodes are atoms; walkers may have added some since the last call."""
+        nodes = self.symbols.nodes
+        if len(self._atoms) != len(nodes):
+            self._atoms = np.array([isinstance(node, AtomNode) for node in nodes], dtype=bool)
+        return self._atoms
 
     def atoms_of(self, form):
         """``[(node, terms)]``: the atom nodes of a form and the indices of their terms."""
         (terms,) = np.nonzero(self.kinds(form)[1])
+        if not len(terms):
+            return []
         owners = self.symbols.owner(form.column[terms])
         return [(self.symbols.nodes[o], terms[owners == o]) for o in np.unique(owners)]
 

@@ -4,6 +4,7 @@ CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here ea
 sub-expression without variables) is replaced by a parameter of the sign that its values have.
 """
 
+from functools import cached_property
 from itertools import product
 
 import cvxpy as cp
@@ -47,6 +48,15 @@ def matrix_factors(expression):
         return set()
     own = {id(expression.args[1])} if isinstance(expression, (atoms.QuadForm, atoms.MatrixFrac)) else set()
     return own.union(*(matrix_factors(a) for a in expression.args))
+
+
+def exponents(expression):
+    """Parameters that are the exponent of a power, each once."""
+    own = [expression.p] if isinstance(expression, atoms.Power) else []
+    found = {id(p): p for p in own if isinstance(p, atoms.Parameter)}
+    for a in expression.args:
+        found.update((id(p), p) for p in exponents(a))
+    return list(found.values())
 
 
 def stand_in(factor, sign, matrix):
@@ -121,10 +131,20 @@ class Curvature:
         self.expression, self.what = expression, what
         self.factors = factors(expression)
         self.matrices = matrix_factors(expression)
+        self._known = {}
 
     def convex(self, signs):
         """Whether the expression is convex where the factors have these signs."""
-        return self._signed(self.expression, signs).is_convex()
+        exponents = (float(p.value) for p in self._exponents if p.value is not None)
+        key = (*signs, *exponents)
+        if key not in self._known:
+            self._known[key] = self._signed(self.expression, signs).is_convex()
+        return self._known[key]
+
+    @cached_property
+    def _exponents(self):
+        """Parameters that are exponents, whose values count and not their signs alone."""
+        return exponents(self.expression)
 
     def _signed(self, e, signs):
         stand_ins = {

@@ -1,6 +1,6 @@
 """Programs: a compiled expression without data, printable, to be bound to records."""
 
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -80,8 +80,30 @@ class Program:
 
     __repr__ = __str__
 
+    def __getstate__(self):
+        """All but what goes by identities of expressions, which a copy has not."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_curvature", "_last")}
+
     def _walker(self, symbols, values):
         return Walker(symbols, {p.id for p in self.data}, rule_of, values)
+
+    @cached_property
+    def _curvature(self):
+        return Curvature(self.expression, self.what)
+
+    def _walked(self, values):
+        """A walker that has read the expression and its factors, for values of hyperparameters by CVXPY id.
+
+        The last one is kept, and copied, so that one that goes on reading changes no other's symbols.
+        """
+        key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
+        last = self.__dict__.get("_last")
+        if last is None or last[0] != key:
+            walker = self._walker(Symbols(), values)
+            for expression in (self.expression, *self._curvature.factors):
+                walker(expression)
+            last = self._last = (key, walker)
+        return last[1].copy()
 
     def values(self, given=None):
         """Values of the hyperparameters.
@@ -180,11 +202,10 @@ class Program:
             The oracle of (K, n) arrays.
         """
         values = self.values(given)
-        symbols = Symbols()
-        walker = self._walker(symbols, values)
-        form = walker(self.expression).reshaped(())
+        walker = self._walked(values)
+        symbols, form = walker.symbols, walker(self.expression).reshaped(())
         evaluator = Evaluator(symbols, {})
-        check_convexity(Curvature(self.expression, self.what), walker, evaluator, None)
+        check_convexity(self._curvature, walker, evaluator, None)
         binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, None)
         assembly = Assembly(form, binder, None)
         prox, reason = self._prox(form, assembly, walker, values)
@@ -235,11 +256,10 @@ class Program:
         order = strata.order[weight[strata.order] > 0]
         segments = Segments(strata.index[order], strata.K)
         origin = Origin(order, strata, self.data, arrays)
-        symbols = Symbols()
-        walker = self._walker(symbols, values)
-        form = walker(self.expression).reshaped(())
+        walker = self._walked(values)
+        symbols, form = walker.symbols, walker(self.expression).reshaped(())
         evaluator = Evaluator(symbols, leaves(self.data, arrays, order), origin.illegal)
-        check_convexity(Curvature(self.expression, self.what), walker, evaluator, origin)
+        check_convexity(self._curvature, walker, evaluator, origin)
         binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, segments)
         check_data_arguments(binder, form, origin)
         if smooth and self.smoothing is not None:

@@ -69,6 +69,17 @@ class Symbols:
         self._products = {}
         self._atoms = {}
 
+    def copy(self):
+        """The same blocks, to which others may be added."""
+        twin = Symbols()
+        twin.nodes, twin._starts, twin._end = list(self.nodes), list(self._starts), self._end
+        twin._leaves, twin._products, twin._atoms = (
+            dict(self._leaves),
+            dict(self._products),
+            dict(self._atoms),
+        )
+        return twin
+
     def add(self, node):
         """Give a node its ids."""
         node.start = self._end

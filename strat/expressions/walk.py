@@ -35,6 +35,12 @@ class Walker:
             self._seen[key] = (expression, self._walk(expression))
         return self._seen[key][1]
 
+    def copy(self):
+        """A walker that has read as much, with symbols of its own."""
+        twin = Walker(self.symbols.copy(), self.data, self.rule_of, self.values)
+        twin._seen = dict(self._seen)
+        return twin
+
     def _walk(self, e):
         if isinstance(e, atoms.Constant):
             return forms.constant(e.value)
