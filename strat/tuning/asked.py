@@ -111,6 +111,23 @@ def checked_counts(max_iter, patience, time_limit):
         raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {time_limit!r}.")
 
 
+def by_evidence(method, given):
+    """Whether the method is "evidence", which takes none of some arguments."""
+    if method not in ("validation", "evidence"):
+        raise OptionError(f'method is {method!r}; it is "validation" or "evidence".')
+    if method == "validation":
+        return False
+    usual = {"wrt": (("scale",), ["scale"], "scale"), "edges": ("prior",), "tie": (None,), "penalty": (None,)}
+    usual["candidates"] = ((), [], {})
+    for name, value in given.items():
+        if not any(type(value) is type(one) and value == one for one in usual[name]):
+            raise OptionError(
+                f'{name}= is no option of method="evidence", which tunes one weight for each axis and coefficient; leave '
+                f'it out, or tune by held-out loss (method="validation").'
+            )
+    return True
+
+
 def check_scale(prior, names, scale):
     """Raise where there is no weight to scale."""
     if "scale" in names and "W0" not in names and not prior.weights(scale).any():

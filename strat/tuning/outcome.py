@@ -87,7 +87,7 @@ def outcome(model, names, split, branches, branch, told, rounds, x, history, sam
         history=history,
         folds=folds,
         table=table(rounds, branches),
-        changes=_changes(model, W0),
+        changes=changes(model, W0),
     )
 
 
@@ -144,7 +144,7 @@ def _described(key, branches, step=True):
     return f"{text}, step {count}" if step and stage.many else text
 
 
-def _changes(model, W0):
+def changes(model, W0):
     """Edges as (u, v, before, after)."""
     prior, new = read_graph(model.graph), read_graph(W0)
     old = dict(

@@ -40,6 +40,8 @@ class Tuned(Table):
         What had the lowest held-out loss.
     grew, vanished : list of tuple
         Edges (u, v, before, after): those with more weight, the largest gain first; those that lost all of it.
+    log_evidence : list of float or None
+        With ``method="evidence"``: at the start and after each step, over all records.
     status : {"finished", "time_limit", "interrupted"}
         How it ended.
     seconds : float
@@ -55,9 +57,11 @@ class Tuned(Table):
         self.improved, self.gain, self.gain_se, self.choice = improved, gain, gain_se, choice
         self.history, self.folds, self.table = [float(value) for value in history], folds, table
         self.changes, self.status, self.seconds = changes, "finished", 0.0
+        self.log_evidence = None
         counts = np.array([fold["records"] for fold in folds], dtype=float)
         self.before, self.after = (
-            float(np.average([fold[key] for fold in folds], weights=counts)) for key in ("before", "after")
+            float(np.average([fold[key] for fold in folds], weights=counts)) if folds else np.nan
+            for key in ("before", "after")
         )
 
     @property
@@ -128,6 +132,10 @@ class Tuned(Table):
         for name, value in self.parameters.items():
             if name != "W0":
                 lines.append(f"{name:<11} {_text(value)}")
+        if self.log_evidence:
+            lines.append(
+                f"evidence    log {number(self.log_evidence[0], 6)} → {number(self.log_evidence[-1], 6)}"
+            )
         grew, vanished = self.grew, self.vanished
         if grew or vanished:
             lines.append(f"edges       {len(grew)} grew, {len(vanished)} vanished, of {len(self.changes)}")
@@ -144,6 +152,6 @@ class Tuned(Table):
 
 def _text(value):
     if isinstance(value, dict):
-        return ", ".join(f"{name} {number(one, 4)}" for name, one in value.items())
+        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
     flat = np.ravel(value)
     return ", ".join(number(float(one), 4) for one in flat[:SHOWN]) + (", …" if len(flat) > SHOWN else "")

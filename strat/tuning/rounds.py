@@ -118,9 +118,15 @@ class Origins(Folds):
 
 
 def folds_of(sample, pairs):
-    """The folds of given pairs, in the order of time where they have one.
+    """The folds of given pairs, in the order of time where they have one."""
+    order = in_order_of_time(pairs)
+    return Folds(sample, pairs) if order is None else Origins(sample, [pairs[k] for k in order])
 
-    They have one where every fold's held-out records are left alone by the folds before, and some train a later fold.
+
+def in_order_of_time(pairs):
+    """The order in which folds follow one another in time; None where they do not.
+
+    They do where every fold's held-out records are left alone by the folds before, and some train a later fold.
     """
     held = [np.unique(b) for _, b in pairs]
     uses = np.array([[np.isin(one, a, assume_unique=True).any() for one in held] for a, _ in pairs])
@@ -129,9 +135,7 @@ def folds_of(sample, pairs):
     )  # the later a fold, the more of the others' records it knows
     uses = uses[np.ix_(order, order)]
     twice = len(np.unique(np.concatenate(held))) < sum(map(len, held))
-    if uses.any() and not np.triu(uses).any() and not twice:
-        return Origins(sample, [pairs[k] for k in order])
-    return Folds(sample, pairs)
+    return order if uses.any() and not np.triu(uses).any() and not twice else None
 
 
 class Branch:
