@@ -98,8 +98,11 @@ def _diamonds(root):
     def split(number, count):
         block = np.array_split(order, max(count, 10))[number]
         parts = block[:TRAINING], block[TRAINING:]
-        scaled = _scaled(X, parts[0])
-        return tuple((scaled[rows], y[rows], [z[i] for i in rows]) for rows in parts)
+        scaled, centred = (
+            _scaled(X, parts[0]),
+            y - y[parts[0]].mean(),
+        )  # the ridge of separate models pulls to 0
+        return tuple((scaled[rows], centred[rows], [z[i] for i in rows]) for rows in parts)
 
     graph, places = _grid(COLORS, CLARITIES, weight=0.01, name=("colour", "clarity"))
     bases = linear(lambda y, u: cp.square(y - u), 4)

@@ -28,7 +28,8 @@ class Tuned(Table):
     gain, gain_se : float
         That difference, record by record, and its standard error.
     before, after : float
-        Mean validation loss of the start and of ``W0`` and ``parameters``. The tuned ones have seen these records.
+        Mean validation loss of the start and of ``W0`` and ``parameters``, smoothed where the declaration says so. The tuned
+        ones have seen these records.
     folds : list of dict
         The same for each fold: records, before, after.
     history : list of float
