@@ -15,6 +15,7 @@ from strat.solvers.choice import default_solver
 from strat.starts import solve
 from strat.strata import some_of
 from strat.unbounded import running_away
+from strat.zero_one import warn_of_zeros
 
 #: W_ is an array up to this many strata, whatever edges are learned.
 DENSE_STRATA = 2000
@@ -31,6 +32,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     if not model.shared:
         h.validate(joint=True)
     posed = Posed(model, data, strata, sample_weight)
+    warn_of_zeros(model.base, posed.records, model.values)
     problem = posed.problem()
     notes = []
     if not model.shared:

@@ -63,7 +63,8 @@ def read(parameters, data, strata, where, *, declared=None, nodes=None, sample_w
     N = arrays[0].shape[0] if arrays else len(labels)
     if len(labels) != N:
         raise DataError(
-            f"strata has {len(labels)} labels, but there are {N} records; give one label a record."
+            f"strata has {len(labels)} labels, but there are {N} records; give one label a record"
+            f"{_columns_hint(labels, N)}."
         )
     if N == 0:
         raise DataError(f"{where} was given no records; there is nothing to work on.")
@@ -114,6 +115,13 @@ def _warn_of_order(arguments):
                 DataWarning,
                 stacklevel=6,
             )
+
+
+def _columns_hint(labels, N):
+    columns = labels.values if N else []
+    return (
+        ", such as list(zip(*strata))" if all(isinstance(c, tuple) and len(c) == N for c in columns) else ""
+    )
 
 
 def _listed(names):

@@ -77,6 +77,8 @@ def _read(name, shape, data):
         hint = ""
         if len(shape) == 1 and array.ndim == 2:
             hint = f" Declare cp.Parameter({array.shape[1]}, name={name!r}) if a record has {array.shape[1]} numbers."
+        elif len(shape) == 1 and array.ndim == 1 and np.isin(array, np.arange(shape[0])).all():
+            hint = f" Give numbers of classes as one-hot rows: np.eye({shape[0]})[{name}]."
         raise ShapeError(
             f"{name} was declared with shape {shape}, so its argument must have shape ({wanted}) with one row for "
             f"each of N records, but it has shape {array.shape}.{hint}"
@@ -107,6 +109,8 @@ def _read_sparse(name, shape, data):
 
 
 def _as_float(name, data):
+    if isinstance(data, np.ma.MaskedArray):
+        data = data.astype(float).filled(np.nan) if np.ma.is_masked(data) else data.data
     if hasattr(data, "to_numpy") and not isinstance(data, np.ndarray):
         data = data.to_numpy()
     try:

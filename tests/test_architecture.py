@@ -28,7 +28,7 @@ LAYERS = [
     ["problem"],
     ["solvers"],
     ["free_system", "linearization"],
-    ["starts", "graph_learning", "unbounded"],
+    ["starts", "graph_learning", "unbounded", "zero_one"],
     ["intake", "export", "first_point", "rebound", "held_out", "posed"],
     ["splitters", "sample", "tables"],
     ["fitting", "saving", "parameters", "estimator", "refit"],

@@ -111,6 +111,16 @@ def fitted(model=None, data=(X, Y), z=Z, **options):
         ),
         (lambda: strat.lrsm(BASE, {}).fit(X, Y, strata=Z), strat.GraphError, "a dict is no graph"),
         (
+            lambda: fitted(z=(Z, Z)),
+            strat.DataError,
+            r"2 labels, but there are 40 records.*list\(zip\(\*strata\)\)",
+        ),
+        (
+            lambda: fitted(data=(np.ma.masked_array(X, X > 1), Y)),
+            strat.DataError,
+            "x has NaN in column . of record",
+        ),
+        (
             lambda: strat.learn_graph(fitted(), strat.LogDet(1.0, 1.0, 0.1, 1.0)),
             strat.DataError,
             "give its fitted parameters, model.theta_",
@@ -189,3 +199,25 @@ def test_steps_that_are_too_long_return_the_best_iterate():
         fitted(model)
     result = model.result_
     assert result.status == "max_iter" and np.isclose(result.objective, np.nanmin(result.history))
+
+
+def test_labels_0_and_1_in_a_loss_for_signs_are_warned_of():
+    label, margin, mask = (Y > 0) * 1.0, x @ theta + b, cp.Parameter(name="mask", nonneg=True)
+    for loss in (cp.logistic(-y * margin), cp.pos(1 - y * margin), cp.exp(-y * margin)):
+        base = strat.BaseModel(loss, cp.sum_squares(theta) + cp.square(b), data=(x, y))
+        with pytest.warns(strat.DataWarning, match=r"y is 0 or 1.*count for nothing.*pass 2 \* y - 1"):
+            strat.lrsm(base, PATH).fit(X, label, strata=Z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        strat.lrsm(base, PATH).fit(X, 2 * label - 1, strata=Z)
+        for loss in (cp.logistic(margin) - y * margin, cp.square(y - margin), cp.abs(y - margin)):
+            fitted(strat.lrsm(strat.BaseModel(loss, cp.sum_squares(theta), data=(x, y)), PATH), (X, label))
+        base = strat.BaseModel(mask * cp.square(y - margin), cp.sum_squares(theta), data=(x, y, mask))
+        fitted(strat.lrsm(base, PATH), (X, Y, label))
+
+
+def test_classes_by_number_are_told_of_one_hot_rows():
+    scores, one_hot = cp.Variable((2, 3), name="scores"), cp.Parameter(3, name="one_hot")
+    base = strat.BaseModel(strat.losses.softmax(one_hot, x @ scores), data=(x, one_hot))
+    with pytest.raises(strat.ShapeError, match=r"one-hot rows: np.eye\(3\)\[one_hot\]"):
+        strat.lrsm(base, PATH).fit(X, Z % 3, strata=Z)

@@ -39,8 +39,8 @@ class Tuned(Table):
         flatter a little, which `gain` does not.
     choice : str
         What had the lowest held-out loss.
-    grew, vanished : list of tuple
-        Edges (u, v, before, after): those with more weight, the largest gain first; those that lost all of it.
+    grew, fell, vanished : list of tuple
+        Edges (u, v, before, after), the largest change first: with more weight, with less, with none left.
     log_evidence : list of float or None
         With ``method="evidence"``: at the start and after each step, over all records.
     status : {"finished", "time_limit", "interrupted"}
@@ -70,6 +70,13 @@ class Tuned(Table):
         """Edges with more weight than before, the largest gain first."""
         found = [edge for edge in self.changes if edge[3] > edge[2] * (1 + VANISHED)]
         return sorted(found, key=lambda edge: edge[2] - edge[3])
+
+    @property
+    def fell(self):
+        """Edges with less weight than before but some, the largest loss first."""
+        gone = {edge[:2] for edge in self.vanished}
+        found = [e for e in self.changes if e[3] < e[2] * (1 - VANISHED) and e[:2] not in gone]
+        return sorted(found, key=lambda edge: edge[3] - edge[2])
 
     @property
     def vanished(self):
@@ -108,6 +115,7 @@ class Tuned(Table):
         ax = canvas.axes(ax, (6.4, 4.2))
         ax.axhline(self.before, color="0.6", linestyle="--", label="start")
         ax.plot(range(len(self.history)), self.history, marker="o", markersize=3, label="tuned")
+        ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set_xlabel("accepted step")
         ax.set_ylabel("mean validation loss")
         ax.set_title("Tuning" if self.improved else "Tuning (the start was kept)")
@@ -137,12 +145,13 @@ class Tuned(Table):
             lines.append(
                 f"evidence    log {number(self.log_evidence[0], 6)} → {number(self.log_evidence[-1], 6)}"
             )
-        grew, vanished = self.grew, self.vanished
-        if grew or vanished:
-            lines.append(f"edges       {len(grew)} grew, {len(vanished)} vanished, of {len(self.changes)}")
+        moved = {"grew": self.grew, "fell": self.fell, "vanished": self.vanished}
+        if any(moved.values()):
+            counts = ", ".join(f"{len(edges)} {name}" for name, edges in moved.items())
+            lines.append(f"edges       {counts}, of {len(self.changes)}")
             lines += [
                 f"  {name:<9} {u!r} – {v!r}  {number(a, 3)} → {number(b, 3)}"
-                for name, edges in (("grew", grew), ("vanished", vanished))
+                for name, edges in moved.items()
                 for u, v, a, b in edges[:SHOWN]
             ]
         lines += [aligned(self.texts())] if self.table else []
