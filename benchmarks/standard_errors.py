@@ -62,7 +62,9 @@ def timed(method, A, starts):
 
 def main():
     """Print the table."""
-    print(f"{'graph':16}{'numbers':>8}{'ours':>9}{'dense':>9}{'ratio':>7}{'columns':>9}{'ratio':>7}{'difference':>12}")
+    print(
+        f"{'graph':16}{'numbers':>8}{'ours':>9}{'dense':>9}{'ratio':>7}{'columns':>9}{'ratio':>7}{'difference':>12}"
+    )
     for name, shape, n in CASES:
         A, starts = system(shape, n, np.random.default_rng(0))
         ours, seconds = timed(own, A, starts)

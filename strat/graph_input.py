@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import DataError, DataWarning, GraphError, type_name
-from strat.labels import label_list, plain
+from strat.labels import all_plain, label_list, plain
 from strat.prior import PriorGraph, check_labels, unique_edges
 
 #: A weight this much below 0, relative to the largest, is rounding and is clipped.
@@ -71,13 +71,14 @@ def _from_networkx(graph):
             "the graph is directed, but an edge of a stratified model has no direction. Pass "
             "graph.to_undirected()."
         )
-    labels = [plain(node) for node in graph]
+    labels = list(graph)
+    labels = labels if all_plain(labels) else [plain(node) for node in labels]
     check_labels(labels)
     position = {label: k for k, label in enumerate(labels)}
-    ends, weights, factors, loops = [], [], [], []
+    first, second, weights, factors, loops = [], [], [], [], []
     for u, v, attributes in graph.edges(data=True):
         weight = attributes.get("weight", 1.0)
-        if not isinstance(weight, numbers.Real | np.bool_):
+        if type(weight) is not float and not isinstance(weight, numbers.Real | np.bool_):
             raise GraphError(
                 f"edge ({u!r}, {v!r}) has the weight {weight!r}, which is no number. Give it a finite weight."
             )
@@ -85,11 +86,12 @@ def _from_networkx(graph):
         if i == j:
             loops.append(u)
             continue
-        ends.append((i, j))
+        first.append(i)
+        second.append(j)
         weights.append(float(weight))
         factor = attributes.get("factor")
         factors.append(None if factor is None else str(factor))
-    i, j = np.array(ends, dtype=np.intp).reshape(-1, 2).T
+    i, j = np.array(first, dtype=np.intp), np.array(second, dtype=np.intp)
     weights = _checked(np.array(weights), labels, i, j)
     _warn_of_loops(loops)
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))

@@ -1,6 +1,7 @@
 """Labels: one hashable label a record, read from whatever a user has."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -121,6 +122,14 @@ def label_list(labels):
     return items
 
 
+def all_plain(labels):
+    """Whether labels are plain text or whole numbers, or tuples of them: the common case, with nothing to look into."""
+    kinds = set(map(type, labels))
+    if kinds == {tuple}:
+        kinds = set(map(type, chain.from_iterable(labels)))
+    return kinds <= {str, int}
+
+
 def plain(label):
     """Return a label with NumPy scalars turned into Python ones, inside tuples too."""
     if isinstance(label, np.generic):
@@ -143,17 +152,17 @@ def is_missing(label):
 
 
 def _factorize(labels):
-    table = {}
     try:
-        codes = np.fromiter(
-            (table.setdefault(label, len(table)) for label in labels), dtype=np.intp, count=len(labels)
-        )
+        table = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+        codes = np.fromiter(map(table.__getitem__, labels), dtype=np.intp, count=len(labels))
     except TypeError:
         row = next(row for row, label in enumerate(labels) if not _is_hashable(label))
         raise DataError(
             f"strata: the label of record {row} is {type_name(labels[row])}, which is not hashable. "
             "Use text, numbers or tuples."
         ) from None
+    if all_plain(table):
+        return RecordLabels(list(table), codes)
     missing = [code for label, code in table.items() if is_missing(label)]
     if missing:
         rows = np.flatnonzero(np.isin(codes, missing))

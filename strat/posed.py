@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from strat.solvers.choice import default_solver, needs_prox
 
 #: Regularizers kept for values of hyperparameters that come back; they hold no records.
 REGULARIZERS = 32
+_REGULARIZERS = WeakKeyDictionary()  # by declaration
 
 
 class Bound:
@@ -236,13 +238,11 @@ class Posed:
         return loss
 
     def _bind_regularizer(self, values):
-        """The regularizer, and its constraints alone where the rest of it had better join the loss."""
-        program = self.base.regularizer_program
-        regularizer = program.bind_regularizer(values)
-        if not (is_iterative(regularizer.prox) and regularizer.has("value_and_gradient")):
-            return regularizer, None
-        constraints = program.bind_constraints(values)
-        return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
+        """The regularizer and its constraints, which hold no records: all fits of a declaration share them."""
+        if self.base not in _REGULARIZERS:
+            program = self.base.regularizer_program
+            _REGULARIZERS[self.base] = Rebound(program, partial(_bound_regularizer, program), REGULARIZERS)
+        return _REGULARIZERS[self.base](values)
 
     def _joined(self, loss, regularizer, constraints):
         """Loss and regularizer; a smooth regularizer without a prox in closed form is part of the first."""
@@ -253,6 +253,15 @@ class Posed:
         both = [loss, Weighted(regularizer, weight)]
         loss = SumOracle(both, loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
         return loss, constraints if weight == 1.0 else Weighted(constraints, weight)
+
+
+def _bound_regularizer(program, values):
+    """The regularizer, and its constraints alone where the rest of it had better join the loss."""
+    regularizer = program.bind_regularizer(values)
+    if not (is_iterative(regularizer.prox) and regularizer.has("value_and_gradient")):
+        return regularizer, None
+    constraints = program.bind_constraints(values)
+    return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
 
 
 def is_iterative(prox):

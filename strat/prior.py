@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import GraphError, OptionError
-from strat.labels import is_missing
+from strat.labels import all_plain, is_missing
 from strat.strata import some_of
 
 
@@ -180,6 +180,8 @@ def check_labels(labels):
     """Raise a GraphError unless labels are present, hashable and distinct."""
     if not labels:
         raise GraphError("the graph has no nodes. Give it one node a stratum.")
+    if all_plain(labels) and len(set(labels)) == len(labels):
+        return
     seen = set()
     for label in labels:
         if not isinstance(label, Hashable):

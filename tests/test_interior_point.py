@@ -198,7 +198,9 @@ def test_separate_strata_and_shared_parameters():
     X, y, z, weight = records()
     base = declared(pinball, 0.02)
     with pytest.warns(DataWarning, match="stratum|strata"):
-        separate = strat.separate(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(X, y, strata=z)
+        separate = strat.separate(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(
+            X, y, strata=z
+        )
     alone = nx.create_empty_copy(graph_of("chain"))
     assert separate.result_.smoothed_objective == pytest.approx(
         by_cvxpy(pinball, 0.02, alone, X, y, z, np.ones(len(y))), rel=1e-7

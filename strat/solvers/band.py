@@ -48,10 +48,8 @@ class BandFactor:
         """
         K, n, place = self.K, self.n, self.place
         band = np.zeros((K, n, self.width * n + 1))  # band[p, c, d]: entry at d rows below the diagonal
-        ordered = np.empty_like(blocks)
-        ordered[place] = blocks
         for c in range(n):
-            band[:, c, : n - c] = ordered[:, c:, c]
+            band[place, c, : n - c] = blocks[:, c:, c]
         entries = self.entries
         if mask is not None:
             free = np.empty_like(mask)
