@@ -1,5 +1,7 @@
 """Time of a complete joint iteration against its LAPACK floor of 2 potrf + 1 potri, with one BLAS thread.
 
+With the compiled loops, where there are any, and with NumPy alone.
+
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/joint_iteration.py
 """
 
@@ -11,6 +13,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from threadpoolctl import threadpool_limits
 
 import strat
+from strat import kernels
 from strat.edges import AllPairs
 from strat.problem import JointProblem
 from strat.strata import Strata
@@ -88,13 +91,15 @@ def one_run(problem, most):
 
 
 def main():
-    """Print one row per K."""
-    print("    K   floor ms   iteration ms   ratio   potrf   potri   iterations")
+    """Print one row per K and kind of loops."""
+    print("   loops     K   floor ms   iteration ms   ratio   potrf   potri   iterations")
+    kinds = ({"compiled": kernels.compiled} if kernels.compiled else {}) | {"NumPy": None}
     with threadpool_limits(1, user_api="blas"):
         for K, most, repeats in ((100, 300, 15), (300, 100, 5), (1000, 40, 2)):
-            seconds, floor, potrf, potri, done = iterations(K, most, repeats)
-            row = f"{K:5d} {1e3 * floor:10.3f} {1e3 * seconds:14.3f} {seconds / floor:7.2f}"
-            print(f"{row} {potrf:7.2f} {potri:7.2f} {done:12d}", flush=True)
+            for name, kernels.compiled in kinds.items():
+                seconds, floor, potrf, potri, done = iterations(K, most, repeats)
+                row = f"{name:>8} {K:5d} {1e3 * floor:10.3f} {1e3 * seconds:14.3f} {seconds / floor:7.2f}"
+                print(f"{row} {potrf:7.2f} {potri:7.2f} {done:12d}", flush=True)
 
 
 if __name__ == "__main__":

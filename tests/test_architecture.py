@@ -16,7 +16,7 @@ PACKAGE = ROOT / "strat"
 #: From the first to the last: a module imports from its own layer and those before it. A name stands
 #: for a module or a whole subpackage, and each module has exactly one layer.
 LAYERS = [
-    ["errors", "losses", "selected_inverse", "sensitivity_bound"],
+    ["errors", "kernels", "losses", "selected_inverse", "sensitivity_bound"],
     ["labels", "strata"],
     ["expressions"],
     ["oracles", "rules"],

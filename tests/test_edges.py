@@ -56,6 +56,9 @@ def test_numbers_against_matrices(edges, rng):
         product = edges.laplacian(w, np.array(theta, order=order), degrees)
         np.testing.assert_allclose(product, L @ theta, atol=1e-13)
     np.testing.assert_allclose(edges.laplacian(w, theta[:, :1], degrees), L @ theta[:, :1], atol=1e-13)
+    operator = edges.laplacian_operator(w, degrees)
+    for part in (theta, theta[:, :1]):
+        np.testing.assert_allclose(operator(part), L @ part, atol=1e-13)
     np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
     half = edges.add_half_distances(theta, edges.zeros())
     np.testing.assert_allclose(edges.vector(half), d / 2, atol=1e-13)

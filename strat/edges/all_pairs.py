@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
+from strat import kernels
 from strat.edges.base import EdgeSet, dense
 
 
@@ -88,6 +89,8 @@ class AllPairs(EdgeSet):
 
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""
+        if kernels.compiled:
+            return kernels.compiled.degrees(self.K, kernels.of_floats(w))
         return self.packed.times(w, self._ones)
 
     def laplacian(self, w, theta, degrees):
@@ -96,24 +99,35 @@ class AllPairs(EdgeSet):
         product -= self.packed.times(w, theta)
         return product
 
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, for many products with one w."""
+        times = self.packed.operator(w)
+
+        def product(theta):
+            result = degrees[:, None] * theta
+            result -= times(theta)
+            return result
+
+        return product
+
     def coupling(self, theta, out=None):
         """What `energy` needs to know of theta: ||theta_k||^2 / 2 and, in memory `out`, -theta_i . theta_j."""
-        theta = theta - self._ones @ theta / self.K  # for less cancellation
-        squares = np.vecdot(theta, theta)
-        squares *= 0.5
+        theta, squares = self._centred(theta)
         return squares, self.packed.add_products(-1.0, theta, 0.0, self.zeros() if out is None else out)
 
     def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term.
 
-        With c_i = a_i + ||theta_i||^2 / 2 and any s > 0 the sum is a difference of squares,
-        (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
+        Without a compiled loop that adds c_i + c_j, c_i = a_i + ||theta_i||^2 / 2, products do it: for any s > 0 the
+        whole is a difference of squares, (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
         """
+        if kernels.compiled:
+            theta, c = self._centred(theta)
+            c += a
+            return self.add_ends(c, self.packed.add_products(-1.0, theta, 1.0, g))
         n = theta.shape[1]
         less, more = np.empty((self.K, n + 2)), np.empty((self.K, 1))
-        theta = np.subtract(theta, self._ones @ theta / self.K, out=less[:, :n])  # for less cancellation
-        c = np.vecdot(theta, theta)
-        c *= 0.5
+        less[:, :n], c = self._centred(theta)
         c += a
         root = np.sqrt(np.abs(c).max()) or 1.0
         c /= root
@@ -122,8 +136,17 @@ class AllPairs(EdgeSet):
         self.packed.add_products(-1.0, less, 1.0, g)
         return self.packed.add_products(1.0, more, 1.0, g)
 
+    def _centred(self, theta):
+        """theta less its mean over the strata, for less cancellation, and half its rows' squares."""
+        if kernels.compiled:
+            return kernels.compiled.centre(kernels.of_floats(theta))
+        theta = theta - self._ones @ theta / self.K
+        return theta, 0.5 * np.vecdot(theta, theta)
+
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
+        if kernels.compiled:
+            return kernels.compiled.add_ends(self.K, a, g)
         for end in self._rows_and_columns:
             g += a[end]
         return g

@@ -5,6 +5,8 @@ are as fast as on squares, as the triangle is folded into a rectangle of three b
 and Langou, "Rectangular full packed format for Cholesky's algorithm", ACM TOMS 2010).
 """
 
+from functools import partial
+
 import numpy as np
 from scipy.linalg.blas import dsymm, dsymv, dtrsm
 from scipy.linalg.lapack import dpftrf, dpftri, dsfrk, dtfttr, dtrttf
@@ -72,15 +74,16 @@ class Packed:
 
         return solve
 
+    def operator(self, a):
+        """Function x -> the matrix times x, (K, n), for many products."""
+        return partial(self.times, a) if self.K > SMALL else partial(_product, self.square(a))
+
     def times(self, a, x):
         """The matrix times x, (K,) or (K, n)."""
-        if x.ndim == 2 and x.shape[1] == 1:  # dsymm is slow on one column
-            return self.times(a, x[:, 0])[:, None]
         if self.K <= SMALL:
-            matrix = self.square(a)
-            return (
-                dsymv(1.0, matrix, x, lower=1) if x.ndim == 1 else dsymm(1.0, matrix, x.T, side=1, lower=1).T
-            )
+            return _product(self.square(a), x)
+        if x.ndim == 2 and x.shape[1] == 1:
+            return self.times(a, x[:, 0])[:, None]
         (first, square, second), half = self.blocks(a), self._half
         out = np.empty(x.shape)
         above, below = out[:half], out[half:]
@@ -98,3 +101,12 @@ class Packed:
         return dsfrk(
             self.K, theta.shape[1], alpha, theta.T, beta, a, transr="N", uplo="L", trans="T", overwrite_c=1
         )
+
+
+def _product(matrix, x):
+    """The symmetric matrix whose lower triangle is given, times x, (K,) or (K, n)."""
+    if x.ndim == 1:
+        return dsymv(1.0, matrix, x, lower=1)
+    if x.shape[1] == 1:  # dsymm is slow on one column
+        return dsymv(1.0, matrix, x[:, 0], lower=1)[:, None]
+    return dsymm(1.0, matrix, x.T, side=1, lower=1).T

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
+from strat import kernels
 from strat.oracles.segments import Grams
 
 
@@ -106,20 +107,11 @@ class SharedDesign:
         self.dense = not sp.issparse(coefficients)
         self.m, p = columns.shape
         self.p = p
-        N, K = segments.N, segments.K
-        dtype = np.int32 if max(K * p, N * p) < 2**31 else np.int64
-        base = segments.index.astype(dtype) * dtype(p)
-        if sp.issparse(coefficients):
-            csr = sp.csr_array(coefficients)
-            data, indptr = csr.data, csr.indptr.astype(dtype)
-            indices = csr.indices.astype(dtype) + np.repeat(base, np.diff(indptr))
-        else:
-            data = np.ascontiguousarray(coefficients).reshape(-1)
-            indptr = np.arange(0, N * p + 1, p, dtype=dtype) if p else np.zeros(N + 1, dtype=dtype)
-            indices = (base[:, None] + np.arange(p, dtype=dtype)).reshape(-1)
-        self._a = sp.csr_array((data, indices, indptr), shape=(N, K * p))
-        self._at = self._a.T
-        self.nnz = self._a.nnz
+        self.nnz = coefficients.nnz if sp.issparse(coefficients) else coefficients.size
+        self._rows = None  # of one form a record, as the compiled loops take them
+        if self.dense and self.m == 1 and self.nnz:
+            self._rows = kernels.of_floats(np.asarray(coefficients))
+            self._stratum = np.require(segments.index, np.intp, ("C", "W"))
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)
@@ -128,10 +120,33 @@ class SharedDesign:
     def _grams(self):
         return Grams(self.segments, self.coefficients)
 
+    @cached_property
+    def _a(self):
+        segments, p = self.segments, self.p
+        N, K = segments.N, segments.K
+        dtype = np.int32 if max(K * p, N * p) < 2**31 else np.int64
+        base = segments.index.astype(dtype) * dtype(p)
+        if self.dense:
+            data = np.ascontiguousarray(self.coefficients).reshape(-1)
+            indptr = np.arange(0, N * p + 1, p, dtype=dtype) if p else np.zeros(N + 1, dtype=dtype)
+            indices = (base[:, None] + np.arange(p, dtype=dtype)).reshape(-1)
+        else:
+            csr = sp.csr_array(self.coefficients)
+            data, indptr = csr.data, csr.indptr.astype(dtype)
+            indices = csr.indices.astype(dtype) + np.repeat(base, np.diff(indptr))
+        return sp.csr_array((data, indices, indptr), shape=(N, K * p))
+
+    @cached_property
+    def _at(self):
+        return self._a.T
+
     def matvec(self, theta):
         """(K, n) to (N, m)."""
         if self._order is not None:
             theta = theta[:, self._order]
+        if kernels.compiled and self._rows is not None:
+            theta = kernels.of_floats(theta)
+            return kernels.compiled.rows_times(self._rows, self._stratum, theta)[:, None]
         if self.m == 1:
             return (self._a @ theta.reshape(-1))[:, None]
         return self._a @ theta.reshape(-1, self.m)
@@ -140,7 +155,11 @@ class SharedDesign:
         """(N, m) to (K, n)."""
         if self.m == 1:
             g = g[:, 0]
-        back = (self._at @ g).reshape(self.segments.K, -1)
+        if kernels.compiled and self._rows is not None:
+            g = kernels.of_floats(g)
+            back = kernels.compiled.rows_sum(self._rows, self._stratum, g, self.segments.K)
+        else:
+            back = (self._at @ g).reshape(self.segments.K, -1)
         if self._order is None:
             return back
         out = np.zeros((self.segments.K, self.n))

@@ -1,7 +1,11 @@
 """The diagonal metrics of the default algorithm: how far each block may move, learned along the way."""
 
+import math
+
 import numpy as np
 from scipy.linalg.blas import ddot
+
+from strat import kernels
 
 AGE = 10  # most iterations between two measurements of the edges' curvature
 TINY = 1e-300
@@ -106,12 +110,23 @@ class EdgeMetric:
             z.w *= -self.length
             z.w += y.w
             slot.prox(z.w, self.length * self.inverse, out=z.w)
+        if slot.projects and kernels.compiled and z.w.size:
+            slope, square, size, uphill = kernels.compiled.projected_step(
+                self.length, self.inverse, self.curvature, y.w_gradient, y.w, x.w, z.w
+            )
+        else:
+            slope, square, size, uphill = self._step_by_chunks(x, y, z)
+        self.square, self.slope, self.uphill = square / self.length, slope, uphill / self.length
+        self.size = math.sqrt(size) / self.length
+
+    def _step_by_chunks(self, x, y, z):
+        """The step, where it is a projection, and its measures."""
         scratch, weights = self.scratch
         square = slope = size = uphill = 0.0
         for chunk in self.chunks:
             gradient, old, new, current = y.w_gradient[chunk], y.w[chunk], z.w[chunk], x.w[chunk]
             move, weighted = scratch[: new.size], weights[: new.size]
-            if slot.projects:
+            if z.graph_slot.projects:
                 np.multiply(self.inverse[chunk], gradient, out=new)
                 new *= -self.length
                 new += old
@@ -122,8 +137,7 @@ class EdgeMetric:
             square += ddot(weighted, move)
             size += ddot(weighted, weighted)
             uphill += ddot(weighted, new) - ddot(weighted, current)
-        self.square, self.slope, self.uphill = square / self.length, slope, uphill / self.length
-        self.size = np.sqrt(size) / self.length
+        return slope, square, size, uphill
 
     def shrink(self, ratio):
         """Take shorter steps: `ratio` is what the model allows over what was met."""

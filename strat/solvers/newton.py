@@ -124,11 +124,12 @@ class NewtonStep:
         slope = (v - p) / t[:, None] + curvature * np.where(free, theta - p, 0.0)
 
         ridge = np.where(flat, shift, self.damping * shift)
+        laplacian = problem.laplacian_operator(x.w, x.degrees)
 
         def hessian(u, diagonal):
             result = diagonal * u
             result += product(u)
-            result += problem.laplacian(x.w, u, x.degrees)
+            result += laplacian(u)
             result *= free
             return result
 

@@ -1,0 +1,164 @@
+"""The compiled loops and the same in NumPy: equal to rounding, and the package is whole without a compiler."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import strat
+from strat import kernels
+from strat.edges import AllPairs
+from strat.oracles.design import SharedDesign
+from strat.oracles.segments import Segments
+from strat.problem import JointProblem
+from strat.strata import Strata
+
+ROOT = Path(__file__).resolve().parents[1]
+compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
+
+
+def both(monkeypatch, compute):
+    """What `compute` gives with the compiled loops, and without."""
+    found = compute()
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "compiled", None)
+        return found, compute()
+
+
+@compiled
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 9, 100, 101, 170, 171])
+@pytest.mark.parametrize("n", [1, 3])
+def test_sums_over_packed_triangles(monkeypatch, K, n):
+    rng, edges = np.random.default_rng(K), AllPairs(K)
+    W = np.triu(rng.random((K, K)), 1)
+    W += W.T
+    w, a, theta = edges.from_matrix(W), rng.standard_normal(K), 5 + rng.standard_normal((K, n))
+    for degrees in both(monkeypatch, lambda: edges.degrees(w)):
+        np.testing.assert_allclose(degrees, W.sum(axis=1), rtol=1e-13)
+    i, j = edges.ends
+    for ends in both(monkeypatch, lambda: edges.vector(edges.add_ends(a, w.copy()))):
+        np.testing.assert_allclose(ends, W[i, j] + a[i] + a[j], rtol=1e-13, atol=1e-14)
+    half = W[i, j] + ((theta[i] - theta[j]) ** 2).sum(axis=1) / 2 + a[i] + a[j]
+    for found in both(monkeypatch, lambda: edges.vector(edges.add_half_distances(theta, w.copy(), a))):
+        np.testing.assert_allclose(found, half, atol=1e-12)
+    energy = (W[i, j] * ((theta[i] - theta[j]) ** 2).sum(axis=1)).sum() / 2
+    for memory in (np.array(theta, order="F"), theta[::-1][::-1]):
+        for found in both(monkeypatch, lambda m=memory: edges.energy(w, W.sum(axis=1), edges.coupling(m))):
+            assert found == pytest.approx(energy, rel=1e-12)
+
+
+@compiled
+@pytest.mark.parametrize("p", [1, 2, 5, 16])
+def test_rows_of_records(monkeypatch, p):
+    rng, K = np.random.default_rng(p), 6
+    z = np.sort(rng.choice([0, 1, 3, 5], size=40))  # strata 2 and 4 have no records
+    x, theta, g = rng.standard_normal((40, p)), rng.standard_normal((K, p + 1)), rng.standard_normal((40, 1))
+    columns = rng.permutation(p + 1)[:p][None]
+    x.flags.writeable = theta.flags.writeable = False
+    design = SharedDesign(x, columns, Segments(z, K), p + 1)
+    for u in both(monkeypatch, lambda: design.matvec(theta)):
+        np.testing.assert_allclose(u, (x * theta[z][:, columns[0]]).sum(axis=1)[:, None], atol=1e-14)
+    sums = np.zeros((K, p + 1))
+    np.add.at(sums, (z[:, None], columns), x * g)
+    for found in both(monkeypatch, lambda: design.rmatvec(g)):
+        np.testing.assert_allclose(found, sums, atol=1e-13)
+    for found in both(monkeypatch, lambda: design.rmatvec(np.broadcast_to(1.0, (40, 1)))):
+        np.testing.assert_allclose(
+            found[:, columns[0]], [x[z == k].sum(axis=0) for k in range(K)], atol=1e-13
+        )
+
+
+def test_no_records_and_no_columns():
+    for N, p in ((0, 3), (4, 0)):
+        design = SharedDesign(np.zeros((N, p)), np.arange(p)[None], Segments(np.zeros(N), 2), p)
+        assert np.array_equal(design.matvec(np.ones((2, p))), np.zeros((N, 1)))
+        assert np.array_equal(design.rmatvec(np.ones((N, 1))), np.zeros((2, p)))
+
+
+def logistic(K, records=120):
+    rng = np.random.default_rng(K)
+    theta, x, y = cp.Variable(3), cp.Parameter(3), cp.Parameter()
+    base = strat.BaseModel(cp.logistic(-y * (x @ theta)), 0.1 * cp.norm1(theta), data=(x, y))
+    X, z = rng.standard_normal((records, 3)), np.sort(rng.integers(K, size=records))
+    Y = np.where(rng.random(records) < 1 / (1 + np.exp(-X @ [1.0, -1.0, 0.5])), 1.0, -1.0)
+    loss = base.loss_program.bind_records([X, Y], Strata(list(range(K)), z), np.ones(records))
+    edges = AllPairs(K)
+    graph = strat.LogDet(5.0, 0.3, 0.1, 0.2)
+    return JointProblem(loss, base.regularizer_program.bind_regularizer(), graph, edges, edges.zeros())
+
+
+@compiled
+@pytest.mark.parametrize("K", [2, 9, 12])
+def test_the_iterates_are_the_same(monkeypatch, K):
+    def run():
+        problem = logistic(K)
+        algorithm = strat.MAPG().algorithm(problem, np.zeros((K, 3)), problem.w0)
+        metric, objectives = algorithm.edge_metric, []
+        for _ in range(6):
+            algorithm.step()
+            objectives.append(algorithm.x.objective)
+        measures = [metric.square, metric.slope, metric.size, metric.uphill]
+        return np.array(objectives), algorithm.x.theta, algorithm.x.w, np.array(measures)
+
+    for found, expected in zip(*both(monkeypatch, run), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+@compiled
+def test_a_projected_step_and_its_measures():
+    rng, edges = np.random.default_rng(0), 1001
+    inverse, curvature, gradient, old, current = rng.random((5, edges)) + [[0.1], [0.1], [-0.5], [0], [0]]
+    new = np.empty(edges)
+    found = kernels.compiled.projected_step(0.7, inverse, curvature, gradient, old, current, new)
+    expected = np.maximum(old - 0.7 * inverse * gradient, 0)
+    np.testing.assert_allclose(new, expected, rtol=1e-15)
+    move = expected - old
+    weighted = curvature * move
+    measures = [gradient @ move, weighted @ move, weighted @ weighted, weighted @ (expected - current)]
+    np.testing.assert_allclose(found, measures, rtol=1e-12)
+
+
+@compiled
+def test_arrays_with_gaps_are_refused():
+    with pytest.raises((TypeError, ValueError, BufferError)):
+        kernels.compiled.degrees(3, np.ones(12)[::2])
+    a = np.ones((4, 2))
+    assert kernels.of_floats(a) is a
+    assert kernels.of_floats(a.T).flags.carray
+    assert kernels.of_floats(np.ones((4, 2), dtype=int)).dtype == float
+
+
+def test_what_cannot_be_loaded_is_left_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr(kernels, "__file__", str(tmp_path / "kernels.py"))
+    assert kernels._load() is None
+    for suffix in kernels.EXTENSION_SUFFIXES:
+        (tmp_path / f"_kernels{suffix}").write_text("no library")
+    assert kernels._load() is None
+
+
+def build(tmp_path, **variables):
+    """Build the package's extension from a copy of its sources; return the libraries that came out."""
+    (tmp_path / "strat").mkdir()
+    for name in ("setup.py", "setup.cfg", "README.md", "strat/kernels.c"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", "--build-temp", "tmp"]
+    subprocess.run(
+        command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, **variables}, timeout=120
+    )
+    return list(tmp_path.glob("out/strat/_kernels*"))
+
+
+def test_installation_needs_no_compiler(tmp_path):
+    assert not build(tmp_path, CC="false", LDSHARED="false", CXX="false")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_gcc_builds_what_is_loaded(tmp_path):
+    (library,) = build(tmp_path, CC="gcc", CFLAGS="-Wall -Wextra -Werror -pedantic")
+    built = kernels.Compiled(library)
+    assert np.array_equal(built.degrees(3, AllPairs(3).from_vector([1.0, 2.0, 4.0])), [3.0, 5.0, 6.0])
