@@ -4,12 +4,19 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from strat import intake
-from strat.errors import DeclarationError, GraphError
+from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.export import as_problem
 from strat.fitting import fit_model
 from strat.graph_regularizers import FixedGraph
 from strat.parameters import NestedParameters
 from strat.saving import save
+
+
+def check_fitted(model, what):
+    """Raise where something is no model, or one that is not fitted; `what` needs it."""
+    if not isinstance(model, StratifiedModel):
+        raise OptionError(f"{what} needs a fitted StratifiedModel, not {type_name(model)}.")
+    check_is_fitted(model, "theta_")
 
 
 class StratifiedModel(NestedParameters):

@@ -2,11 +2,10 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from strat.edges import EdgeList
-from strat.errors import OptionError, type_name
-from strat.estimator import StratifiedModel
+from strat.errors import OptionError
+from strat.estimator import check_fitted
 from strat.graph_regularizers import FixedGraph
 from strat.linearization import Linearization
 from strat.posed import Posed, read_held_out
@@ -40,13 +39,11 @@ class Fitted:
     """
 
     def __init__(self, model, what, edges=None):
-        if not isinstance(model, StratifiedModel):
-            raise OptionError(f"{what} needs a fitted StratifiedModel, not {type_name(model)}.")
-        if model.shared:
+        if getattr(model, "shared", False):
             raise OptionError(
                 f"{what} follows the graph, but the strata of a common model share their parameters; use strat.lrsm."
             )
-        check_is_fitted(model, "theta_")
+        check_fitted(model, what)
         if getattr(model, "_training", None) is None:
             raise OptionError(
                 f"{what} needs the records of the fit, which a saved model does not keep; fit it again."

@@ -7,12 +7,14 @@ import numpy as np
 
 from strat.candidates import candidate_edges
 from strat.edges import AllPairs, EdgeList
-from strat.errors import ConvergenceWarning, DataError, OptionError, ShapeError
+from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
 from strat.graph_input import read_graph
 from strat.graph_regularizers.base import GraphRegularizer, check_range
+from strat.graphs.families import node_list
 from strat.prior import PriorGraph
 from strat.problem import JointProblem
 from strat.solvers.graph_step import graph_step
+from strat.strata import some_of
 
 
 @dataclass
@@ -67,12 +69,14 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
 
     Parameters
     ----------
-    theta : array_like, shape (K, n), or dict
-        One row a stratum, or ``{variable name: (K, *shape)}`` as in ``theta_``.
+    theta : array_like or DataFrame, shape (K, n), or dict
+        One row a stratum, or ``{variable name: (K, *shape)}`` as in ``theta_``. The index of a DataFrame names the
+        strata.
     graph_regularizer : LogDet, LogDiagonal, TraceConstraint or Entropy
         h.
     graph : networkx.Graph or (labels, W), optional
-        The prior graph W0; the rows of theta are in the order of its nodes. By default 0, …, K-1 without edges.
+        The prior graph W0; the rows of theta are in the order of its nodes, unless an index
+        names them. By default the index or 0, …, K-1, without edges.
     tol : float
         Tolerance of the residual.
     max_iter : int
@@ -113,12 +117,15 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
     check_range("tol", tol, "of at least 0", lambda v: v >= 0)
     if hasattr(theta, "fit"):
         raise DataError("theta is a model; give its fitted parameters, model.theta_.")
+    index = getattr(theta, "index", None)
     theta = _rows(theta)
-    prior = PriorGraph.without_edges(range(len(theta))) if graph is None else read_graph(graph)
+    labels = range(len(theta)) if index is None or callable(index) else node_list(index)
+    prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
     if len(theta) != prior.K:
         raise ShapeError(
             f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
         )
+    theta = _in_order(theta, list(labels), prior.labels)
     on, w0, outside = _edge_set(edges, prior)
     h.check_edges(on, prior.labels)
     problem = JointProblem(_Size(theta), None, h, on, w0, outside=outside)
@@ -164,13 +171,27 @@ def _rows(theta):
         if not np.isfinite(array).all():
             row = np.argwhere(~np.isfinite(array))[0][0]
             raise DataError(f"{name} is not finite in row {row}.")
-        rows.append(array.reshape(len(array), -1))
+        rows.append(array.reshape(len(array), int(np.prod(array.shape[1:]))))
     lengths = {name: len(row) for name, row in zip(blocks, rows, strict=True)}
     if not rows or len(set(lengths.values())) != 1 or not len(rows[0]):
         raise ShapeError(
             f"theta must hold the same number of rows in each entry, at least one; it has {lengths}."
         )
     return np.concatenate(rows, axis=1)
+
+
+def _in_order(theta, labels, nodes):
+    """The rows in the order of the graph's nodes, where a DataFrame's index names them."""
+    if labels == nodes or labels == list(range(len(theta))):
+        return theta
+    position = {label: row for row, label in enumerate(labels)}
+    missing = [node for node in nodes if node not in position]
+    if missing:
+        raise GraphError(
+            f"theta has no row for {missing[0]!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
+            f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
+        )
+    return theta[[position[node] for node in nodes]]
 
 
 def _edge_set(edges, prior):

@@ -1,5 +1,7 @@
 """Derivative of a held-out loss through the fit: in edge weights, the factors' scales and hyperparameters."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from strat.differentiated_problem import through_cvxpy
@@ -115,7 +117,11 @@ def by_cvxpy(fitted, held, names):
 
 def wanted(model, wrt):
     """Names of what to differentiate in."""
-    wrt = [wrt] if isinstance(wrt, (str, atoms.Parameter)) else list(wrt)
+    wrt = [wrt] if isinstance(wrt, (str, atoms.Parameter)) else wrt
+    if not isinstance(wrt, Iterable):
+        raise OptionError(
+            f'wrt is {wrt!r}, but it is "W0", "scale", a hyperparameter, or a sequence of them.'
+        )
     known = model.base.hyperparameters
     names = []
     for item in wrt:

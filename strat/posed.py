@@ -9,7 +9,7 @@ import numpy as np
 from strat import intake
 from strat.candidates import candidate_edges
 from strat.edges import AllPairs, EdgeList
-from strat.errors import DataError, OptionError
+from strat.errors import DataError, OptionError, type_name
 from strat.first_point import FirstPoint
 from strat.graph_input import read_graph
 from strat.graph_regularizers import FixedGraph
@@ -271,8 +271,9 @@ def is_iterative(prox):
 
 def read_held_out(posed, validation, where="validation", smooth=False):
     """Records given as one tuple ``(*data, strata)``."""
-    validation = tuple(validation)
     expected = len(posed.base.data)
+    if not isinstance(validation, (tuple, list)):
+        raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(validation)}.")
     if len(validation) != expected + 1:
         raise DataError(
             f"{where} must hold the {expected} data arguments and the strata, "

@@ -111,9 +111,18 @@ class Sensitivity(Table, Mapping):
         self._order = np.argsort(-self.influence, kind="stable")
 
     def __getitem__(self, edge):
-        e = self._place.get(edge)
-        e = self._place[tuple(edge)[::-1]] if e is None else e
+        e = self._find(edge)
+        if e is None:
+            raise KeyError(f"no derivative in the edge {edge!r} was asked for; `pairs` lists those that were")
         return self.layout.unpack(self.derivatives[e])
+
+    def __contains__(self, edge):
+        return self._find(edge) is not None
+
+    def _find(self, edge):
+        """The position of an edge, given either way round; None where it has none."""
+        backward = edge[::-1] if isinstance(edge, tuple) else None
+        return self._place.get(edge, self._place.get(backward))
 
     def __iter__(self):
         return iter(self.pairs)

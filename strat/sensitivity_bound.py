@@ -54,6 +54,12 @@ def sensitivity_bound(share, ratio, delta, delta_center):
     ):
         if not np.all(good):
             raise OptionError(f"{name} is {value[~good].flat[0]:g}, but it must be {allowed}.")
+    shapes = [value.shape for value in (p, A, delta, center)]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        names = "share, ratio, delta and delta_center"
+        raise OptionError(f"{names} have shapes {shapes}, which do not go together.") from None
     numerator = 2 * (delta + center + delta * p * A)
     denominator = (1 - (1 + 2 * delta) * p - delta) * A - 1 + p - 2 * (delta + center)
     numerator, denominator, p = np.broadcast_arrays(numerator, denominator, p)

@@ -10,10 +10,10 @@ import warnings
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from strat.common_model import CommonModel
 from strat.errors import DataWarning, NoOracleError, OptionError
+from strat.estimator import check_fitted
 from strat.export import training_records
 from strat.linearization import hessian_blocks
 from strat.oracles.sum import Weighted
@@ -62,7 +62,7 @@ def standard_errors(model, dispersion=1.0):
     >>> strat.standard_errors(model)["theta"].round(3)
     array([0.5, 1. ])
     """
-    C, free = _covariances(model, dispersion)
+    C, free = _covariances(model, dispersion, "standard_errors")
     variance = np.einsum("kaa->ka", C)
     errors = np.where(free, np.sqrt(variance), np.nan)
     return model.base.layout.unpack(errors)
@@ -94,12 +94,12 @@ def covariances(model, dispersion=1.0):
     array([[[0.5, 0. ],
             [0. , 0.5]]])
     """
-    return _covariances(model, dispersion)[0]
+    return _covariances(model, dispersion, "covariances")[0]
 
 
-def _covariances(model, dispersion):
+def _covariances(model, dispersion, what):
     """Covariances (K, n, n), and which parameters are not held, (K, n)."""
-    check_is_fitted(model, "theta_")
+    check_fitted(model, what)
     if (
         isinstance(dispersion, bool)
         or not isinstance(dispersion, (int, float))

@@ -4,6 +4,7 @@ import numpy as np
 
 #: A minimum is flat to first order, so that doubling parameters cannot lower the objective by this share of it.
 SHARE = 1e-3
+SHORT = 1e-9  # prox step that only projects
 
 
 def running_away(problem, theta, w):
@@ -23,12 +24,18 @@ def running_away(problem, theta, w):
     ndarray of int
         All strata where it takes all of them at once; empty at a minimum.
     """
+    prox = problem.regularizer.prox
+    if getattr(prox, "costly", False):
+        return np.zeros(0, dtype=np.intp)
     with np.errstate(over="ignore", invalid="ignore"):
-        here, there = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, 2 * theta))
-        product, scaled = problem.laplacian(w, theta), problem.scaled(theta)
-        across = np.vecdot(product, theta)
+        # A short prox step is a projection: doubled parameters may be outside the constraints.
+        further = prox(2 * theta, np.full(len(theta), SHORT))
+        move = further - theta
+        here, there = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, further))
+        product, scaled = problem.laplacian(w, theta), problem.scaled(move)
+        across = np.vecdot(product, move)
         alone = there - here + across + 0.5 * problem.edges.degrees(w) * np.vecdot(scaled, scaled)
-        together = np.sum(there - here) + 1.5 * across.sum()
-        enough = -SHARE * (1 + abs(here.sum()) + abs(across.sum()))
+        together = np.sum(there - here) + across.sum() + problem.edges.half_energy(w, scaled)
+        enough = -SHARE * (1 + abs(here.sum()) + abs(np.vdot(product, theta)))
     found = np.flatnonzero(alone < enough)
     return np.arange(len(theta)) if not found.size and together < enough else found

@@ -218,7 +218,7 @@ def test_wrong_options_are_named(arguments, error, message):
     ("theta", "message"),
     [
         ({}, "no variable"),
-        (3.0, r"theta has \(\)"),
+        (3.0, r"theta has the shape \(\)"),
         ({"a": np.ones(3), "b": np.ones(4)}, r"\(3,\), \(4,\)"),
         ([[np.nan]], "NaN"),
         ([["x"]], "other than numbers"),

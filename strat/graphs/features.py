@@ -37,6 +37,8 @@ def knn(features, k, metric="euclidean", name=None):
     [(0, 1), (1, 2)]
     """
     nodes, features = _read(features, metric)
+    if len(nodes) < 2:
+        raise DataError("features holds a single stratum, which has no neighbours. Give one row a stratum.")
     if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k < len(nodes):
         raise OptionError(
             f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
@@ -91,7 +93,7 @@ def exponential_kernel(features, tau=None, metric="euclidean", name=None):
 
 def check_tau(tau):
     """Return tau, or raise an OptionError if it is no rate."""
-    if not isinstance(tau, numbers.Real) or not 0 <= tau < np.inf:
+    if isinstance(tau, bool) or not isinstance(tau, numbers.Real) or not 0 <= tau < np.inf:
         raise OptionError(f"tau is {tau!r}, but it is a finite number of at least 0.")
     return tau
 

@@ -147,7 +147,9 @@ def _read(theta, labels):
         ) from None
     if not arrays or any(array.ndim == 0 or len(array) != len(arrays[0]) for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays) or "no variable"
-        raise DataError(f"theta has {shapes}. Pass (K, *shape) for each variable, one row a stratum.")
+        raise DataError(
+            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row a stratum."
+        )
     if not all(np.isfinite(array).all() for array in arrays):
         raise DataError("theta holds NaN or infinite values. Distances need finite numbers.")
     K = len(arrays[0])
@@ -167,7 +169,10 @@ def _counts(theta, counts, K):
         if records is None:
             return None
         return np.bincount(records.strata.index[records.weight > 0], minlength=K).astype(float)
-    counts = np.asarray(counts, dtype=float)
+    try:
+        counts = np.asarray(counts, dtype=float)
+    except (TypeError, ValueError):
+        counts = np.zeros(0)
     if counts.shape != (K,) or not np.isfinite(counts).all() or (counts < 0).any():
         raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one a stratum.")
     return counts

@@ -6,6 +6,8 @@ import re
 import networkx as nx
 import numpy as np
 
+from strat.errors import OptionError
+
 TICKS = 20  # most tick labels on an axis
 
 
@@ -15,6 +17,10 @@ def axes(ax, size):
         from matplotlib import pyplot as plt
     except ImportError as error:
         raise ImportError('strat.plot needs matplotlib: pip install "strat[plot]".') from error
+    if ax is not None and not hasattr(ax, "get_figure"):
+        raise OptionError(
+            f"ax is {ax!r}, but it is the matplotlib Axes to draw into, or None for a new figure."
+        )
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 

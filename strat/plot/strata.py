@@ -2,9 +2,9 @@
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
 
 from strat.errors import OptionError
+from strat.estimator import check_fitted
 from strat.plot import canvas
 from strat.standard_errors import standard_errors
 
@@ -49,7 +49,7 @@ def parameters(model, variable=None, index=None, errors=False, ax=None, **option
     >>> strat.plot.parameters(model).get_ylabel()
     'theta'
     """
-    check_is_fitted(model, "theta_")
+    check_fitted(model, "plot.parameters")
     variable = next(iter(model.theta_)) if variable is None else variable
     if variable not in model.theta_:
         known = ", ".join(model.theta_)
