@@ -92,12 +92,17 @@ def _split(parameters, data, strata, declared, where):
             f"with that column, or strata= must be given."
         )
     labels = read_labels(source, frame)
-    if names is not None:
+    named = set(names or ())
+    always = {declared} if isinstance(declared, str) else set(declared or ())
+    always &= set(getattr(frame, "columns", ()))
+    if named | always:
         wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
-        without = frame.drop(columns=names)
+        # Columns that only this call names stay where the model wants as many as there are.
+        spare = strata is None or frame.shape[1] - len(always - named) > wanted
+        without = frame.drop(columns=[c for c in frame.columns if c in always or (c in named and spare)])
         if not without.shape[1] and len(data) == len(parameters) + 1:
             data = data[1:]  # a frame that holds nothing but strata, for a model without x
-        elif strata is None or frame.shape[1] > wanted:
+        elif without.shape[1] < frame.shape[1]:
             data = (without, *data[1:])
     return data, labels
 

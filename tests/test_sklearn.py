@@ -194,6 +194,18 @@ def test_one_column_of_strata():
     assert np.isclose(cross_val_score(model, FRAME.drop(columns="sex"), Y, cv=2).size, 2)
 
 
+@pytest.mark.parametrize("labels", [[a for a, _ in Z], "group"])
+def test_declared_columns_are_dropped_where_other_strata_are_given(labels):
+    frame = FRAME.drop(columns="sex").assign(group=[a for a, _ in Z])
+    frame = frame if labels == "group" else frame.drop(columns="group")
+    plain = strat.lrsm(BASE, AGE).fit(frame[["u", "v"]], Y, strata=FRAME["age"])
+    frame["age"] = 7  # no stratum
+    model = strat.lrsm(BASE, AGE, strata="age").fit(frame, Y, strata=labels)
+    np.testing.assert_allclose(model.theta_["theta"], plain.theta_["theta"], atol=1e-8)
+    found = model.predict(frame, strata=labels)
+    np.testing.assert_allclose(found, plain.predict(frame[["u", "v"]], strata=FRAME["age"]), atol=1e-8)
+
+
 CHECKS = [
     "check_estimator_cloneable",
     "check_estimator_repr",
