@@ -265,7 +265,11 @@ def _warn_of_data(model, strata, edges, w0):
 
 def _warn_of_running_away(problem, result, posed):
     """Note and warn where the objective seems to have no minimum."""
-    if result.status not in ("converged", "max_iter") or not np.isfinite(result.objective):
+    start = result.history[0]
+    fell_far = result.objective < start - 1e3 * (1 + abs(start))
+    if not np.isfinite(result.objective) or not (
+        result.status == "converged" or (result.status == "max_iter" and fell_far)
+    ):
         return
     found = running_away(problem, result.theta, result.w)
     if not len(found):

@@ -27,7 +27,7 @@ def parameters(model, variable=None, index=None, errors=False, ax=None, **option
     index : int or tuple, optional
         The entry of a vector or matrix variable. By default a heatmap shows the first, lines show all up to twelve.
     errors : bool
-        Draw a band (bars around points) of two standard errors, by ``strat.standard_errors``.
+        Draw a band (bars around points) of two standard errors, by ``strat.standard_errors``; not on a heatmap.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options
@@ -57,6 +57,11 @@ def parameters(model, variable=None, index=None, errors=False, ax=None, **option
     values, labels = model.theta_[variable], list(model.strata_)
     grid = canvas.coordinates(labels)
     names = _entries(variable, values.shape[1:], index, most=LINES if grid is None else 1)
+    if grid is not None and errors:
+        raise OptionError(
+            "errors=True draws bands on lines and bars on points, but these strata are pairs and make a heatmap. "
+            "strat.standard_errors(model) gives the numbers."
+        )
     if grid is not None:
         (name, entry), *_ = names.items()
         values, titles = values[(slice(None), *entry)], canvas.axis_names(model)
