@@ -27,11 +27,11 @@ _REGULARIZERS = WeakKeyDictionary()  # by declaration
 
 
 class Bound:
-    """A model's graph as read and its programs as bound to records, to be used again."""
+    """A model's graph as read and its loss as bound to records, to be used again."""
 
-    def __init__(self, model, prior, losses=None, regularizers=None):
+    def __init__(self, model, prior, losses=None):
         self.base, self.graph, self.prior = model.base, model.graph, prior
-        self.losses, self.regularizers = losses, regularizers
+        self.losses = losses
 
     def suits(self, model):
         """Whether a model still has the declaration and the graph that this was made of."""
@@ -103,16 +103,14 @@ class Posed:
         self.prior = PriorGraph.without_edges(labels) if self.prior is None else self.prior
         self.edges = self._edges() if edges is None else edges
         self._loss = Rebound(self.base.loss_program, self._bind_loss, answers=bound.losses)
-        self._regularizer = Rebound(
-            self.base.regularizer_program, self._bind_regularizer, REGULARIZERS, bound.regularizers
-        )
+        self._regularizer = Rebound(self.base.regularizer_program, self._bind_regularizer, REGULARIZERS)
         if like is not None:
             self._regularizer = like._regularizer
 
     @property
     def bound(self):
         """What has been bound, for another `Posed` of the same model and records."""
-        return Bound(self.model, self.prior, self._loss.answers, self._regularizer.answers)
+        return Bound(self.model, self.prior, self._loss.answers)
 
     @property
     def strata(self):
