@@ -1,0 +1,70 @@
+"""Evidence with its gradient: the time of one evaluation, against a cold fit and against the gradient by differences.
+
+Run ``python benchmarks/evidence.py``: logistic models of 8 features and a free intercept on grids, 13 records a stratum,
+CPU seconds. The differences are of the same evaluations, two for each weight, so that the ratio is a count of these.
+"""
+
+import time
+
+import cvxpy as cp
+import numpy as np
+
+import strat
+from strat.graph_input import read_graph
+from strat.sample import Sample
+from strat.tuning.by_evidence import maximised
+from strat.tuning.descent import Clock
+from strat.tuning.likelihood import evidence_of
+
+
+def seconds(f, times=3):
+    """Return the median CPU time of some calls, and the last result."""
+    found = []
+    for _ in range(times):
+        started = time.process_time()
+        result = f()
+        found.append(time.process_time() - started)
+    return float(np.median(found)), result
+
+
+def problem(side):
+    """Return a model and records on a side × side grid."""
+    theta, b = cp.Variable(8, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(8, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.logistic(-y * (x @ theta + b)), 0.1 * cp.sum_squares(theta), data=(x, y))
+    graph = strat.graphs.grid(side, side, name=("row", "column"))
+    rng = np.random.default_rng(0)
+    z = [node for node in graph for _ in range(13)]
+    X = rng.normal(size=(len(z), 8))
+    margin = X @ rng.normal(size=8) / 2 + np.array([0.3 * row for row, _ in z]) - 0.15 * side
+    return strat.lrsm(base, graph), (X, np.where(margin + rng.logistic(size=len(z)) > 0, 1.0, -1.0), z)
+
+
+def line(side):
+    """Return the line of one size."""
+    model, (X, y, z) = problem(side)
+    fit, _ = seconds(lambda: model.fit(X, y, strata=z))
+    part = Sample([model], (X, y, z), "train").part()
+    evidence, _ = evidence_of(model, read_graph(model.graph), part)
+    near, h, x = 0.01 * np.random.default_rng(1).normal(size=evidence.size), 1e-4, np.zeros(evidence.size)
+    _, gradient = evidence(x)
+    one, _ = seconds(lambda: evidence(x + near))
+
+    def differences():
+        return np.array([(evidence(x + h * d)[0] - evidence(x - h * d)[0]) / (2 * h) for d in np.eye(len(x))])
+
+    many, found = seconds(differences, times=1)
+    error = np.abs(gradient - found).max() / np.abs(gradient).max()
+    whole, _ = seconds(lambda: maximised(evidence, Clock(None)), times=1)
+    return f"{side**2:6d} {fit:10.3f} {one:13.3f} {many:16.3f} {many / one:9.1f} {whole:18.2f} {error:16.0e}"
+
+
+def main():
+    """Print a line for each size."""
+    print("strata   cold fit   evaluation   by differences   ratio   whole maximisation   error")
+    for side in (5, 10, 16):
+        print(line(side), flush=True)
+
+
+if __name__ == "__main__":
+    main()
