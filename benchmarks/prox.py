@@ -61,10 +61,20 @@ DUAL = [
     ("l1 in a ball and a half space", cp.norm1(w), [cp.norm(w, 2) <= 1, w[0] + w[1] <= 0.3]),
     ("log-sum-exp + l1", cp.log_sum_exp(w) + cp.norm1(w), []),
     ("nuclear + l1", cp.normNuc(M) + cp.norm1(M), []),
+    ("l3 + total variation", cp.norm(w, 3) + cp.tv(w), []),
+    ("l2 + total variation in a box", cp.norm(w, 2) + cp.tv(w), [w >= -0.5, w <= 0.5]),
+    ("three norms", cp.norm1(w) + cp.norm(w, 2) + cp.tv(w), []),
+    ("logistic + total variation", cp.sum(cp.logistic(w)) + cp.tv(w), []),
+    ("largest sums on a simplex", cp.sum_largest(D @ w, 4) / 4, [w >= 0, cp.sum(w) == 1]),
+    ("monotone and convex", 0 * w[0], [cp.diff(w) >= 0, cp.diff(w, 2) >= 0]),
+    ("squares over linear + l1", cp.quad_over_lin(w[:-1], w[-1]) + cp.norm1(w), []),
+    ("second-order cone + l1", cp.norm1(w), [cp.norm(D[:5] @ w) <= 0.2 * w[0] + 0.5]),
+    ("exponentials <= 15, + l1", cp.norm1(w), [cp.sum(cp.exp(w)) <= 15]),
+    ("entropy >= 2.5 on a plane", 0 * w[0], [cp.sum(cp.entr(w)) >= 2.5, cp.sum(w) == 1]),
 ]
 SOLVED = [
-    ("l3 + total variation", cp.norm(w, 3) + cp.tv(w), []),
     ("largest column sum", cp.norm(M, 1), []),
+    ("the larger of two norms", cp.maximum(cp.norm(w, 2), cp.norm1(w) / 4), []),
 ]
 
 

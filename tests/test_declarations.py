@@ -598,7 +598,7 @@ def test_a_prox_that_is_missing_says_why():
 
 
 def test_a_prox_without_a_closed_form_is_announced():
-    program = strat.compile(cp.norm(theta, 3))
+    program = strat.compile(cp.maximum(cp.norm(theta, 3), 1))
     assert "prox  Clarabel, one solve a stratum (pieces share theta" in str(program)
     assert "prox  closed form" in str(strat.compile(cp.norm1(theta)))
 

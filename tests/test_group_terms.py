@@ -14,12 +14,16 @@ from strat.rules.largest import Max, Min, NormInf, SumLargest
 from strat.rules.matrices import LogDetRule, TraceInverse
 from strat.rules.matrix_entropy import VonNeumannEntropy
 from strat.rules.piecewise import Abs, Norm2
+from strat.rules.power_norms import Pnorm
 from strat.rules.powers import QuadOverLin, Square
 from strat.rules.spectral import LambdaMax, LambdaSumLargest, NuclearNorm, SpectralNorm
 
 RNG = np.random.default_rng(5)
 FUNCTIONS = {
     "norm2": (Norm2(), (5,), 1.0),
+    "norm3": (Pnorm(3.0), (5,), 1.0),
+    "norm1.5": (Pnorm(1.5), (5,), 1.0),
+    "norm2.7": (Pnorm(2.7), (5,), 1.0),
     "max": (Max(), (5,), 1.0),
     "min": (Min(), (5,), -1.0),
     "norm_inf": (NormInf(), (5,), 1.0),
@@ -34,6 +38,8 @@ FUNCTIONS = {
     "l1 ball": (Abs(), (5,), None),
     "l2 ball": (Norm2(), (5,), None),
     "squares": (Square(), (5,), None),
+    "l3 ball": (Pnorm(3.0), (5,), None),
+    "l1.2 ball": (Pnorm(1.2), (5,), None),
     "box": (NormInf(), (5,), None),
     "half space of the largest": (Max(), (5,), None),
     "nuclear ball": (NuclearNorm(), (3, 4), None),

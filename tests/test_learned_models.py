@@ -180,7 +180,9 @@ def quantile_regression():
 @pytest.mark.parametrize("h", LEARNED)
 def test_a_loss_with_kinks_and_a_learned_graph(h):
     base, data, z = quantile_regression()
-    model = strat.StratifiedModel(base, None, h, solver=AlternatingMinimization(tol=1e-5)).fit(*data, strata=z)
+    model = strat.StratifiedModel(base, None, h, solver=AlternatingMinimization(tol=1e-5)).fit(
+        *data, strata=z
+    )
     result = model.result_
     assert result.status == "converged"
     assert max(result.residual.values()) <= 1e-5

@@ -157,8 +157,12 @@ def test_only_models_have_a_prior():
 
 
 def test_a_learned_graph_is_drawn():
-    learned = strat.learn_graph(RNG.standard_normal((5, 2)), strat.Entropy(sigma=1.0), graph=graphs.path(list("abcde")))
-    assert np.array_equal(drawn(plot.weights(learned)), np.where(learned.W == 0, np.nan, learned.W), equal_nan=True)
+    learned = strat.learn_graph(
+        RNG.standard_normal((5, 2)), strat.Entropy(sigma=1.0), graph=graphs.path(list("abcde"))
+    )
+    assert np.array_equal(
+        drawn(plot.weights(learned)), np.where(learned.W == 0, np.nan, learned.W), equal_nan=True
+    )
     assert ticks(plot.weights(learned).xaxis) == list("abcde")
     assert graphs.report(learned).strata == list("abcde")
     assert np.allclose(edges_of(plot.graph(learned)).get_array(), np.sort(learned.W[np.triu_indices(5, 1)]))

@@ -182,8 +182,12 @@ def test_a_group_norm_has_its_curvature_off_the_kink():
 
 def test_groups_are_held_one_by_one():
     theta, y = cp.Variable(4, name="theta"), cp.Parameter(4, name="y")
-    base = strat.BaseModel(cp.sum_squares(y - theta) / 2, cp.norm2(theta[:2]) + cp.norm2(theta[2:]), data=(y,))
-    errors = strat.standard_errors(strat.separate(base, **TIGHT).fit([[3.0, 1.0, 0.2, 0.1]], strata=[0]))["theta"]
+    base = strat.BaseModel(
+        cp.sum_squares(y - theta) / 2, cp.norm2(theta[:2]) + cp.norm2(theta[2:]), data=(y,)
+    )
+    errors = strat.standard_errors(strat.separate(base, **TIGHT).fit([[3.0, 1.0, 0.2, 0.1]], strata=[0]))[
+        "theta"
+    ]
     assert np.array_equal(np.isnan(errors), [[False, False, True, True]])
 
 

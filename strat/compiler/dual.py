@@ -8,6 +8,7 @@ from strat.compiler.pieces import affine_matrix
 from strat.compiler.rows import StratumRows
 from strat.oracles.design import ConstantDesign
 from strat.oracles.group_terms import GroupFunctions, GroupTerm, SpectralFunctions
+from strat.oracles.level_set import LevelSet
 from strat.oracles.on_columns import OnColumns
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_rows import RowsProx
@@ -32,6 +33,8 @@ def dual(component):
                 return None
             smooth.append(node)
     if not all(collected.ball(*ball[:3]) for ball in component.balls):
+        return None
+    if not all(collected.level(level.parts, level.linear, level.radius) for level in component.levels):
         return None
     rows, (equal, level), (less, bound) = collected.rows, component.equal, component.less
     if len(level):
@@ -104,14 +107,13 @@ class _Groups:
 
     def ball(self, node, weight, radius):
         """Add {Σ weight × entries of an atom <= radius}; whether that was possible."""
-        entries, rule = np.flatnonzero(weight), node.rule
+        entries, rule, all_weights = np.flatnonzero(weight), node.rule, weight
         weight = weight[entries]
         if isinstance(rule, QuadForm):
             return self._ellipsoid(node, weight, radius)
-        if rule.project_slopes is None or radius < 0 or np.any(weight < 0):
-            return False
-        if not isinstance(rule, (Abs, Square)) and len(entries) > 1:
-            return False
+        known = isinstance(rule, (Abs, Square)) or len(entries) == 1
+        if rule.project_slopes is None or not known or radius < 0 or np.any(weight < 0):
+            return self.level([(node, all_weights)], None, radius)
         found = self._arguments(node, entries)
         if found is None or found[2]:
             return False
@@ -122,6 +124,32 @@ class _Groups:
         else:
             shape, radius = _shape(node, A, entries), radius / weight[0]
         self._term(A, b, GroupFunctions(rule, 1, shape, radius=radius))
+        return True
+
+    def level(self, parts, linear, radius):
+        """Add {Σ weight × entries of atoms + linear · z <= radius}; whether that was possible."""
+        rows, offsets, functions = [], [], []
+        for node, weight in parts:
+            entries = np.flatnonzero(weight)
+            weight = weight[None, entries]
+            if (scalar := self.rows.scalar_functions(node, weight, entries)) is not None:
+                A, b, function = scalar
+            elif node.rule.prox_slopes is not None and (found := self._arguments(node, entries)) is not None:
+                A, b, absolute = found
+                function = GroupFunctions(
+                    node.rule, len(entries), _shape(node, A, entries), weight, absolute=absolute
+                )
+            else:
+                return False
+            rows.append(A)
+            offsets.append(b)
+            functions.append((A.shape[0], function))
+        sloped = linear is not None and bool(np.any(linear.data))
+        if sloped:
+            rows.append(linear)
+            offsets.append(np.array([-radius]))
+        A, b = sp.csr_array(sp.vstack(rows)), np.concatenate(offsets)
+        self._term(A, b, LevelSet(functions, sloped, 0.0 if sloped else radius))
         return True
 
     def _ellipsoid(self, node, weight, radius):

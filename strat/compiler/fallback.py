@@ -29,13 +29,15 @@ class FallbackProx:
         The coordinates asked for, where other coordinates are not tied to them; None for all.
     inside : (n,) ndarray or None
         Where the other coordinates stay, a legal point; None lets them free, which costs more.
+    box : (low, high) or None
+        Bounds of the coordinates, which a solver keeps but for rounding: here they hold exactly.
     """
 
     kind = "Clarabel, one solve a stratum"
     costly = True  # solvers that take many proxes an iteration are no good choice
 
-    def __init__(self, program, values, columns=None, inside=None):
-        self.program, self.values = program, values
+    def __init__(self, program, values, columns=None, inside=None, box=None):
+        self.program, self.values, self.box = program, values, box
         self.columns = np.arange(program.layout.n) if columns is None else columns
         self.inside = inside
         self.q, self._solvers = None, {}
@@ -119,7 +121,8 @@ class FallbackProx:
         full[:, self.columns] = v
         full = full[:, self.unknown]
         z = np.stack([self._solve(row, step) for row, step in zip(full, t, strict=True)])
-        return z[:, np.searchsorted(self.unknown, self.columns)]
+        z = z[:, np.searchsorted(self.unknown, self.columns)]
+        return z if self.box is None else np.clip(z, *self.box)
 
     def _solve(self, v, t):
         # Scaled by t, so that the proximal term is ½‖z‖² − vᵀz whatever the step, and the rest is t times f.

@@ -41,6 +41,14 @@ class Support:
             self._nodes[node] = total
         return self._nodes[node]
 
+    def level(self, level):
+        """Mask (n,) of the coordinates that a level set depends on."""
+        touched = np.zeros(self.binder.n, dtype=bool)
+        touched[level.linear.indices] = True
+        for node, weights in level.parts:
+            touched[self.node(node)[np.flatnonzero(weights)].indices] = True
+        return touched
+
 
 def affine_rows(binder, form):
     """(row, column, scale, offset) of a form whose rows are a number times one coordinate plus an offset.

@@ -71,8 +71,9 @@ class ProxBuilder:
         Parameters
         ----------
         solver : callable, optional
-            ``solver(columns, inside)`` gives a block for coordinates without a closed form, the others being fixed at
-            the point ``inside`` (n,), or free where that is None. Without it, they are an error.
+            ``solver(columns, inside, box)`` gives a block for coordinates without a closed form, the others being fixed
+            at the point ``inside`` (n,), or free where that is None, and the bounds (low, high) being kept exactly.
+            Without it, they are an error.
 
         Returns
         -------
@@ -108,7 +109,8 @@ class ProxBuilder:
                 reasons.append(str(error))
         if open_:
             columns = np.sort(np.concatenate(open_))
-            blocks.append(solver(columns, self._inside(blocks)))
+            box = self.sets.low[columns], self.sets.high[columns]
+            blocks.append(solver(columns, self._inside(blocks), box))
         return BlockProx(blocks, self.sets.transposed), "; ".join(reasons)
 
     def _blocks(self, columns, pieces, single):
@@ -160,6 +162,8 @@ class ProxBuilder:
         for node, weight, _, _ in self.sets.balls:
             touched = self.support.node(node)[np.flatnonzero(weight)]
             links.append(csr_array(touched.sum(axis=0).reshape(1, -1).astype(bool)))
+        for level in self.sets.levels:
+            links.append(csr_array(self.support.level(level).reshape(1, -1)))
         for names in [*([name] for name in self.sets.cones), *(names for _, names in self.sets.other)]:
             row = np.zeros((1, self.n), dtype=bool)
             for name in names:

@@ -31,7 +31,7 @@ def record_prox(form, assembly, sets, layout):
         With the reason.
     """
     binder = assembly.binder
-    if sets.cones or sets.balls or sets.other:
+    if sets.cones or sets.balls or sets.levels or sets.other:
         raise NoProx("the losses of records share the variables with constraints")
     if not sets.restrict and not assembly.roots:
         return QuadraticProx(_summed(assembly.parts(), binder.n), sets.transposed)

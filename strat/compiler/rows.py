@@ -94,24 +94,29 @@ class StratumRows:
 
     def scalar(self, node, weight, entries):
         """Add entries of an elementwise atom of affine rows; whether that was possible."""
+        found = self.scalar_functions(node, weight[:, entries], entries)
+        if found is not None:
+            self._term(found[0][:, self.columns], *found[1:])
+        return found is not None
+
+    def scalar_functions(self, node, weight, entries):
+        """(A, b, ScalarRows) of entries of an elementwise atom of affine rows A z + b; None for others."""
         if not isinstance(node.rule, Elementwise) or not node.rule.curved:
-            return False
+            return None
         varying = [i for i, form in enumerate(node.forms) if not form.is_data]
         if len(varying) != 1:
-            return False
+            return None
         (place,), evaluator = varying, self.binder.evaluator
         affine = affine_matrix(self.binder, node.forms[place])
         if affine is None:
-            return False
+            return None
         A, b = affine
         others = [
             evaluator.form(f).reshape(1, -1)[:, entries] for i, f in enumerate(node.forms) if i != place
         ]
         low, high = dict(node.rule.intervals).get(place, (-np.inf, np.inf))
         limits = (np.full((1, len(entries)), end) for end in (low, high))
-        functions = ScalarRows(node.rule, others, weight[:, entries], *limits, place=place)
-        self._term(A[entries][:, self.columns], b[entries], functions)
-        return True
+        return A[entries], b[entries], ScalarRows(node.rule, others, weight, *limits, place=place)
 
     def within(self, A, low, high):
         """Add low <= A z <= high, A over this collection's coordinates."""

@@ -1,5 +1,7 @@
 """Constraints and attributes of one stratum's variables, sorted by the sets that a prox knows."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -8,25 +10,38 @@ from strat.expressions import atoms
 from strat.expressions.text import text
 
 
+@dataclass
+class Level:
+    """The set Σ weight × entries of atoms + linear · z <= radius."""
+
+    parts: list  # of (atom node, weights of its entries)
+    linear: sp.csr_array  # (1, n)
+    radius: float
+    what: str
+
+
 class Sets:
     """Constraints and attributes of one stratum's variables.
 
     ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and
-    A z <= b, ``balls`` are (atom node, weights of its entries, radius) of sets Σ weight × entry <= radius, ``cones``
-    names of semidefinite cones by variable name, ``transposed`` the coordinates of the transpose (symmetric
-    variables), ``other`` (text, names of variables) of what has no closed form.
+    A z <= b, ``balls`` are (atom node, weights of its entries, radius) of sets Σ weight × entry <= radius, ``levels``
+    such sets with more than one atom or a linear part, ``cones`` names of semidefinite cones by variable name,
+    ``transposed`` the coordinates of the transpose (symmetric variables), ``other`` (text, names of variables) of what
+    has no closed form.
     """
 
     def __init__(self, n):
         self.low, self.high = np.full(n, -np.inf), np.full(n, np.inf)
         self.equalities, self.inequalities, self.balls, self.cones, self.other = [], [], [], {}, []
+        self.levels = []
         self.transposed = None
 
     @property
     def restrict(self):
         """Whether there is more than symmetry."""
         bounded = np.isfinite(self.low).any() or np.isfinite(self.high).any()
-        return bool(bounded or self.equalities or self.inequalities or self.balls or self.cones or self.other)
+        rows = self.equalities or self.inequalities or self.balls or self.levels
+        return bool(bounded or rows or self.cones or self.other)
 
     def attributes(self, variables, layout):
         """Add what the variables' attributes say."""
@@ -108,20 +123,30 @@ class Sets:
             self.inequalities.append((A[several], -b[several]))
 
     def _ball(self, form, binder, constraint):
-        """Rows Σ weight × entries of one atom <= radius."""
+        """Rows Σ weight × entries of atoms + linear part <= radius."""
         variable, atom, rest = binder.kinds(form)
-        found = binder.atoms_of(form)
-        if variable.any() or binder.has_data(form) or len(found) != 1:
+        if binder.has_data(form):
             self._other(constraint)
             return
-        node, terms = found[0]
-        scale = np.broadcast_to(binder.evaluator.terms(form.where(atom)).reshape(-1), len(terms))
         b = binder.evaluator.form(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
+        values = np.broadcast_to(binder.evaluator.terms(form.where(variable)).reshape(-1), variable.sum())
+        place = form.row[variable], binder.flat(form.column[variable])
+        linear = sp.csr_array((values, place), shape=(form.size, binder.n))
+        found, order = binder.atoms_of(form), np.cumsum(atom) - 1
+        scale = np.broadcast_to(binder.evaluator.terms(form.where(atom)).reshape(-1), atom.sum())
         for row in range(form.size):
-            mine = form.row[terms] == row
-            weights = np.zeros(node.size)
-            np.add.at(weights, form.column[terms[mine]] - node.start, scale[mine])
-            self.balls.append((node, weights, -float(b[row]), text(constraint)))
+            parts = []
+            for node, terms in found:
+                mine = terms[form.row[terms] == row]
+                if len(mine):
+                    weights = np.zeros(node.size)
+                    np.add.at(weights, form.column[mine] - node.start, scale[order[mine]])
+                    parts.append((node, weights))
+            own, radius = linear[[row]], -float(b[row])
+            if len(parts) == 1 and not np.any(own.data):
+                self.balls.append((*parts[0], radius, text(constraint)))
+            else:
+                self.levels.append(Level(parts, own, radius, text(constraint)))
 
     def _equality(self, form, binder, constraint):
         affine = affine_matrix(binder, form)

@@ -45,15 +45,39 @@ class GroupFunctions:
         change = self.rule.project_rows if self.weight is None else self.rule.prox_rows
         return change(u, strength)
 
-    def point(self, u, step):
+    def point(self, u, step, near=None):
         """argmin_s f(s) + (s − u)²/(2 step), the step the same within a group."""
         step = np.broadcast_to(step, u.shape)
         out = self._map(self._shaped(u), self._strength(step)).reshape(u.shape)
         return np.sign(u) * np.maximum(out, 0.0) if self.absolute else out
 
-    def prox(self, u, step):
+    def prox(self, u, step, near=None):
         """``point``, and u, which ``slopes`` needs."""
         return self.point(u, step), u
+
+    def nearest(self, u):
+        """The nearest point of the domain: as all the functions are finite, the point itself."""
+        return u
+
+    def total(self, z):
+        """Σ f over the groups."""
+        return (self.weight * self.rule.forward([self._shaped(z)])[0]).sum(axis=1)
+
+    def gradient(self, z):
+        """A subgradient."""
+        shaped = self._shaped(z)
+        out, memo = self.rule.forward([shaped])
+        slope = self.rule.pullback(0, [shaped], out, memo, np.broadcast_to(self.weight, out.shape))
+        return slope.reshape(z.shape) * (np.sign(z) if self.absolute else 1.0)
+
+    def matrix(self, z, u, step):
+        """Derivative of the prox z at u (K, m, m), the groups together."""
+        blocks = self.slopes(z, u, step)
+        K, groups, L, _ = blocks.shape
+        out = np.zeros((K, groups, L, groups, L))
+        place = np.arange(groups)
+        out[:, place, :, place] = np.swapaxes(blocks, 0, 1)
+        return out.reshape(K, groups * L, groups * L)
 
     def slopes(self, s, u, step):
         """Derivative of the prox s at u, (K, groups, L, L)."""

@@ -10,7 +10,16 @@ the end A z agrees with s, at which y is a subgradient. Each stratum goes at its
 import numpy as np
 
 from strat.errors import NoOracleError
+from strat.oracles.line_search import Search
 from strat.oracles.prox_active import from_nearby
+
+#: Rounds between looks at how far the first phase has come, the movement at which Newton's method takes over (piecewise
+#: linear rows alone are worth more of the cheap rounds), and in which part of the strata.
+LOOK, NEAR, NEAR_PIECEWISE, ENOUGH = 5, 1e-3, 1e-4, 0.9
+#: Largest distance between rows and their proxes at the end, and after so many steps that rounding must be what is left.
+EXACT, PATIENT, ALMOST = 2e-12, 30, 1e-10
+#: Newton steps after which what is left is guessed outright, where all is piecewise linear.
+POLISHED = (25, 100)
 
 
 class RowsProx:
@@ -42,9 +51,6 @@ class RowsProx:
         if self.transposed is not None:
             v = 0.5 * (v + v[:, self.transposed])
         z, open_ = self._solve(v, t, self.terms, self.smooth)
-        if open_.any() and self._piecewise:
-            polished, found = from_nearby(v, t, z, self.terms, self.smooth, self.transposed)
-            z, open_ = np.where((open_ & found)[:, None], polished, z), open_ & ~found
         if open_.any() and self.rescue is not None:
             z[open_] = self.rescue(v[open_], t[open_])
         elif open_.any():
@@ -70,7 +76,7 @@ class RowsProx:
         z = z if found.all() else np.where(found[:, None], z, self(v, t))
         return z if self.box is None else np.clip(z, *self.box)
 
-    def _solve(self, v, t, terms, smooth, rounds=400):
+    def _solve(self, v, t, terms, smooth):
         """Solution, and the strata without one; where rows are strata, solved ones drop out on the way."""
         K = len(v)
         out, left = np.empty_like(v), np.arange(K)
@@ -79,8 +85,11 @@ class RowsProx:
             state.approach()
         elif state.droppable:
             state.approach(models=4)
-        for _ in range(rounds):
+        rounds = 400 if self.rescue is None else 120
+        for round_ in range(rounds):
             done = state.step()
+            if self._piecewise and round_ in (*POLISHED, rounds - 1) and not done.all():
+                done = state.polish()
             if done.all():
                 break
             if state.droppable and done.mean() > 0.2:
@@ -113,6 +122,8 @@ class _State:
         self.top = sigma * 1e7
         self.images = [term.design.matvec(self.z) + term.offset for term in terms]
         self.y = [np.zeros_like(u) for u in self.images]
+        self.steps = 0
+        self.s = [None] * len(terms)  # proxes of the rows: near to what they are next
         self.size = 1.0 + np.abs(v).max(axis=1, initial=0.0)
         self.last, self.before = np.full(len(v), np.inf), np.full(len(v), np.inf)
 
@@ -124,9 +135,17 @@ class _State:
         for name in ("v", "t", "sigma", "z", "done", "top", "size", "last", "before"):
             setattr(out, name, getattr(self, name)[strata])
         out.images, out.y = [u[strata] for u in self.images], [y[strata] for y in self.y]
+        out.s = [None if s is None else s[strata] for s in self.s]
         if self.smooth is not None:
             out.smooth = self.smooth.take(strata)
         return out
+
+    def polish(self):
+        """Find the solution in the strata left from the point there, where all is piecewise; return what is done."""
+        z, found = from_nearby(self.v, self.t, self.z, self.terms, self.smooth, self.transposed)
+        found &= ~self.done
+        self.z[found], self.done[found] = z[found], True
+        return self.done
 
     def approach(self, rounds=80, models=1):
         """Bring z and the multipliers near the end by the alternating direction method, with one factorisation.
@@ -165,18 +184,24 @@ class _State:
             fixed = (
                 fixed - self.smooth.value_and_gradient(self.z)[1] + np.matmul(own, self.z[..., None])[..., 0]
             )
-        for _ in range(rounds):
-            right = fixed
+        near = NEAR_PIECEWISE if all(hasattr(term.functions, "locate") for term in self.terms) else NEAR
+        for round_ in range(rounds):
+            right, moves, apart = fixed, 0.0, 0.0
             for term, r, part, y in zip(self.terms, sigma, s, self.y, strict=True):
                 right = right + term.design.rmatvec(r * (part - term.offset) - y)
             right = self._project(right)
             self.z = right @ inverse[0] if len(inverse) == 1 else np.matmul(inverse, right[..., None])[..., 0]
             for i, (term, r) in enumerate(zip(self.terms, sigma, strict=True)):
                 # Over-relaxed (§3.4.3 there).
-                mixed = relaxation * (term.design.matvec(self.z) + term.offset) + (1.0 - relaxation) * s[i]
-                moved = mixed + self.y[i] / r
-                s[i] = term.functions.point(moved, 1.0 / r)
+                u, last = term.design.matvec(self.z) + term.offset, s[i]
+                moved = relaxation * u + (1.0 - relaxation) * last + self.y[i] / r
+                s[i] = term.functions.point(moved, 1.0 / r, last)
                 self.y[i] = r * (moved - s[i])
+                if round_ % LOOK == LOOK - 1:
+                    moves = np.maximum(moves, term.largest(s[i] - last))
+                    apart = np.maximum(apart, term.largest(u - s[i]))
+            if round_ % LOOK == LOOK - 1 and np.mean(np.maximum(moves, apart) <= near * self.size) >= ENOUGH:
+                break
 
     def _curvature(self, parts):
         """Blocks of the Hessian of f, the proximal term and the terms' parts."""
@@ -192,11 +217,11 @@ class _State:
     def _rows(self, images):
         """Of each term: prox, its slope, and the new multipliers."""
         found = []
-        for term, u, y in zip(self.terms, images, self.y, strict=True):
+        for i, (term, u, y) in enumerate(zip(self.terms, images, self.y, strict=True)):
             sigma = term.penalties(self.sigma)
             moved = u + y / sigma
-            s, moves = term.functions.prox(moved, 1.0 / sigma)
-            found.append((s, moves, sigma * (moved - s)))
+            self.s[i], moves = term.functions.prox(moved, 1.0 / sigma, self.s[i])
+            found.append((self.s[i], moves, sigma * (moved - self.s[i])))
         return found
 
     def _own(self, z):
@@ -222,7 +247,8 @@ class _State:
         stuck = (error >= 0.5 * self.last) & (error <= 1e-10 * self.size + 1e-14 * noise)
         solved = (error <= np.maximum(1e-13 * self.size, 0.1 * apart)) | stuck
         self.last = error
-        self.done |= solved & (apart <= 2e-12 * self.size)
+        self.done |= solved & (apart <= (EXACT if self.steps < PATIENT else ALMOST) * self.size)
+        self.steps += 1
         if self.done.all():
             return self.done
         outer = solved & ~self.done
@@ -262,7 +288,7 @@ class _State:
     def _length(self, d, along, start, active):
         """Step lengths at which the slope along d is at most 0.3 times as steep as at the start (convex: it rises)."""
         length, state, own = np.where(active, 1.0, 0.0), self, np.arange(len(d))
-        search = _Search(start, length.copy(), active)
+        search = Search(start, length.copy(), active, self._noise(along))
         for round_ in range(40):
             slope = state._slope(search.trial, d[own], [a[own] for a in along] if self.droppable else along)
             pending = search.update(slope, round_)
@@ -274,55 +300,24 @@ class _State:
                 state, own, search = state.take(keep), own[keep], search.take(keep)
         return length
 
+    def _noise(self, along):
+        """Rounding errors of the slopes along rows' directions."""
+        noise = 0.0
+        for term, u, y, a in zip(self.terms, self.images, self.y, along, strict=True):
+            noise = noise + term.sums((term.penalties(self.sigma) * np.abs(u) + np.abs(y)) * np.abs(a))
+        return 4e-16 * noise
+
     def _slope(self, length, d, along):
         """Derivative of the inner objective along d."""
         images = [
             u + term.on_rows(length) * a for term, u, a in zip(self.terms, self.images, along, strict=True)
         ]
         slope = (self._own(self.z + length[:, None] * d) * d).sum(axis=1)
-        for term, u, y, a in zip(self.terms, images, self.y, along, strict=True):
+        for term, u, y, a, near in zip(self.terms, images, self.y, along, self.s, strict=True):
             sigma = term.penalties(self.sigma)
             moved = u + y / sigma
-            slope = slope + term.sums(sigma * (moved - term.functions.point(moved, 1.0 / sigma)) * a)
+            slope = slope + term.sums(sigma * (moved - term.functions.point(moved, 1.0 / sigma, near)) * a)
         return slope
-
-
-class _Search:
-    """Brackets of step lengths for increasing slopes: secants, and halving where they are slow."""
-
-    def __init__(self, start, trial, active):
-        self.start, self.trial, self.active = np.abs(start), trial, active
-        self.low, self.high = np.zeros(len(start)), np.full(len(start), np.nan)
-        self.slope_low, self.slope_high = start.copy(), np.zeros(len(start))
-
-    def take(self, strata):
-        """The same for some strata."""
-        out = object.__new__(_Search)
-        out.__dict__.update({name: part[strata] for name, part in self.__dict__.items()})
-        return out
-
-    def update(self, slope, round_):
-        """New trial lengths where the slope is still too steep; where that is."""
-        steep = self.active & ~(slope <= 0.3 * self.start)
-        short = self.active & np.isfinite(self.high) & (slope < -0.5 * self.start)
-        pending = steep | short
-        if not pending.any():
-            return pending
-        self.low, self.slope_low = (
-            np.where(short, self.trial, self.low),
-            np.where(short, slope, self.slope_low),
-        )
-        self.high, self.slope_high = (
-            np.where(steep, self.trial, self.high),
-            np.where(steep, slope, self.slope_high),
-        )
-        width = self.high - self.low
-        with np.errstate(all="ignore"):
-            secant = self.low - self.slope_low * width / (self.slope_high - self.slope_low)
-            bad = ~np.isfinite(secant) | (np.abs(secant - 0.5 * (self.low + self.high)) > 0.45 * width)
-        trial = np.where(bad | (round_ % 3 == 2), 0.5 * (self.low + self.high), secant)
-        self.trial = np.where(pending, trial, self.trial)
-        return pending
 
 
 def _blocks(oracle, z):

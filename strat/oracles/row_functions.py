@@ -23,15 +23,15 @@ class PiecewiseRows:
         with np.errstate(invalid="ignore"):
             self.slopes = np.where(weight != 0, slopes * weight, 0.0)
 
-    def point(self, u, step):
-        """argmin_s f(s) + (s − u)²/(2 step)."""
+    def point(self, u, step, near=None):
+        """argmin_s f(s) + (s − u)²/(2 step); ``near`` is a point near it, where one is known."""
         z = u - step * self.slopes[0]
         for knot, slope in zip(self.knots, self.slopes[1:], strict=True):
             # Up to the knot as the piece before has it, beyond it as the next has it, or else on the knot.
             z = np.maximum(np.minimum(z, knot), u - step * slope)
         return z
 
-    def prox(self, u, step):
+    def prox(self, u, step, near=None):
         """``point``, and its derivative in u: 0 on a knot and 1 elsewhere."""
         z = self.point(u, step)
         moves = np.ones(z.shape)
@@ -98,36 +98,70 @@ class ScalarRows:
             self.rule, others, part(self.weight), part(self.low), part(self.high), self.place, self.absolute
         )
 
-    def _derivatives(self, z):
-        args = list(self.others)
-        args.insert(self.place, z)
+    def _derivatives(self, z, which=None):
+        """First and second derivatives; of flat entries ``which`` where given."""
+        args, weight, i = list(self.others), self.weight, self.place
+        if which is not None:
+            row, column = which
+            args = [a[row if len(a) > 1 else 0, column] for a in args]
+            weight = weight[row if len(weight) > 1 else 0, column]
+        args.insert(i, z)
         out, memo = self.rule.forward(args)
-        weight, i = self.weight, self.place
         slope, curvature = self.rule.partial(i, args, out, memo), self.rule.mixed(i, i, args, out, memo)
         return np.where(weight == 0, 0.0, weight * slope), np.where(weight == 0, 0.0, weight * curvature)
 
-    def point(self, u, step):
-        """argmin_s f(s) + (s − u)²/(2 step)."""
-        return self.prox(u, step)[0]
+    def point(self, u, step, near=None):
+        """argmin_s f(s) + (s − u)²/(2 step); ``near`` is a point near it, where one is known."""
+        return self.prox(u, step, near)[0]
 
-    def prox(self, u, step):
-        """argmin_s f(s) + (s − u)²/(2 step), and its derivative in u."""
+    def prox(self, u, step, near=None):
+        """``point``, and its derivative in u."""
         signs, u = np.sign(u), np.abs(u) if self.absolute else u
         step = np.broadcast_to(step, u.shape)
         low, high = np.broadcast_to(self.low, u.shape), np.broadcast_to(self.high, u.shape)
 
-        def residual(z):
-            slope, curvature = self._derivatives(z)
-            return slope + (z - u) / step, curvature + 1.0 / step
+        def residual(z, which):
+            slope, curvature = self._derivatives(z, np.divmod(which, m))
+            return slope + (z - at[which]) / steps[which], curvature + 1.0 / steps[which]
 
         with np.errstate(all="ignore"):
             if self.rule.scalar_prox is not None and self.place == 0:
                 z = np.clip(self.rule.scalar_prox(u, step * self.weight, *self.others), low, high)
             else:
-                z = safeguarded(residual, u, step, low, high)
+                m, at, steps = u.shape[1], u.reshape(-1), step.reshape(-1)
+                start = None if near is None else (np.abs(near) if self.absolute else near).reshape(-1)
+                limits = low.reshape(-1), high.reshape(-1)
+                z = safeguarded(residual, at, steps, *limits, apart=True, start=start).reshape(u.shape)
             curvature = self._derivatives(z)[1]
             moves = np.where(
                 (z > low) & (z < high) | (curvature * step > 1e16), 1.0 / (1.0 + step * curvature), 0.0
             )
         moves = np.where(np.isfinite(moves), moves, 0.0)
         return (signs * z if self.absolute else z), moves
+
+    def nearest(self, u):
+        """The nearest point of the domain."""
+        return np.clip(u, self.low, self.high) if not self.absolute else u
+
+    def total(self, z):
+        """Σ f over each stratum's rows, +inf outside the domain."""
+        args = list(self.others)
+        args.insert(self.place, z)
+        with np.errstate(all="ignore"):
+            value = self.weight * self.rule.forward(args)[0]
+        value = np.where((self.weight == 0) & ~np.isfinite(value), 0.0, value)
+        outside = (z < self.low) | (z > self.high) | np.isnan(value)
+        return np.where(outside, np.inf, value).sum(axis=1)
+
+    def gradient(self, z):
+        """First derivatives."""
+        with np.errstate(all="ignore"):
+            return self._derivatives(z)[0]
+
+    def matrix(self, z, u, step):
+        """Derivative of the prox z at u (R, m, m)."""
+        moves = self.prox(u, step, z)[1]
+        out = np.zeros((*moves.shape, moves.shape[1]))
+        place = np.arange(moves.shape[1])
+        out[:, place, place] = moves
+        return out

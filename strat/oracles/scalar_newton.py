@@ -3,24 +3,31 @@
 import numpy as np
 
 
-def safeguarded(residual, v, t, low, high):
+def safeguarded(residual, v, t, low, high, apart=False, start=None):
     """z in [low, high] nearest to the root of a function that rises at least by 1/t a unit.
 
     Parameters
     ----------
     residual : callable
-        ``residual(z)`` gives the function's value and slope.
+        ``residual(z)`` gives the function's value and slope, (z − v)/t among them.
     v, t, low, high : ndarray
         The start where it lies inside, the steps, and bounds, of one shape.
+    apart : bool
+        Whether the arrays are flat and ``residual(z, which)`` can be asked for some entries, by their indices.
+    start : ndarray or None
+        Where to start instead, where it lies inside.
     """
 
     def read(z):
-        value, slope = residual(z)
+        value, slope = residual(z, left) if apart else residual(z)
         return np.where(np.isnan(value), 0.0, value), slope
 
+    left = np.arange(len(v)) if apart else None
     width = np.where(np.isfinite(high - low), high - low, 2.0 * np.maximum(1.0, np.sqrt(t)))
     inner = np.where(np.isfinite(low), low + 0.5 * width, np.where(np.isfinite(high), high - 0.5 * width, v))
     z = np.where((v > low) & (v < high), v, inner)
+    if start is not None:
+        z = np.where((start > low) & (start < high), start, z)
     f, slope = read(z)
     # The residual grows at least by 1/t a unit, so the root lies within t |f| of any point.
     a = np.where(f > 0, np.maximum(low, z - t * f), z)
@@ -28,10 +35,20 @@ def safeguarded(residual, v, t, low, high):
     low_end, high_end = (a == low) & np.isfinite(low), (b == high) & np.isfinite(high)
     at_low = (f > 0) & low_end & (read(np.where(low_end, low, z))[0] >= 0)
     at_high = (f < 0) & high_end & (read(np.where(high_end, high, z))[0] <= 0)
-    done = at_low | at_high | (f == 0)
+    done = at_low | at_high | _nothing(f, z, v, t)
     z = np.where(at_low, low, np.where(at_high, high, z))
     last = np.full(v.shape, np.inf)
+    out = z
     for iteration in range(200):
+        if apart and done.mean() > 0.3:
+            out[left[done]] = z[done]
+            keep = np.flatnonzero(~done)
+            left, z, f, slope, a, b, last, v, t = (
+                part[keep] for part in (left, z, f, slope, a, b, last, v, t)
+            )
+            done = np.zeros(len(keep), dtype=bool)
+        if done.all():
+            break
         trial = z - f / slope
         # Newton steps must at least halve, or the bracket is halved instead (rtsafe, Press et al. 2007, §9.4).
         inside = (trial > a) & (trial < b) & (np.abs(trial - z) <= 0.5 * last)
@@ -46,5 +63,15 @@ def safeguarded(residual, v, t, low, high):
             break
         f, slope = read(z)
         a, b = np.where(f < 0, z, a), np.where(f > 0, z, b)
-        done |= (f == 0) | (np.isfinite(b - a) & (b - a <= 2e-16 * np.maximum(np.abs(a), np.abs(b))))
-    return z
+        done |= _nothing(f, z, v, t) | (
+            np.isfinite(b - a) & (b - a <= 2e-16 * np.maximum(np.abs(a), np.abs(b)))
+        )
+    if not apart:
+        return z
+    out[left] = z
+    return out
+
+
+def _nothing(f, z, v, t):
+    """Whether a residual that holds (z − v)/t is 0 but for rounding: halving brackets on would chase noise."""
+    return np.abs(f) <= 4e-16 * (np.abs(z) + np.abs(v)) / t

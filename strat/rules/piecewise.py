@@ -7,7 +7,7 @@ from strat.expressions import atoms
 from strat.oracles import prox_slopes
 from strat.oracles.thresholds import onto_l1_ball, onto_l2_ball
 from strat.rules import rule
-from strat.rules.base import Elementwise, Rows, grouped
+from strat.rules.base import Elementwise, Rows
 
 
 @rule(atoms.abs)
@@ -168,44 +168,3 @@ class Norm2(Rows):
         unit, t = self._unit(args, out), tangents[0]
         radial = unit * (unit * t).sum(axis=-1, keepdims=True)
         return (g / np.where(out > 0, out, np.inf))[..., None] * (t - radial)
-
-
-@rule(atoms.Pnorm)
-class PnormRule(Rows):
-    """‖u‖_p of each row, p >= 1; the 2-norm has its prox."""
-
-    kinks = "zero"
-    curved = False
-    prox = "closed form (p = 2)"
-
-    def __init__(self, p):
-        self.p = p
-
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 3), name="u")
-        return cp.sum(cp.norm(u, 2, axis=1)), {"u": [[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]]}
-
-    @classmethod
-    def form(cls, walker, e, args):
-        rows, p = grouped(args[0], atoms.axis_of(e)), atoms.exponent(e)
-        if rows.shape[1] == 1 and p >= 1:
-            return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
-        rule_ = Norm2() if p == 2 else cls(p)
-        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
-
-    def forward(self, args):
-        u = np.abs(args[0])
-        top = u.max(axis=-1, keepdims=True)
-        scaled = u / np.where(top > 0, top, 1.0)
-        return top[..., 0] * (scaled**self.p).sum(axis=-1) ** (1.0 / self.p), None
-
-    def pullback(self, i, args, out, memo, g):
-        (u,) = args
-        ratio = np.abs(u) / np.where(out > 0, out, 1.0)[..., None]
-        return g[..., None] * np.sign(u) * ratio ** (self.p - 1.0)
-
-    def domain(self, args):
-        if self.p >= 1:
-            return None
-        return (args[0] >= 0).reshape(len(args[0]), -1).all(axis=1)

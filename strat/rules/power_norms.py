@@ -1,0 +1,150 @@
+"""The p-norms."""
+
+import cvxpy as cp
+import numpy as np
+
+from strat.expressions import atoms
+from strat.rules import rule
+from strat.rules.base import Rows, grouped
+from strat.rules.piecewise import Abs, Norm2
+
+
+@rule(atoms.Pnorm)
+class PnormRule(Rows):
+    """‖u‖_p of each row."""
+
+    kinks = "zero"
+    curved = False
+    prox = "closed form (p = 2), Newton"
+
+    def __init__(self, p):
+        self.p = p
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 3), name="u")
+        return cp.sum(cp.norm(u, 2, axis=1)), {"u": [[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]]}
+
+    @classmethod
+    def form(cls, walker, e, args):
+        rows, p = grouped(args[0], atoms.axis_of(e)), atoms.exponent(e)
+        if rows.shape[1] == 1 and p >= 1:
+            return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
+        rule_ = Norm2() if p == 2 else (Pnorm(p) if p > 1 else cls(p))
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def forward(self, args):
+        u = np.abs(args[0])
+        top = u.max(axis=-1, keepdims=True)
+        scaled = u / np.where(top > 0, top, 1.0)
+        return top[..., 0] * (scaled**self.p).sum(axis=-1) ** (1.0 / self.p), None
+
+    def pullback(self, i, args, out, memo, g):
+        (u,) = args
+        ratio = np.abs(u) / np.where(out > 0, out, 1.0)[..., None]
+        return g[..., None] * np.sign(u) * ratio ** (self.p - 1.0)
+
+    def domain(self, args):
+        if self.p >= 1:
+            return None
+        return (args[0] >= 0).reshape(len(args[0]), -1).all(axis=1)
+
+
+class Pnorm(PnormRule):
+    """‖u‖_p of each row for p > 1, which is convex.
+
+    With λ the step and r = ‖z‖_p, the prox z of sizes a = |u| is r s, where r s_j + λ s_j^(p−1) = a_j and Σ s_j^p = 1:
+    one equation in r, which is nearly linear when it is written (Σ s_j^p)^(−1/p) = 1.
+    """
+
+    invariance = "absolute"
+
+    def prox_rows(self, u, step):
+        """Newton's method in r between bounds, over the entries' own equations."""
+        a, step = np.abs(u), np.asarray(step, dtype=float)
+        top = a.max(axis=-1)
+        safe = np.where(top > 0, top, 1.0)  # everything in multiples of the largest entry
+        a, strength = a / safe[..., None], step / safe
+        q = self.p / (self.p - 1.0)
+        moved = ((a**q).sum(axis=-1) > strength**q) & (
+            top > 0
+        )  # within the ball of the dual norm all goes to 0
+        high = (a**self.p).sum(axis=-1) ** (1.0 / self.p)
+        low, r = np.zeros(high.shape), np.maximum(high - strength, 0.5 * high)
+        last = np.full(high.shape, np.inf)
+        for _ in range(100):
+            s, total, slope = self._parts(a, r, strength)
+            with np.errstate(all="ignore"):
+                level = total ** (-1.0 / self.p)
+                f, rise = level - 1.0, -level * slope / (self.p * total)
+                low, high = np.where(f < 0, r, low), np.where(f > 0, r, high)
+                trial = r - f / rise
+            inside = (trial > low) & (trial < high) & (np.abs(trial - r) <= last)
+            new = np.where(inside, trial, 0.5 * (low + high))
+            last = np.abs(new - r)
+            done = ~moved | (last <= 2e-16 * r) | (np.abs(f) <= 4e-16)
+            r = np.where(done, r, new)
+            if done.all():
+                break
+        s = self._parts(a, r, strength)[0]
+        return np.sign(u) * s * np.where(moved, r * safe, 0.0)[..., None]
+
+    def _parts(self, a, r, step):
+        """s, Σ s^p and the derivative of that sum in r."""
+        r, step, p = r[..., None], step[..., None], self.p
+        if p >= 2:
+            s = _root(r, step, p - 1.0, a)
+            power = s ** (p - 2.0) if p != 3 else s
+            moves = r + (p - 1.0) * step * power
+            power = power * s
+        else:  # in terms of s^(p−1), whose own power is above 1
+            power = _root(step, r, 1.0 / (p - 1.0), a)
+            s = power ** (1.0 / (p - 1.0)) if p != 1.5 else power * power
+            moves = r + (p - 1.0) * step * power / np.where(s > 0, s, 1.0)
+        return s, (power * s).sum(axis=-1), -p * (power * s / np.where(moves > 0, moves, 1.0)).sum(axis=-1)
+
+    def project_rows(self, u, radius):
+        """What the prox of the dual norm takes off (Moreau)."""
+        return u - self._dual.prox_rows(u, radius)
+
+    @property
+    def _dual(self):
+        return Pnorm(self.p / (self.p - 1.0))
+
+    def prox_slopes(self, u, z, step):
+        """(I + step × Hessian)⁻¹: a diagonal and a matrix of rank 1; 0 where the row is."""
+        p, r = self.p, self.forward([z])[0]
+        inside = r > 0
+        safe = np.where(inside, r, 1.0)[..., None]
+        size = np.abs(z) / safe
+        strength = (p - 1.0) * np.asarray(step)[..., None] / safe
+        with np.errstate(divide="ignore"):
+            own = np.where(inside[..., None], 1.0 / (1.0 + strength * size ** (p - 2.0)), 0.0)
+        along = own * np.sign(z) * size ** (p - 1.0)
+        left = 1.0 - (strength * along * np.sign(z) * size ** (p - 1.0)).sum(axis=-1, keepdims=True)
+        out = (strength / np.maximum(left, 1e-300))[..., None] * along[..., :, None] * along[..., None, :]
+        place = np.arange(u.shape[-1])
+        out[..., place, place] += own
+        return out
+
+    def project_slopes(self, u, z, radius):
+        """The rest of the dual norm's."""
+        return np.eye(u.shape[-1]) - self._dual.prox_slopes(u, u - z, radius)
+
+
+def _root(a, b, m, c):
+    """The root x >= 0 of a x + b x^m = c, m >= 1: Newton from the right, where the left side is convex."""
+    if m == 2:
+        root = a + np.sqrt(a * a + 4.0 * b * c)
+        return 2.0 * c / np.where(root > 0, root, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x = np.minimum(np.where(a > 0, c / a, np.inf), np.where(b > 0, (c / b) ** (1.0 / m), np.inf))
+    x = np.where(np.isfinite(x), x, 0.0)
+    for _ in range(60):
+        power = x * x if m == 3 else x ** (m - 1.0)
+        slope = a + m * b * power
+        new = np.maximum(x - (a * x + b * power * x - c) / np.where(slope > 0, slope, 1.0), 0.0)
+        if np.all(np.abs(new - x) <= 1e-9 * x):  # the error of a step is about the square of the one before
+            return new
+        x = new
+    return x
