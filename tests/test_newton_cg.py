@@ -500,3 +500,20 @@ def test_a_weighted_regularizer_is_probed_by_its_blocks():
         1,
     )  # one pair of calls for all coordinates, not one for each
     assert ProxSlope(weighted.prox, v, t).jacobian.shape == (4, 6)
+
+
+@pytest.mark.parametrize("solver", [strat.MAPG(), strat.NewtonCG()], ids=["MAPG", "NewtonCG"])
+def test_tiny_data_are_no_reason_to_stop_at_once(solver):
+    # With data of size 1e-8 all gradients are below the 1 in the residual; the same problem in other units has the same fit.
+    rng, K, objectives = np.random.default_rng(0), 20, []
+    X, z = rng.standard_normal((200, 6)), np.arange(200) % 20
+    Y = X @ rng.standard_normal(6) + rng.standard_normal(200) + z * 0.1
+    for unit in (1.0, 1e-8):
+        theta, x, y = cp.Variable(6), cp.Parameter(6), cp.Parameter()
+        base = strat.BaseModel(cp.huber(y - x @ theta, unit), 3 * unit**2 * cp.norm1(theta), data=(x, y))
+        graph = strat.graphs.path(range(K), weight=5 * unit**2)
+        model = strat.StratifiedModel(base, graph, strat.FixedGraph(), solver=solver)
+        result = model.fit(unit * X, unit * Y, strata=z).result_
+        assert result.status == "converged"
+        objectives.append(result.objective / unit**2)
+    assert objectives[1] == pytest.approx(objectives[0], rel=1e-4)

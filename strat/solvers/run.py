@@ -116,15 +116,15 @@ class Run:
         return residual is not None and max(residual.values()) <= self.solver.tol
 
     def _settled(self):
-        """Whether the last iteration moved the objective little.
+        """Whether the last iteration moved the objective little, next to its size and to all that it has moved.
 
         Where the loss has huge gradients, as at the end of a box next to a pole, the relative residual is small far
-        from any solution; the objective still falls there.
+        from any solution, and where data are tiny it is small everywhere; the objective still falls there.
         """
         if self.algorithm.exact:
             return True
-        before, now = self.history[-2:]
-        return before - now <= 100 * self.solver.tol * (1 + abs(now))
+        start, before, now = self.history[0], *self.history[-2:]
+        return before - now <= 100 * self.solver.tol * (min(1.0, abs(start - now)) + abs(now))
 
     @property
     def seconds(self):
