@@ -325,8 +325,8 @@ def test_a_variable_only_in_the_regularizer_or_constraints_is_allowed():
 
 
 def test_atoms_without_a_rule_are_named():
-    with pytest.raises(NoOracleError, match="there is no rule for the atom cummax in"):
-        base(regularizer=cp.sum(cp.cummax(theta)))
+    with pytest.raises(NoOracleError, match="there is no rule for the atom perspective in"):
+        base(regularizer=cp.perspective(cp.sum_squares(theta), cp.Variable(nonneg=True, name="s")))
     weights = cp.Parameter(3, value=[3.0, 2.0, 1.0])
     with pytest.raises(NoOracleError, match=r"the weights of dotsort\(.*\) are Parameters.*Give numbers"):
         base(regularizer=cp.dotsort(theta, weights))

@@ -118,7 +118,9 @@ def test_before_after_and_history_are_mean_validation_losses(tuned):
 
 def test_the_report_says_what_changed(tuned):
     text = str(tuned)
-    assert "tuning improved" in text and "±" in text and "grew" in text and "fell" in text and "vanished" in text
+    assert (
+        "tuning improved" in text and "±" in text and "grew" in text and "fell" in text and "vanished" in text
+    )
     assert tuned.table[0]["tried"] == "start" and tuned.to_markdown().count("\n") == len(tuned.table) + 1
     ahead = [after - before for _, _, before, after in tuned.grew]
     assert min(ahead) > 0 and ahead == sorted(ahead, reverse=True)

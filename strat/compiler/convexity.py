@@ -78,7 +78,9 @@ def rebuilt(expression, replacements):
             if isinstance(e, atoms.Power) and isinstance(e.p, atoms.Parameter) and e.p.value is not None:
                 memo[id(e)] = cp.power(build(e.args[0]), float(e.p.value))
             else:
-                memo[id(e)] = e.copy([build(a) for a in e.args]) if e.args else e
+                args = [build(a) for a in e.args]
+                same = all(new is old for new, old in zip(args, e.args, strict=True))
+                memo[id(e)] = e if same else e.copy(args)
         return memo[id(e)]
 
     return build(expression)
