@@ -13,7 +13,7 @@ from sklearn.base import clone
 import strat
 from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, NoOracleError, OptionError
-from strat.graph_regularizers import FixedGraph, LogDet
+from strat.graph_regularizers import FixedGraph, LogDet, LogDiagonal
 from strat.problem import JointProblem, Point
 from strat.solvers import MAPG
 from strat.solvers.automatic import _extrapolated
@@ -183,6 +183,18 @@ def test_a_tolerance_below_what_the_objective_resolves(h):
     assert result.status == "converged"
     assert max(result.residual.values()) <= 1e-10
     assert is_monotone(result)
+
+
+@pytest.mark.parametrize("h", [H, LogDiagonal(1.0, 0.2)])
+def test_rounding_beyond_its_estimate_does_not_shorten_the_steps(monkeypatch, h):
+    estimate = Point.noise.fget
+    monkeypatch.setattr(Point, "noise", property(lambda point: 0.01 * estimate(point)))
+    p = problem(h)
+    algorithm = MAPG(tol=1e-30).algorithm(p, np.zeros((p.K, p.n)), p.w0)
+    for _ in range(300):
+        algorithm.step()
+    assert algorithm.edge_metric.length > 1e-3
+    assert max(algorithm.differentiate_x().residual().values()) <= 1e-12
 
 
 def test_deterministic():
