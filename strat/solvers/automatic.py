@@ -13,7 +13,6 @@ DECREASE = 1e-4  # z is taken if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the me
 HEAVY = 1e-4  # damping of the Newton steps from which on, where theta lags, NewtonCG takes over
 BEHIND = 10.0  # a Newton step is due where theta's residual is so many times that of W
 TRIALS = 60  # most steps tried from one point
-GRAIN = 1e3  # most that the rounding met in F may exceed its estimate
 
 
 class Automatic(Algorithm):
@@ -27,7 +26,7 @@ class Automatic(Algorithm):
     """
 
     saved = (
-        *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust", "grain"),
+        *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
         *(f"newton.{name}" for name in ("interval", "wait", "last", "damping", "shift", "factorizations")),
@@ -45,7 +44,7 @@ class Automatic(Algorithm):
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.newton = NewtonStep(problem)
-        self.theta_estimate, self.w_estimate, self.trust, self.grain = np.inf, 0.0, 1.0, 1.0
+        self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
 
     def step(self):
         """One iteration."""
@@ -127,15 +126,12 @@ class Automatic(Algorithm):
                 w_square, w_slope = metric.square, metric.slope
             z.add_laplacian()
             rest = z.smooth - y.smooth - float(np.vdot(y.theta_gradient, strata.move)) - w_slope
-            noise = self.grain * z.noise
+            noise = z.noise
             bound = 0.5 * (strata.square + w_square)
             if rest <= bound + noise:
                 break
-            if bound <= noise and rest <= GRAIN * z.noise:
-                # So short a move does not change F by so much: it is rounding, which no shorter step would escape.
-                self.grain = 2 * rest / z.noise
-                noise = self.grain * z.noise
-                break
+            if bound <= noise and np.isfinite(rest):
+                return False  # more rounding than expected, which no shorter step escapes
             move_theta, move_w = self._shrink(y, z, noise)
         else:
             return False
