@@ -7,6 +7,39 @@ logger = logging.getLogger("strat")
 SECONDS = 2.0  # between two log lines
 
 
+class Listening:
+    """Context in which the logger "strat" lets information through, to stderr where nobody else listens.
+
+    Parameters
+    ----------
+    verbose : bool
+        Otherwise nothing changes.
+    stream : bool
+        False where something else, such as a bar, is shown on stderr.
+    """
+
+    def __init__(self, verbose, stream=True):
+        self.verbose, self.stream, self.handler = verbose, stream, None
+
+    def __enter__(self):
+        if not self.verbose:
+            return self
+        self.level = logger.level
+        if not logger.isEnabledFor(logging.INFO):
+            logger.setLevel(logging.INFO)
+        if self.stream and not logger.hasHandlers():
+            self.handler = logging.StreamHandler()
+            logger.addHandler(self.handler)
+        return self
+
+    def __exit__(self, *exception):
+        if not self.verbose:
+            return
+        logger.setLevel(self.level)
+        if self.handler is not None:
+            logger.removeHandler(self.handler)
+
+
 class Progress:
     """Context in which `update` reports, if `verbose`.
 
@@ -16,25 +49,19 @@ class Progress:
 
     def __init__(self, name, max_iter, verbose):
         self.name, self.max_iter, self.verbose = name, max_iter, verbose
-        self.bar = self.handler = None
+        self.bar = None
         self.reported = -SECONDS
 
     def __enter__(self):
-        if not self.verbose:
-            return self
-        self.level = logger.level
-        if not logger.isEnabledFor(logging.INFO):
-            logger.setLevel(logging.INFO)
-        if sys.stderr.isatty():
+        if self.verbose and sys.stderr.isatty():
             try:
                 from tqdm import tqdm
             except ImportError:
                 pass
             else:
                 self.bar = tqdm(total=self.max_iter, desc=self.name, file=sys.stderr, leave=False)
-        if self.bar is None and not logger.hasHandlers():
-            self.handler = logging.StreamHandler()
-            logger.addHandler(self.handler)
+        self.listening = Listening(self.verbose, stream=self.bar is None)
+        self.listening.__enter__()
         return self
 
     def update(self, state, last=False):
@@ -52,10 +79,6 @@ class Progress:
                 self.bar.set_postfix_str(f"objective {state.objective:.9g}{residual}")
 
     def __exit__(self, *exception):
-        if not self.verbose:
-            return
-        logger.setLevel(self.level)
+        self.listening.__exit__(*exception)
         if self.bar is not None:
             self.bar.close()
-        if self.handler is not None:
-            logger.removeHandler(self.handler)

@@ -42,9 +42,12 @@ class UniformFactor:
         root = root if mask is None else root * mask
         np.einsum("kaa->ka", blocks)[...] += root**2
         try:
+            np.linalg.cholesky(blocks)  # raises, as inv does not, where a block is not positive definite
             inverse = np.linalg.inv(blocks)
             own = np.einsum("ka,kab,kb->ab", root, inverse, root)
-            correction = np.linalg.inv(np.eye(n) - 0.5 * (own + own.T))
+            left = np.eye(n) - 0.5 * (own + own.T)
+            np.linalg.cholesky(left)  # and the whole matrix is, where this one is too
+            correction = np.linalg.inv(left)
         except np.linalg.LinAlgError:
             return None
 

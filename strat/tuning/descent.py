@@ -1,13 +1,12 @@
 """Projected L-BFGS with accepted steps, rejected trials and a deadline."""
 
 import contextlib
-import logging
 import time
 
 import numpy as np
 from scipy.optimize import minimize
 
-logger = logging.getLogger("strat")
+from strat.solvers.progress import logger
 
 #: Relative reduction of a step, and size of the projected gradient of a function of size 1, at which a descent ends.
 FTOL, GTOL = 1e-6, 1e-5

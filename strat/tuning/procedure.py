@@ -10,12 +10,12 @@ from strat.errors import ConvergenceWarning, OptionError
 from strat.fitting import check_options
 from strat.graph_input import read_graph
 from strat.sample import Sample, strata_folds
+from strat.solvers.progress import Listening
 from strat.tuning import asked
 from strat.tuning.by_evidence import tune_by_evidence
 from strat.tuning.choice import guard, point
 from strat.tuning.descent import Clock, OutOfTime, logger
 from strat.tuning.learned import learned_graph, named_candidates
-from strat.tuning.listening import Listening
 from strat.tuning.outcome import outcome
 from strat.tuning.path import Stage, walk
 from strat.tuning.rounds import Branch, Split, folds_of
