@@ -16,7 +16,7 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pandas as pd
-from honest import best_of_grid, compare, linear
+from honest import best_of_grid, compare, linear, random_splits
 from paper import Records, arguments, concrete, table
 from sklearn.model_selection import train_test_split
 
@@ -136,17 +136,11 @@ def honest(records, count):
         "trace constraint": (strat.trace_constraint(base, graph, lambda1=1, lambda2=1), TRACE),
     }
 
-    def split(seed):
-        parts = train_test_split(np.arange(len(records.y)), test_size=0.25, random_state=seed)
-        for rows in parts:
-            X, z = records.part(rows, parts[0])
-            yield X, records.y[rows], z
-
     def figures(model, test):
         below = test[1] <= model.predict(test[0], strata=test[2])
         return {"pinball": -model.score(*test[:2], strata=test[2]), "below %": 100 * np.mean(below)}
 
-    compare((tuple(split(seed)) for seed in range(count)), bases, graph, 5, learned, figures)
+    compare(random_splits(records, records.y, count, share=0.25), bases, graph, 5, learned, figures)
 
 
 def pictures(models, place):

@@ -17,7 +17,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid
+from sklearn.model_selection import ParameterGrid, train_test_split
 
 import strat
 
@@ -116,6 +116,23 @@ def best_of_grid(model, grid, train, folds, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a joint fit that collapses says so in its result
         return min(tried, key=loss)
+
+
+def random_splits(records, labels, count, share=0.2):
+    """Yield (train, test) of `count` random splits, each ``(X, labels, strata)``, `share` of the records in test."""
+    for seed in range(count):
+        train, test = train_test_split(np.arange(len(labels)), test_size=share, random_state=seed)
+        yield tuple((X, labels[rows], z) for rows in (train, test) for X, z in [records.part(rows, train)])
+
+
+def sign_figures(model, test):
+    """Return log-loss and share of errors of a model whose prediction is a margin, for labels 1 and -1."""
+    *data, z = test
+    margin = model.predict(*data[:-1], strata=z)
+    return {
+        "ANLL": -model.score(*data, strata=z),
+        "error %": 100 * np.mean((margin > 0) != (data[-1] > 0)),
+    }
 
 
 def compare(splits, bases, graph, folds, learned, figures):

@@ -11,9 +11,8 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import compare, linear
+from honest import compare, linear, random_splits, sign_figures
 from paper import arguments, classification, mesothelioma, mesothelioma_graph, table
-from sklearn.model_selection import train_test_split
 
 import strat
 
@@ -79,20 +78,7 @@ def honest(records, count):
         ),
     }
 
-    def split(seed):
-        parts = train_test_split(np.arange(len(records.y)), test_size=0.2, random_state=seed)
-        for rows in parts:
-            X, z = records.part(rows, parts[0])
-            yield X, 2 * records.y[rows] - 1, z
-
-    def figures(model, test):
-        margin = model.predict(test[0], strata=test[2])
-        return {
-            "ANLL": -model.score(*test[:2], strata=test[2]),
-            "error %": 100 * np.mean((margin > 0) != (test[1] > 0)),
-        }
-
-    compare((tuple(split(seed)) for seed in range(count)), bases, graph, 5, learned, figures)
+    compare(random_splits(records, 2 * records.y - 1, count), bases, graph, 5, learned, sign_figures)
 
 
 def pictures(models, place):

@@ -14,7 +14,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import compare
+from honest import compare, sign_figures
 from paper import classification, senate, senate_graph, table
 
 import strat
@@ -77,16 +77,9 @@ def honest(y, z, graph, count):
     def part(rows):
         return 2 * y[rows] - 1, [z[i] for i in rows]
 
-    def figures(model, test):
-        margin = model.predict(strata=test[1])
-        return {
-            "ANLL": -model.score(test[0], strata=test[1]),
-            "error %": 100 * np.mean((margin > 0) != (test[0] > 0)),
-        }
-
     pairs = strat.RollingOrigin(count, time=1).split(y, groups=z)
     folds = strat.RollingOrigin(4, time=1)
-    compare(((part(a), part(b)) for a, b in pairs), (base,), graph, folds, learned, figures)
+    compare(((part(a), part(b)) for a, b in pairs), (base,), graph, folds, learned, sign_figures)
 
 
 def pictures(models, place):

@@ -12,9 +12,8 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import best_of_grid, compare, linear
+from honest import best_of_grid, compare, linear, random_splits, sign_figures
 from paper import arguments, classification, table, wine
-from sklearn.model_selection import train_test_split
 
 import strat
 
@@ -92,20 +91,7 @@ def honest(records, count):
         "trace constraint": (strat.trace_constraint(base, graph, lambda1=1, lambda2=1), TRACE),
     }
 
-    def split(seed):
-        parts = train_test_split(np.arange(len(records.y)), test_size=0.2, random_state=seed)
-        for rows in parts:
-            X, z = records.part(rows, parts[0])
-            yield X, 2 * records.y[rows] - 1, z
-
-    def figures(model, test):
-        margin = model.predict(test[0], strata=test[2])
-        return {
-            "ANLL": -model.score(*test[:2], strata=test[2]),
-            "error %": 100 * np.mean((margin > 0) != (test[1] > 0)),
-        }
-
-    compare((tuple(split(seed)) for seed in range(count)), bases, graph, 5, learned, figures)
+    compare(random_splits(records, 2 * records.y - 1, count), bases, graph, 5, learned, sign_figures)
 
 
 def pictures(models, place):
