@@ -251,9 +251,26 @@ class StratifiedModel(NestedParameters):
         check_is_fitted(self, "theta_")
         save(self, path)
 
+    @property
+    def W_(self):
+        """The fitted graph's weights, (K, K): made when they are first asked for, as many fits need no matrix."""
+        W = self.__dict__.get("W_")
+        if W is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no W_, because it is not fitted. Call fit first."
+            )
+        if callable(W):
+            W = self.__dict__["W_"] = W()
+        return W
+
+    @W_.setter
+    def W_(self, W):
+        self.__dict__["W_"] = W
+
     def __getstate__(self):
         """What is pickled and copied: all but what the records were bound to, which can be made again."""
-        return {**super().__getstate__(), "_bound": None}
+        made = {"W_": self.W_} if hasattr(self, "W_") else {}
+        return {**super().__getstate__(), **made, "_bound": None}
 
     def _read(self, parameters, data, strata, where, sample_weight=None):
         """Records for a fitted model."""

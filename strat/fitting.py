@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import warnings
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,7 +42,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     result.notes += notes
     _warn_of_running_away(problem, result, posed)
     model.strata_ = list(posed.prior.labels)
-    model.W_ = _matrix(posed, result.w)
+    model.W_ = partial(_matrix, posed.prior.K, posed.shared, posed.edges, result.w)
     _finish(model, posed, result)
     if problem.learned:
         _warn_of_collapse(result)
@@ -207,9 +208,8 @@ def _fingerprint(model, records):
     return digest.hexdigest()
 
 
-def _matrix(posed, w):
-    K, edges = posed.prior.K, posed.edges
-    if posed.shared:
+def _matrix(K, shared, edges, w):
+    if shared:
         return np.zeros((K, K)) if K <= DENSE_STRATA else sp.csr_array((K, K))
     return edges.to_matrix(w) if isinstance(edges, AllPairs) or K <= DENSE_STRATA else edges.to_sparse(w)
 

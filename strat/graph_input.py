@@ -2,6 +2,7 @@
 
 import numbers
 import warnings
+from itertools import chain, compress
 
 import networkx as nx
 import numpy as np
@@ -74,27 +75,39 @@ def _from_networkx(graph):
     labels = list(graph)
     labels = labels if all_plain(labels) else [plain(node) for node in labels]
     check_labels(labels)
-    position = {label: k for k, label in enumerate(labels)}
-    first, second, weights, factors, loops = [], [], [], [], []
-    for u, v, attributes in graph.edges(data=True):
-        weight = attributes.get("weight", 1.0)
-        if type(weight) is not float and not isinstance(weight, numbers.Real | np.bool_):
-            raise GraphError(
-                f"edge ({u!r}, {v!r}) has the weight {weight!r}, which is no number. Give it a finite weight."
-            )
-        i, j = position[u], position[v]
-        if i == j:
-            loops.append(u)
-            continue
-        first.append(i)
-        second.append(j)
-        weights.append(float(weight))
-        factor = attributes.get("factor")
-        factors.append(None if factor is None else str(factor))
-    i, j = np.array(first, dtype=np.intp), np.array(second, dtype=np.intp)
-    weights = _checked(np.array(weights), labels, i, j)
-    _warn_of_loops(loops)
+    i, j, attributes = _edges(graph, labels)
+    weights = [a.get("weight", 1.0) for a in attributes]
+    if not set(map(type, weights)) <= {float, int}:
+        for a, b, weight in zip(i.tolist(), j.tolist(), weights, strict=True):
+            if not isinstance(weight, numbers.Real | np.bool_):
+                raise GraphError(
+                    f"edge ({labels[a]!r}, {labels[b]!r}) has the weight {weight!r}, which is no number. "
+                    f"Give it a finite weight."
+                )
+    weights, factors = np.array(weights, dtype=float), [a.get("factor") for a in attributes]
+    loops = i == j
+    if loops.any():
+        _warn_of_loops([labels[k] for k in i[loops].tolist()])
+        i, j, weights, factors = i[~loops], j[~loops], weights[~loops], list(compress(factors, ~loops))
+    weights = _checked(weights, labels, i, j)
+    known = any(factor is not None for factor in factors)
+    factors = [None if factor is None else str(factor) for factor in factors] if known else None
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
+
+
+def _edges(graph, labels):
+    """Positions of the ends of a graph's edges among its nodes, and the edges' attributes."""
+    position = dict(zip(labels, range(len(labels)), strict=True))
+    if graph.is_multigraph():
+        edges = list(graph.edges(data=True))
+        ends = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2)
+        return *ends.T, [attributes for _, _, attributes in edges]
+    neighbours = [found for _, found in graph.adjacency()]  # every edge twice, but for loops
+    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbours))), dtype=np.intp)
+    i = np.repeat(np.arange(len(neighbours)), list(map(len, neighbours)))
+    once = i <= j
+    attributes = chain.from_iterable(found.values() for found in neighbours)
+    return i[once], j[once], list(compress(attributes, once.tolist()))
 
 
 def _from_matrix(labels, W):

@@ -1,6 +1,7 @@
 /* Loops of an iteration for which NumPy needs several passes and calls; strat/kernels.py loads them and says what each
    computes. Plain C99: no Python, no threads, no memory of its own. */
 
+#include <math.h>
 #include <stddef.h>
 
 #if defined(_WIN32)
@@ -118,5 +119,85 @@ EXPORT void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *res
         const double factor = g[i];
         for (ptrdiff_t c = 0; c < p; c++)
             own[c] += factor * x[c];
+    }
+}
+
+EXPORT void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+                  const double *restrict x, const double *restrict weight, double *restrict out)
+{
+    for (ptrdiff_t e = 0; e < K * p * p; e++)
+        out[e] = 0.0;
+    for (ptrdiff_t i = 0; i < N;) { /* four records of a stratum at a time: one pass over its matrix */
+        double *restrict own = out + p * p * stratum[i];
+        const double *restrict r = x + p * i, *restrict w = weight + i;
+        if (i + 3 < N && stratum[i + 3] == stratum[i]) {
+            for (ptrdiff_t a = 0; a < p; a++, own += p) {
+                const double f = w[0] * r[a], g = w[1] * r[p + a], h = w[2] * r[2 * p + a], l = w[3] * r[3 * p + a];
+#pragma omp simd
+                for (ptrdiff_t b = 0; b < p; b++)
+                    own[b] += f * r[b] + g * r[p + b] + h * r[2 * p + b] + l * r[3 * p + b];
+            }
+            i += 4;
+        } else {
+            for (ptrdiff_t a = 0; a < p; a++, own += p) {
+                const double f = w[0] * r[a];
+#pragma omp simd
+                for (ptrdiff_t b = 0; b < p; b++)
+                    own[b] += f * r[b];
+            }
+            i++;
+        }
+    }
+    for (ptrdiff_t k = 0; k < K; k++, out += p * p) /* symmetric to the last digit */
+        for (ptrdiff_t a = 0; a < p; a++)
+            for (ptrdiff_t b = 0; b < a; b++)
+                out[a * p + b] = out[b * p + a];
+}
+
+/* A symmetric matrix of bandwidth `width` in memory (N, width + 1): entry (j, d) is that at d rows below the diagonal.
+   The factor keeps the inverse of its diagonal. */
+
+EXPORT ptrdiff_t band_factor(ptrdiff_t N, ptrdiff_t width, double *restrict band)
+{
+    for (ptrdiff_t j = 0; j < N; j++) {
+        double *restrict own = band + j * (width + 1);
+        if (!(own[0] > 0.0))
+            return 1;
+        const ptrdiff_t length = j + width < N ? width : N - 1 - j;
+        const double inverse = 1.0 / sqrt(own[0]);
+        own[0] = inverse;
+        for (ptrdiff_t d = 1; d <= length; d++)
+            own[d] *= inverse;
+        double *restrict other = own;
+        for (ptrdiff_t d = 1; d <= length; d++) {
+            const double factor = own[d];
+            other += width + 1;
+#pragma omp simd
+            for (ptrdiff_t e = 0; e <= length - d; e++)
+                other[e] -= factor * own[d + e];
+        }
+    }
+    return 0;
+}
+
+EXPORT void band_solve(ptrdiff_t N, ptrdiff_t width, const double *restrict band, double *restrict b)
+{
+    for (ptrdiff_t j = 0; j < N; j++) {
+        const double *restrict own = band + j * (width + 1);
+        double *restrict after = b + j;
+        const ptrdiff_t length = j + width < N ? width : N - 1 - j;
+        const double x = after[0] *= own[0];
+#pragma omp simd
+        for (ptrdiff_t d = 1; d <= length; d++)
+            after[d] -= own[d] * x;
+    }
+    for (ptrdiff_t j = N - 1; j >= 0; j--) {
+        const double *restrict own = band + j * (width + 1);
+        double *restrict after = b + j, sum = 0.0;
+        const ptrdiff_t length = j + width < N ? width : N - 1 - j;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t d = 1; d <= length; d++)
+            sum += own[d] * after[d];
+        after[0] = (after[0] - sum) * own[0];
     }
 }

@@ -19,6 +19,9 @@ _FUNCTIONS = {  # what a function takes, and what it returns
     "centre": ([_COUNT, _COUNT, *[_ARRAY] * 3], None),
     "rows_times": ([_COUNT, _COUNT, *[_ARRAY] * 4], None),
     "rows_sum": ([_COUNT, _COUNT, _COUNT, *[_ARRAY] * 4], None),
+    "grams": ([_COUNT, _COUNT, _COUNT, *[_ARRAY] * 4], None),
+    "band_factor": ([_COUNT, _COUNT, _ARRAY], _COUNT),
+    "band_solve": ([_COUNT, _COUNT, _ARRAY, _ARRAY], None),
 }
 
 
@@ -79,6 +82,26 @@ class Compiled:
         out = np.empty((K, x.shape[1]))
         self._rows_sum(*x.shape, K, _at(stratum), _at(x), _at(g), _at(out))
         return out
+
+    def grams(self, x, stratum, weight, K):
+        """Sum of weight_i x_i x_iᵀ over the rows of each stratum, shape (K, p, p); the strata ascend."""
+        p = x.shape[1]
+        out = np.empty((K, p, p))
+        self._grams(len(x), p, K, _at(stratum), _at(x), _at(weight), _at(out))
+        return out
+
+    def band_factor(self, band):
+        """In place, the Cholesky factor of a symmetric matrix; return whether it is positive definite.
+
+        Entry (j, d) of `band` (N, width + 1) is that of the matrix, and then of the factor, at d rows below entry (j, j);
+        the factor's entries (j, 0) are inverted.
+        """
+        return not self._band_factor(len(band), band.shape[1] - 1, _at(band))
+
+    def band_solve(self, factor, b):
+        """In place, the solution for a right-hand side b of N numbers, from what `band_factor` made."""
+        self._band_solve(len(factor), factor.shape[1] - 1, _at(factor), _at(b))
+        return b
 
 
 def _at(array, at=ctypes.byref, of=ctypes.c_char.from_buffer):

@@ -85,7 +85,11 @@ def read_labels(strata, frame=None, n_records=None):
             "of X that holds them."
         )
     columns = named_columns(strata, frame)
-    if columns is not None:
+    one = strata if columns is None else frame[columns[0]] if len(columns) == 1 else None
+    labels = _whole_numbers(one)
+    if labels is not None:
+        pass
+    elif columns is not None:
         labels = _join(_take_columns(frame, columns))
     elif isinstance(strata, str | bytes):
         raise DataError(_no_such_column(strata, frame))
@@ -95,7 +99,7 @@ def read_labels(strata, frame=None, n_records=None):
         raise DataError(
             f"strata: there are {len(labels):,} labels for {n_records:,} records. Give one label a record."
         )
-    return _factorize(labels)
+    return _factorize(labels) if isinstance(labels, list) else _factorize_numbers(labels)
 
 
 def label_list(labels):
@@ -149,6 +153,31 @@ def is_missing(label):
         return bool(label != label)
     except (TypeError, ValueError):  # pandas.NA has no truth value
         return True
+
+
+def _whole_numbers(column):
+    """A column of whole numbers that lie so close that tables of all between them are small; None for any other."""
+    kind = getattr(getattr(column, "dtype", None), "kind", None)
+    if kind not in ("i", "u") or not (type(column) is np.ndarray or hasattr(column, "to_numpy")):
+        return None
+    numbers = np.asarray(column)
+    if numbers.dtype.kind not in ("i", "u") or numbers.ndim != 1 or not numbers.size:
+        return None
+    return numbers if int(numbers.max()) - int(numbers.min()) <= 4 * numbers.size + 1000 else None
+
+
+def _factorize_numbers(numbers):
+    """`_factorize` of what `_whole_numbers` returned."""
+    numbers = numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
+    N, low = len(numbers), int(numbers.min())
+    above = (numbers - numbers.dtype.type(low)).astype(np.intp)
+    first = np.full(int(above.max()) + 1, N)
+    first[above[::-1]] = np.arange(N - 1, -1, -1)  # of several with one index the last is kept
+    seen = np.flatnonzero(first < N)
+    seen = seen[np.argsort(first[seen])]
+    code = np.empty(len(first), dtype=np.intp)
+    code[seen] = np.arange(len(seen))
+    return RecordLabels([low + k for k in seen.tolist()], code[above])
 
 
 def _factorize(labels):

@@ -48,6 +48,12 @@ class ProxSlope:
     """
 
     def __init__(self, prox, v, t, blocks=None):
+        diagonal = getattr(prox, "diagonal", None)
+        if diagonal is not None:  # a ridge
+            self.kinks, self.t = np.zeros(len(v), dtype=bool), t
+            self.jacobian = 1 / (1 + t[:, None] * diagonal)
+            self.free, self.curvature = np.ones(v.shape, dtype=bool), np.broadcast_to(diagonal, v.shape)
+            return
         position, mates = probes(prox, v.shape[1]) if blocks is None else blocks
         step = STEP * (np.abs(v) + 0.01 * np.sqrt(np.mean(v**2, axis=1, keepdims=True)) + 1e-12)
         jacobian, jump = _differences(prox, v, t, step, position, mates)

@@ -115,6 +115,8 @@ def _feasible(problem, theta):
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
     theta = problem.prox(np.zeros((problem.K, problem.n)), 1.0)
+    if getattr(problem.loss, "quadratic", False):
+        return theta
     bad = ~np.isfinite(problem.loss.value(theta))
     if bad.any():
         if problem.start_point is not None:

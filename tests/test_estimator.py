@@ -548,3 +548,20 @@ def test_one_stratum_works():
     fixed = strat.lrsm(logistic(), nx.empty_graph(1)).fit(X, Y, strata=one)
     learned = strat.StratifiedModel(logistic(), nx.empty_graph(1), JOINT).fit(X, Y, strata=one)
     assert np.allclose(fixed.theta_["theta"], learned.theta_["theta"], atol=1e-4)
+
+
+def test_the_graph_is_a_matrix_when_it_is_asked_for():
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    model = strat.lrsm(base, strat.graphs.path(["a", "b", "c"], weight=2.0))
+    assert not hasattr(model, "W_")
+    with pytest.raises(AttributeError, match="not fitted"):
+        model.W_  # noqa: B018
+    model.fit([1.0, 2.0, 4.0], strata=["a", "b", "c"])
+    twin = pickle.loads(pickle.dumps(model))
+    expected = [[0, 2, 0], [2, 0, 2], [0, 2, 0]]
+    assert np.array_equal(model.W_, expected) and np.array_equal(twin.W_, expected)
+    assert model.W_ is model.W_
+    model.W_[0, 1] = 5.0
+    assert model.W_[0, 1] == 5.0 and "W_" in vars(model)
+    assert np.array_equal(strat.common(base).fit([1.0, 2.0], strata=[0, 1]).W_, np.zeros((2, 2)))

@@ -69,14 +69,14 @@ def test_factors_solve(name, n, masked):
         whole = np.where(both, whole, np.eye(len(whole)))
         blocks = np.where(mask[:, :, None] & mask[:, None, :], blocks, np.eye(n))
         b *= mask
-    x = kind(edges, w, couple).factor(blocks, mask)(b)
+    x = kind(edges, w, couple).factor(blocks - np.eye(n), np.ones(b.shape), mask)(b)
     np.testing.assert_allclose(x.ravel(), np.linalg.solve(whole, b.ravel()), rtol=1e-10, atol=1e-12)
 
 
 def test_band_factor_refuses_what_is_not_definite():
     edges, w, couple, blocks, _ = system_of(nx.path_graph(5), 2)
     blocks[3] -= 50 * np.eye(2)
-    assert BandFactor(edges, w, couple).factor(blocks, None) is None
+    assert BandFactor(edges, w, couple).factor(blocks, np.zeros((5, 2)), None) is None
 
 
 def test_which_graphs_have_cheap_factors():

@@ -12,10 +12,11 @@ import pytest
 
 import strat
 from strat import kernels
-from strat.edges import AllPairs
+from strat.edges import AllPairs, EdgeList
 from strat.oracles.design import SharedDesign
-from strat.oracles.segments import Segments
+from strat.oracles.segments import SMALL, Grams, Segments
 from strat.problem import JointProblem
+from strat.solvers.band import BandFactor
 from strat.strata import Strata
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,6 +72,51 @@ def test_rows_of_records(monkeypatch, p):
         np.testing.assert_allclose(
             found[:, columns[0]], [x[z == k].sum(axis=0) for k in range(K)], atol=1e-13
         )
+
+
+@compiled
+@pytest.mark.parametrize("p", [1, 3, 10, 24, 25])
+def test_sums_of_outer_products(monkeypatch, p):
+    rng, K = np.random.default_rng(p), 7
+    z = np.sort(rng.choice([0, 1, 1, 1, 3, 5], size=61))  # strata 2, 4 and 6 have no records
+    a, weight = rng.standard_normal((61, p)), rng.random(61)
+    expected = np.stack([(a[z == k] * weight[z == k, None]).T @ a[z == k] for k in range(K)])
+    for data in (a, np.asfortranarray(a)):
+        for grams in both(monkeypatch, lambda d=data: Grams(Segments(z, K), d)(weight)):
+            np.testing.assert_allclose(grams, expected, atol=1e-13)
+    grams = Grams(Segments(z, K), a)(weight)
+    if p <= SMALL:
+        assert np.array_equal(grams, grams.swapaxes(1, 2))
+
+
+@compiled
+@pytest.mark.parametrize("N, width", [(1, 0), (1, 3), (4, 6), (30, 1), (30, 5), (50, 20)])
+def test_band_factors(N, width):
+    rng = np.random.default_rng(N + width)
+    band = rng.standard_normal((N, width + 1))
+    band[:, 0] = 3 + 2 * width
+    whole = np.zeros((N, N))
+    for d in range(min(width + 1, N)):
+        whole[np.arange(d, N), np.arange(N - d)] = whole[np.arange(N - d), np.arange(d, N)] = band[: N - d, d]
+    b, factor = rng.standard_normal(N), band.copy()
+    assert kernels.compiled.band_factor(factor)
+    np.testing.assert_allclose(
+        kernels.compiled.band_solve(factor, b.copy()), np.linalg.solve(whole, b), rtol=1e-12
+    )
+    for bad in (0.0, -1.0, np.nan):
+        band[N // 2, 0] = bad
+        assert not kernels.compiled.band_factor(band.copy())
+
+
+@compiled
+def test_a_chain_is_solved_alike(monkeypatch):
+    rng, edges = np.random.default_rng(0), EdgeList(20, np.arange(19), np.arange(1, 20))
+    half, r, w = rng.standard_normal((20, 3, 3)), rng.standard_normal((20, 3)), rng.random(19)
+    blocks, degrees = half @ half.swapaxes(1, 2), edges.degrees(w)
+    factor = BandFactor(edges, w, np.ones(3))
+    for x in both(monkeypatch, lambda: factor.factor(blocks, 1 + np.tile(degrees[:, None], 3), None)(r)):
+        there = (blocks @ x[..., None])[..., 0] + x + edges.laplacian(w, x, degrees)
+        np.testing.assert_allclose(there, r, atol=1e-12)
 
 
 def test_no_records_and_no_columns():

@@ -517,3 +517,62 @@ def test_tiny_data_are_no_reason_to_stop_at_once(solver):
         assert result.status == "converged"
         objectives.append(result.objective / unit**2)
     assert objectives[1] == pytest.approx(objectives[0], rel=1e-4)
+
+
+def ridge_model(loss, graph, **options):
+    theta, x, y = cp.Variable(N), cp.Parameter(N), cp.Parameter()
+    base = strat.BaseModel(loss(x @ theta - y), 0.3 * cp.sum_squares(theta - 1), data=(x, y))
+    return strat.lrsm(base, graph, **options)
+
+
+@pytest.mark.parametrize("graph", ["chain", "grid", "random", "disconnected"])
+def test_quadratics_alone_take_one_factor_and_one_step(graph):
+    X, y, z = records("least squares")
+    model = ridge_model(cp.square, graph_of(graph), solver=NewtonCG(tol=1e-9))
+    result = model.fit(X, y, strata=z).result_
+    assert result.status == "converged" and result.iterations <= 2
+    assert result.history == sorted(result.history, reverse=True)
+    value = model.to_cvxpy().solve(solver=cp.CLARABEL, **TIGHT)
+    assert result.objective == pytest.approx(value, rel=1e-9)
+    again = model.fit(X, y, strata=z, init={"theta": model.theta_}).result_
+    assert again.status == "converged" and again.objective <= result.objective * (1 + 1e-13)
+
+
+def test_quadratics_without_curvature_in_some_strata():
+    y, z = np.array([1.0, 2.0, 6.0]), [0, 0, 3]
+    theta, p = cp.Variable(), cp.Parameter()
+    base = strat.BaseModel(cp.square(p - theta), data=(p,))
+    graph = strat.graphs.path([0, 1, 2, 3, 4])
+    graph.add_edge(5, 6)  # a part without records: it stays where it starts
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = strat.lrsm(base, graph).fit(y, strata=z)
+    fitted = next(iter(model.theta_.values()))
+    assert model.result_.status == "converged"
+    np.testing.assert_allclose(fitted[5:], 0.0, atol=1e-8)
+    assert fitted[3] == pytest.approx(fitted[4], abs=1e-6)
+    value = model.to_cvxpy().solve(solver=cp.CLARABEL, **TIGHT)
+    assert model.result_.objective == pytest.approx(value, rel=1e-8)
+
+
+def test_the_curvature_of_ridges_is_known():
+    theta = cp.Variable(3)
+    for regularizer in (
+        0.7 * cp.sum_squares(theta - 2),
+        cp.sum_squares(cp.multiply([1.0, 0.0, 3.0], theta)) + theta[0],
+    ):
+        oracle = strat.compile(regularizer).bind_regularizer()
+        for prox, weight in ((oracle.prox, 1.0), (Weighted(oracle, 3.0).prox, 3.0)):
+            v, t = np.random.default_rng(0).standard_normal((4, 3)), np.array([1e-6, 0.1, 1.0, 1e9])
+            e, slope = 1e-6 * np.eye(3), ProxSlope(prox, v, t)
+            differences = [(prox(v + d, t) - prox(v - d, t))[:, i] / 2e-6 for i, d in enumerate(e)]
+            np.testing.assert_allclose(slope.jacobian, np.transpose(differences), rtol=1e-4, atol=1e-9)
+            hessian = weight * oracle.hessian_operator(v)(np.ones((4, 3)))
+            np.testing.assert_allclose(slope.curvature, hessian, rtol=1e-14)
+            assert slope.free.all() and not slope.kinks.any()
+    for other in (cp.norm1(theta), cp.sum_squares(theta) + cp.pos(theta[0]), cp.norm(theta)):
+        assert strat.compile(other).bind_regularizer().prox.diagonal is None
+    assert (
+        strat.compile(cp.sum_squares(theta), constraints=[theta >= 0]).bind_regularizer().prox.diagonal
+        is None
+    )

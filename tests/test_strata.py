@@ -196,3 +196,27 @@ def test_relabelling_moves_strata_and_nothing_else(labels, random):
         rows = strata.order[strata.starts[k] : strata.starts[k + 1]]
         assert rows.tolist() == moved.order[moved.starts[there] : moved.starts[there + 1]].tolist()
         assert all(labels[row] == node for row in rows)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])
+@pytest.mark.parametrize("numbers", [[3, 1, 3, 2, 1], [100, 7, 7, 100, 0], [5], [120, 0, 127, 64]])
+def test_whole_numbers_are_read_as_any_labels(numbers, dtype):
+    column = np.array(numbers, dtype=dtype)
+    for labels in (column, pd.Series(column, index=np.arange(len(numbers))[::-1])):
+        found, expected = read_labels(labels), read_labels(column.tolist())
+        assert found.values == expected.values
+        assert all(type(v) is int for v in found.values)
+        assert np.array_equal(found.codes, expected.codes)
+
+
+def test_whole_numbers_far_apart_and_negative():
+    for numbers in ([-5, 3, -5], [2**62, -(2**62), 2**62], [-128, 127]):
+        found = read_labels(np.array(numbers))
+        assert found.tolist() == numbers
+    frame = pd.DataFrame({"a": [4, 4, 2], "x": [0.0, 1.0, 2.0]})
+    assert read_labels("a", frame).tolist() == [4, 4, 2]
+    assert read_labels(pd.Series([1, 2, 1], dtype="Int64")).tolist() == [1, 2, 1]
+    with pytest.raises(DataError, match="no label"):
+        read_labels(pd.Series([1, None, 1], dtype="Int64"))
+    with pytest.raises(DataError, match="3 labels for 4 records"):
+        read_labels(np.array([1, 2, 3]), n_records=4)

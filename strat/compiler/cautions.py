@@ -6,6 +6,11 @@ from strat.errors import DataWarning, ShapeError
 from strat.expressions import atoms
 from strat.expressions.text import text
 
+_CAUTIONED = (
+    *(atoms.max, atoms.sigma_max, atoms.Power),
+    *(atoms.norm1, atoms.Pnorm, atoms.quad_over_lin, atoms.Sum),
+)
+
 
 def check_broadcasts(expression, what):
     """Raise ShapeError where (n,) meets (n, 1), which would become (n, n) without a word."""
@@ -37,7 +42,7 @@ def warn_of_meanings(expression, constraints, stacklevel):
 
 def _caution(e):
     """The warning for one node, or None."""
-    if not e.args or not e.variables():
+    if not isinstance(e, _CAUTIONED) or not e.variables():
         return None
     if isinstance(e, atoms.max) and isinstance(e.args[0], atoms.norm1) and e.args[0].size > 1:
         axis = atoms.axis_of(e.args[0])

@@ -71,7 +71,7 @@ def compiled(expression, data, constraints, what, smoothing=None, variables=()):
     curvature = Curvature(expression, what)
     curvature.check_declaration()
     warn_of_meanings(expression, constraints, stacklevel=3)
-    return Program(expression, data, constraints, tuple(found.values()), what, smoothing)
+    return Program(expression, data, constraints, tuple(found.values()), what, smoothing, curvature)
 
 
 def check_constraints(constraints, data):

@@ -137,11 +137,22 @@ class Curvature:
 
     def convex(self, signs):
         """Whether the expression is convex where the factors have these signs."""
-        exponents = (float(p.value) for p in self._exponents if p.value is not None)
-        key = (*signs, *exponents)
+        powers = tuple(float(p.value) for p in self._exponents if p.value is not None)
+        if self._known.get((*self._unknown, *powers)):
+            return True  # whatever the signs
+        key = (*signs, *powers)
         if key not in self._known:
             self._known[key] = self._signed(self.expression, signs).is_convex()
         return self._known[key]
+
+    @property
+    def always(self):
+        """Whether the expression is convex whatever the signs of its factors."""
+        return self.convex(self._unknown)
+
+    @property
+    def _unknown(self):
+        return ("?",) * len(self.factors)
 
     @cached_property
     def _exponents(self):
@@ -155,10 +166,9 @@ class Curvature:
         return rebuilt(e, stand_ins)
 
     def _assignments(self):
-        unknown = ("?",) * len(self.factors)
         if len(self.factors) > MAX_FACTORS:
-            return [unknown]
-        return [unknown, *product("+-", repeat=len(self.factors))]
+            return [self._unknown]
+        return [self._unknown, *product("+-", repeat=len(self.factors))]
 
     def check_declaration(self):
         """Raise NotConvexError where no values of the parameters could make the expression convex."""

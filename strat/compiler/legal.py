@@ -62,6 +62,8 @@ def _rows(mask, N):
 
 def check_convexity(curvature, walker, evaluator, origin):
     """Raise where the signs of data or hyperparameters make an expression non-convex."""
+    if curvature.always:
+        return
     forms = [walker(f) for f in curvature.factors]
     signs = []
     for factor, form in zip(curvature.factors, forms, strict=True):

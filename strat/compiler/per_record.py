@@ -18,6 +18,10 @@ OVER_RECORDS = (
 )
 #: What standard deviations and variances are made of.
 SIZES = (atoms.norm1, atoms.Pnorm, atoms.quad_over_lin)
+_SUSPECTS = (
+    *SIZES,
+    *(kind for kinds, _ in OVER_RECORDS for kind in (kinds if isinstance(kinds, tuple) else (kinds,))),
+)
 
 
 def check_per_record(expression, data):
@@ -30,7 +34,7 @@ def check_per_record(expression, data):
         if id(e) in seen or not e.args:
             return
         seen.add(id(e))
-        if any(p.id in ids for p in e.parameters()) and e.variables():
+        if isinstance(e, _SUSPECTS) and any(p.id in ids for p in e.parameters()) and e.variables():
             word = _taken(e, walker)
             if word is not None:
                 raise NotPerRecordError(

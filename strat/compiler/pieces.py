@@ -79,6 +79,18 @@ def affine_matrix(binder, form):
     return A, b
 
 
+def quadratic_diagonal(binder, node, weight):
+    """Diagonal Hessian (n,), slope (1, n) of Σ weight × square, each of one coordinate; None for other atoms."""
+    rows = affine_rows(binder, node.forms[0]) if isinstance(node.rule, Square) and len(weight) == 1 else None
+    if rows is None:
+        return None
+    row, column, scale, offset = rows
+    diagonal, slope, weight = np.zeros(binder.n), np.zeros((1, binder.n)), 2.0 * weight.reshape(-1)[row]
+    np.add.at(diagonal, column, weight * scale**2)
+    np.add.at(slope[0], column, weight * scale * offset)
+    return diagonal, slope
+
+
 def quadratic_matrix(binder, node, weight):
     """Hessian (n, n), slope (n,) of Σ weight × square or quadratic form of affine rows; None for other atoms."""
     form = node.forms[0]

@@ -50,6 +50,8 @@ class Program:
         The role of the expression, for messages.
     smoothing : float, optional
         Width of the envelopes of piecewise linear parts.
+    curvature : Curvature, optional
+        What is known of the expression's convexity.
 
     Attributes
     ----------
@@ -57,16 +59,21 @@ class Program:
         Where each variable lies in a stratum's flat parameter vector.
     """
 
-    def __init__(self, expression, data, constraints, variables, what, smoothing=None):
+    def __init__(self, expression, data, constraints, variables, what, smoothing=None, curvature=None):
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
         self.symbols = Symbols()
-        self.form = self._walker(self.symbols, {})(expression)
+        walker = self._walker(self.symbols, {})
+        self.form = walker(expression)
         if self.form.size == 1:
             self.form = self.form.reshaped(())
+        if curvature is not None:
+            self._curvature = curvature
+        if not self.hyperparameters:  # whose values would be read as constants
+            self._last = ({}, walker)
 
-    @property
+    @cached_property
     def hyperparameters(self):
         """Parameters that are no record data, in order of appearance."""
         ids = {p.id for p in self.data}

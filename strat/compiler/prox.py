@@ -5,7 +5,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.joint import Component
-from strat.compiler.pieces import Support, affine_rows, quadratic_matrix
+from strat.compiler.pieces import Support, affine_rows, quadratic_diagonal, quadratic_matrix
 from strat.compiler.rows import NoProx, interval_below
 from strat.compiler.separable import separable
 from strat.errors import NoOracleError
@@ -31,15 +31,20 @@ class ProxBuilder:
         self.binder, self.sets, self.layout, self.active = binder, sets, layout, active
         self.n, self.q, self._rows, self.solver = binder.n, linear, {}, None
         self.support = Support(binder)
-        self.H = csr_array((self.n, self.n))
-        self.nodes = {}
+        self.nodes, diagonal, matrices = {}, np.zeros(self.n), []
         for node, weight in weights.items():
-            found = quadratic_matrix(binder, node, weight)
+            ridge = quadratic_diagonal(binder, node, weight)
+            found = ridge or quadratic_matrix(binder, node, weight)
             if found is None:
                 self.nodes[node] = weight
+                continue
+            self.q = self.q + found[1]
+            if ridge:
+                diagonal += ridge[0]
             else:
-                self.H = self.H + found[0]
-                self.q = self.q + found[1]
+                matrices.append(found[0])
+        n = np.arange(self.n + 1)
+        self.H = sum(matrices, csr_array((diagonal, n[:-1], n), shape=(self.n, self.n)))
         if sets.transposed is not None:
             self._symmetric_parts()
         self.diagonal = self.H.diagonal()
@@ -169,6 +174,9 @@ class ProxBuilder:
             for name in names:
                 row[0, self.layout.slices[name]] = True
             links.append(csr_array(row))
+        h = coo_array(self.H)
+        if not links and np.array_equal(*h.coords):
+            return np.arange(self.n)
         rows, columns = [np.arange(self.n)], [np.arange(self.n)]
         start = self.n
         for m in links:
@@ -176,7 +184,6 @@ class ProxBuilder:
             rows.append(coo.coords[0] + start)
             columns.append(coo.coords[1])
             start += m.shape[0]
-        h = coo_array(self.H)
         rows.append(h.coords[0])
         columns.append(h.coords[1])
         rows, columns = np.concatenate(rows), np.concatenate(columns)

@@ -32,19 +32,22 @@ class EdgeList(EdgeSet):
             raise GraphError(
                 f"candidate edges must join two different strata among the {self.K} of the graph."
             )
-        order = np.lexsort((high, low))
-        self.i, self.j = low[order], high[order]
-        if ((np.diff(self.i) == 0) & (np.diff(self.j) == 0)).any():
+        key = low * self.K + high
+        if not (key[1:] > key[:-1]).all():
+            order = np.argsort(key)
+            low, high, key = low[order], high[order], key[order]
+        self.i, self.j = low, high
+        if (key[1:] == key[:-1]).any():
             raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
         self.count = self.i.size
         self.mask = np.ones(self.count)
         # The adjacency's pattern is fixed: its values are w[edge_of_entry], so that a product needs no new structure.
-        rows, columns = np.r_[self.i, self.j], np.r_[self.j, self.i]
-        pattern = sp.csr_array(
-            (np.tile(np.arange(1, self.count + 1), 2), (rows, columns)), shape=(self.K, self.K)
-        )
-        self._pattern, self._edge_of_entry = pattern, pattern.data - 1
-        self._matrix = pattern.astype(float)
+        rows, columns = np.concatenate([high, low]), np.concatenate([low, high])
+        order = np.argsort(rows, kind="stable")  # in a row first the edges from below, so that columns ascend
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self.K))])
+        self._edge_of_entry = np.tile(np.arange(self.count), 2)[order]
+        entries = np.ones(2 * self.count), columns[order].astype(np.int32), starts.astype(np.int32)
+        self._matrix = sp.csr_array(entries, shape=(self.K, self.K))
 
     def __repr__(self):
         return f"EdgeList({self.K}, {self.count} edges)"
@@ -100,11 +103,14 @@ class EdgeList(EdgeSet):
         return degrees[:, None] * theta - self._adjacency(w) @ theta
 
     def laplacian_operator(self, w, degrees):
-        """Function theta -> G(w) theta, by one sparse matrix."""
-        matrix = sp.csr_array(
-            sp.diags_array(np.asarray(degrees, dtype=float), format="csr") - self._adjacency(w)
-        )
-        return lambda theta: matrix @ theta
+        """Function theta -> G(w) theta, for many products with one w."""
+        A, degrees = self._adjacency(w).copy(), np.asarray(degrees, dtype=float)[:, None]
+
+        def product(theta):
+            out = A @ theta
+            return np.subtract(degrees * theta, out, out=out)
+
+        return product
 
     def coupling(self, theta, out=None):
         """What `energy` needs to know of theta: nothing at the strata, and, in memory `out`, half the distances."""
@@ -162,7 +168,7 @@ class EdgeList(EdgeSet):
     def _place(self):
         """Every stratum's place in a band order (reverse Cuthill-McKee)."""
         place = np.empty(self.K, dtype=np.intp)
-        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._matrix), symmetric_mode=True)] = np.arange(self.K)
         return place
 
     @cached_property

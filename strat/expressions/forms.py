@@ -5,6 +5,8 @@ A form of shape s is the sum of its terms: term j adds ``scale[j] * coefficient[
 holds for all records at once and its size has nothing to do with theirs.
 """
 
+import math
+
 import numpy as np
 
 
@@ -15,10 +17,11 @@ class Form:
 
     def __init__(self, shape, row, column, coefficient, scale):
         self.shape = tuple(shape)
-        order = np.lexsort((coefficient, column, row))
-        row, column, coefficient, scale = row[order], column[order], coefficient[order], scale[order]
-        if row.size > 1:
-            same = (np.diff(row) == 0) & (np.diff(column) == 0) & (np.diff(coefficient) == 0)
+        if not (row[1:] > row[:-1]).all():
+            order = np.lexsort((coefficient, column, row))
+            row, column, coefficient, scale = row[order], column[order], coefficient[order], scale[order]
+            same = row[1:] == row[:-1]
+            same &= (column[1:] == column[:-1]) & (coefficient[1:] == coefficient[:-1])
             if same.any():
                 first = np.flatnonzero(np.concatenate([[True], ~same]))
                 scale = np.add.reduceat(scale, first)
@@ -31,7 +34,7 @@ class Form:
     @property
     def size(self):
         """Number of entries."""
-        return int(np.prod(self.shape, dtype=int))
+        return math.prod(self.shape)
 
     @property
     def is_data(self):

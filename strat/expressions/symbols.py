@@ -5,6 +5,8 @@ one for each of its entries in C order. An id either is a *column* (its value de
 *coefficient* (it depends on record data or hyperparameters alone). Nothing here has the size of the data.
 """
 
+import math
+
 import numpy as np
 
 DATA, HYPER, VARIABLE = 1, 2, 4
@@ -15,7 +17,7 @@ class Node:
 
     def __init__(self, shape, depends):
         self.shape = tuple(shape)
-        self.size = int(np.prod(self.shape, dtype=int))
+        self.size = math.prod(self.shape)
         self.depends = depends
         self.start = None
 
@@ -63,7 +65,7 @@ class Symbols:
 
     def __init__(self):
         self.nodes = []
-        self._starts = []
+        self._starts, self._first = [], np.zeros(0, dtype=np.int64)  # the second is the first as an array
         self._end = 1
         self._leaves = {}
         self._products = {}
@@ -103,7 +105,9 @@ class Symbols:
 
     def owner(self, ids):
         """Position in ``nodes`` of the node that owns each id (ids must not be 0)."""
-        return np.searchsorted(self._starts, ids, side="right") - 1
+        if len(self._first) != len(self._starts):
+            self._first = np.array(self._starts)
+        return self._first.searchsorted(ids, side="right") - 1
 
     def node_of(self, symbol):
         """The node that owns one id."""

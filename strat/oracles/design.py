@@ -26,10 +26,13 @@ class ConstantDesign:
         self._identity = (
             self._selects and m == n and np.array_equal(column, np.arange(n)) and np.all(scale == 1.0)
         )
-        matrix = sp.csr_array((scale, (row, column)), shape=(m, n))
         small = m * n <= 4096 or self.nnz > 0.25 * m * n
-        self._c = matrix.toarray() if small else matrix
-        self._ct = self._c.T if small else matrix.T.tocsr()
+        if small:
+            self._c = np.zeros((m, n))
+            np.add.at(self._c, (row, column), scale)
+        else:
+            self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
+        self._ct = self._c.T if small else self._c.T.tocsr()
         self._small = small
         self._outer = None
 

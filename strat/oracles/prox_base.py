@@ -4,6 +4,8 @@ Each block minimises g(z) + qᵀz + ½ Σ Q z² + ‖z − v‖²/(2t) over its 
 parts are folded into the point and the step: v' = (v − tq)/(1 + tQ), t' = t/(1 + tQ) (Parikh and Boyd 2014, §2.2).
 """
 
+from functools import cached_property
+
 import numpy as np
 
 
@@ -94,6 +96,17 @@ class BlockProx:
     def costly(self):
         """Whether a general solver computes some block."""
         return any(getattr(block, "costly", False) for block in self.blocks)
+
+    @cached_property
+    def diagonal(self):
+        """Diagonal of the Hessian, (1 or K, n), where this is a quadratic of each coordinate; None where it is not."""
+        parts = [getattr(block, "diagonal", None) for block in self.blocks]
+        if self.transposed is not None or any(part is None for part in parts):
+            return None
+        out = np.zeros((max(map(len, parts), default=1), sum(len(block.columns) for block in self.blocks)))
+        for block, part in zip(self.blocks, parts, strict=True):
+            out[:, block.columns] = part
+        return out
 
     def __call__(self, v, t):
         t = np.asarray(t, dtype=float)

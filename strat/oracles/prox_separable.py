@@ -20,6 +20,13 @@ class SoftBlock:
         self._centred = bool(np.any(centre))
         self._bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
 
+    @property
+    def diagonal(self):
+        """Diagonal of the Hessian, (1 or K, m), where this is a quadratic; None where it is not."""
+        if self._bounded or np.any(self.weight):
+            return None
+        return np.zeros((1, len(self.columns))) if self.Q is None else self.Q
+
     def __call__(self, v, t):
         v, t = folded(v, t, self.q, self.Q)
         threshold = t * self.weight

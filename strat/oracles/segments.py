@@ -1,7 +1,12 @@
 """Sums over the records of each stratum, for records sorted by stratum."""
 
+from functools import cached_property
+
 import numpy as np
 
+from strat import kernels
+
+SMALL = 24  # columns up to which a loop over the records is faster than products of padded batches
 KEPT = 2**22  # numbers of records up to which they are kept padded
 
 
@@ -47,8 +52,16 @@ class Grams:
     """
 
     def __init__(self, segments, a):
-        self.a, self.shape, self.batches = a, (segments.K, a.shape[1], a.shape[1]), []
-        counts, p = segments.counts, a.shape[1]
+        self.segments, self.a, self.shape = segments, a, (segments.K, a.shape[1], a.shape[1])
+        self._blocks, self._rows = None, None
+        if a.size and a.shape[1] <= SMALL:
+            self._rows = kernels.of_floats(a)
+            self._stratum = np.require(segments.index, np.intp, ("C", "W"))
+
+    @cached_property
+    def batches(self):
+        """Strata of like size, the rows of `a` that are theirs, padded, and which of these are no padding."""
+        counts, p, batches = self.segments.counts, self.a.shape[1], []
         starts = np.cumsum(counts) - counts
         level = np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
         for size in np.unique(level[counts > 0]):
@@ -59,11 +72,14 @@ class Grams:
                 part = strata[first : first + batch]
                 offsets = np.arange(length)
                 inside = offsets < counts[part][:, None]
-                self.batches.append((part, np.where(inside, starts[part][:, None] + offsets, 0), inside))
-        self._blocks = None
+                batches.append((part, np.where(inside, starts[part][:, None] + offsets, 0), inside))
+        return batches
 
     def __call__(self, weight):
         """The sums (K, p, p) for weights (N,)."""
+        if kernels.compiled and self._rows is not None:
+            weight = kernels.of_floats(weight)
+            return kernels.compiled.grams(self._rows, self._stratum, weight, self.segments.K)
         out = np.zeros(self.shape)
         for (part, rows, _), block in zip(self.batches, self._padded(), strict=True):
             out[part] = np.matmul(block.swapaxes(1, 2), block * weight[rows][..., None])

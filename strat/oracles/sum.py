@@ -67,7 +67,8 @@ class SumOracle(Oracle):
 
     def hessian(self, theta):
         """Sum of the Hessians' blocks (K, n, n)."""
-        return sum(part.hessian(theta) for part in self.parts)
+        first, *others = (part.hessian(theta) for part in self.parts)
+        return sum(others, first)
 
     def hessian_operator(self, theta):
         """Sum of the Hessians as a map."""
@@ -118,6 +119,12 @@ class WeightedProx:
 
     def __call__(self, v, t):
         return self.of(v, np.asarray(t) * self.weight)
+
+    @property
+    def diagonal(self):
+        """Diagonal of the Hessian where the function is a quadratic of each coordinate; None where it is not."""
+        diagonal = getattr(self.of, "diagonal", None)
+        return None if diagonal is None else self.weight * diagonal
 
     @property
     def iterative(self):

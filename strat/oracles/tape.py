@@ -146,12 +146,12 @@ class Tape(Oracle):
     def hessian(self, theta):
         """Blocks of the Hessian (K, n, n), where every atom is elementwise over one affine form."""
         states, _, _ = self.run(theta)
-        blocks = np.zeros((len(theta), self.n, self.n))
+        grams = []
         for node, weight in self.weights.items():
             out = states[node][1]
             curvature = _diagonal(node, states[node], np.broadcast_to(weight, out.shape))
-            blocks += node.single.design.gram(curvature.reshape(len(out), -1))
-        return blocks
+            grams.append(node.single.design.gram(curvature.reshape(len(out), -1)))
+        return sum(grams[1:], grams[0])
 
     @np.errstate(all="ignore")
     def hessian_operator(self, theta):

@@ -38,14 +38,14 @@ class Algorithm:
     exact = False
     saved = ()
 
-    def __init__(self, problem, theta, w):
+    def __init__(self, problem, theta, w, gradient=False):
         self.problem = problem
         self.points = []
         self.extra_factorizations = 0  # those other than of mu I + G(w)
         self.x = self.new_point()
         self.x.theta[...], self.x.w[...] = theta, w
-        self.x.evaluate()
-        self.differentiated = False
+        self.x.evaluate(gradient)
+        self.differentiated = gradient and self.x.objective < np.inf
 
     def new_point(self):
         """Memory for one more point, whose factorisations are counted."""

@@ -1,9 +1,16 @@
 """A banded Cholesky factor of G(w) diag(couple) + blocks, for graphs along a line or so."""
 
+from functools import partial
+
 import numpy as np
 from scipy.linalg.lapack import dpbtrf, dpbtrs
 
+from strat import kernels
+
 CHEAP = 1000  # squared bandwidth times numbers a stratum up to which the factor beats conjugate gradients
+SMALL = (
+    33  # numbers in a column of the band up to which a loop is faster than LAPACK, which blocks longer ones
+)
 LARGEST = 2**25  # numbers in a factor
 
 
@@ -36,13 +43,15 @@ class BandFactor:
         width = edges.band[1]
         return width > 0 and width**2 * n <= CHEAP and edges.K * n * (width * n + 1) <= LARGEST
 
-    def factor(self, blocks, mask):
+    def factor(self, blocks, diagonal, mask):
         """Function r -> solution, (K, n) to (K, n); None where the matrix is not positive definite.
 
         Parameters
         ----------
         blocks : (K, n, n) ndarray
-            Diagonal blocks, the degrees included, already restricted to the free coordinates.
+            Diagonal blocks, already restricted to the free coordinates.
+        diagonal : (K, n) ndarray
+            What to add to their diagonals: the degrees.
         mask : (K, n) bool ndarray or None
             The free coordinates; None where all are.
         """
@@ -50,19 +59,28 @@ class BandFactor:
         band = np.zeros((K, n, self.width * n + 1))  # band[p, c, d]: entry at d rows below the diagonal
         for c in range(n):
             band[place, c, : n - c] = blocks[:, c:, c]
+        band[place, :, 0] += diagonal
         entries = self.entries
         if mask is not None:
             free = np.empty_like(mask)
             free[place] = mask
             entries = entries * (free[self.low] & free[self.high])
         band[self.low[:, None], np.arange(n), self.apart[:, None] * n] = entries
-        factor, info = dpbtrf(band.reshape(K * n, -1).T, lower=1, overwrite_ab=1)
-        if info:
+        apply = _factored(band.reshape(K * n, -1))
+        if apply is None:
             return None
 
         def solve(r):
-            b = np.empty_like(r)
+            b = np.empty((K, n))
             b[place] = r
-            return dpbtrs(factor, b.ravel(), lower=1, overwrite_b=1)[0].reshape(K, n)[place]
+            return apply(b.reshape(-1)).reshape(K, n)[place]
 
         return solve
+
+
+def _factored(band):
+    """Function that solves, in place, with a positive definite matrix; None for any other."""
+    if kernels.compiled and band.shape[1] <= SMALL:
+        return partial(kernels.compiled.band_solve, band) if kernels.compiled.band_factor(band) else None
+    factor, info = dpbtrf(band.T, lower=1, overwrite_ab=1)
+    return None if info else lambda b: dpbtrs(factor, b, lower=1, overwrite_b=1)[0]

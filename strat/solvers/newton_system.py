@@ -80,28 +80,30 @@ class NewtonSystem:
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
         eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)
-        self._bend = free.curvature + eye
-        self._own = own = None if self._blocks is None else _plus(self._blocks, self._bend)
-        if not self.coupled and own is not None:
+        self._own, self._bend = self._blocks, free.curvature + eye
+        if self._own is not None and self._bend.ndim == 3:
+            self._own, self._bend = self._own + self._bend, np.zeros(self._bend.shape[:2])
+        if not self.coupled and self._own is not None:
             return
         mean = self._mean[:, None]
-        diagonal = np.einsum("kaa->ka", own) if own is not None else mean + _diagonal(self._bend)
+        diagonal = _diagonal(self._bend) + (mean if self._own is None else np.einsum("kaa->ka", self._own))
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
         diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
         if self.coupled:
-            self._rough = self.preconditioner.prepare(own, diagonal, free)
+            self._rough = self.preconditioner.prepare(self._own, self._bend, diagonal, free)
         else:
             self._rough = partial(np.multiply, 1 / diagonal)
 
     def times(self, d):
         """The whole matrix, not restricted, times d (K, n)."""
-        out = times(self._own, d) if self._own is not None else self._operator(d) + times(self._bend, d)
+        out = times(self._bend, d)
+        out += times(self._own, d) if self._own is not None else self._operator(d)
         if self.coupled:
             out += self.laplacian(d)
         return out
 
-    def solve(self, b, free, tolerance, near=None):
+    def solve(self, b, free, tolerance, near=None, checked=True):
         """Solution d, 0 off the free directions.
 
         Parameters
@@ -114,10 +116,14 @@ class NewtonSystem:
             Norm of the residual on the free directions.
         near : (K, n) ndarray, optional
             A point near the solution, 0 off the free directions.
+        checked : bool
+            Whether what a factor of the matrix itself gives is measured and improved, too.
         """
         if not self.coupled and self._own is not None:
             return self._direct(free.project(b), free)
         project, rough = free.project, self._rough
+        if not checked and self.coupled and self.preconditioner.exact:
+            return project(rough(project(b)))
         d = conjugate_gradients(
             lambda x: project(self.times(x)),
             lambda r: project(rough(r)),
@@ -129,7 +135,8 @@ class NewtonSystem:
 
     def _direct(self, b, free):
         """Solution stratum by stratum."""
-        own = self._own
+        own = np.array(self._own)
+        np.einsum("kaa->ka", own)[...] += self._bend
         size = np.einsum("kaa->k", own) / self.n + 1e-300
         matrix = free.restricted(own, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
         try:
@@ -140,14 +147,6 @@ class NewtonSystem:
 
 def _diagonal(matrices):
     return matrices if matrices.ndim == 2 else np.einsum("kaa->ka", matrices)
-
-
-def _plus(blocks, bend):
-    if bend.ndim == 3:
-        return blocks + bend
-    total = np.array(blocks)
-    np.einsum("kaa->ka", total)[...] += bend
-    return total
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most):

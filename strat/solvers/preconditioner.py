@@ -29,28 +29,38 @@ class Preconditioner:
     w : edge array
     degrees : (K,) ndarray
     couple : (n,) ndarray
+
+    Attributes
+    ----------
+    exact : bool
+        Whether what was prepared is the inverse itself, up to rounding.
     """
 
     def __init__(self, edges, w, degrees, couple):
         self.edges, self.w, self.couple = edges, w, couple
         self.graph = degrees[:, None] * couple
+        self.exact = False
         self.factorizations, self._factors, self._shift, self._weak = 0, [], None, None
 
-    def prepare(self, blocks, diagonal, free):
+    def prepare(self, blocks, bend, diagonal, free):
         """Function r -> about the solution, (K, n) to (K, n).
 
         Parameters
         ----------
         blocks : (K, n, n) ndarray or None
             Curvature of the strata.
+        bend : (K, n) ndarray
+            What their diagonals lack.
         diagonal : (K, n) ndarray
-            Its diagonal, positive.
+            The whole diagonal, positive.
         free : FreeDirections
             Where the solution lies.
         """
+        self.exact = False
         if self._direct is not None and blocks is not None and free.mask is not None:
-            exact = self._exact(blocks, diagonal, free)
-            if exact is not None:
+            exact = self._exact(blocks, bend, diagonal, free)
+            self.exact = exact is not None
+            if self.exact:
                 return exact
         if self._weak is None:
             self._weak = bool(np.median(self.graph / diagonal) <= WEAK[blocks is None])
@@ -60,7 +70,7 @@ class Preconditioner:
             scale = diagonal + self.graph
             return lambda r: r / scale
         blocks = np.array(blocks)
-        np.einsum("kaa->ka", blocks)[...] += self.graph + 1e-14 * diagonal
+        np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
         return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
 
     @cached_property
@@ -72,14 +82,11 @@ class Preconditioner:
             return BandFactor(self.edges, self.w, self.couple)
         return None
 
-    def _exact(self, blocks, diagonal, free):
+    def _exact(self, blocks, bend, diagonal, free):
         """The inverse itself on the free coordinates."""
-        blocks = np.array(blocks)
-        np.einsum("kaa->ka", blocks)[...] += self.graph + 1e-15 * diagonal
         self.factorizations += 1
-        return self._direct.factor(
-            free.restricted(blocks, diagonal.mean(axis=1)), None if free.all else free.mask
-        )
+        blocks, mask = free.restricted(blocks, diagonal.mean(axis=1)), None if free.all else free.mask
+        return self._direct.factor(blocks, bend + self.graph + 1e-15 * diagonal, mask)
 
     @cached_property
     def _fills(self):

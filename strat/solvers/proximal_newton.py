@@ -1,5 +1,7 @@
 """The iteration of NewtonCG: a proximal gradient step, then a Newton step in what it leaves free."""
 
+from functools import cached_property
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
@@ -20,6 +22,7 @@ LENGTHS = 0.3 ** np.arange(8)
 CROSSED = 1e-4  # a step that a long prox shortens by more than this share meets a kink
 ROUNDS = 2  # most times that Newton's equations are solved again with coordinates stopped at kinks
 FORCING = 0.1  # most accurate solution of the first Newton equations, relative
+NEARER = 0.1  # a step for quadratics alone leaves at most this share of the gradient, or another is taken
 PATIENT = 4  # iterations without progress after which the iteration has stalled
 
 
@@ -33,7 +36,8 @@ class ProximalNewton(Algorithm):
     itself on the same piece of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. The
     longest of a few lengths at which F is lower than at p is kept, separately for parts that no edge joins.
 
-    Where all terms are quadratic but for one smoothed kink a record, an interior point method takes the place of the
+    Where all terms are quadratic and nothing is constrained, Newton's equations alone give the minimum, and one step
+    takes there. Where all are quadratic but for one smoothed kink a record, an interior point method takes the place of the
     first Newton step, and leaves little to do for the others.
     """
 
@@ -43,7 +47,7 @@ class ProximalNewton(Algorithm):
     )
 
     def __init__(self, problem, theta, w, tol=1e-6, curvature=None):
-        super().__init__(problem, theta, w)
+        super().__init__(problem, theta, w, gradient=True)
         self.tol = tol
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
@@ -52,14 +56,15 @@ class ProximalNewton(Algorithm):
         curvature = self.system.bound(self.x.theta) if curvature is None else curvature.copy()
         self.strata_metric = StrataMetric(problem, self.x, curvature)
         self.strata_metric.share = SAFE
-        self.part = self._parts()
-        self.parts = int(self.part.max(initial=0)) + 1
         self.blocks = probes(problem.regularizer.prox, problem.n)
         self.fresh = True
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        self.damping, self.size, self.idle, self.polished = np.full(self.parts, RIDGE), np.inf, 0, False
+        self.bend = getattr(problem.regularizer.prox, "diagonal", None) if self.quadratic else None
+        self.damping, self.size = np.full(problem.K, RIDGE), np.inf
+        self.idle, self.polished = 0, False
 
-    def _parts(self):
+    @cached_property
+    def part(self):
         """Number of the connected part that every stratum belongs to."""
         edges, K = self.problem.edges, self.problem.K
         if not self.system.coupled:
@@ -69,9 +74,16 @@ class ProximalNewton(Algorithm):
         links = sp.coo_array((weight[kept], (i[kept], j[kept])), shape=(K, K))
         return connected_components(links, directed=False)[1]
 
+    @cached_property
+    def parts(self):
+        """How many connected parts there are."""
+        return int(self.part.max(initial=0)) + 1
+
     def step(self):
         """One iteration."""
         x, p, z = self.differentiate_x(), self.p, self.z
+        if self.bend is not None and self._at_once(x):
+            return
         before, noise = self._values(x), self._noise(x)
         self._gradient_step(x)
         values = self._values(p)
@@ -89,6 +101,26 @@ class ProximalNewton(Algorithm):
         self.stalled = self.idle >= PATIENT
         self.strata_metric.relax()
         self.strata_metric.share = SAFE
+
+    def _at_once(self, x):
+        """Go where Newton's equations of quadratics without constraints lead; return whether that is nearer by far."""
+        z, ridges, system = self.z, self.problem.regularizer, self.system
+        slope = x.theta_gradient + ridges.value_and_gradient(x.theta)[1]
+        free = FreeDirections.everywhere(*x.theta.shape)
+        free.curvature = np.broadcast_to(self.bend, x.theta.shape)
+        system.set(free, self._ridge(x))
+        d = system.solve(-slope, free, 0.003 * self.tol * _scale(x), checked=False)
+        if not np.isfinite(d).all():
+            return False
+        np.add(x.theta, d, out=z.theta)
+        if not z.evaluate(gradient=True).objective <= x.objective + x.noise:
+            return False
+        left = z.theta_gradient + ridges.value_and_gradient(z.theta)[1]
+        if not np.linalg.norm(left) <= NEARER * np.linalg.norm(slope):
+            return False
+        z.objective = min(z.objective, x.objective)
+        self.x, self.z, self.exact, self.fresh = z, x, True, False
+        return True
 
     def _evaluate(self, point):
         """Compute F at a point; return whether it is finite."""
@@ -150,7 +182,7 @@ class ProximalNewton(Algorithm):
             good, new = self._lower(self.first, reached, noise)
             theta[good[self.part]], reached[good] = self.first[good[self.part]], new[good]
         # Lean towards short steps where long ones failed, as along a valley with kinks.
-        self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0), RIDGE, STEEP)
+        self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0)[self.part], RIDGE, STEEP)
         return theta, reached
 
     def _lower(self, theta, values, noise):
@@ -169,13 +201,8 @@ class ProximalNewton(Algorithm):
 
     def _direction(self):
         """Newton's direction at p and C times it; None where there is none."""
-        p, system, metric = self.p, self.system, self.strata_metric.loss_curvature
-        mean = system.measure(p.theta)
-        flat = mean <= FLAT * metric
-        shift = np.where(flat, 0.01 * metric, mean)
-        shift = shift + RIDGE * (shift.mean() + p.degrees.mean()) + 1e-300
+        p, system, ridge = self.p, self.system, self._ridge(self.p)
         free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self.blocks))
-        ridge = np.where(flat, shift, self.damping[self.part] * shift)
         if self.fresh and not free.all:
             self._free_point(ridge)
         self.fresh = False
@@ -187,10 +214,18 @@ class ProximalNewton(Algorithm):
             d = self._stopped(d, b, free, accuracy)
         return (d, free.bend(d)) if np.isfinite(d).all() else None
 
+    def _ridge(self, point):
+        """What is added to the Hessian at a point (K,), where the system takes it: a share of its mean curvature."""
+        metric, mean = self.strata_metric.loss_curvature, self.system.measure(point.theta)
+        flat = mean <= FLAT * metric
+        shift = np.where(flat, 0.01 * metric, mean)
+        shift = shift + RIDGE * (shift.mean() + point.degrees.mean()) + 1e-300
+        return np.where(flat, shift, self.damping * shift)
+
     def _beyond_kinks(self):
         """What an interior point method finds where the loss is one of smoothed kinks; None elsewhere."""
         method = InteriorPoint.of(self.problem, self.system)
-        found = None if method is None else method.solve(self.p, 0.5 * self.tol * self._scale())
+        found = None if method is None else method.solve(self.p, 0.5 * self.tol * _scale(self.p))
         return None if found is None else self.problem.prox(found, PROJECTION)
 
     def _free_point(self, ridge):
@@ -234,14 +269,10 @@ class ProximalNewton(Algorithm):
         self.size = size
         forcing = min(FORCING, 0.9 * (size / last) ** 2) if last < np.inf else FORCING
         exact = self.quadratic and smooth
-        goal = (0.003 if exact else 0.1) * self.tol * self._scale()
+        goal = (0.003 if exact else 0.1) * self.tol * _scale(self.p)
         if exact:
             return goal
         return max(forcing * size, min(goal, FORCING * size))
-
-    def _scale(self):
-        """Size of the terms that balance in the residual."""
-        return 1 + max(np.linalg.norm(self.p.loss_gradient), np.linalg.norm(self.p.product))
 
     def _points(self, length, d, bend):
         """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
@@ -270,11 +301,22 @@ class ProximalNewton(Algorithm):
         step = (theta - self.problem.prox(theta - self.t[:, None] * gradient, self.t)) / self.t[:, None]
         return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step), self.parts))
 
+    def certificate(self, theta, w):
+        """Residual of a point that is to be returned, which is x as a rule."""
+        if np.array_equal(theta, self.x.theta):
+            return self.differentiate_x().residual()
+        return super().certificate(theta, w)
+
     @property
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
         preconditioner = self.system.preconditioner
         return super().factorizations + (0 if preconditioner is None else preconditioner.factorizations)
+
+
+def _scale(point):
+    """Size of the terms that balance in the residual, at a differentiated point."""
+    return 1 + max(np.linalg.norm(point.loss_gradient), np.linalg.norm(point.product))
 
 
 def _differ(a, b, d):

@@ -27,20 +27,22 @@ class UniformFactor:
         weights = edges.vector(w)
         return bool(weights[0] > 0 and np.ptp(weights) <= 1e-14 * weights[0])
 
-    def factor(self, blocks, mask):
+    def factor(self, blocks, diagonal, mask):
         """Function r -> solution, (K, n) to (K, n); None where the matrix is not positive definite.
 
         Parameters
         ----------
         blocks : (K, n, n) ndarray
-            Diagonal blocks, the degrees included, already restricted to the free coordinates.
+            Diagonal blocks, already restricted to the free coordinates.
+        diagonal : (K, n) ndarray
+            What to add to their diagonals: the degrees.
         mask : (K, n) bool ndarray or None
             The free coordinates; None where all are.
         """
         blocks, n = np.array(blocks), blocks.shape[1]
         root = np.broadcast_to(np.sqrt(self.weight * self.couple), blocks.shape[:2])
         root = root if mask is None else root * mask
-        np.einsum("kaa->ka", blocks)[...] += root**2
+        np.einsum("kaa->ka", blocks)[...] += diagonal + root**2
         try:
             np.linalg.cholesky(blocks)  # raises, as inv does not, where a block is not positive definite
             inverse = np.linalg.inv(blocks)
