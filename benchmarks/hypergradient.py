@@ -1,9 +1,11 @@
 """Gradient of a held-out loss in every edge weight: against CVXPY with diffcp, cvxpylayers, and a fit.
 
-Least squares and logistic losses on sparse graphs (K = 10, 50, 100) and complete ones (K = 30, 50). Three problems to
-compare with:
+Least squares and logistic losses, 10 records a stratum, n = 5 or 10 features, on sparse graphs (K = 10, 50, 100) and
+complete ones (K = 30, 50). Four problems to compare with:
 
-stacked     one CVXPY expression over all records and edges: compiles and solves fastest, and nobody writes it so
+dpp         one CVXPY expression over all records and edges, with the weights w as its Parameter, as CVXPY's rules for
+            Parameters want it: ``cp.sum(cp.multiply(w, cp.sum(cp.square(D @ Theta), axis=1)))``
+stacked     the same with the roots of the weights as its Parameter, within the squares: compiles and solves fastest
 written     a sum over strata and over edges of ``w[e] * cp.sum_squares(theta_i - theta_j)``, as the paper has it; on
             complete graphs its compilation took 3 GB at 30 strata, 13 GB at 40 and all of 23 GB at 50
 layer       the stacked problem as a cvxpylayers layer under JAX
@@ -17,12 +19,13 @@ that of ours against central differences of polished solves on a few edges. Deri
 compared: there CVXPY's are wrong. Last, for a logistic model on a grid of 1000 strata, one hypergradient in units of a warm
 fit.
 
-Arguments: the largest K compared with CVXPY (100 by default).
+Arguments: the largest K compared with CVXPY (100 by default), and how many features (5 and 10 by default).
 """
 
 import sys
 import time
 import warnings
+from itertools import product
 
 import cvxpy as cp
 import numpy as np
@@ -33,12 +36,12 @@ from strat.fitted import Fitted
 from strat.hypergradient import through_the_fit
 from strat.linearization import Linearization
 
-n = 10
 REPEAT = 9
-MOST_WRITTEN = 800
+MOST_WRITTEN = 800  # edges
+MOST_DPP = 10_000  # numbers in the edges' differences; at 12,250 its compilation took over four minutes
 
 
-def model_of(loss, graph, per_stratum=10, seed=0):
+def model_of(loss, graph, n=10, per_stratum=10, seed=0):
     """A fitted model and its held-out records."""
     rng = np.random.default_rng(seed)
     nodes = list(graph)
@@ -97,19 +100,26 @@ class Stacked:
         ends = (np.r_[rows, rows], np.r_[self.i, self.j])
         differences = sp.csr_array((np.repeat([1.0, -1.0], E), ends), shape=(E, K))
         chosen = sp.csr_array((np.ones(N), (np.arange(N), strata.index)), shape=(N, K))
-        self.theta = cp.Variable((K, n))
-        self.root = cp.Parameter((E, 1), nonneg=True, value=np.sqrt(fit.w)[:, None])
+        self.theta = cp.Variable((K, X.shape[1]))
         u = cp.sum(cp.multiply(X, chosen @ self.theta), axis=1)
         f = cp.sum_squares(Y - u) if loss == "least squares" else cp.sum(cp.logistic(-cp.multiply(Y, u)))
-        pulled = cp.multiply(self.root @ np.ones((1, n)), differences @ self.theta)
-        objective = f + 0.1 * cp.sum_squares(self.theta) + 0.5 * cp.sum_squares(pulled)
-        self.problem = cp.Problem(cp.Minimize(objective))
+        pull = self.pull(fit.w, differences @ self.theta)
+        self.problem = cp.Problem(cp.Minimize(f + 0.1 * cp.sum_squares(self.theta) + 0.5 * pull))
+
+    def pull(self, w, gaps):
+        """Twice the Laplacian term, of differences (E, n)."""
+        self.root = cp.Parameter((len(w), 1), nonneg=True, value=np.sqrt(w)[:, None])
+        return cp.sum_squares(cp.multiply(self.root @ np.ones((1, gaps.shape[1])), gaps))
 
     def gradient(self, held):
         """Solve and differentiate."""
         self.problem.solve(requires_grad=True)
         self.theta.gradient = held.mean_loss_and_gradient(self.theta.value)[1]
         self.problem.backward()
+        return self.edges()
+
+    def edges(self):
+        """The derivative in the weights, after that in their roots."""
         return (self.root.gradient / (2 * self.root.value)).ravel()
 
 
@@ -124,7 +134,7 @@ class Written(Stacked):
         self.i, self.j = fit.posed.edges.ends
         if len(self.i) > MOST_WRITTEN:
             raise Skipped(f"more than {MOST_WRITTEN} edges take too much memory to compile")
-        self.thetas = [cp.Variable(n) for _ in range(K)]
+        self.thetas = [cp.Variable(X.shape[1]) for _ in range(K)]
         self.w = cp.Parameter(len(self.i), nonneg=True, value=fit.w)
         objective = 0
         for k, theta in enumerate(self.thetas):
@@ -147,6 +157,23 @@ class Written(Stacked):
         for theta, direction in zip(self.thetas, b, strict=True):
             theta.gradient = direction
         self.problem.backward()
+        return self.w.gradient
+
+
+class DPP(Stacked):
+    """The stacked LRSM with the weights themselves as its Parameter."""
+
+    name = "dpp"
+
+    def pull(self, w, gaps):
+        """Twice the Laplacian term, of differences (E, n)."""
+        if gaps.size > MOST_DPP:
+            raise Skipped(f"more than {MOST_DPP} differences take minutes to compile")
+        self.w = cp.Parameter(len(w), nonneg=True, value=w)
+        return cp.sum(cp.multiply(self.w, cp.sum(cp.square(gaps), axis=1)))
+
+    def edges(self):
+        """The derivative in the weights."""
         return self.w.gradient
 
 
@@ -177,9 +204,9 @@ class Skipped(Exception):
     """Why a competitor does not run."""
 
 
-def compare(loss, name, graph):
+def compare(loss, name, graph, n):
     """The rows of one graph."""
-    model, validation = model_of(loss, graph)
+    model, validation = model_of(loss, graph, n)
     fit = Fitted(model, "the benchmark")
     held = fit.held_out(validation)
 
@@ -192,8 +219,8 @@ def compare(loss, name, graph):
     (_, gradient), once = timed(again)
     calls, loops = timed(again, REPEAT)[1], timed(bound, REPEAT)[1]
     G = gradient["W0"]
-    for Competitor in (Stacked, Written, Layer):
-        start = f"{loss:14} {name:12} {len(fit.w):6} {Competitor.name:8}"
+    for Competitor in (DPP, Stacked, Written, Layer):
+        start = f"{loss:14} {name:12} {n:2} {len(fit.w):6} {Competitor.name:8}"
         try:
             problem, build = timed(lambda: Competitor(model, loss))  # noqa: B023
         except Skipped as reason:
@@ -230,19 +257,20 @@ def against_a_fit(loss, graph):
 def main():
     """Print the table."""
     largest = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    features = [int(n) for n in sys.argv[2:]] or [5, 10]
     warnings.filterwarnings("ignore", module="cvxpy|diffcp|cvxpylayers")
     print(
-        f"{'loss':14} {'graph':12} {'edges':>6} {'against':8} {'first s':>8} {'warm s':>7} {'once ms':>7} {'again':>7} "
+        f"{'loss':14} {'graph':12} {'n':>2} {'edges':>6} {'against':8} {'first s':>8} {'warm s':>7} {'once ms':>7} {'again':>7} "
         f"{'bound':>7} {'f/once':>8} {'w/again':>8} {'w/bound':>8} {'gap':>8} {'error':>8}"
     )
-    for loss in ("least squares", "logistic"):
+    for loss, n in product(("least squares", "logistic"), features):
         for rows, columns in ((2, 5), (5, 10), (10, 10)):
             if rows * columns <= largest:
                 graph = strat.graphs.product(strat.graphs.path(rows), strat.graphs.path(columns))
-                compare(loss, f"grid {rows} x {columns}", graph)
+                compare(loss, f"grid {rows} x {columns}", graph, n)
         for K in (30, 50):
             if largest >= K:
-                compare(loss, f"complete {K}", strat.graphs.complete(K, weight=0.1))
+                compare(loss, f"complete {K}", strat.graphs.complete(K, weight=0.1), n)
     against_a_fit("logistic", strat.graphs.product(strat.graphs.path(25), strat.graphs.path(40)))
 
 

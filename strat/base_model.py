@@ -2,14 +2,14 @@
 
 import numpy as np
 
+from strat import coupling
 from strat.compiler.check import as_expression, check_data, check_no_data
 from strat.compiler.compile import check_constraints, compiled
 from strat.compiler.program import Program
 from strat.compiler.report import header, piece_rows, prox_line, table
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError
-from strat.expressions import atoms
-from strat.expressions.text import short, text
+from strat.expressions.text import text
 
 
 class BaseModel:
@@ -35,7 +35,9 @@ class BaseModel:
         in units of their argument. The true objective is reported beside the smoothed one.
     couple : dict or sequence, optional
         Weight of each variable in the Laplacian's distance between strata: a number, an array of the variable's
-        shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default.
+        shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a given
+        graph with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``;
+        factors left out keep 1, and the key None is for edges without a factor.
 
     Raises
     ------
@@ -80,7 +82,7 @@ class BaseModel:
         self.predict = None if predict is None else as_expression(predict, "predict")
         self.predict_program = self._prediction(variables)
         self._check_data_used()
-        self.couple = _checked_couple(couple, variables)
+        self.couple = coupling.declared(couple, variables)
         _check_names(self)
 
     @property
@@ -95,9 +97,7 @@ class BaseModel:
         found = {p.name(): p for source in sources for p in source.hyperparameters}
         if self.predict_program is not None:
             found.update((p.name(), p) for p in self.predict_program.hyperparameters)
-        for weight in self.couple.values():
-            if isinstance(weight, atoms.Parameter):
-                found[weight.name()] = weight
+        found.update((p.name(), p) for p in coupling.parameters(self.couple))
         return found
 
     def check(self, seed=0):
@@ -119,41 +119,22 @@ class BaseModel:
             report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
         )
 
-    def couple_weights(self, given=None):
+    def couple_weights(self, given=None, factor=None):
         """Weight of each coordinate in the distance between strata.
 
         Parameters
         ----------
         given : dict, optional
             Values of hyperparameters by name, which go before the Parameters' own.
+        factor : str, optional
+            Of the graph's edges with this factor, by default of those without one, where weights are by factor.
 
         Returns
         -------
         (n,) ndarray
             The weights.
         """
-        weights = np.ones(self.layout.n)
-        for name, weight in self.couple.items():
-            value = weight
-            if isinstance(weight, atoms.Parameter):
-                value = (given or {}).get(weight.name(), weight.value)
-                if value is None:
-                    raise DeclarationError(
-                        f"the Parameter {weight.name()} in couple has no value; set {weight.name()}.value."
-                    )
-            shape = self.layout.shapes[name]
-            try:
-                value = np.broadcast_to(np.asarray(value, dtype=float), shape)
-            except ValueError as error:
-                raise OptionError(
-                    f"couple[{name!r}] has shape {np.shape(value)}, but the variable has shape {shape}."
-                ) from error
-            if not (np.all(np.isfinite(value)) and np.all(value >= 0)):
-                raise OptionError(
-                    f"couple[{name!r}] must be finite and at least 0, but it is {short(str(value), 60)}."
-                )
-            weights[self.layout.slices[name]] = value.reshape(-1)
-        return weights
+        return coupling.weights(self.couple, self.layout, given or {}, factor)
 
     def _prediction(self, variables):
         if self.predict is None:
@@ -220,7 +201,7 @@ def _check_names(base):
     sources = [base.loss, base.regularizer, *base.constraints]
     sources += [base.predict] if base.predict is not None else []
     found = [p for source in sources for p in source.parameters()]
-    found += [weight for weight in base.couple.values() if isinstance(weight, atoms.Parameter)]
+    found += coupling.parameters(base.couple)
     data, first = {p.id for p in base.data}, {}
     for p in found:
         if p.id not in data and first.setdefault(p.name(), p).id != p.id:
@@ -243,31 +224,3 @@ def _checked_smoothing(smoothing):
             f"not {smoothing!r}."
         )
     return float(smoothing)
-
-
-def _checked_couple(couple, variables):
-    """Weights by variable name."""
-    if couple is None:
-        return {}
-    if isinstance(couple, atoms.Variable):
-        couple = (couple,)
-    if not isinstance(couple, (dict, tuple, list, set, frozenset)):
-        raise DeclarationError(
-            f"couple must be a dict {{variable: weight}} or a tuple of the variables that the graph couples, not {couple!r}."
-        )
-    if not isinstance(couple, dict):
-        coupled = {getattr(v, "id", None) for v in couple}
-        unknown = [v for v in couple if getattr(v, "id", None) not in variables]
-        if unknown:
-            raise DeclarationError(f"couple holds {unknown[0]}, which is no variable of the model.")
-        return {v.name(): 0.0 for v in variables.values() if v.id not in coupled}
-    names = {v.name(): v for v in variables.values()}
-    out = {}
-    for key, weight in couple.items():
-        name = key.name() if isinstance(key, atoms.Variable) else key
-        if name not in names or (isinstance(key, atoms.Variable) and key.id != names[name].id):
-            raise DeclarationError(
-                f"couple has the key {name!r}, which is no variable of the model: {', '.join(names)}."
-            )
-        out[name] = weight
-    return out

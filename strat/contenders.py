@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 
-from strat import graphs
+from strat import coupling, graphs
 from strat.baselines import common, lrsm, separate
 from strat.graph_input import read_graph
 
@@ -138,7 +138,7 @@ def simple_models(models, nodes):
             "common": common(model.base, empty, **options),
             "separate": separate(model.base, empty, **options),
         }
-        if 2 <= len(labels) <= MOST_POOLED:
+        if 2 <= len(labels) <= MOST_POOLED and not coupling.by_factor(model.base.couple):
             weight = _mean_degree(model) / (len(labels) - 1)
             made["pooled"] = lrsm(model.base, graphs.complete(labels, weight=weight), **options)
         if any(m.shared for _, m in group):
@@ -159,7 +159,7 @@ def penalty_axes(model):
     elsewhere |= (
         {p.id for p in base.predict_program.hyperparameters} if base.predict_program is not None else set()
     )
-    elsewhere |= {getattr(weight, "id", None) for weight in base.couple.values()}
+    elsewhere |= {p.id for p in coupling.parameters(base.couple)}
     elsewhere |= {p.id for c in base.constraints for p in c.parameters()}
     axes = []
     for p in base.regularizer_program.hyperparameters:

@@ -3,8 +3,9 @@
 import cvxpy as cp
 import numpy as np
 
+from strat import coupling
 from strat.errors import OptionError
-from strat.export import stratum_terms
+from strat.export import fitted_couple, stratum_terms
 from strat.graph_input import read_graph
 
 ACCURATE = 1e-9  # tolerances of the cone solver SCS; its defaults leave errors of 1e-5
@@ -41,10 +42,11 @@ class DifferentiatedProblem:
             self.copies.append(variables)
             terms.append(objective)
             constraints += own
-        couple = np.sqrt(base.couple_weights(model.values))
+        couple = np.sqrt(fitted_couple(model, self.i, self.j))
+        couple = np.broadcast_to(couple, (len(self.i), base.layout.n))
         for e, (i, j) in enumerate(zip(self.i, self.j, strict=True)):
             parts = [
-                cp.vec(self._difference(v, couple, i, j), order="C") for v in base.loss_program.variables
+                cp.vec(self._difference(v, couple[e], i, j), order="C") for v in base.loss_program.variables
             ]
             terms.append(0.5 * self.w[e] * cp.sum_squares(cp.hstack(parts)))
         self.problem = cp.Problem(cp.Minimize(cp.sum(cp.hstack(terms))), constraints)
@@ -106,10 +108,10 @@ def _check(base, names):
         raise OptionError(
             'method="cvxpy" differentiates the loss as declared, not its smoothing=. Use method="implicit".'
         )
-    coupling = {p.name() for p in base.couple.values() if isinstance(p, cp.Parameter)} & set(names)
-    if coupling:
+    found = {p.name() for p in coupling.parameters(base.couple)} & set(names)
+    if found:
         raise OptionError(
-            f'method="cvxpy": the Parameter {min(coupling)} multiplies edge weights (couple=), so that the problem is '
+            f'method="cvxpy": the Parameter {min(found)} multiplies edge weights (couple=), so that the problem is '
             f'not DPP. Use method="implicit".'
         )
 

@@ -4,8 +4,10 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from strat import coupling
 from strat.compiler.convexity import numbers, rebuilt
 from strat.errors import OptionError
+from strat.graph_input import read_graph
 
 
 def as_problem(model):
@@ -28,13 +30,20 @@ def as_problem(model):
         copies.append(variables)
         terms.append(objective)
         constraints += own
-    W, couple = sp.triu(sp.csr_array(model.W_)).tocoo(), base.couple_weights(model.values)
-    for i, j, w in zip(*W.coords, W.data, strict=True):
+    W = sp.triu(sp.csr_array(model.W_)).tocoo()
+    roots = np.broadcast_to(np.sqrt(fitted_couple(model, *W.coords)), (len(W.data), base.layout.n))
+    for i, j, w, root in zip(*W.coords, W.data, roots, strict=True):
         for v in base.loss_program.variables:
-            p = np.sqrt(couple[base.layout.slices[v.name()]].reshape(v.shape))
+            p = root[base.layout.slices[v.name()]].reshape(v.shape)
             difference = copies[i][v.name()] - copies[j][v.name()]
             terms.append(0.5 * float(w) * cp.sum_squares(cp.multiply(p, difference)))
     return cp.Problem(cp.Minimize(_sum(terms)), constraints)
+
+
+def fitted_couple(model, i, j):
+    """A fitted model's weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
+    prior = None if model.graph is None else read_graph(model.graph)
+    return coupling.on_edges(model.base, model.values, prior, i, j)
 
 
 def training_records(model, what="to_cvxpy"):

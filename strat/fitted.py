@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
+from strat import coupling
 from strat.edges import EdgeList
 from strat.errors import OptionError
 from strat.estimator import check_fitted
@@ -61,6 +62,10 @@ class Fitted:
         """The JointProblem in theta, with hyperparameters by name and weights in place of the model's own."""
         w = self.w if w is None else w
         return self.posed.problem(values=values, w0=w, graph_regularizer=FixedGraph())
+
+    def couple(self, i, j):
+        """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
+        return coupling.on_edges(self.model.base, self.model.values, self.posed.prior, i, j)
 
     def held_out(self, validation):
         """Records that took no part in the fit, with the declared smoothing."""

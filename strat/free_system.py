@@ -42,10 +42,10 @@ class FreeSystem:
     def __init__(self, problem, w, degrees, blocks, slope, last=None):
         self.problem, self.w, self.degrees, self.slope, self.blocks = problem, w, degrees, slope, blocks
         self.K, self.n = blocks.shape[:2]
-        self.couple = np.ones(self.n) if problem.couple is None else problem.couple
+        self.laplacians = problem.laplacians(w, degrees)
+        self.graph = self.laplacians.degrees
         self.free = slope.free
-        full = 2 * problem.edges.count > 0.3 * self.K**2
-        self._adjacency = problem.edges.to_matrix(w) if full else problem.edges.to_sparse(w)
+        self._pull = self._neighbours()
         U = slope.U
         inner = blocks if U is None else U.swapaxes(1, 2) @ blocks @ U
         inner = inner * (self.free[:, :, None] & self.free[:, None, :])
@@ -62,7 +62,7 @@ class FreeSystem:
         """Whether the blocks differ by less than a hundredth of their size."""
         if not (self.slope.U is None and other.slope.U is None and np.array_equal(self.free, other.free)):
             return False
-        size = np.einsum("kaa->k", self.inner) / self.n + self.degrees * self.couple.mean()
+        size = np.einsum("kaa->k", self.inner) / self.n + self.graph.mean(axis=1)
         return bool((np.abs(self.inner - other.inner).max(axis=(1, 2)) <= NEAR * size).all())
 
     @staticmethod
@@ -75,10 +75,20 @@ class FreeSystem:
         return np.matmul(self.blocks, d[..., None])[..., 0] + self._laplacian(d)
 
     def _laplacian(self, d):
-        """G(w) d, weighted by couple; the matrix is made once, not for each product."""
-        product = self.degrees[:, None] * d
-        product -= self._adjacency @ d
-        return product if self.problem.couple is None else product * self.couple
+        """G(w) d, weighted by couple."""
+        product = self.graph * d
+        product -= self._pull(d)
+        return product
+
+    def _neighbours(self):
+        """Function d -> the part of G(w) d, weighted by couple, off the diagonal, negated; its matrix is made once."""
+        edges, couple = self.problem.edges, self.problem.couple
+        if not self.laplacians.alike:
+            matrix = sp.diags_array(self.graph.reshape(-1), format="csr") - self.laplacians.matrix()
+            return lambda d: (matrix @ d.reshape(-1)).reshape(d.shape)
+        full = 2 * edges.count > 0.3 * self.K**2
+        matrix = edges.to_matrix(self.w) if full else edges.to_sparse(self.w)
+        return matrix.__matmul__ if couple is None else lambda d: (matrix @ d) * couple
 
     def solve(self, b, tolerance=ACCURATE, warn=True):
         """Solution of the shape of b, (K, n) or (m, K, n); 0 in the pinned directions."""
@@ -125,8 +135,7 @@ class FreeSystem:
             out += self.slope.into(self._laplacian(self.slope.back(a)))
             return out * self.free
         out = (self._sparse_own @ a.reshape(-1)).reshape(a.shape)
-        pull = self._adjacency @ a
-        out -= pull if self.problem.couple is None else pull * self.couple
+        out -= self._pull(a)
         return out if self._all_free else out * self.free
 
     @cached_property
@@ -142,8 +151,7 @@ class FreeSystem:
     def _own(self):
         """The diagonal blocks of the matrix, in the directions U; 1 on the diagonal of pinned directions."""
         own = self.inner.copy()
-        graph = self.degrees[:, None] * self.couple
-        U = self.slope.U
+        graph, U = self.graph, self.slope.U
         if U is None:
             self._diagonal(own, graph * self.free)
         else:
@@ -165,9 +173,10 @@ class FreeSystem:
     @cached_property
     def _strong(self):
         """Whether the graph weighs more than the curvature of most strata, alike in all coordinates."""
-        alike = self.couple.min() > 0.5 * self.couple.max()
+        couple = self.laplacians.couple
+        alike = self.laplacians.alike and couple.min() > 0.5 * couple.max()
         own = np.maximum(np.einsum("kaa->k", self.inner) / self.n, 0.0)
-        return bool(alike and np.median(self.degrees) * self.couple.mean() > STRONG * np.median(own))
+        return bool(alike and np.median(self.degrees) * couple.mean() > STRONG * np.median(own))
 
     @cached_property
     def _graph(self):
@@ -182,9 +191,10 @@ class FreeSystem:
         """Dense Cholesky factor over the free unknowns; None where there is none."""
         K, n = self.K, self.n
         matrix = np.zeros((K, n, K, n))
-        laplacian = self.problem.edges.dense_laplacian(self.w)
+        laplacians = self.laplacians
+        shared = self.problem.edges.dense_laplacian(self.w) if laplacians.alike else None
         for c in range(n):
-            matrix[:, c, :, c] = laplacian * self.couple[c]
+            matrix[:, c, :, c] = laplacians.dense(c) if shared is None else shared * laplacians.couple[c]
         U = self.slope.U
         if U is not None:
             matrix = np.matmul(U.swapaxes(1, 2), matrix.reshape(K, n, K * n)).reshape(K * n, K, n)
@@ -223,7 +233,7 @@ class FreeSystem:
         self._diagonal(matrix, np.where(self.free, 0.0, scale))
         if U is not None:
             matrix = U @ matrix @ U.swapaxes(1, 2)
-        loose = self.couple == 0
+        loose = ~self.graph.any(axis=0)
         bad = np.zeros(self.K, dtype=bool)
         if loose.any():
             tight = ~loose
@@ -234,14 +244,38 @@ class FreeSystem:
             cross = matrix[:, tight][:, :, loose]
             matrix = matrix[:, tight][:, :, tight] - cross @ np.linalg.solve(own, cross.swapaxes(1, 2))
         if matrix.shape[1]:
-            i, j = self.problem.edges.ends
-            used = self.problem.edges.vector(self.w) > 0
-            links = sp.coo_array((np.ones(used.sum()), (i[used], j[used])), shape=(self.K, self.K))
-            count, label = connected_components(links, directed=False)
-            total = np.zeros((count, *matrix.shape[1:]))
-            np.add.at(total, label, matrix)
-            bad |= _degenerate(total)[label]
+            bad |= self._over_components(matrix, np.flatnonzero(~loose))
         return bad
+
+    def _over_components(self, matrix, coordinates):
+        """Where the sums of the strata's blocks over the components of the coordinates' graphs are singular, (K,)."""
+        kind = self.laplacians.kind[coordinates]
+        kinds, first = np.unique(kind, return_index=True)
+        labels = {k: self._components(coordinates[c]) for k, c in zip(kinds, first, strict=True)}
+        if len(kinds) == 1:
+            label = labels[kinds[0]]
+            total = np.zeros((label.max() + 1, *matrix.shape[1:]))
+            np.add.at(total, label, matrix)
+            return _degenerate(total)[label]
+        label = np.stack([labels[k] for k in kind], axis=1)
+        label += np.r_[0, np.cumsum(label.max(axis=0) + 1)[:-1]]  # every coordinate has components of its own
+        flat = label.reshape(-1)
+        sums = sp.csr_array((np.ones(flat.size), (flat, np.arange(flat.size))))
+        total = (sums @ block_diagonal(matrix) @ sums.T).tocsr()
+        count, part = connected_components(total, directed=False)
+        bad = np.zeros(count, dtype=bool)
+        for p in range(count):
+            own = np.flatnonzero(part == p)
+            if len(own) <= LARGE // 4:
+                bad[p] = _degenerate(total[own][:, own].toarray()[None])[0]
+        return bad[part[label]].any(axis=1)
+
+    def _components(self, c):
+        """Component (K,) of every stratum in the graph of coordinate c."""
+        i, j = self.problem.edges.ends
+        used = self.problem.edges.vector(self.laplacians.graph(c)[0]) > 0
+        links = sp.coo_array((np.ones(used.sum()), (i[used], j[used])), shape=(self.K, self.K))
+        return connected_components(links, directed=False)[1]
 
     def _definite(self):
         """Whether every stratum's own curvature is positive definite by far, a quick answer."""

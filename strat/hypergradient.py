@@ -39,8 +39,8 @@ def hypergradient(model, validation, wrt=("W0",), method="implicit"):
         Mean validation loss; the smoothed one where the loss was declared with ``smoothing``.
     gradient : dict
         Just the keys asked for. "W0": (K, K), the derivative in the weight of the edge between i and j at [i, j] and
-        [j, i], pairs without an edge included. "scale": a dict by factor, or ``{"all": …}`` for a graph without
-        factors. Hyperparameters: arrays of their shape, by name.
+        [j, i]; pairs without an edge are included, as edges without a factor. "scale": a dict by factor, or
+        ``{"all": …}`` for a graph without factors. Hyperparameters: arrays of their shape, by name.
 
     Raises
     ------
@@ -81,12 +81,16 @@ def through_the_fit(fitted, held, found, names):
     """Loss and gradient from a linearised fit."""
     loss, b = held.mean_loss_and_gradient(found.theta)
     v = found.solve(b)
-    couple, gradient = found.problem.couple, {}
+    prior, gradient = fitted.posed.prior, {}
+    couple = fitted.couple(prior.i, prior.j)
     for name in names:
         if name == "W0":
-            gradient[name] = over_pairs(couple, found.theta, v)
+            loose = fitted.model.base.couple_weights(fitted.model.values)
+            gradient[name] = pairs = over_pairs(loose, found.theta, v)
+            if couple.ndim == 2:
+                edges = over_edges(couple, found.theta, v, prior.i, prior.j)
+                pairs[prior.i, prior.j] = pairs[prior.j, prior.i] = edges
         elif name == "scale":
-            prior = fitted.posed.prior
             gradient[name] = by_factor(prior, over_edges(couple, found.theta, v, prior.i, prior.j))
         else:
             gradient[name] = over_parameter(fitted, held, found, name, b, v)
@@ -143,16 +147,18 @@ def wanted(model, wrt):
 
 
 def over_pairs(couple, theta, v):
-    """(K, K) derivatives -⟨theta_i - theta_j, v_i - v_j⟩, weighted by couple."""
-    product = (theta if couple is None else theta * couple) @ v.T
+    """(K, K) derivatives -⟨theta_i - theta_j, v_i - v_j⟩, weighted by couple (n,)."""
+    product = (theta * couple) @ v.T
     own = product.diagonal()
     return (product + product.T) - (own[:, None] + own)
 
 
 def over_edges(couple, theta, v, i, j):
-    """The same on edges alone, (E,)."""
-    theta = theta if couple is None else theta * couple
-    return -np.einsum("en,en->e", theta[i] - theta[j], v[i] - v[j])
+    """The same on edges alone, (E,), weighted by couple (n,) or (E, n), or not where it is None."""
+    gaps = theta[i] - theta[j]
+    if couple is not None:
+        gaps *= couple
+    return -np.einsum("en,en->e", gaps, v[i] - v[j])
 
 
 def by_factor(prior, edges):

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from strat import intake
+from strat import coupling, intake
 from strat.candidates import candidate_edges
 from strat.edges import AllPairs, EdgeList
 from strat.errors import DataError, OptionError, type_name
@@ -158,9 +158,7 @@ class Posed:
                 all_of_it = np.sum(self.prior.weights(scale) ** 2)
                 outside = max(float(all_of_it - self.edges.dot(w0, w0)), 0.0)
         loss, regularizer = self._joined(self._loss(values), *self._regularizer(values))
-        problem = JointProblem(
-            loss, regularizer, h, self.edges, w0, self.base.couple_weights(values), outside
-        )
+        problem = JointProblem(loss, regularizer, h, self.edges, w0, self._couple(h, values), outside)
         problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values)
         return problem
 
@@ -219,6 +217,18 @@ class Posed:
         if isinstance(self.edges, AllPairs):
             return self.edges.from_matrix(self.prior.matrix(scale))
         return self.edges.from_vector(self.prior.weights_on(self.edges.i, self.edges.j, scale))
+
+    def _couple(self, h, values):
+        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
+        if not coupling.by_factor(self.base.couple):
+            return self.base.couple_weights(values)
+        if h.learned:
+            raise OptionError(
+                f"couple has weights by factor of the graph, but {type(h).__name__} learns one weight for each pair of "
+                f"strata, which has no factor. Couple one weight for all edges, or fit a given graph: strat.lrsm."
+            )
+        prior = None if self.model.graph is None or self.shared else self.prior
+        return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 
     def _bind_loss(self, values, smooth=True):
         """The loss at the records, with a prox where the solver needs it; constraints are the regularizer's."""

@@ -118,12 +118,19 @@ class PriorGraph:
 
     def weights_on(self, i, j, scale=1.0):
         """Return the scaled weights on other edges (i < j), shape (len(i),), 0 where the graph has none."""
-        keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
-        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        found = keys[at] == wanted if len(keys) else np.zeros(len(wanted), dtype=bool)
-        weights = np.zeros(len(wanted))
+        at, found = self._places(i, j)
+        weights = np.zeros(len(at))
         weights[found] = self.weights(scale)[at[found]]
         return weights
+
+    def factor_on(self, i, j):
+        """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several."""
+        least, most = (np.full(len(self.i) + 1, fill) for fill in (len(self.factors), -1))
+        np.minimum.at(least, self.term_edge, self.term_factor)
+        np.maximum.at(most, self.term_edge, self.term_factor)
+        several = least[:-1] != most[:-1]
+        at, found = self._places(i, j)
+        return np.where(found, most[at], -1), np.append(several, False)[at] & found
 
     def matrix(self, scale=1.0):
         """Return W0 as a symmetric ``scipy.sparse.csr_array``, shape (K, K)."""
@@ -148,6 +155,12 @@ class PriorGraph:
     def components(self):
         """Return the number of connected components (by positive weights) and each node's, shape (K,)."""
         return sparse.csgraph.connected_components(self._positive(), directed=False)
+
+    def _places(self, i, j):
+        """Positions of other edges (i < j) among the graph's, and which are."""
+        keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
+        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        return at, keys[at] == wanted if len(keys) else np.zeros(len(wanted), dtype=bool)
 
     def _positive(self):
         matrix = self.matrix()

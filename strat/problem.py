@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from strat.edges.laplacians import Laplacians, laplacian_by_edge
+
 
 class JointProblem:
     """F(theta, w) = sum_k loss_k + sum_k r + 1/2 sum_e w_e d_e + h(w).
@@ -16,8 +18,9 @@ class JointProblem:
         Where the weights live.
     w0 : edge array
         The prior graph's weights.
-    couple : ndarray, shape (n,), optional
-        Weight of every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default.
+    couple : ndarray, shape (n,) or (E, n), optional
+        Weight of every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. One row for
+        each edge where edges differ in it, on a given graph.
     outside : float
         Sum of the squares of the prior graph's weights on pairs that are no edges; a constant of the objective.
 
@@ -34,7 +37,8 @@ class JointProblem:
         self.edges, self.w0 = edges, w0
         self.K, self.n, self.outside = edges.K, loss.n, outside
         self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
-        self._root = None if self.couple is None else np.sqrt(self.couple)
+        self.by_edge = self.couple is not None and self.couple.ndim == 2
+        self._root = None if self.couple is None or self.by_edge else np.sqrt(self.couple)
         self.learned = graph_regularizer.learned
         self._arguments = getattr(loss, "arguments", None)
         self.start_point = None
@@ -53,16 +57,22 @@ class JointProblem:
 
     def laplacian(self, w, theta, degrees=None):
         """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
+        if self.by_edge:
+            return laplacian_by_edge(self.edges, w[:, None] * self.couple, theta)
         product = self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
         return product if self.couple is None else product * self.couple
 
     def laplacian_operator(self, w, degrees):
         """`laplacian` as a function of theta, for many products with one graph."""
-        operator = self.edges.laplacian_operator(w, degrees)
-        return operator if self.couple is None else lambda theta: operator(theta) * self.couple
+        return self.laplacians(w, degrees).operator
+
+    def laplacians(self, w, degrees=None):
+        """The Laplacians of the numbers of theta, weighted by `couple`."""
+        couple = np.ones(self.n) if self.couple is None else self.couple
+        return Laplacians(self.edges, w, couple, degrees)
 
     def scaled(self, theta):
-        """theta in the coordinates where the distance is Euclidean."""
+        """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
         return theta if self._root is None else theta * self._root
 
     def arguments(self, theta):
@@ -81,7 +91,7 @@ class JointProblem:
         return {
             "loss": float(np.sum(self.loss.value(theta))),
             "regularizer": float(np.sum(self.regularizer.value(theta))),
-            "laplacian": self.edges.half_energy(w, self.scaled(theta)),
+            "laplacian": self.laplacians(w).energy(theta),
             "graph": float(graph),
         }
 

@@ -64,9 +64,8 @@ def sensitivity(model, edges=None):
         i, j = candidate_edges(edges, prior)
         pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
     found = fitted.linearized()
-    theta, couple = found.theta, found.problem.couple
-    weighted = theta if couple is None else theta * couple
-    differences = weighted[i] - weighted[j]
+    theta = found.theta
+    differences = fitted.couple(np.minimum(i, j), np.maximum(i, j)) * (theta[i] - theta[j])
     pulls = np.zeros((len(pairs), *theta.shape))
     pulls[np.arange(len(pairs)), i] = -differences
     pulls[np.arange(len(pairs)), j] = differences

@@ -1,9 +1,10 @@
 """How sure the parameters are: covariances by the Laplace approximation at a fit.
 
 With H the Hessian of the losses and of the smooth regularizer, P the weights of `couple` and W the fitted graph, the
-covariance is the inverse of H + G(W) ⊗ P, of which only the strata's own blocks are computed. A regularizer with kinks,
-bounds and constraints act through their prox: its Jacobian J at θ − t∇ is symmetric with eigenvalues from 0 to 1; where
-it is 0 the parameters are held fixed (a zero of the l1 norm, an active bound), elsewhere (1/λ − 1)/t is the curvature.
+covariance is the inverse of H + G(W) ⊗ P (a Laplacian for each coefficient where P differs by factor), of which only the
+strata's own blocks are computed. A regularizer with kinks, bounds and constraints act through their prox: its Jacobian J
+at θ − t∇ is symmetric with eigenvalues from 0 to 1; where it is 0 the parameters are held fixed (a zero of the l1 norm, an
+active bound), elsewhere (1/λ − 1)/t is the curvature.
 """
 
 import warnings
@@ -12,9 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.common_model import CommonModel
+from strat.edges import EdgeList
+from strat.edges.laplacians import Laplacians
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.estimator import check_fitted
-from strat.export import training_records
+from strat.export import fitted_couple, training_records
 from strat.linearization import hessian_blocks
 from strat.oracles.sum import Weighted
 from strat.prox_slope import ProxSlope
@@ -108,17 +111,17 @@ def _covariances(model, dispersion, what):
         raise OptionError(
             f"dispersion is {dispersion!r}, but the objective is divided by a finite number above 0."
         )
-    theta, loss, regularizer, constraints, laplacian, couple = _problem(model)
+    theta, loss, regularizer, constraints, laplacian = _problem(model)
     K, n = theta.shape
-    hessian, degrees = hessian_blocks(loss, theta), laplacian.diagonal()
-    gradient = loss.value_and_gradient(theta)[1] + (laplacian @ theta) * couple
+    hessian, degrees = hessian_blocks(loss, theta), laplacian.diagonal().reshape(K, n)
+    gradient = loss.value_and_gradient(theta)[1] + (laplacian @ theta.reshape(-1)).reshape(K, n)
     if regularizer.has("hessian_operator"):
         hessian = hessian + hessian_blocks(regularizer, theta)
         gradient = gradient + regularizer.value_and_gradient(theta)[1]
         prox = constraints.prox
     else:
         prox = regularizer.prox
-    own = np.maximum(np.einsum("kaa->k", hessian) / n, 0.0) + degrees * couple.mean()
+    own = np.maximum(np.einsum("kaa->k", hessian) / n, 0.0) + degrees.mean(axis=1)
     t = 1 / np.where(own > 0, own, 1.0)
     slope = ProxSlope(prox, theta - t[:, None] * gradient, t)
     U = (
@@ -129,7 +132,7 @@ def _covariances(model, dispersion, what):
     bases = [U[k][:, slope.free[k]] for k in range(K)]
     curvature = [slope.curvature[k][slope.free[k]] for k in range(K)]
     U = sp.csr_array(sp.block_diag(bases, format="csr"))
-    A = sp.csr_array(sp.block_diag(list(hessian), format="csr")) + sp.kron(laplacian, sp.diags_array(couple))
+    A = sp.csr_array(sp.block_diag(list(hessian), format="csr")) + laplacian
     A = sp.csr_array(U.T @ A @ U) + sp.diags_array(np.concatenate(curvature))
     starts = np.cumsum([0, *(basis.shape[1] for basis in bases)])
     blocks = _inverse_blocks(sp.csr_array((A + A.T) / 2), starts)
@@ -147,7 +150,7 @@ def _covariances(model, dispersion, what):
 
 
 def _problem(model):
-    """theta (K, n), the oracles of loss, regularizer and constraints, G(W) (K, K) and the weights of `couple`."""
+    """theta (K, n), the oracles of loss, regularizer and constraints, G(W) ⊗ P, (K n, K n)."""
     base, values, records = model.base, model.values, training_records(model, "standard_errors")
     theta, W, strata, weight = model._flat(), sp.csr_array(model.W_), records.strata, 1.0
     if isinstance(model, CommonModel):
@@ -162,8 +165,9 @@ def _problem(model):
     regularizer = base.regularizer_program.bind_regularizer(values)
     regularizer = regularizer if weight == 1 else Weighted(regularizer, weight)
     constraints = base.regularizer_program.bind_constraints(values)
-    laplacian = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W)
-    return theta, loss, regularizer, constraints, laplacian, base.couple_weights(values)
+    edges = EdgeList(W.shape[0], *sp.triu(W, 1).tocoo().coords)
+    laplacian = Laplacians(edges, edges.from_matrix(W), fitted_couple(model, *edges.ends)).matrix()
+    return theta, loss, regularizer, constraints, laplacian
 
 
 def _inverse_blocks(A, starts):

@@ -32,10 +32,10 @@ def running_away(problem, theta, w):
         further = prox(2 * theta, np.full(len(theta), SHORT))
         move = further - theta
         here, there = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, further))
-        product, scaled = problem.laplacian(w, theta), problem.scaled(move)
+        product, laplacians = problem.laplacian(w, theta), problem.laplacians(w)
         across = np.vecdot(product, move)
-        alone = there - here + across + 0.5 * problem.edges.degrees(w) * np.vecdot(scaled, scaled)
-        together = np.sum(there - here) + across.sum() + problem.edges.half_energy(w, scaled)
+        alone = there - here + across + 0.5 * np.vecdot(laplacians.degrees * move, move)
+        together = np.sum(there - here) + across.sum() + laplacians.energy(move)
         enough = -SHARE * (1 + abs(here.sum()) + abs(np.vdot(product, theta)))
     found = np.flatnonzero(alone < enough)
     return np.arange(len(theta)) if not found.size and together < enough else found

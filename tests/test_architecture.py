@@ -20,7 +20,7 @@ LAYERS = [
     ["labels", "strata"],
     ["expressions"],
     ["oracles", "rules"],
-    ["records", "compiler", "base_model"],
+    ["records", "compiler", "coupling", "base_model"],
     ["prior", "graph_input", "candidates", "graphs"],
     ["edges", "prox_slope"],
     ["slots"],

@@ -130,6 +130,13 @@ class EdgeList(EdgeSet):
         return g
 
     @cached_property
+    def incidence(self):
+        """csr_array (K, count): 1 where an edge starts, -1 where it ends."""
+        edges, ones = np.arange(self.count), np.ones(self.count)
+        ends = np.concatenate([self.i, self.j]), np.concatenate([edges, edges])
+        return sp.csr_array((np.concatenate([ones, -ones]), ends), shape=(self.K, self.count))
+
+    @cached_property
     def _places(self):
         """Positions of the edges in a packed matrix."""
         return self.packed.positions(self.j, self.i)

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
+from strat.coupling import by_factor
 from strat.errors import DataError, DataWarning, OptionError
 from strat.graphs.families import complete, node_list, weighted
 from strat.graphs.features import check_tau, knn, typical
@@ -93,6 +94,11 @@ def from_parameters(
             )
     nodes, blocks = _read(theta, labels)
     coupled = bool(getattr(getattr(theta, "base", None), "couple", None))
+    if coupled and by_factor(theta.base.couple):
+        raise OptionError(
+            "the model's couple has weights by factor of its graph, so that there is no one distance between strata. Give the "
+            "parameters as an array, (K, n), with labels=."
+        )
     if coupled:
         couple = np.sqrt(theta.base.couple_weights(theta.values))
         ends = np.cumsum([block.shape[1] for block in blocks])[:-1]

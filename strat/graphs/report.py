@@ -9,8 +9,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
+from strat.coupling import on_edges
 from strat.errors import OptionError
-from strat.graph_input import read_weights
+from strat.graph_input import read_graph, read_weights
 from strat.selected_inverse import FULL, inverse_entries
 from strat.strata import some_of
 
@@ -281,7 +282,10 @@ def _add_model(found, model):
     if loss.has("hessian_operator"):
         product, n = loss.hessian_operator(theta), theta.shape[1]
         curvature = sum(product(np.broadcast_to(e, theta.shape))[:, c] for c, e in enumerate(np.eye(n))) / n
-        pull = found.degrees * np.mean(model.base.couple_weights(model.values))
+        W = sparse.triu(sparse.csr_array(model.W_), 1).tocoo()
+        prior = None if model.graph is None else read_graph(model.graph)
+        w = W.data * on_edges(model.base, model.values, prior, *W.coords).mean(axis=-1)
+        pull = sum(np.bincount(end, w, len(theta)) for end in W.coords)
         total = pull + np.maximum(curvature, 0.0)
         found.reliance = np.divide(pull, total, out=np.zeros_like(total), where=total > 0)
 

@@ -24,8 +24,8 @@ class BandFactor:
     ----------
     edges : AllPairs or EdgeList
     w : edge array
-    couple : (n,) ndarray
-        Weight of every coordinate's Laplacian.
+    couple : (n,) or (E, n) ndarray
+        Weight of every coordinate's Laplacian, on all edges or on each.
     """
 
     def __init__(self, edges, w, couple):
@@ -35,7 +35,7 @@ class BandFactor:
         self.low, self.apart = np.minimum(a, b), np.abs(a - b)
         self.high = self.low + self.apart
         self.entries = -edges.vector(w)[:, None] * couple
-        self.K, self.n = edges.K, len(couple)
+        self.K, self.n = edges.K, couple.shape[-1]
 
     @staticmethod
     def cheap(edges, n):

@@ -12,8 +12,8 @@ MOST = 500
 class GraphSystem:
     """G(w) + 2 rho I for a given graph, with the Laplacian weighted by `couple` in every coordinate.
 
-    Coordinates of one weight p share a factorisation, of G(w) + (2 rho / p) I. Where the edge set has no exact one (a
-    graph that would fill it), conjugate gradients do the rest.
+    Coordinates of one Laplacian p G(v) share a factorisation, of G(v) + (2 rho / p) I. Where the edge set has no exact one
+    (a graph that would fill it), conjugate gradients do the rest.
 
     Parameters
     ----------
@@ -24,9 +24,10 @@ class GraphSystem:
     """
 
     def __init__(self, problem, w):
-        self.edges, self.w, self.degrees = problem.edges, w, problem.edges.degrees(w)
-        couple = np.ones(problem.n) if problem.couple is None else problem.couple
-        self.groups = [(p, np.flatnonzero(couple == p)) for p in np.unique(couple)]
+        self.edges, laplacians = problem.edges, problem.laplacians(w)
+        columns = [np.flatnonzero(laplacians.kind == kind) for kind in range(laplacians.kind.max() + 1)]
+        self.groups = [(*laplacians.graph(same[0]), same) for same in columns]
+        self.degrees = [self.edges.degrees(v) for v, _, _ in self.groups]
         self.rho, self.factorizations, self._solvers = None, 0, []
 
     def solve(self, b, rho, start):
@@ -34,24 +35,27 @@ class GraphSystem:
         if rho != self.rho:
             self._factorise(rho)
         out = np.empty_like(b)
-        for (p, columns), solver in zip(self.groups, self._solvers, strict=True):
+        for (v, p, columns), degrees, solver in zip(self.groups, self.degrees, self._solvers, strict=True):
             if solver is None:
                 out[:, columns] = b[:, columns] / (2 * rho)
             else:
-                out[:, columns] = self._solved(solver, b[:, columns] / p, 2 * rho / p, start[:, columns])
+                graph = v, degrees, 2 * rho / p
+                out[:, columns] = self._solved(solver, graph, b[:, columns] / p, start[:, columns])
         return out
 
     def _factorise(self, rho):
         self.rho, self._solvers = rho, []
-        for p, _ in self.groups:
-            coupled = p > 0 and self.degrees.any()
-            shift = np.full(len(self.degrees), 2 * rho / p if coupled else 0.0)
-            self._solvers.append(self.edges.solver(self.w, shift) if coupled else None)
+        for (v, p, _), degrees in zip(self.groups, self.degrees, strict=True):
+            coupled = p > 0 and degrees.any()
+            shift = np.full(len(degrees), 2 * rho / p if coupled else 0.0)
+            self._solvers.append(self.edges.solver(v, shift) if coupled else None)
             self.factorizations += coupled
 
-    def _solved(self, solver, b, shift, start):
+    def _solved(self, solver, graph, b, start):
+        v, degrees, shift = graph
+
         def product(u):
-            return self.edges.laplacian(self.w, u, self.degrees) + shift * u
+            return self.edges.laplacian(v, u, degrees) + shift * u
 
         x = solver(b)
         if np.linalg.norm(b - product(x)) <= EXACT * np.linalg.norm(b):

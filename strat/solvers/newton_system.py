@@ -38,12 +38,11 @@ class NewtonSystem:
 
     def __init__(self, problem, w, degrees):
         self.problem, self.K, self.n = problem, problem.K, problem.n
-        couple = np.ones(self.n) if problem.couple is None else problem.couple
-        self.coupled = bool(degrees.any() and couple.any())
-        self.laplacian = problem.laplacian_operator(w, degrees)
+        laplacians = problem.laplacians(w, degrees)
+        self.coupled, self.laplacian = laplacians.any, laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self._mean = None
-        self.preconditioner = Preconditioner(problem.edges, w, degrees, couple) if self.coupled else None
+        self.preconditioner = Preconditioner(laplacians) if self.coupled else None
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""

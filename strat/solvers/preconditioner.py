@@ -25,10 +25,8 @@ class Preconditioner:
 
     Parameters
     ----------
-    edges : AllPairs or EdgeList
-    w : edge array
-    degrees : (K,) ndarray
-    couple : (n,) ndarray
+    laplacians : Laplacians
+        G(w) diag(couple).
 
     Attributes
     ----------
@@ -36,9 +34,8 @@ class Preconditioner:
         Whether what was prepared is the inverse itself, up to rounding.
     """
 
-    def __init__(self, edges, w, degrees, couple):
-        self.edges, self.w, self.couple = edges, w, couple
-        self.graph = degrees[:, None] * couple
+    def __init__(self, laplacians):
+        self.laplacians, self.edges, self.graph = laplacians, laplacians.edges, laplacians.degrees
         self.exact = False
         self.factorizations, self._factors, self._shift, self._weak = 0, [], None, None
 
@@ -76,11 +73,10 @@ class Preconditioner:
     @cached_property
     def _direct(self):
         """What solves exactly and cheaply on this graph; None for most."""
-        if UniformFactor.suits(self.edges, self.w):
-            return UniformFactor(self.edges, self.w, self.couple)
-        if BandFactor.cheap(self.edges, len(self.couple)):
-            return BandFactor(self.edges, self.w, self.couple)
-        return None
+        graph = self.edges, self.laplacians.w, self.laplacians.couple
+        if self.laplacians.alike and UniformFactor.suits(*graph[:2]):
+            return UniformFactor(*graph)
+        return BandFactor(*graph) if BandFactor.cheap(self.edges, self.laplacians.n) else None
 
     def _exact(self, blocks, bend, diagonal, free):
         """The inverse itself on the free coordinates."""
@@ -99,9 +95,7 @@ class Preconditioner:
         known = [columns.tolist() for columns, _ in self._factors] == [columns.tolist() for columns in groups]
         if not (known and np.all(np.abs(shift - self._shift) <= SIMILAR * self._shift)):
             self._shift = shift
-            self._factors = [
-                (c, self._factor(s, self.couple[c[0]])) for c, s in zip(groups, shift.T, strict=True)
-            ]
+            self._factors = [(c, self._factor(s, c[0])) for c, s in zip(groups, shift.T, strict=True)]
         if len(self._factors) == 1:
             return self._factors[0][1]
 
@@ -113,19 +107,17 @@ class Preconditioner:
 
         return solve
 
-    def _factor(self, shift, p):
-        if p == 0:
-            return lambda r: r / shift[:, None]
-        self.factorizations += 1
-        factor = self.edges.solver(self.w, shift / p)
-        return factor if p == 1 else lambda r: factor(r) / p
+    def _factor(self, shift, c):
+        factor = self.laplacians.solver(c, shift)
+        self.factorizations += factor is not None
+        return factor or (lambda r: r / shift[:, None])
 
     def _groups(self, diagonal):
         """Coordinates of like coupling, whose mean curvatures differ by less than SPREAD."""
-        size, groups = diagonal.mean(axis=0), []
-        for c in np.lexsort((size, self.couple)):
+        size, kind, groups = diagonal.mean(axis=0), self.laplacians.kind, []
+        for c in np.lexsort((size, kind)):
             first = groups[-1][0] if groups else c
-            if groups and self.couple[first] == self.couple[c] and size[c] <= SPREAD * size[first]:
+            if groups and kind[first] == kind[c] and size[c] <= SPREAD * size[first]:
                 groups[-1].append(c)
             else:
                 groups.append([c])

@@ -1,0 +1,116 @@
+"""The Laplacians of a fixed graph: one for every number of a stratum's parameters."""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+
+class Laplacians:
+    """G_c for every number c of a stratum's parameters, where edge e has the weight w_e couple_c or w_e couple_ec.
+
+    Parameters
+    ----------
+    edges : AllPairs or EdgeList
+    w : edge array
+    couple : (n,) or (E, n) ndarray
+        Weight of every number in the distance: the same on all edges, or each edge's own, which needs an EdgeList.
+    degrees : (K,) ndarray, optional
+        Those of w, where they are known.
+
+    Attributes
+    ----------
+    alike : bool
+        Whether couple is the same on all edges, so that all G_c are multiples of one.
+    """
+
+    def __init__(self, edges, w, couple, degrees=None):
+        self.edges, self.w, self.couple, self.alike = edges, w, couple, couple.ndim == 1
+        self.n, self._degrees = couple.shape[-1], degrees
+
+    @cached_property
+    def entries(self):
+        """Weight of every edge for every number, shape (E, n)."""
+        return self.edges.vector(self.w)[:, None] * self.couple
+
+    @cached_property
+    def degrees(self):
+        """Their diagonals, shape (K, n)."""
+        if self.alike:
+            degrees = self.edges.degrees(self.w) if self._degrees is None else self._degrees
+            return degrees[:, None] * self.couple
+        return abs(self.edges.incidence) @ self.entries
+
+    @cached_property
+    def any(self):
+        """Whether some edge joins strata in some number."""
+        return bool(self.degrees.any())
+
+    def times(self, theta):
+        """G_c theta_c for all c, shape (K, n)."""
+        if self.alike:
+            degrees = self.edges.degrees(self.w) if self._degrees is None else self._degrees
+            return self.edges.laplacian(self.w, theta, degrees) * self.couple
+        return laplacian_by_edge(self.edges, self.entries, theta)
+
+    @cached_property
+    def operator(self):
+        """`times`, for many products."""
+        if self.alike:
+            degrees = self.edges.degrees(self.w) if self._degrees is None else self._degrees
+            times = self.edges.laplacian_operator(self.w, degrees)
+            return times if np.all(self.couple == 1) else lambda theta: times(theta) * self.couple
+        matrix = self.matrix()
+        return lambda theta: (matrix @ theta.reshape(-1)).reshape(theta.shape)
+
+    def matrix(self):
+        """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""
+        K, n, (i, j) = self.edges.K, self.n, self.edges.ends
+        index = np.arange(K * n).reshape(K, n)
+        low, high, own = index[i].ravel(), index[j].ravel(), index.ravel()
+        off = -self.entries.ravel()
+        values = np.concatenate([off, off, self.degrees.ravel()])
+        ends = np.concatenate([low, high, own]), np.concatenate([high, low, own])
+        return sp.csr_array((values, ends), shape=(K * n, K * n))
+
+    def graph(self, c):
+        """(v, p): the edge array v and the number p with G_c = p G(v); p is 0 where G_c is."""
+        if self.alike:
+            return self.w, self.couple[c]
+        column = np.ascontiguousarray(self.entries[:, c])
+        return column, float(column.any())
+
+    def dense(self, c):
+        """G_c as a (K, K) array."""
+        v, p = self.graph(c)
+        return self.edges.dense_laplacian(v) * p
+
+    @cached_property
+    def kind(self):
+        """A number (n,) for each number of the parameters, the same where their Laplacians are."""
+        if self.alike:
+            return np.unique(self.couple, return_inverse=True)[1].ravel()
+        return np.unique(self.entries, axis=1, return_inverse=True)[1].ravel()
+
+    def solver(self, c, shift):
+        """Function b -> (G_c + diag(shift))^-1 b for b (K, m); None where G_c is 0."""
+        v, p = self.graph(c)
+        if p == 0:
+            return None
+        solve = self.edges.solver(v, shift / p)
+        return solve if p == 1 else lambda b: solve(b) / p
+
+    def energy(self, theta):
+        """1/2 sum_c theta_c . G_c theta_c, from explicit differences."""
+        if self.alike:
+            return self.edges.half_energy(self.w, theta * np.sqrt(self.couple))
+        i, j = self.edges.ends
+        return 0.5 * float(np.vdot(self.entries, (theta[i] - theta[j]) ** 2))
+
+
+def laplacian_by_edge(edges, entries, theta):
+    """The products with the Laplacians of edge weights (E, n), one for every number, shape (K, n)."""
+    i, j = edges.ends
+    pull = theta[i] - theta[j]
+    pull *= entries
+    return edges.incidence @ pull

@@ -1,0 +1,363 @@
+"""Weights of coefficients by factor of the graph: fits, derivatives and readings are those of the whole problem."""
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from fitted_models import Polished, derivative, edge_matrix
+
+import strat
+from strat.edges import EdgeList
+from strat.edges.laplacians import Laplacians
+from strat.errors import GraphError, OptionError
+from strat.fitted import Fitted
+from strat.graph_input import read_graph
+from strat.graph_regularizers import FixedGraph
+from strat.problem import JointProblem
+from strat.solvers import NewtonCG
+from strat.solvers.newton_system import NewtonSystem
+
+N = 3
+TABLE = {"row": np.array([0.2, 3.0, 0.0]), "column": np.array([4.0, 0.1, 0.7]), None: 0.5}
+LOSSES = {
+    "squares": lambda y, u: cp.square(y - u),
+    "logistic": lambda y, u: cp.logistic(-cp.multiply(y, u)),
+    "pinball": lambda y, u: cp.maximum(0.8 * (y - u), 0.2 * (u - y)),
+}
+REGULARIZERS = {
+    "ridge": lambda t: 0.1 * cp.sum_squares(t),
+    "l1": lambda t: 0.5 * cp.norm1(t) + 0.05 * cp.sum_squares(t),
+}
+
+
+def graph():
+    """8 strata: a grid of 2 × 4, one edge without a factor and one of weight 0."""
+    made = strat.graphs.grid(2, 4, weight=(1.5, 0.8), name=("row", "column"))
+    made.add_edge((0, 0), (1, 2), weight=0.7)
+    made.edges[(0, 0), (0, 1)]["weight"] = 0.0
+    return made
+
+
+def records(loss, seed=0, count=12):
+    rng = np.random.default_rng(seed)
+    z = [node for node in graph() for _ in range(count)]
+    X = rng.normal(size=(len(z), N))
+    u = X @ [0.6, -0.4, 0.2] + np.array([0.7 * node[1] for node in z]) + rng.normal(size=len(z))
+    return X, np.where(u > 1, 1.0, -1.0) if loss == "logistic" else u, z
+
+
+def declared(loss="squares", regularizer="ridge", couple=None):
+    """A linear model whose intercept has a weight by factor, too."""
+    theta, b = cp.Variable(N, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(N, name="x"), cp.Parameter(name="y")
+    couple = {"theta": TABLE, "b": {"row": 2.0}} if couple is None else couple
+    penalty = REGULARIZERS[regularizer](theta) + 0.05 * cp.square(b)
+    return strat.BaseModel(LOSSES[loss](y, x @ theta + b), penalty, data=(x, y), couple=couple)
+
+
+def fitted(loss="squares", regularizer="ridge", solver=None, couple=None, **options):
+    model = strat.lrsm(declared(loss, regularizer, couple), graph(), solver=solver, **options)
+    X, y, z = records(loss)
+    return model.fit(X, y, strata=z)
+
+
+def weight_of(u, v, attributes, scale):
+    """Weights (4,) of the coefficients on an edge, from the declaration by hand."""
+    factor = attributes.get("factor")
+    b = 2.0 if factor == "row" else 1.0
+    return scale.get(factor, 1.0) * attributes["weight"] * np.append(np.ones(N) * TABLE[factor], b)
+
+
+def whole(loss, regularizer, scale):
+    """theta (K, 4) and the minimum of the whole problem, by CVXPY."""
+    nodes, (X, y, z) = list(graph()), records(loss)
+    theta = cp.Variable((len(nodes), N + 1))
+    place = np.array([nodes.index(label) for label in z])
+    chosen = sp.csr_array((np.ones(len(z)), (np.arange(len(z)), place)), shape=(len(z), len(nodes)))
+    u = cp.sum(cp.multiply(np.column_stack([X, np.ones(len(z))]), chosen @ theta), axis=1)
+    total = cp.sum(LOSSES[loss](y, u))
+    for k in range(len(nodes)):
+        total += REGULARIZERS[regularizer](theta[k, :N]) + 0.05 * cp.square(theta[k, N])
+    for a, c, attributes in graph().edges(data=True):
+        weight = weight_of(a, c, attributes, scale)
+        total += 0.5 * weight @ cp.square(theta[nodes.index(a)] - theta[nodes.index(c)])
+    problem = cp.Problem(cp.Minimize(total))
+    problem.solve(cp.CLARABEL, **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-10))
+    return theta.value, problem.value
+
+
+@pytest.mark.parametrize(
+    ("loss", "regularizer", "solver"),
+    [
+        ("squares", "ridge", strat.NewtonCG(tol=1e-10)),
+        ("logistic", "l1", strat.NewtonCG(tol=1e-10)),
+        ("logistic", "ridge", strat.MAPG(tol=1e-9)),
+        ("pinball", "ridge", strat.ADMM(tol=1e-8)),
+        ("squares", "l1", strat.ADMM(tol=1e-8)),
+    ],
+)
+def test_fits_equal_the_whole_problem(loss, regularizer, solver):
+    scale = {"row": 2.0, "column": 0.5}
+    theta, value = whole(loss, regularizer, scale)
+    model = fitted(loss, regularizer, solver, scale=scale)
+    assert model.result_.objective == pytest.approx(value, rel=1e-6)
+    found = np.column_stack([model.theta_["theta"], model.theta_["b"]])
+    np.testing.assert_allclose(found, theta, atol=1e-3 if loss == "pinball" else 1e-4)
+    assert model.result_.residual["theta"] < 1e-7
+    W = model.W_.toarray() if sp.issparse(model.W_) else model.W_
+    assert W[0, 4] == 3.0 and W[1, 2] == 0.4  # the graph's own, times the scales
+
+
+def test_equal_weights_by_factor_are_one_weight():
+    same = np.array([0.5, 0.0, 2.0])
+    table = fitted(couple={"theta": dict.fromkeys(("row", "column", None), same)})
+    plain = fitted(couple={"theta": same})
+    np.testing.assert_allclose(table.theta_["theta"], plain.theta_["theta"], atol=1e-7)
+
+
+def test_the_exported_problem_is_the_same():
+    model = fitted("logistic", solver=strat.NewtonCG(tol=1e-10))
+    problem = model.to_cvxpy()
+    assert problem.solve(cp.CLARABEL) == pytest.approx(model.result_.objective, rel=1e-6)
+
+
+def test_saved_models_are_fitted_again(tmp_path):
+    model = fitted()
+    model.save(tmp_path / "model.npz")
+    X, y, z = records("squares")
+    again = strat.load(tmp_path / "model.npz", base=declared()).fit(X, y, strata=z)
+    np.testing.assert_allclose(again.theta_["b"], model.theta_["b"], atol=1e-7)
+
+
+# ----------------------------------------------------------------- derivatives
+
+
+@pytest.mark.parametrize(("loss", "regularizer"), [("squares", "ridge"), ("logistic", "l1")])
+def test_derivatives_equal_differences_of_polished_solves(loss, regularizer):
+    p = cp.Parameter(N, nonneg=True, name="p", value=[0.4, 1.0, 2.0])
+    couple = {"theta": {"row": p, "column": TABLE["column"]}, "b": {"row": 2.0}}
+    model = fitted(loss, regularizer, couple=couple, scale={"row": 2.0})
+    validation = records(loss, seed=1)
+    value, gradient = strat.hypergradient(model, validation, wrt=("W0", "scale", "p"))
+    polished, W = Polished(model, validation), np.asarray(model.W_)
+    assert value == pytest.approx(polished.loss(W), rel=1e-9)
+    size = np.abs(gradient["W0"]).max()
+    for i, j in [
+        (0, 4),
+        (1, 2),
+        (0, 1),
+        (0, 6),
+        (3, 5),
+    ]:  # row, column, column of weight 0, no factor, no edge
+        E = edge_matrix(i, j)
+        quotient = derivative(lambda w, E=E: polished.loss(W + w * E), one_sided=not W[i, j])
+        assert gradient["W0"][i, j] == pytest.approx(quotient, rel=1e-6, abs=1e-6 * size)
+    rows = sum(W[k, k + 4] * edge_matrix(k, k + 4) for k in range(4))
+    quotient = derivative(lambda s: polished.loss(W + s * rows)) / 2.0
+    assert gradient["scale"]["row"] == pytest.approx(quotient, rel=1e-6)
+    for c in range(N):
+        unit = np.eye(N)[c]
+        quotient = derivative(lambda s, unit=unit: polished.loss(W, {"p": p.value + s * unit}))
+        assert gradient["p"][c] == pytest.approx(quotient, rel=1e-6, abs=1e-9)
+
+
+def test_derivatives_agree_with_cvxpy():
+    pytest.importorskip("diffcp")
+    model, validation = fitted("logistic"), records("logistic", seed=1)
+    _, ours = strat.hypergradient(model, validation, wrt=("W0", "scale"))
+    _, theirs = strat.hypergradient(model, validation, wrt=("W0", "scale"), method="cvxpy")
+    positive = np.asarray(model.W_) > 0
+    np.testing.assert_allclose(
+        ours["W0"][positive], theirs["W0"][positive], atol=1e-3 * np.abs(ours["W0"]).max()
+    )
+    assert ours["scale"]["row"] == pytest.approx(theirs["scale"]["row"], rel=1e-2)
+
+
+def test_sensitivity_equals_differences():
+    model = fitted("logistic")
+    found = strat.sensitivity(model, edges="all")
+    polished, W = Polished(model, records("logistic", seed=1)), np.asarray(model.W_)
+    nodes = list(graph())
+    for i, j in [(0, 4), (1, 2), (3, 5)]:
+        E = edge_matrix(i, j)
+        quotient = derivative(lambda w, E=E: polished.theta(W + w * E), one_sided=not W[i, j])
+        np.testing.assert_allclose(found[nodes[i], nodes[j]]["theta"], quotient[:, :N], atol=1e-6)
+
+
+def test_standard_errors_are_those_of_the_whole_hessian():
+    model = fitted("squares")
+    nodes, (X, _, z) = list(graph()), records("squares")
+    H = np.zeros((8, N + 1, 8, N + 1))
+    for k, node in enumerate(nodes):
+        rows = np.column_stack([X, np.ones(len(z))])[[label == node for label in z]]
+        H[k, :, k, :] += 2 * rows.T @ rows + np.diag([0.2] * N + [0.1])
+    for a, c, attributes in graph().edges(data=True):
+        i, j, w = nodes.index(a), nodes.index(c), np.diag(weight_of(a, c, attributes, {}))
+        H[i, :, i, :] += w
+        H[j, :, j, :] += w
+        H[i, :, j, :] -= w
+        H[j, :, i, :] -= w
+    variance = np.linalg.inv(H.reshape(8 * (N + 1), -1)).diagonal().reshape(8, N + 1)
+    errors = strat.standard_errors(model)
+    np.testing.assert_allclose(errors["theta"], np.sqrt(variance[:, :N]), rtol=1e-8)
+    np.testing.assert_allclose(errors["b"], np.sqrt(variance[:, N]), rtol=1e-8)
+
+
+def test_what_some_factor_alone_couples_may_be_undetermined():
+    """An intercept that only the columns couple, in strata of which a whole column has no record."""
+    b, y = cp.Variable(2, name="b"), cp.Parameter(2, name="y")
+    couple = {"b": {"row": [1.0, 0.0], "column": [0.0, 1.0]}}
+    base = strat.BaseModel(cp.sum_squares(y - b), data=(y,), couple=couple)
+    made = strat.graphs.grid(2, 3, name=("row", "column"))
+    nodes = [node for node in made if node != (0, 0)]
+    model = strat.lrsm(base, made)
+    values = np.random.default_rng(0).normal(size=(5, 2))
+    model.fit(values, strata=nodes)
+    strat.hypergradient(
+        model, (values, nodes)
+    )  # neighbours along a row and along a column determine both numbers
+    nodes = [node for node in made if node[0] == 1]
+    model.fit(values[:3], strata=nodes)
+    with pytest.warns(strat.ConvergenceWarning, match="singular for 3 of 6 strata"):
+        strat.hypergradient(model, (values[:3], nodes))
+
+
+# ----------------------------------------------------------------- Laplacians and linear systems
+
+
+def by_edge(edges, n, seed=0):
+    rng = np.random.default_rng(seed)
+    w, table = rng.random(edges.count) + 0.1, rng.random((4, n)) * np.array([[10.0], [1.0], [0.1], [1.0]])
+    table[:, 0] = 0.0
+    return w, table[rng.integers(0, 4, edges.count)]
+
+
+def test_laplacians_are_one_for_each_coefficient():
+    edges, n = EdgeList(7, [0, 1, 2, 0, 4, 2], [1, 2, 3, 5, 6, 6]), 4
+    w, couple = by_edge(edges, n)
+    couple[:, 2] = couple[:, 1]
+    found, theta = Laplacians(edges, w, couple), np.random.default_rng(1).normal(size=(7, n))
+    dense = [edges.dense_laplacian(w * couple[:, c]) for c in range(n)]
+    product = np.column_stack([G @ theta[:, c] for c, G in enumerate(dense)])
+    np.testing.assert_allclose(found.times(theta), product, atol=1e-12)
+    np.testing.assert_allclose(found.operator(theta), product, atol=1e-12)
+    np.testing.assert_allclose(found.degrees, np.column_stack([G.diagonal() for G in dense]), atol=1e-12)
+    assert found.energy(theta) == pytest.approx(0.5 * np.vdot(theta, product))
+    assert found.kind[1] == found.kind[2] and len(set(found.kind)) == 3 and found.any
+    np.testing.assert_allclose(found.dense(3), dense[3], atol=1e-12)
+    shift, b = np.arange(1.0, 8.0), np.ones((7, 1))
+    assert found.solver(0, shift) is None
+    np.testing.assert_allclose((dense[3] + np.diag(shift)) @ found.solver(3, shift)(b), b, atol=1e-12)
+    alike = Laplacians(edges, w, couple[0])
+    same = Laplacians(edges, w, np.tile(couple[0], (edges.count, 1)))
+    np.testing.assert_allclose(alike.times(theta), same.times(theta), atol=1e-12)
+    np.testing.assert_allclose(alike.matrix().toarray(), same.matrix().toarray(), atol=1e-12)
+    assert alike.energy(theta) == pytest.approx(same.energy(theta))
+
+
+@pytest.mark.parametrize(
+    "made", [nx.path_graph(30), nx.grid_2d_graph(8, 9), nx.gnm_random_graph(60, 400, seed=1)]
+)
+def test_newton_systems_are_solved(made):
+    """By a banded factor, one factor for each coefficient, and blocks."""
+    edges = EdgeList(len(made), *np.array(nx.convert_node_labels_to_integers(made).edges).T)
+    n, rng = 5, np.random.default_rng(2)
+    w, couple = by_edge(edges, n)
+    quadratic = _Blocks(rng.normal(size=(edges.K, 2 * n, n)))
+    problem = JointProblem(quadratic, None, FixedGraph(), edges, w, couple)
+    system = NewtonSystem(problem, w, edges.degrees(w))
+    system.measure(np.zeros((edges.K, n)))
+    free = strat.solvers.free_directions.FreeDirections.everywhere(edges.K, n)
+    system.set(free, np.full(edges.K, 0.01))
+    b = rng.normal(size=(edges.K, n))
+    d = system.solve(b, free, 1e-10)
+    blocks = sp.block_diag(list(quadratic.blocks + 0.01 * np.eye(n)))
+    whole = (blocks + Laplacians(edges, w, couple).matrix()).toarray()
+    np.testing.assert_allclose(d.ravel(), np.linalg.solve(whole, b.ravel()), atol=1e-8)
+
+
+class _Blocks:
+    """A loss that is a quadratic in each stratum."""
+
+    quadratic = True
+
+    def __init__(self, roots):
+        self.blocks, self.n = roots.swapaxes(1, 2) @ roots, roots.shape[2]
+
+    def has(self, oracle):
+        return oracle == "hessian"
+
+    def hessian(self, theta):
+        return self.blocks
+
+
+def test_a_large_grid_is_solved_to_its_optimum():
+    made = strat.graphs.grid(25, 24, weight=(20.0, 20.0), name=("row", "column"))
+    theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    couple = {theta: {"row": [30.0, 0.1], "column": [0.1, 30.0]}}
+    base = strat.BaseModel(
+        cp.logistic(-y * (x @ theta)), 0.01 * cp.sum_squares(theta), data=(x, y), couple=couple
+    )
+    rng, z = np.random.default_rng(0), list(made) * 2
+    X = rng.normal(size=(len(z), 2))
+    Y = np.where((X * np.array(z) / 10 - 1).sum(axis=1) + rng.logistic(size=len(z)) > 0, 1.0, -1.0)
+    model = strat.lrsm(base, made, solver=NewtonCG(tol=1e-9)).fit(X, Y, strata=z)
+    assert model.result_.status == "converged" and model.result_.residual["theta"] < 1e-9
+    rows = model.theta_["theta"].reshape(25, 24, 2)
+    assert np.abs(np.diff(rows[:, :, 0], axis=0)).max() < 0.1 * np.ptp(
+        rows[:, :, 0]
+    )  # smooth from row to row
+    assert Fitted(model, "a test").linearized().residual < 1e-11
+
+
+# ----------------------------------------------------------------- refusals, and models beside
+
+
+def test_what_weights_by_factor_exclude_is_refused_by_name():
+    X, y, z = records("squares")
+    with pytest.raises(
+        OptionError, match="by factor of the graph, but LogDet learns one weight for each pair"
+    ):
+        strat.joint(declared(), graph()).fit(X, y, strata=z)
+    typo = declared(couple={"theta": {"rows": 2.0}})
+    with pytest.raises(OptionError, match="couple: 'rows' is not a factor of the graph.*'row'"):
+        strat.lrsm(typo, graph()).fit(X, y, strata=z)
+    with pytest.raises(OptionError, match="which has no factors"):
+        strat.lrsm(declared(), strat.graphs.complete(list(graph()))).fit(X, y, strata=z)
+    both = nx.MultiGraph()
+    both.add_nodes_from(graph())
+    both.add_edge((0, 0), (0, 1), factor="row", weight=1.0)
+    both.add_edge((0, 1), (0, 0), factor="column", weight=1.0)
+    with pytest.raises(GraphError, match=r"the edge \(0, 0\) – \(0, 1\) belongs to several factors"):
+        strat.lrsm(declared(), both).fit(X, y, strata=z)
+    with pytest.raises(OptionError, match="no one distance between strata"):
+        strat.graphs.from_parameters(fitted(), "knn")
+    bad = declared(couple={"theta": {"row": [1.0, 2.0]}})
+    with pytest.raises(OptionError, match=r"couple\['theta'\]\['row'\] has shape \(2,\)"):
+        strat.lrsm(bad, graph()).fit(X, y, strata=z)
+
+
+def test_models_without_edges_and_searches_take_the_declaration():
+    X, y, z = records("squares")
+    base = declared()
+    for model in (
+        strat.common(base),
+        strat.separate(base),
+        strat.common(base, graph()),
+        strat.separate(base, graph()),
+    ):
+        assert model.fit(X, y, strata=z).theta_["b"].shape == (8,)
+    found = strat.search(strat.lrsm(base, graph()), train=(X, y, z), folds=3)
+    assert np.isfinite(found.best.score(X, y, strata=z))
+    assert strat.graphs.report(fitted()).reliance.shape == (8,)
+    assert read_graph(graph()).factor_on([0, 0, 0, 2], [4, 1, 6, 5])[0].tolist() == [0, 1, -1, -1]
+
+
+def test_a_search_and_a_tuning_of_the_weights():
+    p = cp.Parameter(nonneg=True, name="p", value=1.0)
+    base = declared(couple={"b": {"column": p}})
+    assert set(base.hyperparameters) == {"p"}
+    model = strat.lrsm(base, graph())
+    tuned = strat.tune(model, records("squares"), records("squares", seed=1), wrt=["scale", p])
+    assert tuned.parameters["p"] >= 0 and set(tuned.parameters["scale"]) == {"row", "column"}
