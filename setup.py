@@ -2,6 +2,20 @@ import sys
 
 from setuptools import Extension, setup
 
-# Plain C for ctypes, without Python's headers. Where there is no compiler, NumPy does the same.
-flags = [] if sys.platform == "win32" else ["-std=c99", "-O3", "-fopenmp-simd"]
-setup(ext_modules=[Extension("strat._kernels", ["strat/kernels.c"], extra_compile_args=flags, optional=True)])
+# One build serves every Python from 3.11 on (stable ABI). Where there is no compiler, NumPy does the same.
+flags = (
+    []
+    if sys.platform == "win32"
+    else ["-std=c11", "-O3", "-fopenmp-simd", "-ffp-contract=fast", "-fno-trapping-math", "-fno-math-errno"]
+)
+loops = Extension(
+    "strat._loops",
+    ["strat/_loops.c"],
+    depends=["strat/kernels.c"],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")],
+    py_limited_api=True,
+    extra_compile_args=flags,
+    libraries=[] if sys.platform == "win32" else ["m"],
+    optional=True,
+)
+setup(ext_modules=[loops], options={"bdist_wheel": {"py_limited_api": "cp311"}})

@@ -1,14 +1,36 @@
-/* Loops of an iteration for which NumPy needs several passes and calls; strat/kernels.py loads them and says what each
-   computes. Plain C99: no Python, no threads, no memory of its own. */
+/* Loops of an iteration for which NumPy needs several passes and calls; strat/kernels.py says what each computes, and
+   _loops.c hands them to Python. Plain C: no Python, no threads, no memory of its own. */
 
 #include <math.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
-#if defined(_WIN32)
-#define EXPORT __declspec(dllexport)
+/* Loops over all pairs are built for wider registers, too, where the compiler can leave the choice to the machine. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
+#define WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define INLINE static inline __attribute__((always_inline))
 #else
-#define EXPORT
+#define WIDE
+#define INLINE static inline
 #endif
+
+/* SciPy's BLAS and LAPACK, which `use` is told of when the library is loaded. */
+static struct {
+    void (*dpftrf)(char *, char *, int *, double *, int *);
+    void (*dsfrk)(char *, char *, char *, int *, int *, double *, double *, int *, double *, double *);
+    void (*dsymm)(char *, char *, int *, int *, double *, double *, int *, double *, int *, double *, double *, int *);
+    void (*dgemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *, double *,
+                  int *);
+} lapack;
+
+static void use(void *dpftrf, void *dsfrk, void *dsymm, void *dgemm)
+{
+    *(void **)&lapack.dpftrf = dpftrf; /* a detour: ISO C has no conversion from data to functions */
+    *(void **)&lapack.dsfrk = dsfrk;
+    *(void **)&lapack.dsymm = dsymm;
+    *(void **)&lapack.dgemm = dgemm;
+}
 
 /* The lower triangle of a K x K matrix in rectangular full packed format (see strat/edges/packed.py) is one sequence of
    runs: parts of a row or of a column, along which one index is fixed and the other grows by one. */
@@ -26,8 +48,9 @@ static ptrdiff_t run(ptrdiff_t K, ptrdiff_t r, ptrdiff_t *fixed, ptrdiff_t *firs
     return K - column;
 }
 
-EXPORT void degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
+WIDE static double degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
 {
+    double total = 0.0;
     for (ptrdiff_t i = 0; i < K; i++)
         out[i] = 0.0;
     for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
@@ -39,11 +62,13 @@ EXPORT void degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
             sum += w[j];
         }
         out[i] += sum;
+        total += 2.0 * sum;
         w += length;
     }
+    return total;
 }
 
-EXPORT void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
+WIDE static void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
 {
     for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
         const ptrdiff_t length = run(K, r, &i, &first);
@@ -54,7 +79,202 @@ EXPORT void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
     }
 }
 
-EXPORT void projected_step(ptrdiff_t size, double length, const double *restrict inverse,
+/* The product of n columns of theta (K x n, by rows) with themselves, times -1, added to beta g. */
+static void subtract_products(ptrdiff_t K, ptrdiff_t n, double *theta, double beta, double *g)
+{
+    int order = (int)K, columns = (int)n;
+    double minus = -1.0;
+    lapack.dsfrk("N", "L", "T", &order, &columns, &minus, theta, &columns, &beta, g);
+}
+
+static void centre(ptrdiff_t K, ptrdiff_t n, const double *restrict theta, double *restrict out,
+                   double *restrict half_squares)
+{
+    for (ptrdiff_t c = 0; c < n; c++)
+        out[c] = 0.0;
+    for (ptrdiff_t k = 0; k < K; k++)
+        for (ptrdiff_t c = 0; c < n; c++)
+            out[c] += theta[k * n + c];
+    for (ptrdiff_t c = 0; c < n; c++)
+        out[c] /= (double)K;
+    for (ptrdiff_t k = K; k-- > 0;) { /* the mean lies in the first row, which comes last */
+        double square = 0.0;
+        for (ptrdiff_t c = 0; c < n; c++) {
+            const double own = theta[k * n + c] - out[c];
+            out[k * n + c] = own;
+            square += own * own;
+        }
+        half_squares[k] = 0.5 * square;
+    }
+}
+
+static void coupling(ptrdiff_t K, ptrdiff_t n, const double *restrict theta, double *restrict centred,
+                     double *restrict half_squares, double *restrict g)
+{
+    centre(K, n, theta, centred, half_squares);
+    subtract_products(K, n, centred, 0.0, g);
+}
+
+static void add_half_distances(ptrdiff_t K, ptrdiff_t n, const double *restrict theta, const double *restrict ends,
+                               double *restrict centred, double *restrict half_squares, double *restrict g)
+{
+    centre(K, n, theta, centred, half_squares);
+    subtract_products(K, n, centred, 1.0, g);
+    for (ptrdiff_t k = 0; k < K; k++)
+        half_squares[k] += ends[k];
+    add_ends(K, half_squares, g);
+}
+
+static void laplacian(ptrdiff_t K, ptrdiff_t n, double *w, const double *restrict degrees, double *theta,
+                      double *restrict out)
+{
+    const ptrdiff_t half = (K + 1) / 2, odd = K % 2;
+    int columns = (int)n, rows = (int)(K + 1 - odd), first = (int)half, second = (int)(K - half);
+    double one = 1.0, minus = -1.0, *square = w + 1 - odd + half, *last = w + odd * (K + 1 - odd);
+    for (ptrdiff_t k = 0; k < K; k++)
+        for (ptrdiff_t c = 0; c < n; c++)
+            out[k * n + c] = degrees[k] * theta[k * n + c];
+    lapack.dsymm("R", "L", &columns, &first, &minus, w + 1 - odd, &rows, theta, &columns, &one, out, &columns);
+    if (K == half) /* one stratum */
+        return;
+    lapack.dsymm("R", "U", &columns, &second, &minus, last, &rows, theta + half * n, &columns, &one, out + half * n,
+                 &columns);
+    lapack.dgemm("N", "N", &columns, &first, &second, &minus, theta + half * n, &columns, square, &rows, &one, out,
+                 &columns);
+    lapack.dgemm("N", "T", &columns, &second, &first, &minus, theta, &columns, square, &rows, &one, out + half * n,
+                 &columns);
+}
+
+static double log_det(ptrdiff_t K, const double *restrict w, const double *restrict degrees, double shift,
+                      double *restrict matrix)
+{
+    int order = (int)K, failed = 0;
+    double sum = 0.0, *m = matrix;
+    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
+        const ptrdiff_t length = run(K, r, &i, &first);
+        for (ptrdiff_t j = 0; j < length; j++)
+            m[j] = -w[j];
+        if (length)
+            m[r % 2 ? 0 : length - 1] = degrees[i] + shift;
+        m += length;
+        w += length;
+    }
+    lapack.dpftrf("N", "L", &order, matrix, &failed);
+    if (failed)
+        return NAN;
+    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
+        const ptrdiff_t length = run(K, r, &i, &first);
+        if (length)
+            sum += log(matrix[r % 2 ? 0 : length - 1]);
+        matrix += length;
+    }
+    return 2.0 * sum;
+}
+
+WIDE static void log_det_gradient(ptrdiff_t K, double lambda1, double square, double constant, const double *restrict inverse,
+                             const double *restrict pull, double *restrict out, double *restrict ends)
+{
+    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
+        const ptrdiff_t length = run(K, r, &i, &first);
+        for (ptrdiff_t j = 0; j < length; j++)
+            out[j] = 2.0 * lambda1 * inverse[j] + square * pull[j];
+        if (length)
+            ends[i] = constant - lambda1 * inverse[r % 2 ? 0 : length - 1];
+        inverse += length;
+        pull += length;
+        out += length;
+    }
+}
+
+WIDE static double edge_curvature(ptrdiff_t K, double lambda1, double shift, double constant,
+                                  const double *restrict inverse, const double *restrict diagonal,
+                                  const double *restrict w, double *restrict out)
+{
+    double sum = 0.0;
+    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
+        const ptrdiff_t length = run(K, r, &i, &first);
+        const double own = diagonal[i], *restrict other = diagonal + first;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t j = 0; j < length; j++) {
+            const double rho = own + other[j] - 2.0 * inverse[j];
+            out[j] = lambda1 * rho / (w[j] + shift) + constant;
+            sum += rho * rho;
+        }
+        inverse += length;
+        w += length;
+        out += length;
+    }
+    return sum;
+}
+
+WIDE static void extrapolate(ptrdiff_t size, double beta, double least, const double *restrict current,
+                        const double *restrict previous, double *restrict out)
+{
+    for (ptrdiff_t e = 0; e < size; e++) {
+        const double ahead = current[e] + beta * (current[e] - previous[e]);
+        out[e] = ahead < least ? least : ahead;
+    }
+}
+
+static void gradient_step(ptrdiff_t K, ptrdiff_t n, double share, const double *restrict degrees,
+                          const double *restrict loss_curvature, const double *restrict theta,
+                          const double *restrict gradient, double *restrict curvature, double *restrict inverse,
+                          double *restrict out)
+{
+    double most = 0.0;
+    for (ptrdiff_t k = 0; k < K; k++) {
+        curvature[k] = share * degrees[k] + loss_curvature[k];
+        most = curvature[k] > most ? curvature[k] : most;
+    }
+    for (ptrdiff_t k = 0; k < K; k++) {
+        curvature[k] += 1e-10 * most + 1e-300;
+        inverse[k] = 1.0 / curvature[k];
+        for (ptrdiff_t c = k * n; c < (k + 1) * n; c++)
+            out[c] = theta[c] - inverse[k] * gradient[c];
+    }
+}
+
+static void moves(ptrdiff_t K, ptrdiff_t n, const double *restrict from, const double *restrict to,
+                  const double *restrict gradient, double *restrict move, double *restrict squares,
+                  double *restrict slopes)
+{
+    for (ptrdiff_t k = 0; k < K; k++) {
+        double square = 0.0, slope = 0.0;
+        for (ptrdiff_t c = k * n; c < (k + 1) * n; c++) {
+            move[c] = to[c] - from[c];
+            square += move[c] * move[c];
+            slope += gradient[c] * move[c];
+        }
+        squares[k] = square;
+        slopes[k] = slope;
+    }
+}
+
+static double weighted_product(ptrdiff_t K, ptrdiff_t n, const double *restrict weight, const double *restrict a,
+                               const double *restrict b, const double *restrict c)
+{
+    double total = 0.0;
+    for (ptrdiff_t k = 0; k < K; k++) {
+        double sum = 0.0;
+        for (ptrdiff_t e = k * n; e < (k + 1) * n; e++)
+            sum += a[e] * (c ? b[e] - c[e] : b[e]);
+        total += weight[k] * sum;
+    }
+    return total;
+}
+
+static void follow(ptrdiff_t K, double raised, double least, const double *restrict rest, const double *restrict losses,
+                   const double *restrict squares, const double *restrict old, double *restrict curvature)
+{
+    for (ptrdiff_t k = 0; k < K; k++) {
+        const double above = rest[k] - 1e-14 * fabs(losses[k]);
+        const double seen = raised * (above > 0.0 ? above : 0.0) / (0.5 * squares[k] + 1e-300);
+        const double low = least * old[k], high = 2.0 * old[k];
+        curvature[k] = !(squares[k] > 0.0) ? old[k] : seen < low ? low : seen > high ? high : seen;
+    }
+}
+
+WIDE static void projected_step(ptrdiff_t size, double length, const double *restrict inverse,
                            const double *restrict curvature, const double *restrict gradient,
                            const double *restrict from, const double *restrict current, double *restrict to,
                            double *restrict sums)
@@ -77,26 +297,7 @@ EXPORT void projected_step(ptrdiff_t size, double length, const double *restrict
     sums[3] = uphill;
 }
 
-EXPORT void centre(ptrdiff_t K, ptrdiff_t n, const double *restrict theta, double *restrict out,
-                   double *restrict half_squares)
-{
-    for (ptrdiff_t c = 0; c < n; c++) {
-        double mean = 0.0;
-        for (ptrdiff_t k = 0; k < K; k++)
-            mean += theta[k * n + c];
-        mean /= (double)K;
-        for (ptrdiff_t k = 0; k < K; k++)
-            out[k * n + c] = theta[k * n + c] - mean;
-    }
-    for (ptrdiff_t k = 0; k < K; k++, out += n) {
-        double square = 0.0;
-        for (ptrdiff_t c = 0; c < n; c++)
-            square += out[c] * out[c];
-        half_squares[k] = 0.5 * square;
-    }
-}
-
-EXPORT void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
+static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
                        const double *restrict theta, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < N; i++, x += p) {
@@ -109,7 +310,7 @@ EXPORT void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict strat
     }
 }
 
-EXPORT void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
                      const double *restrict x, const double *restrict g, double *restrict out)
 {
     for (ptrdiff_t e = 0; e < K * p; e++)
@@ -122,7 +323,7 @@ EXPORT void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *res
     }
 }
 
-EXPORT void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
                   const double *restrict x, const double *restrict weight, double *restrict out)
 {
     for (ptrdiff_t e = 0; e < K * p * p; e++)
@@ -157,7 +358,7 @@ EXPORT void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restri
 /* A symmetric matrix of bandwidth `width` in memory (N, width + 1): entry (j, d) is that at d rows below the diagonal.
    The factor keeps the inverse of its diagonal. */
 
-EXPORT ptrdiff_t band_factor(ptrdiff_t N, ptrdiff_t width, double *restrict band)
+WIDE static ptrdiff_t band_factor(ptrdiff_t N, ptrdiff_t width, double *restrict band)
 {
     for (ptrdiff_t j = 0; j < N; j++) {
         double *restrict own = band + j * (width + 1);
@@ -180,7 +381,7 @@ EXPORT ptrdiff_t band_factor(ptrdiff_t N, ptrdiff_t width, double *restrict band
     return 0;
 }
 
-EXPORT void band_solve(ptrdiff_t N, ptrdiff_t width, const double *restrict band, double *restrict b)
+WIDE static void band_solve(ptrdiff_t N, ptrdiff_t width, const double *restrict band, double *restrict b)
 {
     for (ptrdiff_t j = 0; j < N; j++) {
         const double *restrict own = band + j * (width + 1);
@@ -200,4 +401,102 @@ EXPORT void band_solve(ptrdiff_t N, ptrdiff_t width, const double *restrict band
             sum += own[d] * after[d];
         after[0] = (after[0] - sum) * own[0];
     }
+}
+
+static double sums(ptrdiff_t N, ptrdiff_t width, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+                   const double *restrict weight, ptrdiff_t stride, const double *restrict values, double *restrict out)
+{
+    double total = 0.0;
+    for (ptrdiff_t k = 0; k < K; k++)
+        out[k] = 0.0;
+    for (ptrdiff_t i = 0; i < N; i++, values += width) {
+        double sum = 0.0;
+        if (weight) {
+            for (ptrdiff_t c = 0; c < width; c++)
+                sum += weight[c] * values[c];
+            weight += stride;
+        } else
+            for (ptrdiff_t c = 0; c < width; c++)
+                sum += values[c];
+        out[stratum ? stratum[i] : i] += sum;
+    }
+    for (ptrdiff_t k = 0; k < K; k++) {
+        out[k] = isnan(out[k]) ? INFINITY : out[k];
+        total += out[k];
+    }
+    return total;
+}
+
+static void soft_threshold(ptrdiff_t K, ptrdiff_t n, const double *restrict v, const double *restrict t, ptrdiff_t stride,
+                           const double *restrict weight, double *restrict out)
+{
+    for (ptrdiff_t k = 0; k < K; k++, v += n, out += n, t += stride)
+        for (ptrdiff_t c = 0; c < n; c++) {
+            const double most = *t * weight[c], up = v[c] < -most ? -most : v[c];
+            out[c] = v[c] - (up > most ? most : up);
+        }
+}
+
+/* exp(x) for x <= 0: 2^n exp(r), |r| <= log(2)/2, with the Taylor polynomial of degree 13, which is exact to rounding. */
+INLINE double exp_of_negative(double x)
+{
+    static const double log2_high = 6.93147180369123816490e-01, log2_low = 1.90821492927058770002e-10;
+    const double magic = 6755399441055744.0; /* 1.5 2^52: adding it rounds to an integer, in the lowest bits */
+    const double kept = x < -708.0 ? -708.0 : x, shifted = kept * 1.4426950408889634 + magic, n = shifted - magic;
+    const double r = (kept - n * log2_high) - n * log2_low;
+    int64_t bits;
+    double power, sum = 1.0 / 6227020800.0;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (int64_t)((uint64_t)bits << 52) + INT64_C(0x3FF0000000000000); /* of 2^n */
+    memcpy(&power, &bits, sizeof power);
+    sum = sum * r + 1.0 / 479001600.0;
+    sum = sum * r + 1.0 / 39916800.0;
+    sum = sum * r + 1.0 / 3628800.0;
+    sum = sum * r + 1.0 / 362880.0;
+    sum = sum * r + 1.0 / 40320.0;
+    sum = sum * r + 1.0 / 5040.0;
+    sum = sum * r + 1.0 / 720.0;
+    sum = sum * r + 1.0 / 120.0;
+    sum = sum * r + 1.0 / 24.0;
+    sum = sum * r + 1.0 / 6.0;
+    sum = sum * r + 0.5;
+    sum = sum * r + 1.0;
+    sum = sum * r + 1.0;
+    return x < -708.0 ? 0.0 : power * sum;
+}
+
+/* log(1 + e) for 0 <= e <= 1: 2 artanh(s), s = e / (2 + e) <= 1/3, by its series, to a relative rounding error. */
+INLINE double log_of_one_plus(double e)
+{
+    const double s = e / (2.0 + e), z = s * s;
+    double sum = 1.0 / 31.0;
+    sum = sum * z + 1.0 / 29.0;
+    sum = sum * z + 1.0 / 27.0;
+    sum = sum * z + 1.0 / 25.0;
+    sum = sum * z + 1.0 / 23.0;
+    sum = sum * z + 1.0 / 21.0;
+    sum = sum * z + 1.0 / 19.0;
+    sum = sum * z + 1.0 / 17.0;
+    sum = sum * z + 1.0 / 15.0;
+    sum = sum * z + 1.0 / 13.0;
+    sum = sum * z + 1.0 / 11.0;
+    sum = sum * z + 1.0 / 9.0;
+    sum = sum * z + 1.0 / 7.0;
+    sum = sum * z + 1.0 / 5.0;
+    sum = sum * z + 1.0 / 3.0;
+    return 2.0 * s * (sum * z + 1.0);
+}
+
+WIDE static void logistic(ptrdiff_t size, const double *restrict u, double *restrict out, double *restrict e)
+{
+    for (ptrdiff_t i = 0; i < size; i++) {
+        e[i] = exp_of_negative(-fabs(u[i]));
+        out[i] = (u[i] < 0.0 ? 0.0 : u[i]) + log_of_one_plus(e[i]);
+    }
+}
+
+WIDE static void logistic_slope(ptrdiff_t size, const double *restrict u, const double *restrict e, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < size; i++)
+        out[i] = (u[i] < 0.0 ? e[i] : 1.0) / (1.0 + e[i]);
 }

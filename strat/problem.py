@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat import kernels
 from strat.edges.laplacians import Laplacians, laplacian_by_edge
 
 
@@ -172,7 +173,7 @@ class Point:
             self.losses, self.loss_gradient = loss.value_and_gradient(self.theta, *self.arguments)
         else:
             self.losses = loss.value(self.theta, *self.arguments)
-        self.loss = float(self.losses.sum())
+        self.loss = float(np.add.reduce(self.losses))
         return self.loss < np.inf
 
     def add_laplacian(self, gradient=False):
@@ -197,7 +198,7 @@ class Point:
 
     def add_regularizer(self):
         """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
-        self.regularizer = float(self.problem.regularizer.value(self.theta).sum())
+        self.regularizer = float(np.add.reduce(self.problem.regularizer.value(self.theta)))
         self.rest = 0.0 if self.graph_slot is None else self.graph_slot.rest()
         total = self.smooth + self.regularizer + self.rest
         self.objective = total if total < np.inf else np.inf
@@ -205,9 +206,8 @@ class Point:
     @property
     def noise(self):
         """Rounding error to expect in F, whose terms may cancel, those of the Laplacian term included."""
-        energy = float(
-            self.degrees @ np.vecdot(self.theta, self.theta)
-        )  # not centred, as the product's terms are not
+        # not centred, as the product's terms are not
+        energy = rows_product(self.degrees, self.theta, self.theta)
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):
@@ -246,6 +246,13 @@ class Point:
         edges.add_half_distances(self.problem.scaled(self.theta), half)
         half *= edges.mask
         return 1 + max(edges.norm(half), self.graph_slot.scale())
+
+
+def rows_product(weight, a, b, c=None):
+    """Sum over the rows k of weight_k a_k . (b_k - c_k), c zero by default."""
+    if kernels.compiled:
+        return kernels.compiled.weighted_product(weight, a, b, c)
+    return float(weight @ np.vecdot(a, b if c is None else b - c))
 
 
 def w_residual(edges, slot, w, gradient, scale):

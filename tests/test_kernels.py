@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import cvxpy as cp
@@ -44,6 +45,10 @@ def test_sums_over_packed_triangles(monkeypatch, K, n):
     i, j = edges.ends
     for ends in both(monkeypatch, lambda: edges.vector(edges.add_ends(a, w.copy()))):
         np.testing.assert_allclose(ends, W[i, j] + a[i] + a[j], rtol=1e-13, atol=1e-14)
+    laplacian = np.diag(W.sum(axis=1)) - W
+    for memory in (theta, np.array(theta, order="F"), theta[::-1][::-1]):
+        for product in both(monkeypatch, lambda m=memory: edges.laplacian(w, m, W.sum(axis=1))):
+            np.testing.assert_allclose(product, laplacian @ theta, atol=1e-12 * K)
     half = W[i, j] + ((theta[i] - theta[j]) ** 2).sum(axis=1) / 2 + a[i] + a[j]
     for found in both(monkeypatch, lambda: edges.vector(edges.add_half_distances(theta, w.copy(), a))):
         np.testing.assert_allclose(found, half, atol=1e-12)
@@ -51,6 +56,27 @@ def test_sums_over_packed_triangles(monkeypatch, K, n):
     for memory in (np.array(theta, order="F"), theta[::-1][::-1]):
         for found in both(monkeypatch, lambda m=memory: edges.energy(w, W.sum(axis=1), edges.coupling(m))):
             assert found == pytest.approx(energy, rel=1e-12)
+
+
+@compiled
+@pytest.mark.parametrize("K", [1, 2, 3, 9, 100])
+def test_the_log_determinant_and_its_derivatives(monkeypatch, K):
+    rng, edges = np.random.default_rng(K), AllPairs(K)
+    w = edges.from_vector(rng.random(edges.count))
+    w0 = edges.from_vector(rng.random(edges.count))
+    slots = [strat.LogDet(5.0, 0.3, 0.1, 0.2).slot(edges, prior) for prior in (w0, edges.zeros())]
+    for slot in slots:
+
+        def numbers(slot=slot):
+            value, gradient = slot.set(w, edges.degrees(w)), edges.zeros()
+            ends = slot.gradient_without_ends(gradient)
+            curvature = edges.vector(slot.curvature(edges.zeros()))
+            return [value, edges.vector(gradient), ends, curvature, slot.scale()]
+
+        for found, expected in zip(*both(monkeypatch, numbers), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+    lost = both(monkeypatch, lambda: slots[0].set(-w, edges.degrees(-w)))
+    assert lost == (np.inf, np.inf) or K == 1
 
 
 @compiled
@@ -162,7 +188,7 @@ def test_a_projected_step_and_its_measures():
     new = np.empty(edges)
     found = kernels.compiled.projected_step(0.7, inverse, curvature, gradient, old, current, new)
     expected = np.maximum(old - 0.7 * inverse * gradient, 0)
-    np.testing.assert_allclose(new, expected, rtol=1e-15)
+    np.testing.assert_allclose(new, expected, rtol=1e-15, atol=1e-15)
     move = expected - old
     weighted = curvature * move
     measures = [gradient @ move, weighted @ move, weighted @ weighted, weighted @ (expected - current)]
@@ -170,33 +196,78 @@ def test_a_projected_step_and_its_measures():
 
 
 @compiled
-def test_arrays_with_gaps_are_refused():
-    with pytest.raises((TypeError, ValueError, BufferError)):
-        kernels.compiled.degrees(3, np.ones(12)[::2])
-    a = np.ones((4, 2))
-    assert kernels.of_floats(a) is a
-    assert kernels.of_floats(a.T).flags.carray
-    assert kernels.of_floats(np.ones((4, 2), dtype=int)).dtype == float
+def test_sums_of_strata():
+    rng, stratum = np.random.default_rng(0), np.array([0, 0, 1, 3, 3])
+    values, weight = rng.standard_normal((5, 4)), rng.random((5, 4))
+    sums = np.zeros(4)
+    np.add.at(sums, stratum, (weight * values).sum(axis=1))
+    np.testing.assert_allclose(kernels.compiled.sums(values, 4, stratum, weight), sums, atol=1e-14)
+    rows = kernels.compiled.sums(values, 5, None, weight[:1])
+    np.testing.assert_allclose(rows, values @ weight[0], atol=1e-14)
+    values[3] = np.nan
+    found = kernels.compiled.sums(values, 4, stratum)
+    assert found[3] == np.inf
+    np.testing.assert_allclose(found[:3], [values[:2].sum(), values[2].sum(), 0.0], atol=1e-14)
+    assert np.array_equal(kernels.compiled.sums(np.zeros((0, 4)), 2, np.zeros(0, dtype=np.intp)), [0.0, 0.0])
 
 
-def test_what_cannot_be_loaded_is_left_alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(kernels, "__file__", str(tmp_path / "kernels.py"))
-    assert kernels._load() is None
-    for suffix in kernels.EXTENSION_SUFFIXES:
-        (tmp_path / f"_kernels{suffix}").write_text("no library")
+@compiled
+def test_soft_thresholds():
+    rng = np.random.default_rng(0)
+    v, weight = rng.standard_normal((6, 4)), rng.random(4)
+    for t in (rng.random((6, 1)), np.array(0.3)):
+        expected = np.sign(v) * np.maximum(np.abs(v) - t * weight, 0.0)
+        np.testing.assert_allclose(kernels.compiled.soft_threshold(v, t, weight), expected, atol=1e-16)
+
+
+@compiled
+def test_the_logistic_function_is_right_to_a_few_roundings():
+    rng = np.random.default_rng(0)
+    u = np.concatenate([rng.standard_normal(500) * s for s in (1e-9, 1e-3, 0.3, 3.0, 30.0, 300.0)])
+    u = np.r_[u, 0.0, -0.0, 1e4, -1e4, 36.7, -36.7, 708.0, -708.0, 746.0, -746.0, np.inf, -np.inf]
+    out, e = kernels.compiled.logistic(u)
+    slope = kernels.compiled.logistic_slope(u, e)
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.testing.assert_allclose(e, np.exp(-np.abs(u)), rtol=1e-15, atol=1e-307)
+        np.testing.assert_allclose(
+            out, np.maximum(u, 0) + np.log1p(np.exp(-np.abs(u))), rtol=1e-15, atol=1e-307
+        )
+        np.testing.assert_allclose(slope, np.where(u < 0, e, 1.0) / (1 + e), rtol=1e-15, atol=1e-307)
+    assert np.isnan(kernels.compiled.logistic(np.array([np.nan, 1.0]))[0]).tolist() == [True, False]
+
+
+@compiled
+def test_arrays_to_read_are_converted_and_arrays_to_write_are_not():
+    w, K = np.arange(12.0)[::2], 3
+    for form in (w, w.astype(int), w.astype(np.float32), w.astype(">f8")):
+        assert np.array_equal(kernels.compiled.degrees(K, form), kernels.compiled.degrees(K, w.copy()))
+    frozen = w.copy()
+    frozen.flags.writeable = False
+    kernels.compiled.degrees(K, frozen)
+    for out in (frozen, w, w.astype(int).copy()):
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            kernels.compiled.add_ends(K, np.ones(K), out)
+    with pytest.raises(ValueError):
+        kernels.compiled.degrees(K, "w")
+    with pytest.raises(TypeError):
+        kernels.compiled.sums(np.ones(3), 2, np.zeros(3))  # positions are whole numbers
+
+
+def test_what_cannot_be_loaded_is_left_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "strat._loops", None)
     assert kernels._load() is None
 
 
 def build(tmp_path, **variables):
     """Build the package's extension from a copy of its sources; return the libraries that came out."""
     (tmp_path / "strat").mkdir()
-    for name in ("setup.py", "setup.cfg", "README.md", "strat/kernels.c"):
+    for name in ("setup.py", "setup.cfg", "README.md", "strat/_loops.c", "strat/kernels.c"):
         shutil.copy(ROOT / name, tmp_path / name)
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", "--build-temp", "tmp"]
     subprocess.run(
         command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, **variables}, timeout=120
     )
-    return list(tmp_path.glob("out/strat/_kernels*"))
+    return list(tmp_path.glob("out/strat/_loops*"))
 
 
 def test_installation_needs_no_compiler(tmp_path):
@@ -206,5 +277,8 @@ def test_installation_needs_no_compiler(tmp_path):
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 def test_gcc_builds_what_is_loaded(tmp_path):
     (library,) = build(tmp_path, CC="gcc", CFLAGS="-Wall -Wextra -Werror -pedantic")
-    built = kernels.Compiled(library)
+    specification = spec_from_file_location("_loops", library)
+    module = module_from_spec(specification)
+    specification.loader.exec_module(module)
+    built = kernels.Compiled(module)
     assert np.array_equal(built.degrees(3, AllPairs(3).from_vector([1.0, 2.0, 4.0])), [3.0, 5.0, 6.0])

@@ -19,6 +19,8 @@ class AllPairs(EdgeSet):
         Number of strata.
     """
 
+    are_packed = True
+
     def __init__(self, K):
         self.K = int(K)
         self.count = self.K * (self.K - 1) // 2
@@ -90,11 +92,13 @@ class AllPairs(EdgeSet):
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""
         if kernels.compiled:
-            return kernels.compiled.degrees(self.K, kernels.of_floats(w))
+            return kernels.compiled.degrees(self.K, w)
         return self.packed.times(w, self._ones)
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
+        if kernels.compiled and theta.shape[1] > 1:  # BLAS is slow on one column
+            return kernels.compiled.laplacian(w, degrees, theta)
         product = degrees[:, None] * theta
         product -= self.packed.times(w, theta)
         return product
@@ -112,19 +116,21 @@ class AllPairs(EdgeSet):
 
     def coupling(self, theta, out=None):
         """What `energy` needs to know of theta: ||theta_k||^2 / 2 and, in memory `out`, -theta_i . theta_j."""
+        out = self.zeros() if out is None else out
+        if kernels.compiled:
+            return kernels.compiled.coupling(theta, out), out
         theta, squares = self._centred(theta)
-        return squares, self.packed.add_products(-1.0, theta, 0.0, self.zeros() if out is None else out)
+        return squares, self.packed.add_products(-1.0, theta, 0.0, out)
 
-    def add_half_distances(self, theta, g, a=0.0):
+    def add_half_distances(self, theta, g, a=None):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term.
 
         Without a compiled loop that adds c_i + c_j, c_i = a_i + ||theta_i||^2 / 2, products do it: for any s > 0 the
         whole is a difference of squares, (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
         """
+        a = np.zeros(self.K) if a is None else a
         if kernels.compiled:
-            theta, c = self._centred(theta)
-            c += a
-            return self.add_ends(c, self.packed.add_products(-1.0, theta, 1.0, g))
+            return kernels.compiled.add_half_distances(theta, a, g)
         n = theta.shape[1]
         less, more = np.empty((self.K, n + 2)), np.empty((self.K, 1))
         less[:, :n], c = self._centred(theta)
@@ -138,8 +144,6 @@ class AllPairs(EdgeSet):
 
     def _centred(self, theta):
         """theta less its mean over the strata, for less cancellation, and half its rows' squares."""
-        if kernels.compiled:
-            return kernels.compiled.centre(kernels.of_floats(theta))
         theta = theta - self._ones @ theta / self.K
         return theta, 0.5 * np.vecdot(theta, theta)
 
@@ -164,6 +168,12 @@ class AllPairs(EdgeSet):
         out = np.negative(w, out=out)
         out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
         return out
+
+    def log_det(self, w, shift, degrees, out):
+        """log det of `precision`, whose Cholesky factor is written to out; None where it is not positive definite."""
+        if kernels.compiled:
+            return kernels.compiled.log_det(w, degrees, shift, out)
+        return super().log_det(w, shift, degrees, out)
 
     def dense_laplacian(self, w):
         """G(w) as a (K, K) array."""

@@ -48,6 +48,13 @@ class EdgeSet:
             raise np.linalg.LinAlgError("G(w) + diag(shift) is not positive definite")
         return self.packed.solver(matrix)
 
+    def log_det(self, w, shift, degrees, out):
+        """log det of `precision`, whose Cholesky factor is written to out; None where it is not positive definite."""
+        if not self.packed.factor(self.precision(w, shift, degrees, out)):
+            return None
+        return 2 * float(np.log(out[self.packed.diagonal]).sum())
+
+    are_packed = False  # whether an edge array is a packed matrix
     envelope = 0.0  # a dense factor is at hand, whatever the graph
 
     @property

@@ -113,8 +113,8 @@ class SharedDesign:
         self.nnz = coefficients.nnz if sp.issparse(coefficients) else coefficients.size
         self._rows = None  # of one form a record, as the compiled loops take them
         if self.dense and self.m == 1 and self.nnz:
-            self._rows = kernels.of_floats(np.asarray(coefficients))
-            self._stratum = np.require(segments.index, np.intp, ("C", "W"))
+            self._rows = np.require(coefficients, float, "C")
+            self._stratum = segments.index
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)
@@ -148,7 +148,6 @@ class SharedDesign:
         if self._order is not None:
             theta = theta[:, self._order]
         if kernels.compiled and self._rows is not None:
-            theta = kernels.of_floats(theta)
             return kernels.compiled.rows_times(self._rows, self._stratum, theta)[:, None]
         if self.m == 1:
             return (self._a @ theta.reshape(-1))[:, None]
@@ -159,7 +158,6 @@ class SharedDesign:
         if self.m == 1:
             g = g[:, 0]
         if kernels.compiled and self._rows is not None:
-            g = kernels.of_floats(g)
             back = kernels.compiled.rows_sum(self._rows, self._stratum, g, self.segments.K)
         else:
             back = (self._at @ g).reshape(self.segments.K, -1)

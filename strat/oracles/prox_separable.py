@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat import kernels
 from strat.oracles.prox_base import folded, present
 from strat.oracles.scalar_newton import safeguarded
 
@@ -19,6 +20,7 @@ class SoftBlock:
         self.weight, self.centre, self.low, self.high = weight, centre, low, high
         self._centred = bool(np.any(centre))
         self._bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
+        self._plain = not self._centred and not self._bounded and self.q is None and self.Q is None
 
     @property
     def diagonal(self):
@@ -28,6 +30,8 @@ class SoftBlock:
         return np.zeros((1, len(self.columns))) if self.Q is None else self.Q
 
     def __call__(self, v, t):
+        if kernels.compiled and self._plain and v.size:
+            return kernels.compiled.soft_threshold(v, t, self.weight)
         v, t = folded(v, t, self.q, self.Q)
         threshold = t * self.weight
         if self._centred:

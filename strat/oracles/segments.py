@@ -56,7 +56,7 @@ class Grams:
         self._blocks, self._rows = None, None
         if a.size and a.shape[1] <= SMALL:
             self._rows = kernels.of_floats(a)
-            self._stratum = np.require(segments.index, np.intp, ("C", "W"))
+            self._stratum = segments.index
 
     @cached_property
     def batches(self):
@@ -78,7 +78,6 @@ class Grams:
     def __call__(self, weight):
         """The sums (K, p, p) for weights (N,)."""
         if kernels.compiled and self._rows is not None:
-            weight = kernels.of_floats(weight)
             return kernels.compiled.grams(self._rows, self._stratum, weight, self.segments.K)
         out = np.zeros(self.shape)
         for (part, rows, _), block in zip(self.batches, self._padded(), strict=True):

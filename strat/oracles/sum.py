@@ -41,6 +41,8 @@ class SumOracle(Oracle):
 
     def value(self, theta, arguments=None):
         """Sum of the values (K,)."""
+        if len(self.parts) == 1:  # small problems spend more time on the calls than on the arrays
+            return self.parts[0].value(theta, *self._only(arguments))
         first, *others = self._inputs(theta, arguments)
         value = first[0].value(*first[1])
         for part, inputs in others:
@@ -49,12 +51,19 @@ class SumOracle(Oracle):
 
     def value_and_gradient(self, theta, arguments=None):
         """Sums of values (K,) and gradients (K, n)."""
+        if len(self.parts) == 1:
+            return self.parts[0].value_and_gradient(theta, *self._only(arguments))
         first, *others = self._inputs(theta, arguments)
         value, gradient = first[0].value_and_gradient(*first[1])
         for part, inputs in others:
             v, g = part.value_and_gradient(*inputs)
             value, gradient = value + v, gradient + g
         return value, gradient
+
+    @staticmethod
+    def _only(arguments):
+        """What the methods of a single part take beside theta."""
+        return () if arguments is None or arguments[0] is None else arguments
 
     def _inputs(self, theta, arguments):
         """The parts, each with what its methods take."""

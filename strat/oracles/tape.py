@@ -111,22 +111,22 @@ class Tape(Oracle):
         """Affine images of theta for the methods below, where they take them."""
         return None if self._link is None else self._link.arguments(theta)
 
-    @np.errstate(all="ignore")
     def value(self, theta, arguments=None):
         """Sum of each stratum."""
         if self._link is not None:
             return self._link.value(theta, arguments)
-        _, outs, illegal = self.run(theta)
-        return self._total(len(theta), outs, illegal)
+        with np.errstate(all="ignore"):
+            _, outs, illegal = self.run(theta)
+            return self._total(len(theta), outs, illegal)
 
-    @np.errstate(all="ignore")
     def value_and_gradient(self, theta, arguments=None):
         """Sum of each stratum, and its gradient."""
         if self._link is not None:
             return self._link.value_and_gradient(theta, arguments)
-        states, outs, illegal = self.run(theta)
-        gradient, _ = self._reverse(theta, states)
-        return self._total(len(theta), outs, illegal), gradient
+        with np.errstate(all="ignore"):
+            states, outs, illegal = self.run(theta)
+            gradient, _ = self._reverse(theta, states)
+            return self._total(len(theta), outs, illegal), gradient
 
     def _reverse(self, theta, states):
         gradient = np.zeros((len(theta), self.n))

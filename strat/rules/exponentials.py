@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import entr, kl_div, rel_entr, wrightomega
 
+from strat import kernels
 from strat.expressions import atoms
 from strat.rules import rule
 from strat.rules.base import Elementwise, Rows
@@ -13,6 +14,7 @@ from strat.rules.base import Elementwise, Rows
 class Logistic(Elementwise):
     """log(1 + exp(u)), exact at any margin."""
 
+    quiet = True
     prox = "Newton"
 
     @staticmethod
@@ -25,6 +27,8 @@ class Logistic(Elementwise):
 
     def forward(self, args):
         (u,) = args
+        if kernels.compiled:
+            return kernels.compiled.logistic(u)
         e = np.abs(u)  # in place from here on: half of the time is memory
         np.negative(e, out=e)
         np.exp(e, out=e)
@@ -33,6 +37,8 @@ class Logistic(Elementwise):
         return out, e
 
     def partial(self, i, args, out, memo):
+        if kernels.compiled:
+            return kernels.compiled.logistic_slope(args[0], memo)
         g = np.maximum(memo, args[0] >= 0)  # the memo is at most 1
         g /= 1.0 + memo
         return g

@@ -14,6 +14,7 @@ from strat.rules.base import Elementwise, Rows
 class Abs(Elementwise):
     """|u|; prox is soft thresholding."""
 
+    quiet = True
     kinks = "zero"
     squares_to_sum = True
     prox = "closed form"

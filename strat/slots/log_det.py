@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.linalg.blas import daxpy
 
+from strat import kernels
 from strat.slots.base import Slot
 
 
@@ -30,17 +31,17 @@ class LogDetSlot(Slot):
         value, self._inverted, self._w, self._scale = 0.0, False, w, None
         degrees = self.edges.degrees(w) if degrees is None else degrees
         if self.lambda1:
-            self.edges.precision(w, self.mu, degrees, out=self._matrix)
             self.factorizations += 1
-            if not self.edges.packed.factor(self._matrix):
+            log_det = self.edges.log_det(w, self.mu, degrees, self._matrix)
+            if log_det is None:
                 return np.inf
-            value = -2 * self.lambda1 * float(np.log(self._diagonal()).sum())
+            value = -self.lambda1 * log_det
         if self._prior:
             np.subtract(w, self.w0, out=self._pull)
         else:
             self._pull = w
         value += self.square / 2 * self.edges.dot(self._pull, self._pull)
-        self._total = float(degrees.sum()) / 2
+        self._total = float(np.add.reduce(degrees)) / 2
         value += self.linear * self._total + self.constant
         return value if math.isfinite(value) else np.inf
 
@@ -49,7 +50,11 @@ class LogDetSlot(Slot):
         if not self.lambda1:
             np.multiply(self._pull, self.square, out=out)
             return np.full(self.edges.K, self.linear / 2)
-        entries, pull = self.edges.entries(self._inverse()), self._pull
+        inverse, pull = self._inverse(), self._pull
+        if self._packed:
+            constants = (self.lambda1, self.square, self.linear / 2)
+            return kernels.compiled.log_det_gradient(self.edges.K, *constants, inverse, pull, out)
+        entries = self.edges.entries(inverse)
         for chunk in self.edges.chunks:
             np.multiply(entries[chunk], 2 * self.lambda1, out=out[chunk])
             daxpy(pull[chunk], out[chunk], a=self.square)  # in place
@@ -73,13 +78,18 @@ class LogDetSlot(Slot):
         p > 0. With p = w + mu/K, A p = rho exactly; with p = w + s it is at most a multiple of rho that depends on how
         well the graph is connected. s near the mean weight lets edges of weight zero move, too.
         """
+        least = self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
+        s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
+        if self._packed and self.lambda1:
+            constants, arrays = (self.lambda1, s, least), (self._inverse(), self._diagonal(), self._w, out)
+            self._scale = self.lambda1 * math.sqrt(kernels.compiled.edge_curvature(*constants, *arrays))
+            return out
         rho = self.resistances(out)
         self._scale = self.lambda1 * self.edges.norm(rho)
         if self.lambda1:
-            s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
             rho *= self.lambda1
             rho /= self._w + s
-        rho += self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
+        rho += least
         return rho
 
     def scale(self):
@@ -87,6 +97,11 @@ class LogDetSlot(Slot):
         if self._scale is None:
             self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
         return self._scale
+
+    @property
+    def _packed(self):
+        """Whether there are compiled loops, and edge arrays are packed matrices, as they take them."""
+        return kernels.compiled and self.edges.are_packed
 
     def _inverse(self):
         if not self._inverted:

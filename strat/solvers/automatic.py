@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from strat import kernels
+from strat.problem import rows_product
 from strat.solvers.algorithm import Algorithm
 from strat.solvers.lagging import catch_up
 from strat.solvers.metric import EdgeMetric, StrataMetric
@@ -87,16 +89,10 @@ class Automatic(Algorithm):
 
     def _extrapolate(self, beta):
         x, y = self.x, self.y
-        np.subtract(x.theta, self.theta_, out=y.theta)
-        y.theta *= beta
-        y.theta += x.theta
+        extrapolated(x.theta, self.theta_, beta, out=y.theta)
         if self.problem.learned:
             for chunk in self.problem.edges.chunks:
-                new, old = y.w[chunk], x.w[chunk]
-                np.subtract(old, self.w_[chunk], out=new)
-                new *= beta
-                new += old
-                np.maximum(new, 0.0, out=new)
+                extrapolated(x.w[chunk], self.w_[chunk], beta, least=0.0, out=y.w[chunk])
         arguments = tuple(
             _extrapolated(new, old, beta) for new, old in zip(x.arguments, self.arguments_, strict=True)
         )
@@ -141,7 +137,8 @@ class Automatic(Algorithm):
         if not fall >= (-noise if rounding else DECREASE * bound):
             return False
         z.objective = min(z.objective, x.objective)
-        self.uphill = strata.dot(strata.move, z.theta - x.theta) + (metric.uphill if learned else 0.0) < 0
+        uphill = rows_product(strata.curvature, strata.move, z.theta, x.theta)
+        self.uphill = uphill + (metric.uphill if learned else 0.0) < 0
         self._estimate_residual(y)
         if not rounding:
             metric.relax(bound / max(rest, 0.1 * bound + noise))
@@ -192,10 +189,17 @@ class Automatic(Algorithm):
 
 
 def _extrapolated(new, old, beta):
-    """new + beta (new - old), entry by entry of a list; of affine images it saves the products with the data."""
+    """new + beta (new - old) of affine images, an array, a list or None: it saves the products with the data."""
     if new is None or isinstance(new, list):
         return None if new is None else [_extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
-    result = new - old
-    result *= beta
-    result += new
-    return result
+    return extrapolated(new, old, beta, out=np.empty(new.shape))
+
+
+def extrapolated(new, old, beta, out, least=-math.inf):
+    """Set out = max(new + beta (new - old), least), entry by entry."""
+    if kernels.compiled and out.size:
+        return kernels.compiled.extrapolate(beta, new, old, out, least)
+    np.subtract(new, old, out=out)
+    out *= beta
+    out += new
+    return out if least == -math.inf else np.maximum(out, least, out=out)

@@ -7,6 +7,8 @@ from scipy.linalg.blas import ddot
 
 from strat import kernels
 
+# Curvature allowed over what was seen, and over the last one: with less of it, more steps are tried twice.
+RAISED, LEAST = 1.5, 0.8
 AGE = 10  # most iterations between two measurements of the edges' curvature
 TINY = 1e-300
 
@@ -29,19 +31,13 @@ class StrataMetric:
         """Set z.theta to a prox-gradient step from y, short enough that the losses stay below their models."""
         problem, move = self.problem, self.move
         while True:
-            curvature = (self.share * self.couple) * y.degrees
-            curvature += self.loss_curvature
-            curvature += 1e-10 * curvature.max() + TINY
-            inverse = 1 / curvature
-            np.multiply(y.theta_gradient, inverse[:, None], out=move)
-            np.subtract(y.theta, move, out=move)
+            curvature, inverse = self._ahead(y, move)
             z.theta[...] = problem.prox(move, inverse)
-            np.subtract(z.theta, y.theta, out=move)
-            squares = np.vecdot(move, move)
+            squares, slopes = self._moved(y, z, move)
             z.evaluate_theta()
             rest = z.losses - y.losses
-            rest -= np.vecdot(y.loss_gradient, move)
-            self.loss_rest, model = float(rest.sum()), 0.5 * float(self.loss_curvature @ squares)
+            rest -= slopes
+            self.loss_rest, model = float(np.add.reduce(rest)), 0.5 * float(self.loss_curvature @ squares)
             self._rest, self._losses, self.squares = rest, y.losses, squares
             if self.loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
                 break
@@ -54,6 +50,27 @@ class StrataMetric:
         self.square = float(curvature @ squares)
         self.graph_square = self.square - 2 * self.loss_rest  # twice what the model leaves to the Laplacian
 
+    def _ahead(self, y, out):
+        """Write the gradient step from y to out; return the curvature per stratum, and its inverse."""
+        share = self.share * self.couple
+        if kernels.compiled and out.size:
+            arrays = (y.degrees, self.loss_curvature, y.theta, y.theta_gradient)
+            return kernels.compiled.gradient_step(share, *arrays, out)
+        curvature = share * y.degrees
+        curvature += self.loss_curvature
+        curvature += 1e-10 * curvature.max() + TINY
+        inverse = 1 / curvature
+        np.multiply(y.theta_gradient, inverse[:, None], out=out)
+        np.subtract(y.theta, out, out=out)
+        return curvature, inverse
+
+    def _moved(self, y, z, out):
+        """Write the move from y to z to out; return each stratum's square, and product with the loss's gradient."""
+        if kernels.compiled and out.size:
+            return kernels.compiled.moves(y.theta, z.theta, y.loss_gradient, out)
+        np.subtract(z.theta, y.theta, out=out)
+        return np.vecdot(out, out), np.vecdot(y.loss_gradient, out)
+
     def _seen(self):
         """Curvature of the losses along the last step."""
         seen = self._rest - 1e-14 * np.abs(self._losses)
@@ -61,21 +78,21 @@ class StrataMetric:
         seen /= 0.5 * self.squares + TINY
         return seen
 
-    def dot(self, a, b):
-        """Inner product in the metric of the last step."""
-        return float(self.curvature @ np.vecdot(a, b))
-
     def tighten(self):
         """Take shorter steps."""
         self.share *= 1.3
 
     def relax(self):
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
-        self.share = max(self.share / 1.05, 0.6)
+        self.share = max(self.share / 1.02, 0.6)
         old = self.loss_curvature
+        if kernels.compiled:
+            arrays = (self._rest, self._losses, self.squares, old)
+            self.loss_curvature = kernels.compiled.follow(RAISED, LEAST, *arrays)
+            return
         followed = self._seen()
-        followed *= 1.3
-        np.maximum(followed, 0.6 * old, out=followed)
+        followed *= RAISED
+        np.maximum(followed, LEAST * old, out=followed)
         np.minimum(followed, 2 * old, out=followed)
         self.loss_curvature = followed if self.squares.all() else np.where(self.squares > 0, followed, old)
 
@@ -94,7 +111,7 @@ class EdgeMetric:
     def refresh(self, y):
         """Measure the curvature at y where the last measurement is old or was far away."""
         self.age += 1
-        total = float(y.degrees.sum())
+        total = float(np.add.reduce(y.degrees))
         if self.age < AGE and abs(total - self.total) <= 0.1 * self.total:
             return
         y.graph_slot.curvature(self.curvature)
@@ -145,7 +162,7 @@ class EdgeMetric:
 
     def relax(self, ratio):
         """Lengthen the steps a little, more where the model had much slack."""
-        self.length = min(self.length * min(max(0.7 * np.sqrt(ratio), 1.02), 1.3), 4.0)
+        self.length = min(self.length * min(max(0.7 * math.sqrt(ratio), 1.02), 1.15), 4.0)
 
 
 @np.errstate(all="ignore")
