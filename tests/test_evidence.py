@@ -9,11 +9,14 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import strat
+from strat import coupling
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graph_input import read_graph
 from strat.sample import Sample
 from strat.tuning import by_evidence
-from strat.tuning.by_evidence import tuned_parts
+from strat.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
+from strat.tuning.descent import Clock
+from strat.tuning.judged import Judged
 from strat.tuning.likelihood import evidence_of
 
 N = 3
@@ -66,6 +69,15 @@ def with_other_edges():
 CASES = {
     "squares": ("squares", {}, grid(), {"row": 0.3, "column": 2.0}),
     "squares, couple": ("squares", {"couple": {"theta": np.array([1.0, 0.0, 3.0])}}, grid(), 0.5),
+    "logistic, couple by factor": (
+        "logistic",
+        {
+            "couple": {"theta": {"row": np.array([1.0, 0.0, 3.0]), None: 2.0}, "b": {"column": 0.0}},
+            "free": False,
+        },
+        with_other_edges(),
+        {"row": 0.3, "column": 2.0},
+    ),
     "logistic": ("logistic", {}, grid(), 1.0),
     "logistic, proper": ("logistic", {"free": False}, with_other_edges(), {"row": 0.3, "column": 2.0}),
     "logistic, components": ("logistic", {}, with_other_edges(), {"row": 0.3, "column": 2.0}),
@@ -79,15 +91,22 @@ def test_the_gradient_equals_differences(case):
     loss, options, graph, scale = CASES[case]
     model = strat.lrsm(declaration(loss, **options), graph, scale=scale)
     found = evidence(model, records(grid(), loss=loss))
-    x, h = np.random.default_rng(1).normal(size=found.size) * 0.5, 1e-3
+    assert found.shape == (_axes(graph), N if case == "squares, couple" else N + 1)
+    rng, h = np.random.default_rng(1), 1e-3
+    x = rng.normal(size=found.shape) * 0.5
     value, gradient = found(x)
-    differences = []
-    for d in np.eye(found.size):
-        a, b, c, e = (found(x + t * h * d)[0] for t in (-2, -1, 1, 2))
-        differences.append((a - 8 * b + 8 * c - e) / (12 * h))
-    assert found.size == max(len(read_graph(graph).factors), 1) + (N if "couple" in case else N + 1)
     assert np.isfinite(value) and np.linalg.norm(gradient) > 0.1
-    np.testing.assert_allclose(gradient, differences, atol=1e-6 * np.abs(gradient).max())
+    units = np.eye(x.size).reshape(-1, *found.shape)
+    for d in [*units[rng.permutation(len(units))[:4]], rng.normal(size=found.shape)]:
+        a, b, c, e = (found(x + t * h * d)[0] for t in (-2, -1, 1, 2))
+        assert np.vdot(gradient, d) == pytest.approx(
+            (a - 8 * b + 8 * c - e) / (12 * h), abs=1e-6 * np.abs(gradient).max()
+        )
+
+
+def _axes(graph):
+    """Factors, and edges without one."""
+    return len({edge.get("factor") for _, _, edge in graph.edges(data=True)})
 
 
 def test_squares_have_the_marginal_likelihood_of_a_gaussian_process():
@@ -99,17 +118,18 @@ def test_squares_have_the_marginal_likelihood_of_a_gaussian_process():
     design[np.arange(len(y)), [list(graph).index(node) for node in z]] = np.column_stack([X, np.ones(len(y))])
 
     def marginal(x):
-        w, couple = found.at(x)
-        laplacian = nx.laplacian_matrix(_weighted(graph, w)).toarray()
-        A = np.kron(laplacian, np.diag(couple)) + np.kron(np.eye(K), np.diag([0.6] * N + [0.4]))
+        A = np.kron(np.eye(K), np.diag([0.6] * N + [0.4]))
+        for c, weights in enumerate((found.terms.T @ found.at(x)).T):
+            laplacian = nx.laplacian_matrix(_weighted(graph, weights)).toarray()
+            A += np.kron(laplacian, np.diag(np.eye(n)[c]))
         Z = design.reshape(len(y), -1)
         S = np.eye(len(y)) / 2 + Z @ np.linalg.solve(A, Z.T)
         phi = y @ np.linalg.solve(S, y) / len(y)  # the noise's size at its optimum
         return multivariate_normal(cov=phi * S).logpdf(y)
 
     assert found.residuals == len(y)
-    x = np.random.default_rng(2).normal(size=found.size) * 0.7
-    start = np.zeros(found.size)
+    x = np.random.default_rng(2).normal(size=found.shape) * 0.7
+    start = np.zeros(found.shape)
     assert found(x)[0] - found(start)[0] == pytest.approx(marginal(x) - marginal(start), abs=1e-7)
 
 
@@ -122,15 +142,14 @@ def test_logistic_evidence_is_near_the_integral():
     u, v = np.meshgrid(t, t, indexing="ij")
 
     def integral(x):
-        (w,), (p,) = found.at(x)
-        A = p * w * np.array([[1.0, -1.0], [-1.0, 1.0]]) + 0.4 * np.eye(2)
+        ((weight,),) = found.terms.T @ found.at(x)
+        A = weight * np.array([[1.0, -1.0], [-1.0, 1.0]]) + 0.4 * np.eye(2)
         prior = -0.5 * (A[0, 0] * u**2 + A[1, 1] * v**2 + 2 * A[0, 1] * u * v) + 0.5 * np.linalg.slogdet(A)[1]
         likelihood = -20 * np.logaddexp(0, -u) - 10 * np.logaddexp(0, u)
         likelihood -= 8 * np.logaddexp(0, -v) + 16 * np.logaddexp(0, v)
         return np.log(np.exp(prior + likelihood + 40).sum())
 
-    far = np.array([3.0, 0.0])
-    start = np.zeros(2)
+    far, start = np.array([[3.0]]), np.zeros((1, 1))
     assert found(far)[0] - found(start)[0] == pytest.approx(integral(far) - integral(start), abs=0.01)
     assert found(far)[0] < found(start)[0] - 1  # the strata differ
 
@@ -145,16 +164,19 @@ def _weighted(graph, w):
 TRAIN, TEST = records(grid(4, 5), count=5), records(grid(4, 5), count=60, seed=1)
 
 
-def test_what_varies_is_coupled_less_and_it_helps():
+def test_what_varies_is_coupled_less_along_its_axis_and_it_helps():
     base, graph = declaration(), grid(4, 5)
     start = strat.lrsm(base, graph, scale=0.5).fit(*TRAIN[:2], strata=TRAIN[2])
     tuned = strat.tune(start, TRAIN, method="evidence")
-    assert tuned.improved and tuned.gain > tuned.gain_se > 0 and tuned.choice == "evidence"
+    assert tuned.improved and tuned.gain > tuned.gain_se > 0 and tuned.choice == TABLE
     couple, scale = tuned.parameters["couple"], tuned.parameters["scale"]
-    assert set(couple) == {"theta", "b"} and couple["theta"].min() > 2 * couple["b"]
-    assert scale["column"] / scale["row"] > 1.5  # the intercept differs between rows alone
-    assert np.exp(np.log([*couple["theta"], couple["b"]]).mean()) == pytest.approx(1)
-    assert tuned.log_evidence[1] > tuned.log_evidence[0] + 5
+    assert set(couple) == {"theta", "b"} and set(couple["b"]) == {"row", "column"}
+    assert couple["theta"]["row"].min() > 4 * couple["b"]["row"]  # the intercept differs between rows alone
+    assert couple["b"]["column"] > 4 * couple["b"]["row"]
+    for axis in ("row", "column"):
+        assert np.exp(np.log([*couple["theta"][axis], couple["b"][axis]]).mean()) == pytest.approx(1)
+    start_, product, table = tuned.log_evidence
+    assert table > product + 1 > start_ + 6
     before, after = (model.score(*TEST[:2], strata=TEST[2]) for model in (start, tuned.model))
     assert -after < 0.97 * -before
     assert base.couple == {} and start.base is base and start.scale == 0.5
@@ -162,24 +184,25 @@ def test_what_varies_is_coupled_less_and_it_helps():
     assert "tuned       scale, couple: tuning improved" in text and "evidence    log " in text
 
     found = evidence(start, TRAIN)
-    value = found(np.zeros(found.size))[0]
+    value = found(np.zeros(found.shape))[0]
     assert tuned.log_evidence[0] == pytest.approx(value)
     again = evidence(tuned.model, TRAIN)
-    assert again(np.zeros(again.size))[0] == pytest.approx(tuned.log_evidence[1])
+    assert again(np.zeros(again.shape))[0] == pytest.approx(table)
     assert tuned.W0.edges[(0, 0), (1, 0)]["weight"] == pytest.approx(scale["row"])
     assert [fold["records"] for fold in tuned.folds] == [20] * 5
-    assert tuned.before > tuned.after and tuned.history == pytest.approx([tuned.before, tuned.after])
+    assert tuned.before > tuned.after and tuned.history[::2] == pytest.approx([tuned.before, tuned.after])
+    assert [row["tried"] for row in tuned.table] == ["start", PRODUCT, TABLE]
+    assert tuned.table[2]["gain"] == tuned.gain and tuned.table[2]["loss"] == pytest.approx(tuned.after)
 
 
 def test_a_start_that_held_out_records_prefer_is_kept(monkeypatch):
     start = strat.lrsm(declaration(), grid(4, 5), scale=0.5)
 
-    def astray(evidence, clock):
-        x = np.zeros(evidence.size)
-        x[:2] = 6.0  # so heavy that the intercepts can no longer differ
-        return x, [0.0, 0.0]
+    def astray(evidence, tried, scaled, clock):
+        x = np.full(evidence.shape, 6.0)  # so heavy that the intercepts can no longer differ
+        return [(x, [0.0, 0.0])] * len(tried)
 
-    monkeypatch.setattr(by_evidence, "maximised", astray)
+    monkeypatch.setattr(by_evidence, "climbed", astray)
     tuned = strat.tune(start, TRAIN, method="evidence")
     assert not tuned.improved and tuned.gain < 0 and tuned.choice == "no tuning"
     assert tuned.model.base is start.base and tuned.parameters["scale"] == {"row": 0.5, "column": 0.5}
@@ -218,17 +241,83 @@ def test_couplings_and_edges_without_factor_keep_their_place():
     theta, x, y = cp.Variable(N, name="theta"), cp.Parameter(N, name="x"), cp.Parameter(name="y")
     base = strat.BaseModel(cp.square(y - x @ theta), cp.sum_squares(theta), data=(x, y), couple={theta: p})
     model = strat.lrsm(base, with_other_edges(), scale={"row": 2.0})
-    prior, step = read_graph(model.graph), np.array([0.5, -0.2, 0.1, 0.2, 0.6])
-    scales, new = tuned_parts(model, prior, step)
-    w, couple = evidence(model, records(grid())).at(step)
-    i = prior.weights(model.scale) > 0
-    np.testing.assert_allclose(
-        prior.weights(scales)[i, None] * new.couple_weights(), w[:, None] * couple, rtol=1e-12
-    )
+    prior, found = read_graph(model.graph), evidence(model, records(grid()))
+    product = np.array([[0.5], [-0.2], [0.0]]) + [0.1, 0.2, 0.6]  # edges without a factor have no scale
+    for x, table in ((product, False), (np.random.default_rng(3).normal(size=(3, N)), True)):
+        scales, new = tuned_parts(model, prior, x, table)
+        i = prior.weights(model.scale) > 0
+        couple = coupling.on_edges(new, {}, prior, prior.i[i], prior.j[i])
+        weights = prior.weights(scales)[i, None] * couple
+        np.testing.assert_allclose(weights, found.terms.T @ found.at(x), rtol=1e-12)
+        assert couple.ndim == 1 + table
     assert prior.weights(scales)[prior.position[(0, 0)]] >= 0 and base.couple["theta"] is p
     tuned = strat.tune(model, records(grid()), method="evidence")
     copy.deepcopy(tuned.model)
     assert tuned.parameters["couple"]["theta"].shape == (N,)
+
+
+def by_axis(nodes, count, seed=0):
+    """Records whose first slope differs from row to row, and the second from column to column."""
+    rng = np.random.default_rng(seed)
+    z = [node for node in nodes for _ in range(count)]
+    X = rng.normal(size=(len(z), N))
+    places = np.array(z, dtype=float)
+    u = X[:, 0] * (places[:, 0] - 2) + X[:, 1] * (places[:, 1] - 2) + 0.3 * X[:, 2]
+    return X, u + 0.7 * rng.normal(size=len(z)), z
+
+
+def test_a_table_says_which_coefficient_changes_along_which_axis():
+    graph = grid(5, 5)
+    start, prior = strat.lrsm(declaration(), graph, scale=0.5), read_graph(graph)
+    ways = climbed(evidence(start, by_axis(graph, 5)), (PRODUCT, TABLE), 2, Clock(None))
+    (product, _), (table, path) = ways
+    assert path[2] > path[1] + 10 > path[0] + 10
+    models, test = [start], by_axis(graph, 50, seed=1)
+    for x, by_cell in ((product, False), (table, True)):
+        scales, base = tuned_parts(start, prior, x, by_cell)
+        models.append(strat.lrsm(base, graph, scale=scales))
+    row, column = (base.couple["theta"][axis] for axis in ("row", "column"))
+    assert row[1] > 3 * row[0] and column[0] > 3 * column[1]
+    few = by_axis(graph, 5)
+    losses = [-model.fit(*few[:2], strata=few[2]).score(*test[:2], strata=test[2]) for model in models]
+    assert losses[2] < 0.97 * losses[1] < 0.97 * losses[0]
+
+
+def test_a_table_is_not_tried_where_it_is_the_product():
+    prior = read_graph(grid())
+    one = strat.lrsm(declaration(couple={"theta": 0.0}), grid())
+    assert by_evidence.ways(one, prior) == (PRODUCT,)  # a single coefficient
+    assert by_evidence.ways(
+        strat.lrsm(declaration(), CASES["no factors"][2]), read_graph(CASES["no factors"][2])
+    ) == (PRODUCT,)
+    twice = nx.MultiGraph(grid())
+    twice.add_edge((0, 0), (0, 1), weight=1.0, factor="row")
+    assert by_evidence.ways(strat.lrsm(declaration(), twice), read_graph(twice)) == (PRODUCT,)
+    assert by_evidence.ways(strat.lrsm(declaration(), grid()), prior) == (PRODUCT, TABLE)
+
+
+def test_a_step_has_to_beat_what_was_kept_before():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=100)
+
+    def judged(*gains):
+        found = Judged((PRODUCT, TABLE), False)
+        found.folds = [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
+        return found
+
+    assert judged(1.0, 1.0).chosen() == 1
+    assert judged(1.0, 2.0).chosen() == 2
+    assert judged(-1.0, 1.0).chosen() == 2
+    assert judged(-1.0, -1.0).chosen() == 0
+    assert judged(0.2, np.nan).chosen() == 1
+    (start, product, table), found = judged(1.0, 2.0).table(), judged(1.0, 2.0)
+    assert start["gain"] is None and 0.8 < product["gain"] < 1.2 and 1.8 < table["gain"] < 2.2
+    assert found.best() == 2 and found.gain(1, 2)[0] == pytest.approx(
+        found.gain(0, 2)[0] - found.gain(0, 1)[0]
+    )
+    one = Judged((PRODUCT,), True)
+    one.folds = [[np.full(3, 2.0), np.full(3, 1.0)], [np.full(9, 3.0), np.full(9, 1.0)]]
+    assert one.gain(0, 1) == (pytest.approx(21 / 12), pytest.approx(0.5))  # over folds, not records
 
 
 def test_time_limit_returns_the_start():
@@ -249,6 +338,8 @@ def test_what_has_no_evidence_is_refused_by_name():
 
     refused(NoOracleError, "second derivatives", cp.abs(y - u), cp.sum_squares(theta))
     refused(NoOracleError, "smoothing= rounds off jump", cp.abs(y - u), cp.sum_squares(theta), smoothing=0.1)
+    refused(NoOracleError, r"third derivatives, but.*huber\(.*jump", cp.huber(y - u), cp.sum_squares(theta))
+    refused(NoOracleError, "second derivatives of .*maximum.* jump", cp.square(cp.pos(1 - y * u)), 0)
     refused(NoOracleError, "sums of squares of single coefficients.*of this one", square, cp.norm1(theta))
     refused(NoOracleError, "curvature is not the same everywhere", square, cp.sum(cp.power(theta, 4)))
     refused(NoOracleError, "ties several coefficients", square, cp.square(cp.sum(theta)))

@@ -22,6 +22,8 @@ class Rule:
     curved = True
     #: Whether they are the same everywhere.
     quadratic = False
+    #: Whether they jump somewhere.
+    jumps = False
     #: Whether it meets no overflow, division by zero or invalid operation, whatever the arguments.
     quiet = False
     #: Whether each output entry depends on one entry of each argument.

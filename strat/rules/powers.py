@@ -273,7 +273,7 @@ class Huber(Elementwise):
     """u² for |u| <= M, 2M|u| - M² beyond (CVXPY's scale)."""
 
     data_intervals = {1: (0.0, np.inf)}
-    flat_at_zero = True
+    flat_at_zero = jumps = True
     prox = "closed form"
 
     @staticmethod

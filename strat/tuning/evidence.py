@@ -1,8 +1,8 @@
-"""The evidence of training records for scales and couplings: the marginal likelihood, by Laplace's approximation.
+"""The evidence of training records for edge weights: the marginal likelihood, by Laplace's approximation.
 
-With coefficient c coupled by p_c, G the Laplacian of the scaled graph and R_c the curvature of the regularizer, the prior of
-coefficient c over the strata has the precision A_c = p_c G + R_c I, and the records leave the precision H = (Hessian of the
-losses) + R + G ⊗ diag(p). At the fit, where the objective is F, and up to a constant,
+The weight of an edge of axis a for coefficient c is its own times a number T_ac. With L_c the Laplacian of coefficient c and
+R_c the curvature of the regularizer, the prior of coefficient c over the strata has the precision A_c = L_c + R_c I, and the
+records leave the precision H = (Hessian of the losses) + R + L. At the fit, where the objective is F, and up to a constant,
 
     log evidence = - F + ½ Σ_c log det⁺ A_c - ½ log det H.
 
@@ -12,7 +12,7 @@ squares have a noise of unknown size φ/2: F becomes F/φ + ½ (residuals - impr
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from strat.graph_regularizers import FixedGraph
 from strat.linearization import Linearization, hessian_blocks
@@ -26,16 +26,16 @@ STEP = 2e-4  # of the differences of Hessians, in units of the parameters' uncer
 
 
 class Evidence:
-    """Log evidence and its gradient, as functions of multipliers of scales and couplings.
+    """Log evidence and its gradient, as functions of multipliers of the numbers T_ac.
 
     Parameters
     ----------
     problem : JointProblem
         With a fixed graph, a smooth loss, and a regularizer that is a quadratic of single coefficients.
-    terms : (F, E) ndarray
-        The weights of each factor on the edges at the start; edges' weights without a factor are `fixed`, (E,).
-    fixed : (E,) ndarray
-        See `terms`.
+    terms : (A, E) ndarray
+        The weights of each axis on the edges at the start, positive in sum.
+    table : (A, n) ndarray
+        T at the start.
     ridge : (n,) ndarray
         R, the regularizer's curvature.
     residuals : float or None
@@ -45,16 +45,15 @@ class Evidence:
     ----------
     varied : ndarray of int
         The coupled coefficients.
-    size : int
-        Length of x: the logarithms of the multipliers of the F scales, and of the couplings of `varied`.
+    shape : (int, int)
+        Axes and coupled coefficients.
     """
 
-    def __init__(self, problem, terms, fixed, ridge, residuals=None):
-        self.terms, self.fixed, self.ridge, self.residuals = terms, fixed, ridge, residuals
-        self.problem, self.edges = problem, problem.edges
-        self.couple = np.ones(problem.n) if problem.couple is None else problem.couple
-        self.varied = np.flatnonzero(self.couple > 0)
-        self.size = len(terms) + len(self.varied)
+    def __init__(self, problem, terms, table, ridge, residuals=None):
+        self.terms, self.table, self.ridge, self.residuals = terms, table, ridge, residuals
+        self.problem, self.edges, self.w = problem, problem.edges, terms.sum(axis=0)
+        self.varied = np.flatnonzero(table.any(axis=0))
+        self.shape = len(terms), len(self.varied)
         self.theta = None
         K, n = problem.K, problem.n
         self._starts = np.arange(0, K * n + 1, n)
@@ -62,36 +61,43 @@ class Evidence:
         i, j = self.edges.ends
         self._rows = np.r_[np.repeat(index, n, axis=1).ravel(), index[i].ravel()]
         self._columns = np.r_[np.tile(index, n).ravel(), index[j].ravel()]
+        self._components = [self._labels(own) for own in (terms.T @ table > 0).T]
+
+    def _labels(self, used):
+        """Component (K,) of every stratum by some of the edges."""
+        i, j = (end[used] for end in self.edges.ends)
+        links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(self.problem.K,) * 2)
+        return sp.csgraph.connected_components(links.tocsr(), directed=False)[1]
 
     def at(self, x):
-        """Edge weights (E,) and couplings (n,)."""
-        scales, couple = np.exp(x[: len(self.terms)]), self.couple.copy()
-        couple[self.varied] *= np.exp(x[len(self.terms) :])
-        return self.fixed + scales @ self.terms, couple
+        """The table T, (A, n), for the logarithms x (A, m) of the multipliers of its coupled coefficients."""
+        table = self.table.copy()
+        table[:, self.varied] *= np.exp(x)
+        return table
 
     def fit(self, x):
         """The linearised optimality conditions at the fit, which is where the next one starts."""
-        w, couple = self.at(x)
+        couple = self.terms.T @ self.at(x) / self.w[:, None]
         problem = JointProblem(
-            self.problem.loss, self.problem.regularizer, FixedGraph(), self.edges, w, couple
+            self.problem.loss, self.problem.regularizer, FixedGraph(), self.edges, self.w, couple
         )
         problem.start_point = self.problem.start_point
         start = None if self.theta is None else {"theta": self.theta}
-        found = Linearization(problem, solve(problem, NewtonCG(), start).theta, w)
+        found = Linearization(problem, solve(problem, NewtonCG(), start).theta, self.w)
         if not found.residual <= ACCURATE:
             raise np.linalg.LinAlgError(f"the fit was not solved accurately: {found.residual:.1e}")
         self.theta = found.theta
         return found
 
     def __call__(self, x):
-        """Log evidence and its gradient in x."""
-        w, couple = self.at(x)
+        """Log evidence and its gradient in x, both of shape (A, m)."""
         found = self.fit(x)
         theta, problem = found.theta, found.problem
+        laplacians = problem.laplacians(self.w)
         blocks = hessian_blocks(problem.loss, theta) + hessian_blocks(problem.regularizer, theta)
-        log_det, C, across = self._inverse(blocks, w, couple)
-        prior_log_det, rank, prior = self._prior(w, couple)
-        objective, shrink = problem.objective(theta, w), 1.0
+        log_det, C, across = self._inverse(blocks, laplacians)
+        prior_log_det, rank, prior = self._prior(laplacians)
+        objective, shrink = problem.objective(theta, self.w), 1.0
         value = 0.5 * prior_log_det - 0.5 * log_det
         if self.residuals is None:
             value -= objective
@@ -101,43 +107,47 @@ class Evidence:
                 raise np.linalg.LinAlgError("the residuals leave nothing to tell the noise from")
             shrink = freedom / (2 * objective)  # 1 / phi
             value -= 0.5 * freedom * (1 - np.log(shrink))
-        # The derivative in the weight of edge e for coefficient c, for all of them.
+        # Twice the derivative in the weight of edge e for coefficient c, for all of them.
         i, j = self.edges.ends
         gap, own = theta[i] - theta[j], np.einsum("kcc->kc", C)
         slope = prior - shrink * gap**2 - (own[i] + own[j] - 2 * across)
         if not getattr(problem.loss, "quadratic", False):
-            v = found.solve(self._bend(problem.loss, theta, C, blocks, found.degrees[:, None] * couple))
+            v = found.solve(self._bend(problem.loss, theta, C, blocks, laplacians.degrees))
             slope += (v[i] - v[j]) * gap
-        slope *= 0.5 * couple
-        scales = np.exp(x[: len(self.terms)])
-        gradient = np.r_[scales * (self.terms @ slope.sum(axis=1)), (w @ slope)[self.varied]]
-        return float(value), gradient
+        gradient = 0.5 * self.at(x) * (self.terms @ slope)
+        return float(value), gradient[:, self.varied]
 
-    def _inverse(self, blocks, w, couple):
+    def _inverse(self, blocks, laplacians):
         """Log det of H, the diagonal blocks of its inverse, and its entries (E, n) between the ends of the edges."""
-        (K, n), E = blocks.shape[:2], len(w)
-        i, j = self.edges.ends
-        W = sp.coo_array((np.r_[w, w], (np.r_[i, j], np.r_[j, i])), shape=(K, K)).tocsr()
-        laplacian = sp.diags_array(W.sum(axis=1)) - W
-        A = sp.csr_array(
-            sp.block_diag(list(blocks), format="csr") + sp.kron(laplacian, sp.diags_array(couple))
-        )
+        K, n = blocks.shape[:2]
+        A = sp.csr_array(sp.block_diag(list(blocks), format="csr") + laplacians.matrix())
         log_det, entries = inverse_entries(A, self._starts, self._rows, self._columns)
-        return log_det, entries[: K * n * n].reshape(K, n, n), entries[K * n * n :].reshape(E, n)
+        return log_det, entries[: K * n * n].reshape(K, n, n), entries[K * n * n :].reshape(-1, n)
 
-    def _prior(self, w, couple):
-        """Σ log det⁺ A_c, the rank of the prior, and (E, n) quadratic forms of A_c⁺ at the edges."""
+    def _prior(self, laplacians):
+        """Σ log det⁺ A_c, the rank of the prior, and (E, n) quadratic forms of A_c⁺ at the edges.
+
+        A multiple s of the projection on what is constant over the components makes every A_c definite by far, adds s to
+        the eigenvalue R_c there, and changes no quadratic form at an edge.
+        """
         i, j = self.edges.ends
-        g, U = eigh(self.edges.dense_laplacian(w))
-        W = sp.coo_array((w, (i, j)), shape=(self.problem.K,) * 2)
-        components = sp.csgraph.connected_components(W.tocsr(), directed=False)[0]
-        g = np.maximum(g, 0.0)
-        g[:components] = 0.0
-        A = g[:, None] * couple + self.ridge
-        proper = A > 0
-        squares = (U[i] - U[j]) ** 2
-        inverse = np.where(proper, 1 / np.where(proper, A, 1.0), 0.0)
-        return float(np.log(A[proper]).sum()), int(proper.sum()), squares @ inverse
+        total, rank, forms = 0.0, 0, np.empty((len(i), self.problem.n))
+        for c, (ridge, label) in enumerate(zip(self.ridge, self._components, strict=True)):
+            A, degrees = np.zeros((len(label),) * 2), laplacians.degrees[:, c]
+            size, s = np.bincount(label), degrees.mean() or 1.0
+            own = label[:, None] == label
+            A[own] = (s / size)[np.broadcast_to(label, own.shape)[own]]
+            A[j, i] -= laplacians.entries[:, c]
+            A.flat[:: len(A) + 1] += degrees + ridge
+            factor, info = dpotrf(A, lower=1, overwrite_a=1)
+            if info:
+                raise np.linalg.LinAlgError("the prior is not positive definite")
+            total += 2 * np.log(factor.diagonal()).sum() - len(size) * np.log(ridge + s)
+            total += len(size) * np.log(ridge) if ridge > 0 else 0.0
+            rank += len(label) - (0 if ridge > 0 else len(size))
+            inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
+            forms[:, c] = inverse[i, i] + inverse[j, j] - 2 * inverse[j, i]
+        return float(total), rank, forms
 
     def _bend(self, loss, theta, C, blocks, graph):
         """The gradient in theta of Σ_k ⟨C_k, Hessian of loss k⟩ at fixed C, by central differences."""

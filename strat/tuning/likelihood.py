@@ -6,6 +6,8 @@ from sklearn.base import clone
 
 from strat.edges import EdgeList
 from strat.errors import GraphError, NoOracleError, OptionError
+from strat.expressions.symbols import AtomNode
+from strat.expressions.text import text
 from strat.graph_regularizers import FixedGraph
 from strat.linearization import hessian_blocks
 from strat.problem import JointProblem
@@ -30,19 +32,23 @@ def evidence_of(model, prior, part):
     kept = start > 0
     edges = EdgeList(prior.K, prior.i[kept], prior.j[kept])
     weight = prior.term_weight * prior._multipliers(model.scale)[prior.term_factor]
-    codes = prior.term_factor if prior.factors else np.zeros_like(prior.term_factor)
-
-    def total(code):
-        own = codes == code
-        return np.bincount(prior.term_edge[own], weight[own], len(start))[kept]
-
-    terms = np.stack([total(code) for code in range(max(len(prior.factors), 1))])
-    ridge = ridge_of(model)
+    codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
+    own = [prior.term_factor == code for code in codes]
+    terms = np.stack([np.bincount(prior.term_edge[o], weight[o], len(start))[kept] for o in own])
     residuals = residuals_of(model, posed.records) if getattr(problem.loss, "quadratic", False) else None
-    w = edges.from_vector(start[kept])
-    small = JointProblem(problem.loss, problem.regularizer, FixedGraph(), edges, w, problem.couple)
+    small = JointProblem(problem.loss, problem.regularizer, FixedGraph(), edges, terms.sum(axis=0))
     small.start_point = problem.start_point
-    return Evidence(small, terms, total(-1), ridge, residuals), posed
+    return Evidence(small, terms, table_of(model, prior), ridge_of(model), residuals), posed
+
+
+def axes(prior):
+    """The factors, and None where there are edges without one."""
+    return (*prior.factors, None) if (prior.term_factor < 0).any() else prior.factors
+
+
+def table_of(model, prior):
+    """Weights of every coefficient in ``couple`` on the edges of every axis, (A, n)."""
+    return np.stack([model.base.couple_weights(model.values, axis) for axis in axes(prior)])
 
 
 def check(model, prior):
@@ -52,6 +58,12 @@ def check(model, prior):
         raise NoOracleError(
             'method="evidence" needs a loss with third derivatives, but the second derivatives of kinks that smoothing= '
             "rounds off jump. Tune by held-out loss."
+        )
+    jump = _jump(base.loss_program)
+    if jump is not None:
+        raise NoOracleError(
+            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {text(jump)} jump. Tune by '
+            "held-out loss."
         )
     held = base.regularizer_program.constraints or any(
         value is not None and value is not False and not (sp.issparse(value) or np.size(value) == 0)
@@ -79,10 +91,21 @@ def check(model, prior):
             'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them too; give the scale of '
             "each factor as a dict."
         )
-    if not base.couple_weights(model.values).any():
+    if not table_of(model, prior).any():
         raise OptionError(
             'method="evidence": couple= uncouples every variable, so there is no weight to tune.'
         )
+
+
+def _jump(program):
+    """The first atom of a loss whose second derivatives jump, such as Huber's or the square of a positive part."""
+    for node in program.symbols.nodes:
+        if isinstance(node, AtomNode):
+            rule = node.rule
+            kinks = rule.kinks_of(node.forms) if hasattr(rule, "kinks_of") else rule.kinks
+            if rule.jumps or kinks != "none":
+                return node.expression
+    return None
 
 
 def ridge_of(model):

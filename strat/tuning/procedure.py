@@ -94,10 +94,11 @@ def tune(
         Report each step through ``logging.getLogger("strat")``.
     method : {"validation", "evidence"}
         "evidence" is experimental: from constants that were chosen by cross-validation, a few steps to a higher marginal
-        likelihood of the training records (Laplace's approximation) in the factors' scales and the coefficients' weights
-        in ``couple``, one for each pair of axis and coefficient: their product. The loss is read as minus a log
-        likelihood. Held-out records have the last word as above; where folds follow one another in time, the standard
-        error is over folds, of which three are the least. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
+        likelihood of the training records (Laplace's approximation) in the weights of all pairs of axis and coefficient:
+        first products of the factors' scales and the coefficients' weights in ``couple``, then a table, ``couple`` by
+        factor. The loss is read as minus a log likelihood. Held-out records have the last word as above, on the products
+        and then on the table; where folds follow one another in time, the standard error is over folds, of which three
+        are the least. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
 
     Returns
     -------
