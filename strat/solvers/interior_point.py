@@ -8,6 +8,7 @@ MOST = 40  # steps
 INSIDE = 0.4  # distance of the first slopes from the ends of their intervals, relative
 CENTRED = 0.02  # first complementarity, in units of a slope times an argument
 BACK = 0.995  # share of the way to the boundary
+CLOSED = 1e-12  # gap, in units of the first, from which on rounding decides
 EXACT = 1e-3  # residual to leave in the linear systems, relative
 DAMPING = 1e-9  # relative
 
@@ -58,20 +59,23 @@ class InteriorPoint:
         """
         rows = self.rows
         self._start(point)
+        first = gap = self._gap()
         for _ in range(MOST):
-            if np.linalg.norm(self.slope + rows.back(rows.slopes(self.r))) <= tol:
+            done = np.linalg.norm(self.slope + rows.back(rows.slopes(self.r))) <= tol
+            if done or not gap > CLOSED * first:
                 break
             self._factorise()
             predicted = self._direction(0.0, 0.0)
             length = self._length(predicted)
             # Centre as much as the predicted step fails to close the gap, and correct for its second order.
-            gap, left = self._gap(), self._gap(predicted, length)
+            left = self._gap(predicted, length)
             mean = (left / gap) ** 3 * gap / (2 * self.c.size)
             _, _, dc, da, db = predicted
             step = self._direction(mean + length**2 * da * dc, mean - length**2 * db * dc)
             if not np.isfinite(step[0]).all():
                 return None
             self._move(step, self._length(step))
+            gap = self._gap()
         return self.theta
 
     def _start(self, point):
@@ -87,10 +91,10 @@ class InteriorPoint:
         centre = CENTRED * float(np.mean(wide)) * float(np.median(np.abs(self.r))) + 1e-300
         self.a = np.maximum(over, 0.0) + centre / (rows.high - self.c)
         self.b = np.maximum(-over, 0.0) + centre / (self.c - rows.low)
+        self.above, self.below = rows.high - self.c, self.c - rows.low
 
     def _factorise(self):
         rows, system = self.rows, self.system
-        self.above, self.below = rows.high - self.c, self.c - rows.low
         self.D = 1 / (rows.delta + self.a / self.above + self.b / self.below)
         blocks = self.quadratic + rows.gram(self.D)
         size = np.einsum("kaa->k", blocks) / self.problem.n
@@ -129,6 +133,7 @@ class InteriorPoint:
         self.theta += length * move
         self.r, self.c = self.r + length * turn, self.c + length * dc
         self.a, self.b = self.a + length * da, self.b + length * db
+        self.above, self.below = self.rows.high - self.c, self.c - self.rows.low
         bent = times(self.quadratic, move)
         self.slope += length * (bent + self.system.laplacian(move) if self.system.coupled else bent)
 

@@ -9,7 +9,8 @@ class NewtonCG(Solver):
     """Proximal Newton method in theta for a given graph: the fast solver of the Laplacian regularised stratified model.
 
     Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed
-    (zeros of an l1 norm, active bounds, groups), and then a Newton step in the free directions. The Newton equations
+    (zeros of an l1 norm, active bounds, groups), and then a Newton step in the free directions; with a ridge alone
+    there is nothing to settle, and the Newton step is all of it. The Newton equations
     are solved by conjugate gradients, preconditioned by a sparse factor of the graph's Laplacian plus the strata's
     mean curvature, or by the strata's blocks where edges are weak; on a chain and other narrow graphs by one banded
     factor; strata that nothing couples are solved directly. The objective never rises. Least squares without a nonsmooth

@@ -108,7 +108,10 @@ class Preconditioner:
         return solve
 
     def _factor(self, shift, c):
-        factor = self.laplacians.solver(c, shift)
+        try:
+            factor = self.laplacians.solver(c, shift)
+        except (np.linalg.LinAlgError, RuntimeError):  # not definite to rounding
+            factor = None
         self.factorizations += factor is not None
         return factor or (lambda r: r / shift[:, None])
 

@@ -22,7 +22,8 @@ LENGTHS = 0.3 ** np.arange(8)
 CROSSED = 1e-4  # a step that a long prox shortens by more than this share meets a kink
 ROUNDS = 2  # most times that Newton's equations are solved again with coordinates stopped at kinks
 FORCING = 0.1  # most accurate solution of the first Newton equations, relative
-NEARER = 0.1  # a step for quadratics alone leaves at most this share of the gradient, or another is taken
+NEARER = 0.1  # a plain step leaves at most this share of the gradient,
+ENOUGH = 0.3  # or F falls by this share of its slope along the step, of which a quadratic falls by a half
 PATIENT = 4  # iterations without progress after which the iteration has stalled
 
 
@@ -36,9 +37,9 @@ class ProximalNewton(Algorithm):
     itself on the same piece of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. The
     longest of a few lengths at which F is lower than at p is kept, separately for parts that no edge joins.
 
-    Where all terms are quadratic and nothing is constrained, Newton's equations alone give the minimum, and one step
-    takes there. Where all are quadratic but for one smoothed kink a record, an interior point method takes the place of the
-    first Newton step, and leaves little to do for the others.
+    Where the regularizer is a ridge there is nothing to settle first: Newton's equations at x give the step, which is
+    kept whole if F falls as they say, and is the last one where the losses are quadratic, too. Where all terms are
+    quadratic but for one smoothed kink a record, an interior point method takes the place of the first Newton step.
     """
 
     saved = (
@@ -53,15 +54,27 @@ class ProximalNewton(Algorithm):
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
         self.system = NewtonSystem(problem, self.x.w, self.x.degrees)
-        curvature = self.system.bound(self.x.theta) if curvature is None else curvature.copy()
-        self.strata_metric = StrataMetric(problem, self.x, curvature)
-        self.strata_metric.share = SAFE
-        self.blocks = probes(problem.regularizer.prox, problem.n)
-        self.fresh = True
+        self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        self.bend = getattr(problem.regularizer.prox, "diagonal", None) if self.quadratic else None
+        self.bend = getattr(problem.regularizer.prox, "diagonal", None)
+        self.plain = self.bend is not None and (
+            self.quadratic or InteriorPoint.of(problem, self.system) is None
+        )
         self.damping, self.size = np.full(problem.K, RIDGE), np.inf
         self.idle, self.polished = 0, False
+
+    @cached_property
+    def strata_metric(self):
+        """How far each stratum may move in a gradient step."""
+        curvature = self.system.bound(self.x.theta) if self._curvature is None else self._curvature.copy()
+        metric = StrataMetric(self.problem, self.x, curvature)
+        metric.share = SAFE
+        return metric
+
+    @cached_property
+    def blocks(self):
+        """Which coordinates of the prox are probed together."""
+        return probes(self.problem.regularizer.prox, self.problem.n)
 
     @cached_property
     def part(self):
@@ -82,8 +95,9 @@ class ProximalNewton(Algorithm):
     def step(self):
         """One iteration."""
         x, p, z = self.differentiate_x(), self.p, self.z
-        if self.bend is not None and self._at_once(x):
+        if self.plain and self._plain_step(x):
             return
+        self.plain = self.plain and self.quadratic  # one that failed is not the last
         before, noise = self._values(x), self._noise(x)
         self._gradient_step(x)
         values = self._values(p)
@@ -102,24 +116,26 @@ class ProximalNewton(Algorithm):
         self.strata_metric.relax()
         self.strata_metric.share = SAFE
 
-    def _at_once(self, x):
-        """Go where Newton's equations of quadratics without constraints lead; return whether that is nearer by far."""
+    def _plain_step(self, x):
+        """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
         z, ridges, system = self.z, self.problem.regularizer, self.system
         slope = x.theta_gradient + ridges.value_and_gradient(x.theta)[1]
         free = FreeDirections.everywhere(*x.theta.shape)
         free.curvature = np.broadcast_to(self.bend, x.theta.shape)
-        system.set(free, self._ridge(x))
-        d = system.solve(-slope, free, 0.003 * self.tol * _scale(x), checked=False)
+        system.set(free, self._ridge(x, 0.0))
+        d = system.solve(-slope, free, self._accuracy(slope, x, True), checked=False)
         if not np.isfinite(d).all():
             return False
         np.add(x.theta, d, out=z.theta)
-        if not z.evaluate(gradient=True).objective <= x.objective + x.noise:
+        gain = x.objective - z.evaluate(gradient=True).objective
+        if not gain >= -x.noise:
             return False
         left = z.theta_gradient + ridges.value_and_gradient(z.theta)[1]
-        if not np.linalg.norm(left) <= NEARER * np.linalg.norm(slope):
+        nearer = np.linalg.norm(left) <= NEARER * np.linalg.norm(slope)
+        if not (nearer or (gain >= -ENOUGH * np.vdot(slope, d) and not self.quadratic)):
             return False
         z.objective = min(z.objective, x.objective)
-        self.x, self.z, self.exact, self.fresh = z, x, True, False
+        self.x, self.z, self.exact, self.fresh, self.idle = z, x, self.quadratic, False, 0
         return True
 
     def _evaluate(self, point):
@@ -201,22 +217,22 @@ class ProximalNewton(Algorithm):
 
     def _direction(self):
         """Newton's direction at p and C times it; None where there is none."""
-        p, system, ridge = self.p, self.system, self._ridge(self.p)
+        p, system, ridge = self.p, self.system, self._ridge(self.p, self.strata_metric.loss_curvature)
         free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self.blocks))
         if self.fresh and not free.all:
             self._free_point(ridge)
         self.fresh = False
         system.set(free, ridge)
         b = -(p.theta_gradient + self.u)
-        accuracy = self._accuracy(free.project(b), free.all)
+        accuracy = self._accuracy(free.project(b), p, free.all)
         d = system.solve(b, free, accuracy)
         if free.mask is not None:
             d = self._stopped(d, b, free, accuracy)
         return (d, free.bend(d)) if np.isfinite(d).all() else None
 
-    def _ridge(self, point):
+    def _ridge(self, point, metric):
         """What is added to the Hessian at a point (K,), where the system takes it: a share of its mean curvature."""
-        metric, mean = self.strata_metric.loss_curvature, self.system.measure(point.theta)
+        mean = self.system.measure(point.theta)
         flat = mean <= FLAT * metric
         shift = np.where(flat, 0.01 * metric, mean)
         shift = shift + RIDGE * (shift.mean() + point.degrees.mean()) + 1e-300
@@ -260,7 +276,7 @@ class ProximalNewton(Algorithm):
             d = fixed + self.system.solve(b - self.system.times(fixed), free.without(stops), accuracy, near)
         return d
 
-    def _accuracy(self, b, smooth):
+    def _accuracy(self, b, point, smooth):
         """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.
 
         Eisenstat and Walker (1996), choice 2; a quadratic's model is exact from the start.
@@ -269,7 +285,7 @@ class ProximalNewton(Algorithm):
         self.size = size
         forcing = min(FORCING, 0.9 * (size / last) ** 2) if last < np.inf else FORCING
         exact = self.quadratic and smooth
-        goal = (0.003 if exact else 0.1) * self.tol * _scale(self.p)
+        goal = (0.003 if exact else 0.1) * self.tol * _scale(point)
         if exact:
             return goal
         return max(forcing * size, min(goal, FORCING * size))
