@@ -159,3 +159,11 @@ def test_pieces_together(name):
     assert_same_prox(oracle, program.variables, z, {x.name(): v}, steps, reference, constraints, 1e-6, 1e-8)
     alone = oracle.prox({x.name(): v[1:2]}, 1.0)[x.name()]
     np.testing.assert_allclose(alone[0], z[x.name()][1], atol=1e-8)
+
+
+def test_rounding_does_not_carry_a_prox_out_of_the_domain():
+    program = strat.compile(cp.quad_over_lin(w[:3], w[3] + w[4]) + cp.norm1(w))
+    oracle, v = program.bind(), 2 * np.random.default_rng(0).normal(size=(400, 6))
+    z = oracle.prox(v, 1.0)
+    assert np.mean(z[:, 3] + z[:, 4] < 1e-9) > 0.1  # many lie on its boundary
+    assert np.isfinite(oracle.value(z)).all()

@@ -12,6 +12,7 @@ from strat.oracles.group_terms import GroupFunctions
 from strat.oracles.level_set import LevelSet
 from strat.oracles.row_functions import ScalarRows
 from strat.oracles.scalar_newton import safeguarded
+from strat.oracles.second_order_cone import SecondOrderCone
 from strat.rules.exponentials import Entr, Exp, Log
 from strat.rules.piecewise import Norm2
 from strat.rules.powers import Square
@@ -58,6 +59,17 @@ def test_projections_and_their_derivatives(name):
     np.testing.assert_allclose(2e6 * np.matmul(slopes, d[..., None])[..., 0], 1e6 * change, atol=1e-5)
 
 
+def test_the_second_order_cone_is_projected_on_in_closed_form():
+    cone, general = SecondOrderCone(), LevelSet([NORM], True, 0.0)
+    u = 2 * np.random.default_rng(0).normal(size=(60, 5))
+    z = cone.point(u, None)
+    np.testing.assert_allclose(z, general.point(u, None), atol=1e-14)
+    np.testing.assert_allclose(cone.slopes(z, u, None), general.slopes(z, u, None), atol=1e-13)
+    at_the_tip = np.zeros((1, 5))
+    np.testing.assert_array_equal(cone.point(at_the_tip, None), at_the_tip)
+    assert np.isfinite(cone.slopes(at_the_tip, at_the_tip, None)).all()
+
+
 w, y = cp.Variable(5, name="w"), cp.Variable(name="y")
 B = np.random.default_rng(1).normal(size=(3, 5))
 CASES = {
@@ -68,6 +80,9 @@ CASES = {
     "entropy on a plane": (0, cp.sum(cp.entr(w)) >= 1.2, cp.sum(w) == 1),
     "a ball of relative entropy": (cp.norm1(w - 0.3), cp.sum(cp.kl_div(w, np.full(5, 0.2))) <= 0.1),
     "two norms": (0, cp.norm(w, 2) + cp.norm_inf(w) <= 1),
+    "log-sum-exp": (cp.norm1(w), 2 * cp.log_sum_exp(B @ w) <= 0.4),
+    "log-sum-exp below a row": (cp.norm1(w), cp.log_sum_exp(3 * w) <= 0.5 * w[0] + 1),
+    "two log-sum-exps": (0, cp.log_sum_exp(w[:3]) <= 0.5, cp.log_sum_exp(-w) <= 2),
     "weighted powers": (0.1 * cp.sum(w), 2 * cp.sum(cp.power(w - 1, 4)) <= 1, w[0] + w[1] <= 1),
 }
 

@@ -13,12 +13,17 @@ from strat.oracles.on_columns import OnColumns
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_rows import RowsProx
 from strat.oracles.quadratic import Quadratic
+from strat.oracles.row_functions import ScalarRows
+from strat.oracles.second_order_cone import SecondOrderCone
 from strat.oracles.tape import Tape
-from strat.rules.piecewise import Abs
+from strat.rules.exponentials import Exp, LogSumExp
+from strat.rules.piecewise import Abs, Norm2
 from strat.rules.powers import QuadForm, Square
 
 #: Coordinates up to which dense factorisations are made.
 DENSE = 3000
+#: How far inside their domains functions of rows are kept: rows agree with their proxes up to rounding only.
+INSIDE = 3e-11
 
 
 def dual(component):
@@ -28,7 +33,9 @@ def dual(component):
     collected = _Groups(component)
     smooth = []
     for node in component.several + component.single:
-        if not collected.add(node):
+        if _is_smooth(component.binder, node) and _is_slow_as_rows(node.rule):
+            smooth.append(node)
+        elif not collected.add(node):
             if not _is_smooth(component.binder, node):
                 return None
             smooth.append(node)
@@ -61,6 +68,11 @@ def _is_smooth(binder, node):
     """Whether an atom has two derivatives everywhere."""
     nodes = binder.nodes([node])
     return first_kink(binder, [node]) is None and all(n.rule.curved and not n.rule.restricted for n in nodes)
+
+
+def _is_slow_as_rows(rule):
+    """Whether the prox of an atom's entries takes iterations of its own, inside those of the dual method."""
+    return rule.separable and rule.scalar_prox is None
 
 
 def _tape(component, nodes):
@@ -129,6 +141,10 @@ class _Groups:
     def level(self, parts, linear, radius):
         """Add {Σ weight × entries of atoms + linear · z <= radius}; whether that was possible."""
         rows, offsets, functions = [], [], []
+        simpler = self._simpler(parts, linear, radius)
+        if simpler is not None:
+            self._term(*simpler)
+            return True
         for node, weight in parts:
             entries = np.flatnonzero(weight)
             weight = weight[None, entries]
@@ -151,6 +167,31 @@ class _Groups:
         A, b = sp.csr_array(sp.vstack(rows)), np.concatenate(offsets)
         self._term(A, b, LevelSet(functions, sloped, 0.0 if sloped else radius))
         return True
+
+    def _simpler(self, parts, linear, radius):
+        """(A, b, functions) of a set that one norm or one log-sum-exp bounds, with a simpler projection; else None."""
+        (node, weights), rule = parts[0], parts[0][0].rule
+        entries, linear = (
+            np.flatnonzero(weights),
+            None if linear is None or not np.any(linear.data) else linear,
+        )
+        if len(parts) > 1 or len(entries) != 1 or weights[entries[0]] <= 0:
+            return None
+        known = isinstance(rule, LogSumExp) or (isinstance(rule, Norm2) and linear is not None)
+        found = self._arguments(node, entries) if known else None
+        if found is None or found[2]:
+            return None
+        (A, b, _), weight = found, weights[entries[0]]
+        if isinstance(rule, Norm2):
+            b = np.concatenate([weight * b, [-radius]])
+            return sp.csr_array(sp.vstack([weight * A, linear])), b, SecondOrderCone()
+        # weight log Σ exp(u) + l <= r says the same as Σ exp(u + (l − r)/weight) <= 1.
+        m = len(b)
+        if linear is not None:
+            A = A + sp.csr_array(np.ones((m, 1))) @ (linear / weight)
+        free = np.full((1, m), np.inf)
+        exponentials = ScalarRows(Exp(), (), np.ones((1, m)), -free, free)
+        return sp.csr_array(A), b - radius / weight, LevelSet([(m, exponentials)], False, 1.0)
 
     def _ellipsoid(self, node, weight, radius):
         """zᵀPz <= radius as a ball of ‖P^½ z‖."""
@@ -187,14 +228,16 @@ class _Groups:
     def _arguments(self, node, entries):
         """(A, b, of the absolute value) of some entries' arguments, entry by entry; None where they are not affine."""
         parts, offsets, order, start, absolute = [], [], [], 0, False
-        for form in node.forms:
+        domain = dict(node.rule.intervals)
+        for i, form in enumerate(node.forms):
             affine = affine_matrix(self.binder, form)
             if affine is None and len(node.forms) == 1 and node.rule.invariance == "ordered":
                 affine, absolute = self._inside_absolute(form), True
             if affine is None:
                 return None
             parts.append(affine[0])
-            offsets.append(affine[1])
+            low, high = domain.get(i, (-np.inf, np.inf))
+            offsets.append(affine[1] - INSIDE * (np.isfinite(low) * 1.0 - np.isfinite(high)))
             if node.rule.separable:
                 order.append(start + entries[:, None])
             else:

@@ -146,8 +146,9 @@ class GroupTerm(RowTerm):
         penalty = np.broadcast_to(self.penalties(sigma), u.shape)
         moves = self.functions.slopes(s, u, 1.0 / np.where(penalty > 0, penalty, 1.0))
         L = moves.shape[-1]
-        scale = penalty.reshape(len(u), -1, L)[..., :1, None]
-        rest = (np.eye(L) - moves) * scale
+        scale = penalty.reshape(len(u), -1, L)[..., 0]
+        rest, place = np.multiply(moves, -scale[..., None, None], out=moves), np.arange(L)
+        rest[..., place, place] += scale[..., None]
         if self.design.whole and rest.shape[1] == 1:
             return rest[:, 0]
         return np.matmul(np.matmul(np.swapaxes(self._blocks, 1, 2), rest), self._blocks).sum(axis=1)

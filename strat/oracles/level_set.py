@@ -7,6 +7,8 @@ what Σ F_i + s exceeds the radius by there. Its slope, and the projection's der
 import numpy as np
 
 from strat.errors import NoOracleError
+from strat.oracles.level_newton import level_newton
+from strat.oracles.row_functions import ScalarRows
 
 ROUNDS = 100
 
@@ -27,6 +29,8 @@ class LevelSet:
 
     def __init__(self, parts, sloped, radius):
         self.parts, self.sloped, self.radius = parts, sloped, radius
+        #: Whether all are functions of one number each, smooth inside their domains.
+        self.scalar = all(isinstance(f, ScalarRows) and not f.absolute for _, f in parts)
 
     def take(self, strata):
         """The functions of some strata."""
@@ -46,8 +50,28 @@ class LevelSet:
         left = np.flatnonzero(~(excess <= 0))
         if len(left):
             some = self if len(left) == len(u) else self.take(left)
-            out[left] = some._beyond(u[left], None if near is None else near[left])
+            near = None if near is None else near[left]
+            out[left] = (
+                some._from_nearby(u[left], near)
+                if self.scalar and near is not None
+                else some._beyond(u[left], near)
+            )
         return out
+
+    def _from_nearby(self, u, near):
+        """The projection of points outside: Newton's method for all unknowns, from a point near it."""
+        ends = np.cumsum([m for m, _ in self.parts])
+        functions = [(slice(end - m, end), f) for end, (m, f) in zip(ends, self.parts, strict=True)]
+        s = u[:, -1] if self.sloped else None
+        start = near[:, : ends[-1]]
+        level = np.maximum(self._multiplier(u, near), 0.0)
+        z, level, found = level_newton(functions, u[:, : ends[-1]], s, self.radius, start, level)
+        if self.sloped:
+            z = np.concatenate([z, (s - level)[:, None]], axis=1)
+        lost = np.flatnonzero(~found)
+        if len(lost):
+            z[lost] = self.take(lost)._beyond(u[lost], near[lost])
+        return z
 
     def prox(self, u, step, near=None):
         """``point``, and u, which ``slopes`` needs."""
@@ -125,10 +149,32 @@ class LevelSet:
         square = (gradient * gradient).sum(axis=1)
         return ((u - z) * gradient).sum(axis=1) / np.where(square > 0, square, 1.0)
 
+    def _scalar_slopes(self, z, u, level):
+        """``slopes`` where all are functions of one number: a diagonal less a matrix of rank one."""
+        K, L = u.shape
+        soft, along, start, active = np.ones((K, L)), np.zeros((K, L)), 0, (level > 0)[:, None]
+        with np.errstate(all="ignore"):
+            for (part, f), (at, _) in zip(self._split(u), self._split(z), strict=True):
+                here = slice(start, start := start + part.shape[1])
+                _, along[:, here], curvature = f.expansion(at)
+                soft[:, here] = np.where(
+                    active, 1.0 / (1.0 + level[:, None] * curvature), (part >= f.low) & (part <= f.high)
+                )
+        if self.sloped:
+            along[:, -1] = 1.0
+        push = np.where(active & (soft > 0), soft * along, 0.0)
+        fall = (push * np.where(active, along, 0.0)).sum(axis=1, where=push != 0)
+        out = push[:, :, None] * (-push / np.where(fall > 0, fall, 1.0)[:, None])[:, None, :]
+        place = np.arange(L)
+        out[:, place, place] += soft
+        return out[:, None]
+
     def slopes(self, z, u, step):
         """Derivative of the projection z at u, (K, 1, L, L)."""
         K, L = u.shape
         level = u[:, -1] - z[:, -1] if self.sloped else self._multiplier(u, z)
+        if self.scalar:
+            return self._scalar_slopes(z, u, level)
         active = level > 0
         level = np.where(active, level, 1.0)
         own, along = np.zeros((K, L, L)), np.zeros((K, L))

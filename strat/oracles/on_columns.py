@@ -38,6 +38,9 @@ class OnColumns(Oracle):
     def hessian(self, theta):
         """Blocks (K, L, L)."""
         lifted = self._lifted(theta)
+        if self.tape.has("hessian"):
+            blocks = self.tape.hessian(lifted)[:, self.columns][:, :, self.columns]
+            return blocks + self.quadratic.hessian(theta)
         operator, directions = self.tape.hessian_operator(lifted), np.zeros_like(lifted)
         blocks = np.empty((len(theta), self.n, self.n))
         for i, column in enumerate(self.columns):

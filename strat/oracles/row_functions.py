@@ -23,6 +23,15 @@ class PiecewiseRows:
         with np.errstate(invalid="ignore"):
             self.slopes = np.where(weight != 0, slopes * weight, 0.0)
 
+    @classmethod
+    def beside(cls, parts):
+        """Several, side by side."""
+        knots, slopes, weight = zip(*((f.knots, f.slopes, f.weight) for f in parts), strict=True)
+        out = object.__new__(cls)
+        out.knots, out.slopes = _padded(knots, np.inf), _padded(slopes, None)
+        out.weight = _padded([w[None] for w in weight], None)[0]
+        return out
+
     def point(self, u, step, near=None):
         """argmin_s f(s) + (s − u)²/(2 step); ``near`` is a point near it, where one is known."""
         z = u - step * self.slopes[0]
@@ -57,6 +66,17 @@ class PiecewiseRows:
             for part in (self.knots, self.slopes, self.weight)
         )
         return out
+
+
+def _padded(parts, filling):
+    """Arrays (J, R or 1, m) side by side, to the longest J with a number or with their last entry."""
+    J, R = (max(part.shape[axis] for part in parts) for axis in (0, 1))
+    out = []
+    for part in parts:
+        part = np.broadcast_to(part, (part.shape[0], R, part.shape[2]))
+        rest = np.broadcast_to(part[-1:] if filling is None else filling, (J - len(part), *part.shape[1:]))
+        out.append(np.concatenate([part, rest]))
+    return np.concatenate(out, axis=2)
 
 
 class ScalarRows:
@@ -152,6 +172,19 @@ class ScalarRows:
         value = np.where((self.weight == 0) & ~np.isfinite(value), 0.0, value)
         outside = (z < self.low) | (z > self.high) | np.isnan(value)
         return np.where(outside, np.inf, value).sum(axis=1)
+
+    def expansion(self, z):
+        """Total (R,), first and second derivatives inside the domain."""
+        args, i = list(self.others), self.place
+        args.insert(i, z)
+        out, memo = self.rule.forward(args)
+        slope, curvature = self.rule.partial(i, args, out, memo), self.rule.mixed(i, i, args, out, memo)
+        weight = self.weight
+        return (
+            np.einsum("ij,ij->i", np.broadcast_to(weight, out.shape), out),
+            weight * slope,
+            weight * curvature,
+        )
 
     def gradient(self, z):
         """First derivatives."""

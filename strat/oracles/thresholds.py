@@ -12,7 +12,7 @@ def excess_level(u, total):
     sums = np.cumsum(ordered, axis=-1) - np.asarray(total)[..., None]
     count = np.arange(1, u.shape[-1] + 1)
     above = np.maximum((ordered * count > sums).sum(axis=-1), 1)
-    return np.take_along_axis(sums, above[..., None] - 1, axis=-1)[..., 0] / above
+    return _entries(sums, above - 1) / above
 
 
 def onto_l1_ball(u, radius):
@@ -23,6 +23,12 @@ def onto_l1_ball(u, radius):
         return u.copy()
     level = np.where(outside, excess_level(size, np.maximum(radius, 0.0)), 0.0)[..., None]
     return np.sign(u) * np.maximum(size - level, 0.0)
+
+
+def _entries(values, index):
+    """values[..., index], one index for each row: `np.take_along_axis`, several times faster."""
+    rows = np.arange(index.size).reshape(index.shape)
+    return values.reshape(-1)[rows * values.shape[-1] + index]
 
 
 def onto_l2_ball(u, radius):
@@ -58,20 +64,19 @@ def balance(c, a, w, low, high, b):
         ends = np.sort(np.concatenate([(c - low) / slope, (c - high) / slope], axis=-1), axis=-1)
 
         def total(level):
-            return (a * np.clip(c - slope * level[..., None], low, high)).sum(axis=-1)
+            return (a * np.minimum(np.maximum(c - slope * level[..., None], low), high)).sum(axis=-1)
 
         # The sum falls in ν: halve the sorted ends of the pieces, then solve on one piece.
         first, last = np.full(c.shape[:-1], -1), np.full(c.shape[:-1], ends.shape[-1])
         for _ in range(int(np.ceil(np.log2(ends.shape[-1] + 2)))):
             middle = np.clip((first + last) // 2, 0, ends.shape[-1] - 1)
-            above = total(np.take_along_axis(ends, middle[..., None], axis=-1)[..., 0]) >= b
+            above = total(_entries(ends, middle)) >= b
             open_ = last - first > 1
             first, last = np.where(open_ & above, middle, first), np.where(open_ & ~above, middle, last)
         padded = np.concatenate(
             [np.full((*c.shape[:-1], 1), -np.inf), ends, np.full((*c.shape[:-1], 1), np.inf)], axis=-1
         )
-        left = np.take_along_axis(padded, first[..., None] + 1, axis=-1)[..., 0]
-        right = np.take_along_axis(padded, last[..., None] + 1, axis=-1)[..., 0]
+        left, right = _entries(padded, first + 1), _entries(padded, last + 1)
         between = np.where(
             np.isfinite(left) & np.isfinite(right),
             0.5 * left + 0.5 * right,

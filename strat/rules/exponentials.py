@@ -137,11 +137,20 @@ class Entr(Elementwise):
         size = np.where(step < 0, -step, 1.0)
         return np.where(step < 0, size * wrightomega(u / size - 1.0 - np.log(size)), np.maximum(u, 0.0))
 
+    def forward(self, args):
+        (u,) = args
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(np.maximum(u, 0.0))
+            out = -u * logs
+        if not np.isfinite(out).all():  # at 0 and outside
+            out = entr(u)
+        return out, logs
+
     def value(self, u):
         return entr(u)
 
     def partial(self, i, args, out, memo):
-        return -np.log(np.maximum(args[0], 0.0)) - 1.0
+        return -memo - 1.0
 
     def mixed(self, i, j, args, out, memo):
         return -1.0 / args[0]

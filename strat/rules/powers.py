@@ -151,6 +151,7 @@ def _opened(walker, u):
 class QuadOverLin(Rule):
     """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
 
+    intervals = ((1, (0.0, np.inf)),)
     prox = "closed form"
 
     @staticmethod
