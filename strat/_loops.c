@@ -120,7 +120,8 @@ KERNEL(grams, "nnniaaw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v
 KERNEL(band_factor, "nnw", result = (double)band_factor(v[0].n, v[1].n, v[2].a))
 KERNEL(band_solve, "nnaw", band_solve(v[0].n, v[1].n, v[2].a, v[3].a))
 KERNEL(sums, "nnnianaw", result = sums(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].n, v[6].a, v[7].a))
-KERNEL(soft_threshold, "nnaanaw", soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].a))
+KERNEL(soft_threshold, "nnaananw",
+       soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].n, v[7].a))
 KERNEL(logistic, "naww", logistic(v[0].n, v[1].a, v[2].a, v[3].a))
 KERNEL(logistic_slope, "naaw", logistic_slope(v[0].n, v[1].a, v[2].a, v[3].a))
 

@@ -427,10 +427,10 @@ static double sums(ptrdiff_t N, ptrdiff_t width, ptrdiff_t K, const ptrdiff_t *r
     return total;
 }
 
-static void soft_threshold(ptrdiff_t K, ptrdiff_t n, const double *restrict v, const double *restrict t, ptrdiff_t stride,
-                           const double *restrict weight, double *restrict out)
+static void soft_threshold(ptrdiff_t K, ptrdiff_t n, const double *restrict v, const double *restrict t, ptrdiff_t t_stride,
+                           const double *restrict weight, ptrdiff_t weight_stride, double *restrict out)
 {
-    for (ptrdiff_t k = 0; k < K; k++, v += n, out += n, t += stride)
+    for (ptrdiff_t k = 0; k < K; k++, v += n, out += n, t += t_stride, weight += weight_stride)
         for (ptrdiff_t c = 0; c < n; c++) {
             const double most = *t * weight[c], up = v[c] < -most ? -most : v[c];
             out[c] = v[c] - (up > most ? most : up);

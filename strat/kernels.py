@@ -139,9 +139,9 @@ class Compiled:
         return out
 
     def soft_threshold(self, v, t, weight):
-        """v (K, n) moved towards 0 by t_k weight_c at most; t is a number or has one entry a row."""
-        out = np.empty(v.shape)
-        self._loops.soft_threshold(*v.shape, v, t, int(np.size(t) > 1), weight, out)
+        """v (K, n) moved towards 0 by t_k weight_kc at most, t a number or (K, 1), weight (n,), (1, n) or (K, n)."""
+        out, (K, n) = np.empty(v.shape), v.shape
+        self._loops.soft_threshold(K, n, v, t, int(np.size(t) > 1), weight, n * (weight.size > n), out)
         return out
 
     def logistic(self, u):

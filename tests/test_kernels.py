@@ -214,10 +214,11 @@ def test_sums_of_strata():
 @compiled
 def test_soft_thresholds():
     rng = np.random.default_rng(0)
-    v, weight = rng.standard_normal((6, 4)), rng.random(4)
-    for t in (rng.random((6, 1)), np.array(0.3)):
-        expected = np.sign(v) * np.maximum(np.abs(v) - t * weight, 0.0)
-        np.testing.assert_allclose(kernels.compiled.soft_threshold(v, t, weight), expected, atol=1e-16)
+    v = rng.standard_normal((6, 4))
+    for weight in (rng.random(4), rng.random((1, 4)), rng.random((6, 4))):
+        for t in (rng.random((6, 1)), 0.3):
+            expected = np.sign(v) * np.maximum(np.abs(v) - t * weight, 0.0)
+            np.testing.assert_allclose(kernels.compiled.soft_threshold(v, t, weight), expected, atol=1e-16)
 
 
 @compiled

@@ -30,7 +30,7 @@ class SoftBlock:
         return np.zeros((1, len(self.columns))) if self.Q is None else self.Q
 
     def __call__(self, v, t):
-        if kernels.compiled and self._plain and v.size:
+        if kernels.compiled and self._plain and (np.ndim(t) == 0 or t.shape[-1] == 1):
             return kernels.compiled.soft_threshold(v, t, self.weight)
         v, t = folded(v, t, self.q, self.Q)
         threshold = t * self.weight
