@@ -57,6 +57,11 @@ def by_factor(couple):
     return any(isinstance(weight, dict) for weight in couple.values())
 
 
+def factors(couple):
+    """The factors that declared weights name, after None for edges without."""
+    return list(dict.fromkeys([None, *(f for w in couple.values() if isinstance(w, dict) for f in w)]))
+
+
 def weights(couple, layout, given, factor=None):
     """Weight of each coordinate, (n,), on edges of one factor; None is for edges without.
 
@@ -118,8 +123,7 @@ def on_edges(base, given, prior, i, j):
     """
     if prior is None or not len(prior.i) or not by_factor(base.couple):
         return base.couple_weights(given)
-    named = {f: None for weight in base.couple.values() if isinstance(weight, dict) for f in weight}
-    unknown = [name for name in named if name is not None and name not in prior.factors]
+    unknown = [name for name in factors(base.couple)[1:] if name not in prior.factors]
     if unknown:
         known = f"has the factors {some_of(prior.factors)}" if prior.factors else "has no factors"
         raise OptionError(

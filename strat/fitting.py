@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
+from strat import coupling
 from strat.base_model import BaseModel
 from strat.edges import AllPairs
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning, OptionError, type_name
@@ -202,6 +203,9 @@ def _fingerprint(model, records):
         digest.update(text.encode())
     for p in model.base.hyperparameters.values():
         digest.update(np.asarray(model.values.get(p.name(), p.value), dtype=float).tobytes())
+    for factor in coupling.factors(model.base.couple):
+        digest.update(repr(factor).encode())
+        digest.update(model.base.couple_weights(model.values, factor).tobytes())
     for array in (*records.arrays, records.strata.index, records.weight):
         digest.update((array.data if sp.issparse(array) else np.ascontiguousarray(array)).tobytes())
     digest.update(repr(records.strata.labels).encode())

@@ -130,6 +130,16 @@ def test_saved_models_are_fitted_again(tmp_path):
     np.testing.assert_allclose(again.theta_["b"], model.theta_["b"], atol=1e-7)
 
 
+def test_a_checkpoint_belongs_to_its_weights(tmp_path):
+    path = tmp_path / "state.npz"
+    stop = NewtonCG(checkpoint=path, callback=lambda state: state.iteration == 1)
+    fitted("logistic", solver=stop)
+    other = {"theta": {**TABLE, "row": np.array([0.2, 3.1, 0.0])}, "b": {"row": 2.0}}
+    with pytest.raises(OptionError, match="checkpoint"):
+        fitted("logistic", solver=NewtonCG(checkpoint=path), couple=other)
+    assert fitted("logistic", solver=NewtonCG(checkpoint=path)).result_.status == "converged"
+
+
 # ----------------------------------------------------------------- derivatives
 
 

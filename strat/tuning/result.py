@@ -21,7 +21,7 @@ class Tuned(Table):
     W0 : networkx.Graph
         Its graph, with the nodes and attributes of the given one; ``strat.joint(base, graph=tuned.W0)`` takes it.
     parameters : dict
-        What was tuned: "scale" (a dict by factor), "W0" (K, K), hyperparameters by name.
+        What was tuned: "scale" (a dict by factor), "W0" (K, K), hyperparameters by name; by evidence "scale" and "couple".
     improved : bool
         Whether tuning lowered the loss of records held out of it by more than the standard error of the difference.
         Otherwise the start was kept.
@@ -42,7 +42,7 @@ class Tuned(Table):
     grew, fell, vanished : list of tuple
         Edges (u, v, before, after), the largest change first: with more weight, with less, with none left.
     log_evidence : list of float or None
-        With ``method="evidence"``: at the start and after each step, over all records.
+        With ``method="evidence"``: at the start and the end of each maximisation, over all records.
     status : {"finished", "time_limit", "interrupted"}
         How it ended.
     seconds : float
