@@ -50,19 +50,29 @@ class CrossValidation:
         The strata of a model without a graph.
     tol : float
         Tolerance of the fits.
+    weight : (N,) ndarray, optional
+        Weights of the records, in the fits and in the mean; 1 by default.
+
+    Attributes
+    ----------
+    weight : ndarray
+        Weights of the held-out records, fold after fold.
     """
 
-    def __init__(self, model, sample, pairs, nodes, tol):
+    def __init__(self, model, sample, pairs, nodes, tol, weight=None):
         self.model = model
+        weight = np.ones(len(sample)) if weight is None else weight
         self.refits, self.held = [], []
         for train, test in pairs:
             inside, outside = sample.part(train), sample.part(test)
             like = self.refits[0] if self.refits else None
-            refits = Refits(model, inside.data, inside.strata, nodes=nodes, tol=tol, like=like)
+            refits = Refits(model, inside.data, inside.strata, weight[train], nodes=nodes, tol=tol, like=like)
             self.refits.append(refits)
-            self.held.append(refits.posed.held_out(outside.data, outside.strata, where="train"))
-        counts = np.array([len(test) for _, test in pairs], dtype=float)
-        self.share = counts / counts.sum()
+            held = refits.posed.held_out(outside.data, outside.strata, weight[test], where="train")
+            self.held.append(held)
+        self.weight = np.concatenate([weight[test] for _, test in pairs])
+        totals = np.array([weight[test].sum() for _, test in pairs])
+        self.share = totals / totals.sum()
         self.kept, self.states, self.count = deque(maxlen=KEPT), Counter(), 0
 
     def trial(self, constants):

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.comparing import checked_models
+from strat.compiler.program import read_weight
 from strat.constants import grid_points, read_grid
 from strat.contenders import MOST_POOLED, Contender, contenders, simple_models
 from strat.cross_validation import CrossValidation
@@ -23,7 +24,17 @@ SCAN = {"scale": (-2.0, -1.0, 0.0, 1.0, 2.0), "regularizer": (-2.0, 0.0, 2.0)}
 POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 
-def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_trials=200):
+def search(
+    models,
+    grid=None,
+    *,
+    train,
+    sample_weight=None,
+    folds=5,
+    random_state=0,
+    tol=1e-4,
+    max_trials=200,
+):
     """Choose constants by the lowest held-out loss, and refit the winner to all records.
 
     Beside the given models stand those that a search must beat: the common model, separate models, and the pooled model (a
@@ -43,6 +54,9 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
         models that have such a constant. Common, separate and pooled models take part with the grid's ``base__NAME``.
     train : tuple
         ``(*data, strata)``.
+    sample_weight : (N,) array-like, optional
+        Weights of the records: in the fits, in the means over held-out records and in the winner's fit. A weight 0 leaves
+        a record out.
     folds : int, splitter or iterable of pairs
         A number of folds over which every stratum is spread; a splitter such as ``RollingOrigin(6, time=1)``; or pairs of
         positions (training, held out).
@@ -80,7 +94,8 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
     models = checked_models({"model": models} if isinstance(models, StratifiedModel) else models)
     _check(tol, max_trials)
     sample = Sample(list(models.values()), train, "train")
-    pairs = sample.splits(folds, strata_folds(random_state))
+    weight = np.ones(len(sample)) if sample_weight is None else read_weight(sample_weight, len(sample))
+    pairs = _weighed(sample.splits(folds, strata_folds(random_state)), weight)
     nodes = in_order(list(sample.labels.values))
     simple = simple_models(models, nodes)
     if grid is None:
@@ -94,7 +109,7 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
         begun = time.perf_counter()
         try:
             if id(row.model) not in validations:
-                validations[id(row.model)] = CrossValidation(row.model, sample, pairs, nodes, tol)
+                validations[id(row.model)] = CrossValidation(row.model, sample, pairs, nodes, tol, weight)
             validation = validations[id(row.model)]
             trials, count, cut = _trials(row, validation, chosen, max_trials)
             if not trials:
@@ -124,11 +139,11 @@ def search(models, grid=None, *, train, folds=5, random_state=0, tol=1e-4, max_t
     if not good:
         raise KeyboardInterrupt if cut else failures[0]
     table.sort(key=lambda row: row["mean"])
-    _add_differences(table)
+    _add_differences(table, next(iter(validations.values())).weight)
     first = table[0]
     best = clone(first["model"]).set_params(**first["constants"])
     whole = sample.part()
-    best.fit(*whole.data, strata=whole.strata)
+    best.fit(*whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight)
     for validation in validations.values():
         notes += _notes(validation)
     if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
@@ -207,20 +222,39 @@ def _descend(search, contender, chosen):
 
 def _measured(trial, validation):
     losses = validation.losses(trial)
-    finite = np.isfinite(losses).all()
-    se = float(losses.std(ddof=1) / np.sqrt(len(losses))) if finite and len(losses) > 1 else None
+    se = _mean(losses, validation.weight)[1] if np.isfinite(losses).all() else None
     return {"constants": trial.constants, "mean": trial.loss, "se": se, "losses": losses, "error": None}
 
 
-def _add_differences(table):
+def _mean(values, weight):
+    """Weighted mean of independent values, and its standard error, None for a single value."""
+    mean, count = float(np.average(values, weights=weight)), len(values)
+    if count < 2:
+        return mean, None
+    share = weight / weight.sum()
+    return mean, float(np.sqrt(count / (count - 1) * np.sum((share * (values - mean)) ** 2)))
+
+
+def _weighed(pairs, weight):
+    """Pairs of positions without the records of weight 0."""
+    if weight.all():
+        return pairs
+    pairs = [(train[weight[train] > 0], test[weight[test] > 0]) for train, test in pairs]
+    if not all(len(train) and len(test) for train, test in pairs):
+        raise OptionError(
+            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or leave out the "
+            "records of weight 0 yourself."
+        )
+    return pairs
+
+
+def _add_differences(table, weight):
     """Differences to the first row, record by record."""
     best = table[0]["losses"]
     for row in table:
         row["difference"] = row["difference_se"] = None
         if row["error"] is None and np.isfinite(row["losses"]).all():
-            gap = row["losses"] - best
-            row["difference"] = float(gap.mean())
-            row["difference_se"] = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else None
+            row["difference"], row["difference_se"] = _mean(row["losses"] - best, weight)
 
 
 def _notes(validation):

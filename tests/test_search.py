@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import strat
+from strat import searching
 from strat.constants import snake
 from strat.pattern_search import PatternSearch
 
@@ -229,3 +230,53 @@ def test_a_snake_changes_one_value_at_a_time():
     points = snake({"a": [1, 2, 3], "b": [1, 2], "c": [1, 2, 3]})
     assert len(points) == 18 and len({tuple(p.values()) for p in points}) == 18
     assert all(sum(p[k] != q[k] for k in p) == 1 for p, q in zip(points, points[1:], strict=False))
+
+
+def weighed_search(sample_weight, index, grid):
+    """A search over records that may be repeated, with folds that keep copies of one record together."""
+    pairs = [(index % 3 != k, index % 3 == k) for k in range(3)]
+    models = {"lrsm": strat.lrsm(BASE, GRAPH)}
+    train = (X[index], Y[index], [Z[i] for i in index])
+    return strat.search(models, grid, train=train, sample_weight=sample_weight, folds=pairs, tol=1e-8)
+
+
+def test_weights_count_records_in_fits_and_means():
+    weight = np.random.default_rng(5).integers(0, 4, N)
+    grid, index = {"scale": [0.1, 1.0]}, np.arange(N)
+    found, plain = weighed_search(weight, index, grid), weighed_search(None, index, grid)
+    again = weighed_search(None, np.repeat(index, weight), grid)  # as many copies as the weight says
+    rows, copies, equal = (
+        {(row["candidate"], str(row["constants"])): row for row in search.table}
+        for search in (found, again, plain)
+    )
+    assert found.chosen == again.chosen and rows.keys() == copies.keys()
+    for key, row in rows.items():
+        assert row["mean"] == pytest.approx(copies[key]["mean"], rel=1e-6)
+        assert row["difference"] == pytest.approx(copies[key]["difference"], abs=1e-6)
+        assert abs(row["mean"] - equal[key]["mean"]) > 1e-3
+    np.testing.assert_allclose(found.best.theta_["theta"], again.best.theta_["theta"], rtol=1e-5, atol=1e-6)
+    plainly = clone(found.best).fit(X, Y, strata=Z, sample_weight=weight)
+    assert np.array_equal(found.best.theta_["theta"], plainly.theta_["theta"])
+    assert not np.allclose(plain.best.theta_["theta"], plainly.theta_["theta"], rtol=1e-3)
+
+
+def test_the_standard_error_of_a_weighted_mean():
+    losses = np.random.default_rng(0).random(30)
+    mean, se = searching._mean(losses, np.full(30, 7.0))
+    assert mean == pytest.approx(losses.mean()) and se == pytest.approx(losses.std(ddof=1) / np.sqrt(30))
+    assert searching._mean(losses[:1], np.ones(1)) == (losses[0], None)
+    mean, se = searching._mean(np.array([1.0, 4.0]), np.array([3.0, 1.0]))
+    assert mean == 1.75 and se == pytest.approx(np.sqrt(2 * ((0.75 * 0.75) ** 2 + (0.25 * 2.25) ** 2)))
+
+
+@pytest.mark.parametrize(
+    "weight, text",
+    [
+        (np.ones(N - 1), "sample_weight"),
+        (-np.ones(N), "weights must be at least 0"),
+        (np.where(np.arange(N) % 3 == 1, 0.0, 1.0), "sample_weight is 0 for all records that a fold"),
+    ],
+)
+def test_weights_that_cannot_be_used(weight, text):
+    with pytest.raises((strat.errors.StratError, ValueError), match=text):
+        weighed_search(weight, np.arange(N), {"scale": [1.0]})
