@@ -500,3 +500,91 @@ WIDE static void logistic_slope(ptrdiff_t size, const double *restrict u, const 
     for (ptrdiff_t i = 0; i < size; i++)
         out[i] = (u[i] < 0.0 ? e[i] : 1.0) / (1.0 + e[i]);
 }
+
+/* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
+   of line at the knots between (see strat/oracles/path_dynamic.py, which does the same for all paths at once). */
+typedef struct {
+    double slope, shift;
+} line;
+
+typedef struct {
+    double at;
+    line change;
+} knot;
+
+static void path(ptrdiff_t L, const double *restrict v, const double *restrict c, ptrdiff_t step,
+                 const double *restrict up, const double *restrict down, knot *knots, double *restrict lower,
+                 double *restrict upper, double *restrict z)
+{
+    knot *first = knots + L, *last = first - 1;
+    line left = {c[0], -c[0] * v[0]}, right = left;
+    for (ptrdiff_t k = 0; k + 1 < L; k++) {
+        const int falls = isfinite(down[k]);
+        lower[k] = -INFINITY;
+        upper[k] = INFINITY;
+        if (falls) {
+            const double level = -down[k];
+            for (; first <= last && left.slope * first->at + left.shift <= level; first++) {
+                left.slope += first->change.slope;
+                left.shift += first->change.shift;
+            }
+            lower[k] = (level - left.shift) / left.slope;
+            *--first = (knot){lower[k], {left.slope, left.shift - level}};
+            left = (line){0.0, level};
+        }
+        if (isfinite(up[k])) {
+            const double level = up[k];
+            for (; last >= first + falls && right.slope * last->at + right.shift >= level; last--) {
+                right.slope -= last->change.slope;
+                right.shift -= last->change.shift;
+            }
+            upper[k] = (level - right.shift) / right.slope;
+            *++last = (knot){upper[k], {-right.slope, level - right.shift}};
+            right = (line){0.0, level};
+        }
+        const double next = c[(k + 1) * step], load = next * v[k + 1];
+        left = (line){left.slope + next, left.shift - load};
+        right = (line){right.slope + next, right.shift - load};
+    }
+    for (; first <= last && left.slope * first->at + left.shift <= 0.0; first++) {
+        left.slope += first->change.slope;
+        left.shift += first->change.shift;
+    }
+    z[L - 1] = -left.shift / left.slope;
+    for (ptrdiff_t k = L - 2; k >= 0; k--)
+        z[k] = z[k + 1] < lower[k] ? lower[k] : z[k + 1] > upper[k] ? upper[k] : z[k + 1];
+}
+
+/* What equal neighbours share, once more from their own numbers: the lines above hold sums over the whole path. */
+static void means(ptrdiff_t L, const double *restrict v, const double *restrict c, ptrdiff_t step,
+                  const double *restrict up, const double *restrict down, double *restrict mean, double *restrict z)
+{
+    double push = 0.0;
+    for (ptrdiff_t first = 0, last; first < L; first = last) {
+        double weight = 0.0, sum = 0.0;
+        for (last = first; last < L && (last == first || z[last] == z[first]); last++) {
+            weight += c[last * step];
+            sum += c[last * step] * (v[last] - z[first]);
+        }
+        const double next = last == L ? 0.0 : z[last] > z[first] ? up[last - 1] : -down[last - 1];
+        const double shared = z[first] + (sum + next - push) / weight;
+        const int rises = first && z[first] > z[first - 1];
+        if (first && (rises ? shared <= mean[first - 1] : shared >= mean[first - 1]))
+            return; /* rounding would change the order */
+        for (ptrdiff_t k = first; k < last; k++)
+            mean[k] = shared;
+        push = next;
+    }
+    memcpy(z, mean, (size_t)L * sizeof *z);
+}
+
+/* Rows of `curvature`, `up` and `down` begin `rows`, `ups` and `downs` numbers apart, entries of `curvature` `step`;
+   `work` has room for 8 L + 6 numbers. */
+static void path_prox(ptrdiff_t P, ptrdiff_t L, const double *v, const double *curvature, ptrdiff_t rows, ptrdiff_t step,
+                      const double *up, ptrdiff_t ups, const double *down, ptrdiff_t downs, double *work, double *z)
+{
+    for (ptrdiff_t p = 0; p < P; p++, v += L, z += L, curvature += rows, up += ups, down += downs) {
+        path(L, v, curvature, step, up, down, (knot *)(work + 2 * L), work, work + L, z);
+        means(L, v, curvature, step, up, down, work, z);
+    }
+}

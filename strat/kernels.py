@@ -156,6 +156,16 @@ class Compiled:
         self._loops.logistic_slope(u.size, u, e, out)
         return out
 
+    def path_prox(self, v, curvature, up, down):
+        """Of each row of v (P, L), that of `strat.oracles.prox_chains.path_prox`."""
+        (P, L), out = v.shape, np.empty(v.shape)
+        rows = [0 if len(part) == 1 else part.shape[1] for part in (curvature, up, down)]
+        step = int(curvature.shape[1] > 1)
+        self._loops.path_prox(
+            P, L, v, curvature, rows[0], step, up, rows[1], down, rows[2], np.empty(8 * L + 6), out
+        )
+        return out
+
     def grams(self, x, stratum, weight, K):
         """Sum of weight_i x_i x_iᵀ over the rows of each stratum, shape (K, p, p); the strata ascend."""
         p = x.shape[1]

@@ -15,6 +15,7 @@ import strat
 from strat import kernels
 from strat.edges import AllPairs, EdgeList
 from strat.oracles.design import SharedDesign
+from strat.oracles.prox_chains import path_prox
 from strat.oracles.segments import SMALL, Grams, Segments
 from strat.problem import JointProblem
 from strat.solvers.band import BandFactor
@@ -252,6 +253,22 @@ def test_arrays_to_read_are_converted_and_arrays_to_write_are_not():
         kernels.compiled.degrees(K, "w")
     with pytest.raises(TypeError):
         kernels.compiled.sums(np.ones(3), 2, np.zeros(3))  # positions are whole numbers
+
+
+@compiled
+@pytest.mark.parametrize("L", [2, 3, 30])
+@pytest.mark.parametrize("alike", [True, False])
+def test_proxes_along_paths(monkeypatch, L, alike):
+    rng, P = np.random.default_rng(L), 40
+    v = np.round(rng.normal(size=(P, L)), 1)  # with ties
+    curvature = np.full((1, 1), 0.7) if alike else rng.uniform(0.1, 3.0, size=(P, L))
+    up, down = rng.choice([0.0, 0.1, 1.0], size=(2, 1 if alike else P, L - 1))
+    for slope in (up, down):
+        slope[:, rng.random(L - 1) < 0.3] = np.inf
+    ours, theirs = both(monkeypatch, lambda: path_prox(v, curvature, up, down))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-13, atol=1e-14)
+    assert (np.diff(ours)[np.isinf(np.broadcast_to(up, (P, L - 1)))] <= 0).all()
+    assert (np.diff(ours)[np.isinf(np.broadcast_to(down, (P, L - 1)))] >= 0).all()
 
 
 def test_what_cannot_be_loaded_is_left_alone(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
+from strat import kernels
 from strat.oracles.path_dynamic import by_dynamic_programming
 from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.prox_chains import path_prox
@@ -265,7 +266,8 @@ def test_long_chains():
     np.testing.assert_allclose(sums[:, :-1][jump < -1e-9], 2.0, atol=1e-9)
 
 
-def test_paths_by_active_sets_and_by_dynamic_programming():
+def test_paths_by_active_sets_and_by_dynamic_programming(monkeypatch):
+    monkeypatch.setattr(kernels, "compiled", None)
     rng = np.random.default_rng(4)
     for _ in range(60):
         P, L = rng.integers(1, 30), rng.integers(2, 40)

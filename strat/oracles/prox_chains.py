@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from strat import kernels
 from strat.oracles.path_dynamic import by_dynamic_programming
 from strat.oracles.prox_base import Grouped
 
@@ -72,6 +73,8 @@ def path_prox(v, curvature, up, down, rounds=30):
     (Hintermüller, Ito and Kunisch 2003, The primal-dual active set strategy as a semismooth Newton method). What does
     not settle is left to dynamic programming.
     """
+    if kernels.compiled:
+        return kernels.compiled.path_prox(v, curvature, up, down)
     z, left = np.empty(v.shape), np.arange(len(v))
     paths = _Paths(v, curvature, up, down)
     for _ in range(rounds):
