@@ -7,8 +7,8 @@ from scipy.linalg.blas import ddot
 
 from strat import kernels
 
-# Curvature allowed over what was seen, and over the last one: with less of it, more steps are tried twice.
-RAISED, LEAST = 1.5, 0.8
+# Curvature allowed over what was seen, and over the last one: with more of both fewer steps are tried twice, but all are shorter.
+RAISED, LEAST = 1.3, 0.6
 AGE = 10  # most iterations between two measurements of the edges' curvature
 TINY = 1e-300
 
@@ -84,7 +84,7 @@ class StrataMetric:
 
     def relax(self):
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
-        self.share = max(self.share / 1.02, 0.6)
+        self.share = max(self.share / 1.05, 0.6)
         old = self.loss_curvature
         if kernels.compiled:
             arrays = (self._rest, self._losses, self.squares, old)
@@ -162,7 +162,7 @@ class EdgeMetric:
 
     def relax(self, ratio):
         """Lengthen the steps a little, more where the model had much slack."""
-        self.length = min(self.length * min(max(0.7 * math.sqrt(ratio), 1.02), 1.15), 4.0)
+        self.length = min(self.length * min(max(0.7 * math.sqrt(ratio), 1.02), 1.3), 4.0)
 
 
 @np.errstate(all="ignore")
