@@ -120,14 +120,10 @@ KERNEL(grams, "nnniaaw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v
 KERNEL(band_factor, "nnw", result = (double)band_factor(v[0].n, v[1].n, v[2].a))
 KERNEL(band_solve, "nnaw", band_solve(v[0].n, v[1].n, v[2].a, v[3].a))
 KERNEL(sums, "nnnianaw", result = sums(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].n, v[6].a, v[7].a))
-<<<<<<< Updated upstream
 KERNEL(soft_threshold, "nnaananw",
        soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].n, v[7].a))
-=======
-KERNEL(soft_threshold, "nnaanaw", soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].a))
 KERNEL(path_prox, "nnaannananww",
        path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].n, v[6].a, v[7].n, v[8].a, v[9].n, v[10].a, v[11].a))
->>>>>>> Stashed changes
 KERNEL(logistic, "naww", logistic(v[0].n, v[1].a, v[2].a, v[3].a))
 KERNEL(logistic_slope, "naaw", logistic_slope(v[0].n, v[1].a, v[2].a, v[3].a))
 
@@ -154,10 +150,32 @@ static PyObject *py_use(PyObject *module, PyObject *const *args, Py_ssize_t coun
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(use),           METHOD(degrees),  METHOD(add_ends), METHOD(coupling),         METHOD(add_half_distances),
-    METHOD(laplacian),     METHOD(log_det),  METHOD(log_det_gradient), METHOD(edge_curvature), METHOD(extrapolate), METHOD(gradient_step),
-    METHOD(moves),         METHOD(follow), METHOD(weighted_product),   METHOD(projected_step), METHOD(rows_times), METHOD(rows_sum),
-    METHOD(sums), METHOD(grams), METHOD(band_factor), METHOD(band_solve), METHOD(soft_threshold), METHOD(logistic), METHOD(logistic_slope), METHOD(path_prox),        {NULL, NULL, 0, NULL},
+    METHOD(use),
+    METHOD(degrees),
+    METHOD(add_ends),
+    METHOD(coupling),
+    METHOD(add_half_distances),
+    METHOD(laplacian),
+    METHOD(log_det),
+    METHOD(log_det_gradient),
+    METHOD(edge_curvature),
+    METHOD(extrapolate),
+    METHOD(gradient_step),
+    METHOD(moves),
+    METHOD(follow),
+    METHOD(weighted_product),
+    METHOD(projected_step),
+    METHOD(rows_times),
+    METHOD(rows_sum),
+    METHOD(sums),
+    METHOD(grams),
+    METHOD(band_factor),
+    METHOD(band_solve),
+    METHOD(soft_threshold),
+    METHOD(logistic),
+    METHOD(logistic_slope),
+    METHOD(path_prox),
+    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", NULL, -1, methods, NULL, NULL, NULL, NULL};
