@@ -177,3 +177,9 @@ def test_top_level_folders_are_few():
     folders = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
     built = {"build", "dist", "strat.egg-info", "__pycache__", "venv"}
     assert folders - built <= {"strat", "tests", "examples", "docs", "benchmarks"}
+
+
+def test_no_merge_is_left_half_done():
+    sources = [path for kind in ("py", "c", "md", "cfg", "in") for path in ROOT.rglob(f"*.{kind}")]
+    marks = re.compile(r"^(<{7} |>{7} |\|{7} )", re.MULTILINE)
+    assert [path for path in sources if marks.search(path.read_text(encoding="utf-8"))] == []
