@@ -119,6 +119,8 @@ KERNEL(rows_sum, "nnniaaw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5
 KERNEL(grams, "nnniaaw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))
 KERNEL(band_factor, "nnw", result = (double)band_factor(v[0].n, v[1].n, v[2].a))
 KERNEL(band_solve, "nnaw", band_solve(v[0].n, v[1].n, v[2].a, v[3].a))
+KERNEL(blocks_times, "nnaaw", blocks_times(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a))
+KERNEL(invert, "nnw", result = (double)invert(v[0].n, v[1].n, v[2].a))
 KERNEL(sums, "nnnianaw", result = sums(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].n, v[6].a, v[7].a))
 KERNEL(soft_threshold, "nnaananw",
        soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].n, v[7].a))
@@ -170,6 +172,8 @@ static PyMethodDef methods[] = {
     METHOD(sums),
     METHOD(grams),
     METHOD(band_factor),
+    METHOD(invert),
+    METHOD(blocks_times),
     METHOD(band_solve),
     METHOD(soft_threshold),
     METHOD(logistic),

@@ -427,6 +427,45 @@ static double sums(ptrdiff_t N, ptrdiff_t width, ptrdiff_t K, const ptrdiff_t *r
     return total;
 }
 
+WIDE static void blocks_times(ptrdiff_t K, ptrdiff_t n, const double *restrict blocks, const double *restrict x,
+                              double *restrict out)
+{
+    for (ptrdiff_t k = 0; k < K; k++, x += n)
+        for (ptrdiff_t a = 0; a < n; a++, blocks += n) {
+            double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+            for (ptrdiff_t b = 0; b < n; b++)
+                sum += blocks[b] * x[b];
+            *out++ = sum;
+        }
+}
+
+/* The inverses of positive definite matrices, in place, by Gauss and Jordan; stops with 1 at one that is not definite. */
+WIDE static ptrdiff_t invert(ptrdiff_t count, ptrdiff_t n, double *restrict a)
+{
+    for (ptrdiff_t k = 0; k < count; k++, a += n * n)
+        for (ptrdiff_t c = 0; c < n; c++) {
+            double *restrict own = a + c * n;
+            if (!(own[c] > 0.0))
+                return 1;
+            const double pivot = 1.0 / own[c];
+            own[c] = 1.0;
+            for (ptrdiff_t d = 0; d < n; d++)
+                own[d] *= pivot;
+            for (ptrdiff_t b = 0; b < n; b++) {
+                if (b == c)
+                    continue;
+                double *restrict other = a + b * n;
+                const double factor = other[c];
+                other[c] = 0.0;
+#pragma omp simd
+                for (ptrdiff_t d = 0; d < n; d++)
+                    other[d] -= factor * own[d];
+            }
+        }
+    return 0;
+}
+
 static void soft_threshold(ptrdiff_t K, ptrdiff_t n, const double *restrict v, const double *restrict t, ptrdiff_t t_stride,
                            const double *restrict weight, ptrdiff_t weight_stride, double *restrict out)
 {

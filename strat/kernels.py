@@ -181,6 +181,16 @@ class Compiled:
         """
         return not self._loops.band_factor(len(band), band.shape[1] - 1, band)
 
+    def blocks_times(self, blocks, x):
+        """blocks_k x_k of blocks (K, n, n) and x (K, n): shape (K, n)."""
+        out = np.empty(x.shape)
+        self._loops.blocks_times(*x.shape, blocks, x, out)
+        return out
+
+    def invert(self, matrices):
+        """In place, the inverses of positive definite matrices (K, n, n); return whether all are definite."""
+        return not self._loops.invert(len(matrices), matrices.shape[1], matrices)
+
     def band_solve(self, factor, b):
         """In place, the solution for a right-hand side b of N numbers, from what `band_factor` made."""
         self._loops.band_solve(len(factor), factor.shape[1] - 1, factor, b)

@@ -54,6 +54,8 @@ class Strata:
         """
         records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else list(nodes)
+        if records.values == nodes:  # seen in the order of the nodes
+            return cls(nodes, records.codes)
         position = {label: k for k, label in enumerate(nodes)}
         where = np.array([position.get(label, -1) for label in records.values], dtype=np.intp)
         index = where[records.codes]

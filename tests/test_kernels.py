@@ -19,6 +19,7 @@ from strat.oracles.prox_chains import path_prox
 from strat.oracles.segments import SMALL, Grams, Segments
 from strat.problem import JointProblem
 from strat.solvers.band import BandFactor
+from strat.solvers.free_directions import inverses, times
 from strat.strata import Strata
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -144,6 +145,23 @@ def test_a_chain_is_solved_alike(monkeypatch):
     for x in both(monkeypatch, lambda: factor.factor(blocks, 1 + np.tile(degrees[:, None], 3), None)(r)):
         there = (blocks @ x[..., None])[..., 0] + x + edges.laplacian(w, x, degrees)
         np.testing.assert_allclose(there, r, atol=1e-12)
+
+
+@compiled
+@pytest.mark.parametrize("K, n", [(1, 1), (5, 3), (4, 16), (3, 17), (2, 40)])
+def test_products_and_inverses_of_blocks(monkeypatch, K, n):
+    rng = np.random.default_rng(n)
+    half, x = rng.standard_normal((K, n, n + 2)), rng.standard_normal((K, n))
+    blocks = half @ half.swapaxes(1, 2)
+    for matrices in (blocks, np.broadcast_to(blocks[0], blocks.shape), blocks.swapaxes(1, 2)):
+        for product in both(monkeypatch, lambda m=matrices: times(m, x)):
+            np.testing.assert_allclose(product, np.einsum("kab,kb->ka", matrices, x), rtol=1e-12, atol=1e-11)
+        for inverse in both(monkeypatch, lambda m=matrices: inverses(m)):
+            np.testing.assert_allclose(inverse @ matrices, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
+    blocks[-1] *= -1  # not definite, but invertible
+    kept = blocks.copy()
+    np.testing.assert_allclose(inverses(blocks) @ blocks, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
+    assert np.array_equal(blocks, kept)
 
 
 def test_no_records_and_no_columns():

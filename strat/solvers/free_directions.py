@@ -4,7 +4,10 @@ import copy
 
 import numpy as np
 
+from strat import kernels
 from strat.prox_slope import FREE
+
+SMALL = 16  # size of matrices up to which a loop is faster than NumPy's products
 
 
 class FreeDirections:
@@ -79,7 +82,21 @@ class FreeDirections:
 
 def times(matrices, x):
     """Diagonals (K, n) or matrices (K, n, n) times x (K, n)."""
-    return matrices * x if matrices.ndim == 2 else np.matmul(matrices, x[..., None])[..., 0]
+    if matrices.ndim == 2:
+        return matrices * x
+    small = matrices.shape[1] <= SMALL and matrices.shape[:2] == x.shape
+    if kernels.compiled and small and matrices.flags.c_contiguous and x.size:
+        return kernels.compiled.blocks_times(matrices, x)
+    return np.matmul(matrices, x[..., None])[..., 0]
+
+
+def inverses(matrices):
+    """Inverses of symmetric matrices (K, n, n), those of positive definite ones in less time."""
+    if kernels.compiled and matrices.size:
+        out = np.array(matrices, dtype=float, order="C")
+        if kernels.compiled.invert(out):
+            return out
+    return np.linalg.inv(matrices)
 
 
 def _by_coordinates(J, t):

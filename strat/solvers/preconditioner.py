@@ -5,7 +5,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from strat.solvers.band import BandFactor
-from strat.solvers.free_directions import times
+from strat.solvers.free_directions import inverses, times
 from strat.solvers.uniform import UniformFactor
 
 SPREAD = 16.0  # coordinates whose curvatures differ by less share one factorisation
@@ -68,7 +68,7 @@ class Preconditioner:
             return lambda r: r / scale
         blocks = np.array(blocks)
         np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
-        return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
+        return partial(times, inverses(free.restricted(blocks, diagonal.mean(axis=1))))
 
     @cached_property
     def _direct(self):
