@@ -121,7 +121,7 @@ def on_edges(base, given, prior, i, j):
     GraphError
         If an edge has several factors.
     """
-    if prior is None or not len(prior.i) or not by_factor(base.couple):
+    if prior is None or not len(i) or not by_factor(base.couple):
         return base.couple_weights(given)
     unknown = [name for name in factors(base.couple)[1:] if name not in prior.factors]
     if unknown:

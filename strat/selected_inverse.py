@@ -9,8 +9,7 @@ that block 1 touches and G = A₁₁⁻¹ A₁S of the eliminated matrix:
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.sparse.linalg import splu
 
 from strat.errors import OptionError
@@ -154,9 +153,8 @@ class _Elimination:
                 raise np.linalg.LinAlgError("the matrix is not positive definite")
             G = None
             if len(front) > size:
-                half = solve_triangular(factor, F[size:, :size].T, lower=True, check_finite=False)
-                G = solve_triangular(factor, half, lower=True, trans="T", check_finite=False)
-                updates[self.parent[k]].append((front[size:], F[size:, size:] - half.T @ half))
+                G, _ = dpotrs(factor, F[size:, :size].T, lower=1)
+                updates[self.parent[k]].append((front[size:], F[size:, size:] - F[size:, :size] @ G))
             factors.append((factor, G))
         return factors
 
@@ -168,8 +166,9 @@ class _Elimination:
             (factor, G), front = factors[k], self.front[k]
             size = len(factor)
             Z = np.empty((len(front), len(front)))
-            own, _ = dpotri(factor, lower=1)
-            Z[:size, :size] = np.tril(own) + np.tril(own, -1).T
+            own, _ = dpotri(factor, lower=1)  # above the diagonal there are zeros
+            np.add(own, own.T, out=Z[:size, :size])
+            np.einsum("aa->a", Z[:size, :size])[...] *= 0.5
             if G is not None:
                 parent = self.parent[k]
                 at = np.searchsorted(self.front[parent], front[size:])

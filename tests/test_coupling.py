@@ -360,6 +360,11 @@ def test_models_without_edges_and_searches_take_the_declaration():
         assert model.fit(X, y, strata=z).theta_["b"].shape == (8,)
     found = strat.search(strat.lrsm(base, graph()), train=(X, y, z), folds=3)
     assert np.isfinite(found.best.score(X, y, strata=z))
+    whole = strat.common(base, strat.graphs.complete(list(graph()))).fit(
+        X, y, strata=z
+    )  # its edges weigh nothing
+    assert whole.to_cvxpy().solve() == pytest.approx(whole.result_.objective, rel=1e-5)
+    assert strat.standard_errors(whole)["b"].shape == (8,)
     assert strat.graphs.report(fitted()).reliance.shape == (8,)
     assert read_graph(graph()).factor_on([0, 0, 0, 2], [4, 1, 6, 5])[0].tolist() == [0, 1, -1, -1]
 
