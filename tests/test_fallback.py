@@ -61,9 +61,9 @@ u, y = cp.Variable(3, name="u"), cp.Variable(name="y")
 #: Pieces without a closed form on w, and others on u and y that keep theirs.
 PARTLY = [
     (cp.maximum(cp.norm(W, 2), 1) + cp.norm1(u) - cp.log(y), (), {"w"}),
-    (cp.norm1(W) + cp.norm1(u), (cp.log_sum_exp(u) <= 1,), {"u"}),
+    (cp.norm1(W) + cp.norm1(u), (cp.log_sum_exp(u) + cp.log_sum_exp(-u) <= 3,), {"u"}),
     (cp.maximum(cp.norm(W[1:], 3), 0.5) + cp.norm1(W) + cp.square(y), (u >= 0, cp.sum(u) == 1), {"w"}),
-    (cp.tv(W) + cp.abs(y - 1), (cp.log_sum_exp(u[:2]) <= 1, u[2] <= 0), {"u"}),
+    (cp.tv(W) + cp.abs(y - 1), (cp.log_sum_exp(u[:2]) + cp.log_sum_exp(-u[:2]) <= 2, u[2] <= 0), {"u"}),
     (cp.norm(M, 1) - cp.log_det(S) + cp.norm1(W), (), {"M"}),
 ]
 
@@ -118,3 +118,26 @@ def test_constraints_that_cannot_hold_are_said_to_be_the_trouble():
     program = strat.compile(cp.norm1(W), constraints=[W[0] + W[1] <= -1, W[0] + W[1] >= 1])
     with pytest.raises(strat.NoOracleError, match="constraints can be satisfied"):
         FallbackProx(program, {})(np.zeros((1, 4)), 1.0)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_running_sums_are_written_by_cvxpy_too(axis):
+    sums = cp.cumsum(M, axis=axis)
+    v = np.random.default_rng(0).normal(size=(2, 6))
+    for expression, limits in (
+        (cp.norm1(sums), []),
+        (cp.norm1(M), [sums <= 0.3]),
+        (cp.quad_over_lin(sums, 2.0) + cp.norm1(M), []),
+    ):
+        program = strat.compile(expression, constraints=limits)
+        z = FallbackProx(program, program.values())(v, 1.0)
+        np.testing.assert_allclose(z, program.bind().flat.prox(v, 1.0), atol=1e-7)
+
+
+def test_what_cvxpy_cannot_read_or_write_is_an_error_of_the_package():
+    assert strat.compile(cp.square(cp.cumsum(P))).bind().value(np.array([3.0])) == pytest.approx(9.0)
+    with pytest.raises(strat.DeclarationError, match="cannot be read"):
+        strat.compile(cp.sum(cp.cumsum(W, axis=P)))
+    program = strat.compile(cp.norm1(W), constraints=[cp.sum(cp.imag(W)) >= 1])
+    with pytest.raises(strat.NoOracleError, match=r"CVXPY could not write it .*np\.tril"):
+        program.bind().prox(np.zeros((1, 4)), 1.0)

@@ -66,7 +66,14 @@ class FallbackProx:
         # A fixed quadratic in every variable keeps all of them in the canonical form, with P diagonal there.
         near = 0.5 * sum(cp.sum_squares(x) for x in unknowns.values())
         problem = cp.Problem(cp.Minimize(copied(program.expression) + near), constraints)
-        data, _, _ = problem.get_problem_data(cp.CLARABEL)
+        try:
+            data, _, _ = problem.get_problem_data(cp.CLARABEL)
+        except Exception as error:
+            raise NoOracleError(
+                f"the prox of {program.what} needs a cone program, and CVXPY could not write it "
+                f"({type(error).__name__}: {error}). Write it with other atoms, for example np.tril(np.ones((n, n))) @ x "
+                f"for cp.cumsum(x), or leave parts out, which tells the one that CVXPY cannot write."
+            ) from error
         self.q = np.asarray(data["c"], dtype=float)
         self.A, self.b, self.cones = without_empty_rows(sp.csr_array(data["A"]), data["b"], data["dims"])
         starts = data["param_prob"].var_id_to_col

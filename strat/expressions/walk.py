@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from strat.errors import DeclarationError, StratError
 from strat.expressions import atoms, forms
 from strat.expressions.symbols import DATA, HYPER, VARIABLE, Value
+from strat.expressions.text import text
 
 
 class Walker:
@@ -42,6 +44,17 @@ class Walker:
         return twin
 
     def _walk(self, e):
+        try:
+            return self._read(e)
+        except StratError:
+            raise
+        except Exception as error:  # what CVXPY lets pass, such as an axis that is no number
+            raise DeclarationError(
+                f"{text(e)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY documents "
+                f"for it, or the package does not know this spelling: write it with other atoms."
+            ) from error
+
+    def _read(self, e):
         if isinstance(e, atoms.Constant):
             return forms.constant(e.value)
         if isinstance(e, (atoms.Variable, atoms.Parameter)):
@@ -131,7 +144,10 @@ class Walker:
         return self.sum(self(e.args[0]), e.shape, atoms.axis_of(e))
 
     def _cumsum(self, e):
-        form, axis = self(e.args[0]), atoms.axis_of(e)
+        form = self(e.args[0])
+        if not form.shape:  # of one number
+            return form.reshaped(e.shape)
+        axis = atoms.axis_of(e)
         if axis is None:
             form, axis = form.reshaped((form.size,)), (0,)
         n = form.shape[axis[0]]
