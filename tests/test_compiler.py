@@ -782,6 +782,34 @@ def test_hessian_blocks_are_the_hessian_products(loss):
         np.testing.assert_allclose(blocks[:, :, j], product(np.tile(e, (K, 1))), rtol=1e-11, atol=1e-11)
 
 
+wide, shift = cp.Variable((3, 4), name="wide"), cp.Variable(4, name="shift")
+SCORE, SHARES = cp.Parameter(3, name="score"), cp.Parameter(4, nonneg=True, name="shares")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        cp.log_sum_exp(SCORE @ wide + shift) - SHARES @ (SCORE @ wide + shift),
+        SHARES[0] * cp.log_sum_exp(SCORE @ wide)
+        + cp.sum_squares(SCORE @ wide - SHARES)
+        + cp.sum(cp.logistic(shift)),
+        SHARES[0] * cp.log_sum_exp(np.arange(12.0).reshape(3, 4) @ shift) + cp.square(SCORE[0] - shift[0]),
+        cp.sum(cp.log_sum_exp(cp.vstack([SCORE @ wide[:, :2], SCORE @ wide[:, 2:]]), axis=1))
+        + cp.sum(SHARES @ shift),
+    ],
+)
+def test_hessian_blocks_of_softmax_are_differences_of_gradients(loss):
+    rng = np.random.default_rng(0)
+    X, Y, index = rng.normal(size=(40, 3)), rng.uniform(0.1, 1.0, size=(40, 4)), rng.integers(0, 5, size=40)
+    oracle = strat.compile(loss, data=(SCORE, SHARES)).bind(X, Y, strata=index).flat
+    theta, h = rng.normal(size=(5, oracle.n)), 1e-6
+    blocks, product = oracle.hessian(theta), oracle.hessian_operator(theta)
+    for j, e in enumerate(np.eye(oracle.n)):
+        change = oracle.value_and_gradient(theta + h * e)[1] - oracle.value_and_gradient(theta - h * e)[1]
+        np.testing.assert_allclose(blocks[:, :, j], change / (2 * h), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(blocks[:, :, j], product(np.tile(e, (5, 1))), rtol=1e-11, atol=1e-11)
+
+
 def test_what_was_read_once_is_used_again_for_the_same_values():
     theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
     lam, p = cp.Parameter(name="lam", value=1.0), cp.Parameter(nonneg=True, name="p", value=2.0)

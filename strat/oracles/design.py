@@ -5,6 +5,7 @@ Rows live either on strata (no record data in the map: one constant matrix serve
 """
 
 from functools import cached_property
+from itertools import combinations_with_replacement
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +56,12 @@ class ConstantDesign:
             self._outer = (c[:, :, None] * c[:, None, :]).reshape(self.m, -1)
         return (weights @ self._outer).reshape(-1, self.n, self.n)
 
+    def pairs(self, weight, groups):
+        """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (K, groups): (K, n, n)."""
+        W = _of_pairs(weight, groups, self.m // groups)
+        c = self.dense_matrix().reshape(groups, -1, self.n)
+        return np.matmul(np.matmul(np.swapaxes(c, 1, 2), W), c).sum(axis=1)
+
     def matvec(self, theta):
         """(K, n) to (K, m)."""
         if self._identity:
@@ -72,6 +79,15 @@ class ConstantDesign:
             out[:, self._column] = g * self._scale
             return out
         return g @ self._c if self._small else (self._ct @ g.T).T
+
+
+def _of_pairs(weight, groups, L):
+    """The symmetric matrices (K, groups, L, L) of weight(r, s)."""
+    first = weight(0, 0)
+    W = np.empty((len(first), groups, L, L))
+    for r, s in combinations_with_replacement(range(L), 2):
+        W[..., r, s] = W[..., s, r] = weight(r, s)
+    return W
 
 
 class GatheredDesign:
@@ -94,6 +110,10 @@ class GatheredDesign:
     def gram(self, weights):
         """(N, m) to (K, n, n)."""
         return self.constant.gram(self.segments.sum(weights))
+
+    def pairs(self, weight, groups):
+        """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (N, groups): (K, n, n)."""
+        return self.constant.pairs(lambda r, s: self.segments.sum(weight(r, s)), groups)
 
 
 class SharedDesign:
@@ -179,6 +199,16 @@ class SharedDesign:
             if self.m == 1 and self._order is None:
                 return block
             np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
+        return out
+
+    def pairs(self, weight, groups):
+        """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (N, groups): (K, n, n)."""
+        out, columns = np.zeros((self.segments.K, self.n, self.n)), self.columns.reshape(groups, -1, self.p)
+        for r, s in combinations_with_replacement(range(columns.shape[1]), 2):
+            for own, some in zip(weight(r, s).T, columns, strict=True):
+                block = self._grams(np.ascontiguousarray(own))
+                for a, b in {(r, s), (s, r)}:
+                    np.add.at(out, (slice(None), some[a][:, None], some[b][None, :]), block)
         return out
 
 

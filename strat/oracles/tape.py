@@ -1,6 +1,6 @@
 """Sums of atoms over affine forms: one forward and one reverse pass over all records at once."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -31,11 +31,12 @@ class BoundNode:
 
     @property
     def single(self):
-        """The argument of an elementwise atom of one affine form with dense coefficients; None for others."""
-        if not self.rule.separable or len(self.varying) != 1:
+        """The argument of an atom of one affine form with dense coefficients whose Hessian is cheap; None for others."""
+        if len(self.varying) != 1 or not (self.rule.separable or self.rule.pair_curvature):
             return None
         form = self.forms[self.varying[0]]
-        return form if form.design is not None and form.design.dense and not form.inner else None
+        known = form.design is not None and form.design.dense and not form.inner
+        return form if known and (self.rule.separable or hasattr(form.design, "pairs")) else None
 
     def forward(self, theta, outs):
         """Arguments, output and memo."""
@@ -144,13 +145,16 @@ class Tape(Oracle):
 
     @np.errstate(all="ignore")
     def hessian(self, theta):
-        """Blocks of the Hessian (K, n, n), where every atom is elementwise over one affine form."""
+        """Blocks of the Hessian (K, n, n), where every atom's own is cheap and its argument one affine form."""
         states, _, _ = self.run(theta)
         grams = []
         for node, weight in self.weights.items():
-            out = states[node][1]
-            curvature = _diagonal(node, states[node], np.broadcast_to(weight, out.shape))
-            grams.append(node.single.design.gram(curvature.reshape(len(out), -1)))
+            state, design = states[node], node.single.design
+            weight = np.broadcast_to(weight, state[1].shape)
+            if node.rule.separable:
+                grams.append(design.gram(_diagonal(node, state, weight).reshape(len(weight), -1)))
+            else:
+                grams.append(design.pairs(partial(node.rule.pair_curvature, *state, weight), node.size))
         return sum(grams[1:], grams[0])
 
     @np.errstate(all="ignore")

@@ -42,6 +42,9 @@ class Rule:
     #: z = project_rows(u, radius) at u, (K, groups, L, L), with which the prox together with other pieces is found.
     prox_slopes = None
     project_slopes = None
+    #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
+    #: times the weights g of the outputs.
+    pair_curvature = None
     #: ``prox_eigenvalues(values, step)``: the same as prox_rows for the eigenvalues (K, d) of a symmetric argument,
     #: step (K,) with the sign of the weight.
     prox_eigenvalues = None

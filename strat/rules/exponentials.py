@@ -268,6 +268,10 @@ class LogSumExp(Rows):
     def pushforward(self, args, out, memo, tangents):
         return (memo * tangents[0]).sum(axis=-1)
 
+    def pair_curvature(self, args, out, memo, g, r, s):
+        """Of diag(p) − p pᵀ, p the shares of the exponentials."""
+        return g * memo[..., r] * ((r == s) - memo[..., s])
+
     def curve(self, i, args, out, memo, g, tangents):
         weighted = memo * tangents[0]
         return g[..., None] * (weighted - memo * weighted.sum(axis=-1, keepdims=True))

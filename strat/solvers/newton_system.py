@@ -9,6 +9,9 @@ from strat.solvers.newton import _mean_curvature
 from strat.solvers.preconditioner import Preconditioner
 
 BLOCKS = 2**24  # numbers up to which the Hessians' blocks are formed
+COUPLED = (
+    64  # most numbers a stratum for which coupled strata have them formed where they change from step to step
+)
 DIRECT = 100  # most numbers a stratum for which strata that nothing couples are solved directly
 MOST = 200  # conjugate gradient steps
 
@@ -41,6 +44,8 @@ class NewtonSystem:
         laplacians = problem.laplacians(w, degrees)
         self.coupled, self.laplacian = laplacians.any, laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
+        lasting = not self.coupled or self.n <= COUPLED or getattr(problem.loss, "quadratic", False)
+        self._reads_blocks = self.forms_blocks and lasting and problem.loss.has("hessian")
         self._mean = None
         self.preconditioner = Preconditioner(laplacians) if self.coupled else None
 
@@ -50,7 +55,7 @@ class NewtonSystem:
         if self._mean is not None and getattr(loss, "quadratic", False):
             return self._mean
         self._operator = self._blocks = None
-        if self.forms_blocks and loss.has("hessian"):
+        if self._reads_blocks:
             self._blocks = np.asarray(loss.hessian(theta))
         else:
             self._operator = loss.hessian_operator(theta)
