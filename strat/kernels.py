@@ -22,6 +22,9 @@ class Compiled:
     """The loops of the module `strat._loops`. Arrays that are written to must be contiguous, of floats."""
 
     def __init__(self, loops):
+        missing = [name for name in vars(Compiled) if name[0] != "_" and not hasattr(loops, name)]
+        if missing:
+            raise ImportError(f"strat._loops of another release, without {missing[0]}")
         routines = (
             (cython_lapack, "dpftrf"),
             (cython_lapack, "dsfrk"),

@@ -502,7 +502,11 @@ def test_a_weighted_regularizer_is_probed_by_its_blocks():
     assert ProxSlope(weighted.prox, v, t).jacobian.shape == (4, 6)
 
 
-@pytest.mark.parametrize("solver", [strat.MAPG(), strat.NewtonCG()], ids=["MAPG", "NewtonCG"])
+@pytest.mark.parametrize(
+    "solver",
+    [strat.MAPG(), strat.NewtonCG(), strat.AlternatingMinimization()],
+    ids=["MAPG", "NewtonCG", "alternating"],
+)
 def test_tiny_data_are_no_reason_to_stop_at_once(solver):
     # With data of size 1e-8 all gradients are below the 1 in the residual; the same problem in other units has the same fit.
     rng, K, objectives = np.random.default_rng(0), 20, []
@@ -517,6 +521,22 @@ def test_tiny_data_are_no_reason_to_stop_at_once(solver):
         assert result.status == "converged"
         objectives.append(result.objective / unit**2)
     assert objectives[1] == pytest.approx(objectives[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("solver", [strat.ADMM(), strat.AlternatingMinimization()])
+@pytest.mark.parametrize("unit", [1e-8, 1e3])
+def test_units_of_the_data_do_not_stop_admm(solver, unit):
+    rng, K, results = np.random.default_rng(0), 20, []
+    X, z = rng.standard_normal((200, 6)), np.arange(200) % 20
+    Y = X @ rng.standard_normal(6) + rng.standard_normal(200) + z * 0.1
+    for u in (1.0, unit):
+        theta, x, y = cp.Variable(6), cp.Parameter(6), cp.Parameter()
+        base = strat.BaseModel(u * cp.abs(y - x @ theta), 3 * u**2 * cp.norm1(theta), data=(x, y))
+        graph = strat.graphs.path(range(K), weight=5 * u**2)
+        results.append(strat.lrsm(base, graph, solver=solver).fit(u * X, u * Y, strata=z).result_)
+        assert results[-1].status == "converged"
+    assert results[1].objective / unit**2 == pytest.approx(results[0].objective, rel=2e-3)
+    assert results[1].iterations < 2 * results[0].iterations + 2
 
 
 def ridge_model(loss, graph, **options):

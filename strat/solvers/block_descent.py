@@ -19,6 +19,10 @@ FINEST = 1e-10  # least tolerance of a step
 EXACT = 1e-13  # and no step need be finer to lower F
 INNER = 500  # most iterations of one step
 INNER_ADMM = 5000  # and where it is ADMM's
+TINY = (
+    1e-3  # terms of the gradient smaller than this leave the residual, which is relative to 1 or more, no say
+)
+FALL = 1e-4  # last fall of F, relative, at which a step with such terms ends
 IDLE = 10  # iterations whose decrease rounding hides, in which the residual must halve
 
 
@@ -89,15 +93,16 @@ class BlockDescent(Algorithm):
             problem.loss, problem.regularizer, FixedGraph(), problem.edges, x.w, problem.couple
         )
         inner = self._inner(fixed, tol)
-        start = inner.x.objective
+        start, before = inner.x.objective, np.inf
         for _ in range(INNER if self.smooth else INNER_ADMM):
             residual = inner.residual(tol)
             if inner.stalled:
                 break
-            if residual is not None and residual["theta"] <= tol:
+            if residual is not None and residual["theta"] <= tol and not self._moves(inner, start, before):
                 if inner.x.objective <= start or tol <= EXACT:
                     break
                 tol *= 0.1  # too rough to be any better
+            before = inner.x.objective
             inner.step()
         self.extra_factorizations += inner.factorizations
         if not self.smooth:
@@ -106,6 +111,14 @@ class BlockDescent(Algorithm):
         if fall >= 0:
             return inner.x.theta, x.objective - fall
         return x.theta, x.objective
+
+    def _moves(self, inner, start, before):
+        """Whether F still changes where all terms are so tiny that the residual is small everywhere."""
+        x = inner.x
+        terms = (x.loss_gradient, x.product) if self.smooth else (inner.y, inner.z)
+        if max(map(np.linalg.norm, terms)) > TINY:
+            return False
+        return not abs(before - x.objective) <= FALL * (abs(start - x.objective) + abs(x.objective))
 
     def _inner(self, fixed, tol):
         """The algorithm for theta, at the parameters of x."""

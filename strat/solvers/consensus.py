@@ -60,7 +60,7 @@ class Consensus(Algorithm):
             along = loss.hessian_operator(self.x.theta)(self.y)
             curvature = float(np.vdot(self.y, along) / np.vdot(self.y, self.y))
             guess = math.sqrt(curvature * max(guess, 0.1 * curvature)) if 0 < curvature < np.inf else guess
-        return min(max(guess, 1e-3), 1e3)
+        return guess
 
     def step(self):
         """One iteration."""

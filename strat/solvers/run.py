@@ -124,7 +124,8 @@ class Run:
         if self.algorithm.exact:
             return True
         start, before, now = self.history[0], *self.history[-2:]
-        return before - now <= 100 * self.solver.tol * (min(1.0, abs(start - now)) + abs(now))
+        moved = before - now if self.algorithm.monotone else abs(before - now)
+        return moved <= 100 * self.solver.tol * (min(1.0, abs(start - now)) + abs(now))
 
     @property
     def seconds(self):
