@@ -198,7 +198,7 @@ def _edge_set(edges, prior):
     """Edge set, W0 on it, and the sum of the squares of W0 elsewhere."""
     if isinstance(edges, str) and edges == "all":
         on = AllPairs(prior.K)
-        return on, on.from_matrix(prior.matrix()), 0.0
+        return on, on.from_matrix(prior.matrix()) if len(prior.i) else on.zeros(), 0.0
     i, j = candidate_edges(edges, prior)
     on = EdgeList(prior.K, i, j)
     w0 = on.from_vector(prior.weights_on(i, j))
