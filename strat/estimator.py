@@ -8,8 +8,10 @@ from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.export import as_problem
 from strat.fitting import fit_model
 from strat.graph_regularizers import FixedGraph
+from strat.labels import plain
 from strat.parameters import NestedParameters
 from strat.saving import save
+from strat.strata import some_of
 
 
 def check_fitted(model, what):
@@ -302,9 +304,8 @@ class StratifiedModel(NestedParameters):
 
     def _position(self, label):
         try:
-            return self.strata_.index(label)
+            return self.strata_.index(plain(label))
         except ValueError:
-            shown = ", ".join(map(repr, self.strata_[:3]))
             raise GraphError(
-                f"{label!r} is no stratum of the model; its {len(self.strata_)} strata are {shown}, …"
+                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}."
             ) from None

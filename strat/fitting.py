@@ -4,14 +4,17 @@ import copy
 import hashlib
 import warnings
 from functools import partial
+from numbers import Integral
 
+import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
 from strat import coupling
 from strat.base_model import BaseModel
 from strat.edges import AllPairs
-from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning, OptionError, type_name
+from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning, GraphError, OptionError, type_name
+from strat.graph_input import read_graph
 from strat.posed import Posed, read_held_out
 from strat.solvers.choice import default_solver
 from strat.starts import solve
@@ -104,8 +107,11 @@ def check_options(model):
             f"base must be a strat.BaseModel, not {type_name(model.base)}; "
             f"declare one with BaseModel(loss, regularizer, data=(…))."
         )
-    if isinstance(model.n_starts, bool) or not isinstance(model.n_starts, int) or model.n_starts < 1:
+    if isinstance(model.n_starts, bool) or not isinstance(model.n_starts, Integral) or model.n_starts < 1:
         raise OptionError(f"n_starts must be a whole number of at least 1, not {model.n_starts!r}.")
+    seed = model.random_state
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise OptionError(f"random_state must be a whole number of at least 0, not {seed!r}.")
     for name in ("graph_regularizer", "solver"):
         value = getattr(model, name)
         if value is not None and (isinstance(value, type) or not hasattr(value, "validate")):
@@ -118,9 +124,9 @@ def _solve(model, problem, posed, init, validation):
     solver = solver_for(model, problem)
     if solver.callback is not None:
         solver.callback = _Callback(solver.callback, model.base.layout, posed.edges)
-    start = _start(model, problem, init, posed.edges)
+    start = _start(model, problem, init, posed.edges, posed.prior.labels)
     score = None if validation is None else read_held_out(posed, validation).mean_loss
-    fingerprint = _fingerprint(model, posed.records) if solver.checkpoint is not None else ""
+    fingerprint = _fingerprint(model, problem, posed.records) if solver.checkpoint is not None else ""
     return solve(
         problem,
         solver,
@@ -132,7 +138,7 @@ def _solve(model, problem, posed, init, validation):
     )
 
 
-def _start(model, problem, init, edges):
+def _start(model, problem, init, edges, labels):
     """What ``starts.solve`` takes as a start: a name, or a dict of flat arrays."""
     if init is None and model.warm_start and hasattr(model, "theta_"):
         theta = model._flat()
@@ -172,11 +178,23 @@ def _start(model, problem, init, edges):
                 f'init["theta"] has {len(start["theta"])} strata, but the model has {problem.K}.'
             )
     if "W" in init:
-        W = init["W"] if sp.issparse(init["W"]) else np.asarray(init["W"], dtype=float)
-        if W.shape != (problem.K, problem.K):
-            raise OptionError(f'init["W"] has shape {W.shape}, but the model has {problem.K} strata.')
-        start["w"] = edges.from_matrix(W)
+        start["w"] = edges.from_matrix(_start_weights(init["W"], labels, problem.K))
     return start
+
+
+def _start_weights(W, labels, K):
+    """Weights to start from, as given, or an error that says why they are none."""
+    if isinstance(W, nx.Graph):
+        raise OptionError(
+            'init["W"] is a graph, but it must be a matrix with a row for each of model.strata_, such as model.W_. '
+            "Pass networkx.to_numpy_array(graph, nodelist=model.strata_)."
+        )
+    if np.ndim(W) != 2 or W.shape != (K, K):
+        raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {K} strata.')
+    try:
+        return read_graph((labels[:K], W)).matrix()
+    except GraphError as error:
+        raise GraphError(f'init["W"]: {error}') from None
 
 
 class _Callback:
@@ -191,7 +209,7 @@ class _Callback:
         return self.function(view)
 
 
-def _fingerprint(model, records):
+def _fingerprint(model, problem, records):
     """What tells this fit from another one in a checkpoint."""
     digest = hashlib.sha256()
     for text in (
@@ -207,7 +225,12 @@ def _fingerprint(model, records):
         digest.update(repr(factor).encode())
         digest.update(model.base.couple_weights(model.values, factor).tobytes())
     for array in (*records.arrays, records.strata.index, records.weight):
-        digest.update((array.data if sp.issparse(array) else np.ascontiguousarray(array)).tobytes())
+        parts = (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,)
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).tobytes())
+    ends = () if isinstance(problem.edges, AllPairs) else problem.edges.ends
+    for array in (*ends, problem.w0):
+        digest.update(np.ascontiguousarray(array).tobytes())
     digest.update(repr(records.strata.labels).encode())
     return digest.hexdigest()
 

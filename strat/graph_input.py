@@ -75,7 +75,7 @@ def _from_networkx(graph):
     labels = list(graph)
     labels = labels if all_plain(labels) else [plain(node) for node in labels]
     check_labels(labels)
-    i, j, attributes = _edges(graph, labels)
+    i, j, attributes = _edges(graph)
     weights = [a.get("weight", 1.0) for a in attributes]
     if not set(map(type, weights)) <= {float, int}:
         for a, b, weight in zip(i.tolist(), j.tolist(), weights, strict=True):
@@ -95,9 +95,9 @@ def _from_networkx(graph):
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
 
 
-def _edges(graph, labels):
+def _edges(graph):
     """Positions of the ends of a graph's edges among its nodes, and the edges' attributes."""
-    position = dict(zip(labels, range(len(labels)), strict=True))
+    position = {node: k for k, node in enumerate(graph)}
     if graph.is_multigraph():
         edges = list(graph.edges(data=True))
         ends = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2)

@@ -136,6 +136,10 @@ def all_plain(labels):
 
 def plain(label):
     """Return a label with NumPy scalars turned into Python ones, inside tuples too."""
+    if isinstance(label, np.datetime64):
+        label = label.astype(
+            "datetime64[us]"
+        )  # finer units would come out as integers, coarser ones as dates
     if isinstance(label, np.generic):
         return label.item()
     if type(label) is tuple:

@@ -57,8 +57,18 @@ def check_count(parameters, data, where):
 
 def read_vector(name, values, N):
     """A vector with one finite number for each of N records, such as sample_weight."""
-    if np.ndim(values) == 0 and not sp.issparse(values):
+    try:
+        shape = np.shape(values)
+    except ValueError as error:
+        raise ShapeError(
+            f"{name} is ragged, but it must hold one number for each of the {N} records."
+        ) from error
+    if not shape:
         raise ShapeError(f"{name} is {values!r}, but it must hold one number for each of the {N} records.")
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        raise ShapeError(
+            f"{name} has shape {shape}, but it must hold one number for each of the {N} records."
+        )
     vector = _read(name, (), values)
     if len(vector) != N:
         raise ShapeError(f"{name} has {len(vector)} entries, but there are {N} records.")
@@ -101,9 +111,8 @@ def _read_sparse(name, shape, data):
         return _read(name, shape, csr.toarray())
     good = np.abs(csr.data) <= LARGEST
     if not good.all():
-        record = int(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))[~good][0])
-        kind = _fault(csr.data[~good][0])
-        raise DataError(f"{name} has {kind} in record {record}; drop or repair the record.")
+        records = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))[~good]
+        _refuse(name, records, csr.data[~good][0], f"column {csr.indices[~good][0]} of ")
     csr.sum_duplicates()
     return csr
 
@@ -112,7 +121,9 @@ def _as_float(name, data):
     if isinstance(data, np.ma.MaskedArray):
         data = data.astype(float).filled(np.nan) if np.ma.is_masked(data) else data.data
     if hasattr(data, "to_numpy") and not isinstance(data, np.ndarray):
-        data = data.to_numpy()
+        frame, data = data, data.to_numpy()
+        if data.dtype.kind == "O" and hasattr(frame, "isna"):  # pandas.NA and None are missing numbers
+            data = np.where(frame.isna(), np.nan, data)
     try:
         array = np.asarray(data)
     except ValueError as error:
@@ -124,14 +135,21 @@ def _as_float(name, data):
         try:
             array = array.astype(float)
         except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{name} holds objects that are no numbers; records must be real numbers."
-            ) from error
+            index, value = next((k, v) for k, v in np.ndenumerate(array) if not _is_number(v))
+            raise DataError(_kind(name, index, value)) from error
     if array.dtype.kind not in "fiub":
         index = (0,) * array.ndim
         value = array[index] if array.size else array.dtype
         raise DataError(_kind(name, index, value))
     return np.asarray(array, dtype=float, order="C")
+
+
+def _is_number(value):
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _kind(name, index, value):
@@ -147,16 +165,17 @@ def _check_finite(name, array, columns):
     if good.all():
         return
     bad = np.argwhere(~good)
-    records, kind = np.unique(bad[:, 0]), _fault(array[tuple(bad[0])])
-    place = " in"
+    column = ""
     if array.ndim == 2:
-        place = f" in column {columns[bad[0, 1]]!r} of" if columns else f" in column {bad[0, 1]} of"
-    more = f" ({len(records)} records are affected)" if len(records) > 1 else ""
-    way = "Change the unit" if np.isfinite(array[tuple(bad[0])]) else "Drop these records or fill the values"
-    raise DataError(f"{name} has {kind}{place} record {records[0]}{more}. {way}.")
+        column = f"column {columns[bad[0, 1]]!r} of " if columns else f"column {bad[0, 1]} of "
+    _refuse(name, bad[:, 0], array[tuple(bad[0])], column)
 
 
-def _fault(value):
+def _refuse(name, records, value, column):
+    """Raise the error about a value that is not finite or too large, the first of those in `records`."""
+    count = len(np.unique(records))
+    more = f" ({count} records are affected)" if count > 1 else ""
+    kind, way = "NaN" if np.isnan(value) else "an infinite value", "Drop these records or fill the values"
     if np.isfinite(value):
-        return f"the value {value:.3g}, too large to compute with,"
-    return "NaN" if np.isnan(value) else "an infinite value"
+        kind, way = f"the value {value:.3g}, too large to compute with,", "Change the unit"
+    raise DataError(f"{name} has {kind} in {column}record {records[0]}{more}. {way}.")

@@ -7,6 +7,7 @@ import numpy as np
 
 from strat.candidates import candidate_edges
 from strat.fitted import Fitted
+from strat.labels import plain
 from strat.tables import Table, aligned, number
 
 SHOWN = 10
@@ -59,7 +60,9 @@ def sensitivity(model, edges=None):
     elif isinstance(edges, (list, np.ndarray)):
         candidate_edges(edges, prior)  # checks them
         pairs = [tuple(pair) for pair in (edges.tolist() if isinstance(edges, np.ndarray) else edges)]
-        i, j = (np.array([prior.position[pair[side]] for pair in pairs], dtype=np.intp) for side in (0, 1))
+        i, j = (
+            np.array([prior.position[plain(pair[side])] for pair in pairs], dtype=np.intp) for side in (0, 1)
+        )
     else:
         i, j = candidate_edges(edges, prior)
         pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]

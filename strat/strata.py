@@ -121,10 +121,10 @@ def unknown_stratum(records, unknown, nodes):
     also = (
         f" (nor are {others:,} other labels)" if others > 1 else " (nor is one other label)" if others else ""
     )
-    verb = "record is" if len(affected) == 1 else "records are"
+    verb = "is" if len(affected) == 1 else "are"
     return (
         f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
-        f"{verb} affected. "
+        f"{'records' if len(records) > 1 else 'record'} {verb} affected. "
         f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. {_advice(label, nodes)}"
     )
 

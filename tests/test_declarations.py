@@ -454,13 +454,19 @@ ARRAYS = [
         r"x has NaN in column 2 of record 1 \(3 records are affected\)",
     ),
     ((X, [1.0, np.nan, 1.0, 1.0]), DataError, "y has NaN in record 1"),
-    ((sp.csr_array(np.where(X == 4, np.nan, X)), Y), DataError, "x has NaN in record 1"),
+    ((sp.csr_array(np.where(X == 4, np.nan, X)), Y), DataError, "x has NaN in column 1 of record 1"),
     ((sp.csr_array(X * 1j), Y), DataError, "x holds complex128"),
     (
         (pd.DataFrame(X, columns=["u", "v", "w"]).replace(4.0, np.nan), Y),
         DataError,
         "x has NaN in column 'v' of record 1",
     ),
+    (
+        (pd.DataFrame(X, columns=["u", "v", "w"]).astype("Float64").replace(4.0, pd.NA), Y),
+        DataError,
+        "x has NaN in column 'v' of record 1",
+    ),
+    ((X, [1.0, 2.0, {}, 1.0]), DataError, "y holds {} in record 2; records must be real numbers"),
     ((pd.DataFrame({"u": ["a"] * 4, "v": Y, "w": Y}), Y), DataError, "x holds 'a' in record 0"),
     ((np.zeros((0, 3)), np.zeros(0)), DataError, "no records"),
 ]
@@ -511,7 +517,12 @@ WEIGHTS = [
     ([1, -1, 1, 1], DataError, "sample_weight is -1 in record 1; weights must be at least 0"),
     ([1, np.nan, 1, 1], DataError, "sample_weight has NaN"),
     ([1, 1, 1], ShapeError, "sample_weight has 3 entries, but there are 4 records"),
-    ([[1, 1, 1, 1]], ShapeError, "sample_weight"),
+    (
+        [[1, 1, 1, 1]],
+        ShapeError,
+        r"sample_weight has shape \(1, 4\), but it must hold one number for each of",
+    ),
+    ([[1], [1, 2], [1], [1]], ShapeError, "sample_weight is ragged"),
     (["a"] * 4, DataError, "sample_weight holds"),
     ([1, None, 1, 1], DataError, "sample_weight holds None in record 1"),
 ]

@@ -320,9 +320,16 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     solve(p, max_iter=3, checkpoint=path)
     with pytest.raises(OptionError, match="holds no state of this fit"):
         MAPG(checkpoint=path).run(p, np.zeros((p.K, p.n)), p.w0, fingerprint="another")
-    path.write_text("something else")
-    with pytest.raises(OptionError, match="holds no state of this fit"):
-        solve(p, checkpoint=path)
+    for content in (
+        b"something else",
+        b"",
+        path.read_bytes()[:999],
+    ):  # no archive, nothing, the beginning of one
+        path.write_bytes(content)
+        with pytest.raises(OptionError, match="holds no state of this fit"):
+            solve(p, checkpoint=path)
+    with pytest.raises(OptionError, match="checkpoint = 3 is no path"):
+        solve(p, checkpoint=3)
 
 
 def test_a_finished_fit_removes_its_checkpoint(tmp_path):

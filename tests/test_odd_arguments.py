@@ -1,8 +1,10 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
+import datetime
 import warnings
 
 import cvxpy as cp
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -60,6 +62,57 @@ def test_a_checkpoint_in_no_folder_is_refused_before_the_fit(tmp_path):
         strat.lrsm(BASE, PATH, solver=solver).fit(X, Y, strata=Z)
 
 
+GRAPHS = {
+    "other weights": {"graph": strat.graphs.path(4, weight=3.0)},
+    "other edges": {"edges": [(0, 1), (1, 2), (0, 3)]},
+    "other sparse records": {},
+}
+
+
+@pytest.mark.parametrize("changed", GRAPHS)
+def test_a_checkpoint_belongs_to_its_graph_and_to_where_numbers_stand(tmp_path, changed):
+    x = sp.csr_array(X * (np.arange(X.size).reshape(X.shape) % 2))
+    options = {"graph": PATH, "edges": "prior", "graph_regularizer": strat.LogDet(0.1, 0.1, 0.1, 0.1)}
+    path = tmp_path / "fit.npz"
+
+    def fit(x, **options):
+        model = strat.StratifiedModel(BASE, **options)
+        model.set_params(solver=strat.MAPG(checkpoint=path, callback=lambda state: state.iteration >= 2))
+        return model.fit(x, Y, strata=Z).result_.iterations
+
+    assert fit(x, **options) == 2
+    assert fit(x, **options) == 3  # goes on
+    other = sp.csr_array((x.data, x.shape[1] - 1 - x.indices, x.indptr), shape=x.shape)
+    with pytest.raises(strat.OptionError, match="holds no state of this fit"):
+        fit(x if GRAPHS[changed] else other, **{**options, **GRAPHS[changed]})
+
+
+@pytest.mark.parametrize(
+    ("W", "text"),
+    [
+        (np.triu(np.ones((4, 4)), 1), r'init\["W"\]: W is not symmetric'),
+        (np.full((4, 4), np.nan), r'init\["W"\]: W holds nan'),
+        (-np.ones((4, 4)) + np.eye(4), r'init\["W"\]: edge \(0, 1\) has the weight -1, which is negative'),
+        ("half", r'init\["W"\] has shape \(\)'),
+        (np.full((4, 4), "a"), r'init\["W"\]: .* no matrix of numbers'),
+        (PATH, r'init\["W"\] is a graph, but it must be a matrix'),
+    ],
+)
+def test_weights_to_start_from_are_a_graphs(W, text):
+    with pytest.raises((strat.GraphError, strat.OptionError), match=text):
+        strat.joint(BASE, PATH).fit(X, Y, strata=Z, init={"W": W})
+
+
+def test_options_of_a_model_are_of_their_kind():
+    for option, text in (
+        ({"random_state": "a"}, "random_state must be"),
+        ({"n_starts": 0.5}, "n_starts must be"),
+    ):
+        with pytest.raises(strat.OptionError, match=text):
+            strat.lrsm(BASE, PATH, **option).fit(X, Y, strata=Z)
+    strat.lrsm(BASE, PATH, n_starts=np.int64(1), random_state=np.int64(1)).fit(X, Y, strata=Z)
+
+
 def test_init_may_give_some_variables_only():
     model = strat.lrsm(BASE, PATH, solver=strat.NewtonCG(max_iter=0))
     with pytest.warns(strat.ConvergenceWarning):
@@ -102,7 +155,7 @@ def fitted(model=None, data=(X, Y), z=Z, **options):
         (
             lambda: fitted(data=(sp.csr_array(X * 1e80), Y)),
             strat.DataError,
-            "too large to compute with, in record 0",
+            "too large to compute with, in column 0 of record 0",
         ),
         (
             lambda: fitted(strat.lrsm(BASE, (np.eye(4), list("abcd")))),
@@ -227,3 +280,13 @@ def test_classes_by_number_are_told_of_one_hot_rows():
     base = strat.BaseModel(strat.losses.softmax(one_hot, x @ scores), data=(x, one_hot))
     with pytest.raises(strat.ShapeError, match=r"one-hot rows: np.eye\(3\)\[one_hot\]"):
         strat.lrsm(base, PATH).fit(X, Z % 3, strata=Z)
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_dates_of_numpy_are_labels_like_any_others(unit):
+    days = np.array(["2020-01-01", "2020-01-02"], dtype=f"datetime64[{unit}]")
+    graph = nx.path_graph([*days, "later"])
+    for strata in (days[Z % 2], list(days[Z % 2]), pd.Series(days[Z % 2])):
+        model = strat.lrsm(BASE, graph).fit(X, Y, strata=strata)
+        assert model.strata_[:2] == [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
+        assert model.at(days[1])["b"] == model.at(pd.Timestamp("2020-01-02"))["b"] == model.theta_["b"][1]

@@ -167,7 +167,7 @@ def test_unknown_stratum_says_where_and_what_to_do():
             r"stratum 'x' is not a node of the graph \(nor is one other label\); 3 of 4 records are",
         ),
         (["x", "y", "z"], r"\(nor are 2 other labels\); 3 of 3"),
-        (["a", "x"], "1 of 2 record is affected"),
+        (["a", "x"], "1 of 2 records is affected"),
         (["1"], "Did you mean 1"),
     ],
 )

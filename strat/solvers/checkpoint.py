@@ -2,6 +2,7 @@
 
 import os
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ class Checkpoint:
     """
 
     def __init__(self, path, fingerprint):
+        if not isinstance(path, str | os.PathLike | None):
+            raise OptionError(f"checkpoint = {path!r} is no path. Give the name of a file, or None.")
         self.path = None if path is None else Path(path)
         if self.path is not None and not self.path.parent.is_dir():
             raise OptionError(
@@ -37,7 +40,7 @@ class Checkpoint:
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 state = dict(file)
-        except (OSError, ValueError):
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile):
             state = {}
         if str(state.get("fingerprint", "")) != self.fingerprint or "fingerprint" not in state:
             raise OptionError(
