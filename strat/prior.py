@@ -124,11 +124,15 @@ class PriorGraph:
         return weights
 
     def factor_on(self, i, j):
-        """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several."""
+        """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several.
+
+        A term of weight 0 without a factor, such as a candidate's, does not count.
+        """
         least, most = (np.full(len(self.i) + 1, fill) for fill in (len(self.factors), -1))
-        np.minimum.at(least, self.term_edge, self.term_factor)
-        np.maximum.at(most, self.term_edge, self.term_factor)
-        several = least[:-1] != most[:-1]
+        counts = (self.term_factor >= 0) | (self.term_weight > 0)
+        np.minimum.at(least, self.term_edge[counts], self.term_factor[counts])
+        np.maximum.at(most, self.term_edge[counts], self.term_factor[counts])
+        several = least[:-1] < most[:-1]
         at, found = self._places(i, j)
         return np.where(found, most[at], -1), np.append(several, False)[at] & found
 

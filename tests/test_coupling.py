@@ -375,4 +375,8 @@ def test_a_search_and_a_tuning_of_the_weights():
     assert set(base.hyperparameters) == {"p"}
     model = strat.lrsm(base, graph())
     tuned = strat.tune(model, records("squares"), records("squares", seed=1), wrt=["scale", p])
+    wide = strat.tune(
+        fitted(), records("squares"), records("squares", seed=1), wrt=["W0"], edges="two-hop", max_iter=2
+    )  # candidates have no factor, and take none from the graph's own edges
+    assert wide.W0.number_of_edges() >= graph().number_of_edges() and wide.status == "finished"
     assert tuned.parameters["p"] >= 0 and set(tuned.parameters["scale"]) == {"row", "column"}
