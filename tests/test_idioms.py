@@ -170,3 +170,51 @@ def test_margins_and_counts_may_be_extreme(margin):
     z = poisson.prox(np.array([margin]), 1.0)
     expected = margin - np.exp(z)
     np.testing.assert_allclose(z, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("values", "end"), [([0.0] * 3, 1e-5), ([1.0] * 3, 1 - 1e-5), ([], None)])
+def test_bernoulli_rates_stand_on_the_ends_of_their_box(values, end):
+    p, y = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5]), cp.Parameter(name="y")
+    # A second stratum, of one record, so that there is data where the first has none.
+    oracle = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,)).bind(
+        [*values, 1.0], strata=[0] * len(values) + [1], strata_order=[0, 1]
+    )
+    for v in (-3.0, 0.3, 0.5, 4.0):
+        z = oracle.prox(np.array([v, v]), np.array([1e8, 1e8]))
+        assert z[0] == (end if values else np.clip(v, 1e-5, 1 - 1e-5))
+        assert z[1] == 1 - 1e-5
+
+
+@pytest.mark.parametrize("margin", [1e4, -1e4, 30.0])
+@pytest.mark.parametrize("t", [1e-3, 1.0, 1e3])
+def test_proxes_are_exact_at_extreme_margins(margin, t):
+    w, x = cp.Variable(name="w"), cp.Parameter(name="x")
+    losses = (cp.logistic(x * w), cp.log_sum_exp(cp.hstack([x * w, 0])))
+    for loss in losses:
+        oracle = strat.compile(loss, data=(x,)).bind([margin])
+        for v in (0.0, 1.0, -1.0):
+            (z,) = oracle.prox(np.array([v]), t)
+            below, above = z - 1e-9 * (1 + abs(z)), z + 1e-9 * (1 + abs(z))
+            slope = [oracle.gradient(np.array([at]))[0] + (at - v) / t for at in (below, above)]
+            assert slope[0] <= 0 <= slope[1]  # the minimiser lies between
+
+
+@pytest.mark.parametrize("count", [0.0, 1.0, 1e6, 1e12])
+def test_proxes_are_exact_at_extreme_counts(count):
+    w, n = cp.Variable(name="w"), cp.Parameter(name="n")
+    for loss, low in ((cp.kl_div(n, w), 0.0), (cp.exp(w) - n * w, -np.inf), (w - n * cp.log(w), 0.0)):
+        oracle = strat.compile(loss, data=(n,)).bind([count])
+        for v in (-2.0, 0.5, 100.0):
+            for t in (0.1, 1.0, 10.0):
+                (z,) = oracle.prox(np.array([v]), t)
+                assert z >= low
+                if z <= low + 1e-10:
+                    assert count == 0
+                    assert 1 - v / t >= 0  # the slope at the end of the domain points out of it
+                    continue
+                below, above = z - 1e-9 * (1 + abs(z)), z + 1e-9 * (1 + abs(z))
+                slope = [
+                    oracle.gradient(np.array([max(at, low + 1e-300)]))[0] + (at - v) / t
+                    for at in (below, above)
+                ]
+                assert slope[0] <= 0 <= slope[1]

@@ -116,6 +116,7 @@ class FallbackProx:
         rows, columns = sp.coo_array(pattern).coords
         self.pattern = pattern
         self.own, self.near = np.asarray(own[rows, columns]), np.asarray(near[rows, columns])
+        self.both, self.ones = sp.csr_array(own + sp.triu(own, 1).T), ones
 
     def __getstate__(self):
         return {**self.__dict__, "_solvers": {}}
@@ -140,11 +141,10 @@ class FallbackProx:
         x, gap = np.asarray(solution.x), max(_gap(solution), COARSE[0])
         if self._settled(solution):
             return x[self.places]
-        upper = sp.csc_array((P, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
         # Where a constraint holds with equality and no force, the error is the root of the gap. Written in terms of
         # the distance from the point found, all numbers are small, and the gap can be closed far below rounding of q.
         for _ in range(REFINEMENTS):
-            slope = q + upper @ x + upper.T @ x - upper.diagonal() * x
+            slope = q + t * (self.both @ x) + self.ones * x
             solution = self._solver(P, slope, self.b - self.A @ x, FINE).solve()
             if not (_accurate(solution) and _gap(solution) < gap):
                 break

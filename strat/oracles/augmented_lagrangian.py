@@ -20,7 +20,7 @@ EXACT, PATIENT, ALMOST = 2e-12, 15, 1e-10
 #: Parts of the strata so large that all are treated.
 MOST = 0.8
 
-_OWN = ("gradient", "error", "apart")  # of each stratum, found by a look
+_OWN = ("gradient", "error", "apart", "size")  # of each stratum, found by a look
 _ROWS = ("s", "moves", "target")  # of each term's rows
 
 
@@ -61,7 +61,7 @@ class AugmentedLagrangian:
         out = object.__new__(AugmentedLagrangian)
         out.__dict__.update(self.__dict__)
         out.terms = [term.take(strata) for term in self.terms]
-        for name in ("v", "t", "sigma", "z", "done", "stale", "top", "size", "last", "before", *_OWN):
+        for name in ("v", "t", "sigma", "z", "done", "stale", "top", "last", "before", *_OWN):
             setattr(out, name, getattr(self, name)[strata])
         for name in ("images", "y", *_ROWS):
             setattr(out, name, [a if a is None else a[strata] for a in getattr(self, name)])
@@ -177,6 +177,7 @@ class AugmentedLagrangian:
             apart = np.maximum(apart, term.largest(u - self.s[i]))
         self.gradient, self.apart = self._project(gradient), apart
         self.error = self.t * np.abs(self.gradient).max(axis=1, initial=0.0)
+        self.size = np.maximum(self.size, 1.0 + np.abs(self.z).max(axis=1, initial=0.0))
 
     def _refresh(self):
         """A look at the strata where something has changed."""

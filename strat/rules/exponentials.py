@@ -59,8 +59,11 @@ class Exp(Elementwise):
         return cp.sum(cp.exp(u)), {"u": [-1.0, 0.0, 1.0]}
 
     def scalar_prox(self, u, step):
-        """u − ω(u + log step), ω the Wright omega function."""
-        return np.where(step > 0, u - wrightomega(u + np.log(np.where(step > 0, step, 1.0))), u)
+        """u − ω(u + log step), ω the Wright omega function, which is step · exp(z): where it is large, z from that."""
+        logs = np.log(np.where(step > 0, step, 1.0))
+        omega = wrightomega(u + logs)
+        z = np.where(omega > 1.0, np.log(np.maximum(omega, 1.0)) - logs, u - omega)
+        return np.where(step > 0, z, u)
 
     def value(self, u):
         return np.exp(u)
