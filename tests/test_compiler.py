@@ -533,6 +533,20 @@ def test_gram_values_stay_accurate_where_residuals_are_tiny(size):
     np.testing.assert_allclose(oracle.value(far[None]), [((target - X @ far) ** 2).sum()], rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [1e150, 1e154, 1e300, -1e300, 1.7e308])
+def test_sums_that_overflow_are_infinite_and_never_nan(size):
+    X, point = rng.normal(size=(50, 3)), {"theta": size * np.array([[1.0, -1.0, 0.5]]), "b": np.array([size])}
+    for loss in (
+        cp.square(y - x @ theta - b),
+        cp.sum_squares(cp.hstack([x @ theta - y, 2 * b, theta - x])) - y * b,
+        cp.logistic(x @ theta + b) - y * (x @ theta),
+    ):
+        oracle = strat.compile(loss, data=(x, y)).bind(X, np.ones(50))
+        with np.errstate(all="ignore"):
+            values = oracle.value(point), oracle.value_and_gradient(point)[0]
+        assert not np.isnan(values).any() and (np.ravel(values) > -np.inf).all()
+
+
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.coo_array])
 @pytest.mark.parametrize(
     "loss",

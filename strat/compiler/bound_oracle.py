@@ -49,8 +49,9 @@ class BoundOracle:
         return packed
 
     def value(self, theta):
-        """Value of each stratum, (K,): the expression alone, +inf outside its domain."""
-        return self.flat.value(self._read(theta))
+        """Value of each stratum, (K,): the expression alone, +inf outside its domain and where numbers overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _never_nan(self.flat.value(self._read(theta)))
 
     def gradient(self, theta):
         """Gradient, in the form of theta."""
@@ -66,7 +67,7 @@ class BoundOracle:
         """
         self._need("value_and_gradient", "gradient")
         value, gradient = self.flat.value_and_gradient(self._read(theta))
-        return value, self._write(self._symmetric(gradient), theta)
+        return _never_nan(value), self._write(self._symmetric(gradient), theta)
 
     def hvp(self, theta, v):
         """Product of the Hessian at theta with v.
@@ -109,6 +110,11 @@ class BoundOracle:
                 f"t has shape {step.shape}; give one number, or one for each of {len(packed)} strata."
             )
         return self._write(self.flat.prox(packed, step), v)
+
+
+def _never_nan(value):
+    """Values where inf - inf, of sums that have overflowed, is +inf: a convex function grows without bound there."""
+    return np.where(np.isnan(value), np.inf, value)
 
 
 _WAYS_OUT = {
