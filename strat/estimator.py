@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from strat import intake
+from strat.compiler.legal import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.export import as_problem
 from strat.fitting import fit_model
@@ -296,7 +297,9 @@ class StratifiedModel(NestedParameters):
             ) from None
 
     def _losses(self, records):
-        return self.base.loss_program.evaluation(records.arrays, records.strata, self.values)(self._flat())
+        program = self.base.loss_program
+        check_signs(program, records.arrays, records.strata, records.weight, self.values)
+        return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
 
     def _flat(self):
         """Parameters as (K, n)."""

@@ -48,6 +48,13 @@ class SavedFit:
     result_: Result
     declaration: str
 
+    def __getattr__(self, name):
+        if name in ("at", "fit", "losses", "predict", "score", "to_cvxpy"):
+            raise AttributeError(
+                f"a fit loaded without its declaration has no {name}; give it: strat.load(path, base=base)."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
 
 def load(path, base=None):
     """Read a model that ``save`` wrote.

@@ -1,6 +1,7 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
 import datetime
+import pickle
 import warnings
 
 import cvxpy as cp
@@ -290,3 +291,23 @@ def test_dates_of_numpy_are_labels_like_any_others(unit):
         model = strat.lrsm(BASE, graph).fit(X, Y, strata=strata)
         assert model.strata_[:2] == [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
         assert model.at(days[1])["b"] == model.at(pd.Timestamp("2020-01-02"))["b"] == model.theta_["b"][1]
+
+
+def test_records_that_are_only_scored_are_checked_like_those_fitted():
+    p = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5])
+    base = strat.BaseModel(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,))
+    model = strat.lrsm(base, strat.graphs.path(["a", "b"])).fit([0, 1, 1, 0], strata=list("aabb"))
+    assert np.isfinite(model.losses([0.0, 1.0, 0.3], strata=list("abb"))).all()
+    for score in (model.losses, model.score):
+        with pytest.raises(
+            strat.DataError, match=r"record 1 \(stratum 'b'\) has y = 2. Labels of a Bernoulli"
+        ):
+            score([1, 2], strata=list("ab"))
+    assert np.isfinite(model.score([1, 2], strata=list("ab"), sample_weight=[1, 0]))
+
+
+def test_a_fit_loaded_without_its_declaration_says_how_to_predict(tmp_path):
+    strat.lrsm(BASE, PATH).fit(X, Y, strata=Z).save(tmp_path / "fit")
+    with pytest.raises(AttributeError, match=r"has no predict; give it: strat.load\(path, base=base\)"):
+        strat.load(tmp_path / "fit").predict(X, strata=Z)
+    assert pickle.loads(pickle.dumps(strat.load(tmp_path / "fit"))).strata_ == [0, 1, 2, 3]

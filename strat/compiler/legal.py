@@ -5,6 +5,7 @@ import scipy.sparse as sp
 
 from strat.compiler.convexity import sign_of
 from strat.errors import DataError, NotConvexError
+from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import AtomNode
 from strat.expressions.text import text
 
@@ -58,6 +59,16 @@ def _short(value):
 def _rows(mask, N):
     mask = np.asarray(mask).reshape(len(mask), -1).any(axis=1)
     return np.broadcast_to(mask, N) if len(mask) == 1 else mask
+
+
+def check_signs(program, arrays, strata, weight, given=None):
+    """Raise where data make a loss non-convex, as binding them does: records that are not fitted, only evaluated."""
+    if program._curvature.always:
+        return
+    order = strata.order[weight[strata.order] > 0]
+    walker = program._walked(program.values(given))
+    evaluator = Evaluator(walker.symbols, leaves(program.data, arrays, order))
+    check_convexity(program._curvature, walker, evaluator, Origin(order, strata, program.data, arrays))
 
 
 def check_convexity(curvature, walker, evaluator, origin):
