@@ -53,13 +53,19 @@ class BlockDescent(Algorithm):
         tol = max(self.finest, SHARE * min(self.left, 1.0))
         z.theta[...], objective = self._theta_step(tol)
         z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
-        z.evaluate()
-        if not z.objective <= objective + z.noise:  # rounding, or a W that is no better
+        noise = z.evaluate().noise
+        if not z.objective <= objective + noise:  # rounding, or a W that is no better
+            new, there = z.w.copy(), z.objective
             z.w[...] = x.w
-            z.evaluate()
+            noise = max(
+                noise, 2 * abs(z.evaluate().objective - objective)
+            )  # this F is `objective`, but for rounding
+            if there <= objective + noise:
+                z.w[...] = new
+                z.evaluate()
         fall = x.objective - z.objective
-        self.idle = 0 if fall > z.noise else self.idle + 1
-        if fall >= -z.noise:
+        self.idle = 0 if fall > noise else self.idle + 1
+        if fall >= -noise:
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
 
