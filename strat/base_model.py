@@ -31,8 +31,8 @@ class BaseModel:
     predict : cvxpy.Expression, optional
         The prediction: any expression of the variables and the data.
     smoothing : float, optional
-        Width of the Moreau envelope that replaces piecewise linear parts of the loss (pinball, hinge, absolute value),
-        in units of their argument. The true objective is reported beside the smoothed one.
+        Width of the Moreau envelope that replaces piecewise linear parts of the loss (pinball, hinge, absolute value) and
+        Euclidean norms, in units of their argument. The true objective is reported beside the smoothed one.
     couple : dict or sequence, optional
         Weight of each variable in the Laplacian's distance between strata: a number, an array of the variable's
         shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a given
@@ -176,7 +176,7 @@ class BaseModel:
             lines.append(f"predict  {text(self.predict, 80)}")
         if self.smoothing is not None:
             lines.append(
-                f"smoothing  piecewise linear parts of the loss become Moreau envelopes of width {self.smoothing:g}"
+                f"smoothing  piecewise linear parts and norms in the loss become Moreau envelopes of width {self.smoothing:g}"
             )
         return "\n".join(lines)
 

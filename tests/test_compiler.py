@@ -678,6 +678,28 @@ def test_envelopes_of_other_piecewise_linear_losses(width):
         np.testing.assert_allclose(value, np.bincount(Z, tube, K), rtol=1e-12, atol=1e-12)
 
 
+def test_norms_of_records_are_smoothed_by_their_envelopes():
+    delta, u = 0.05, c - x @ B
+    X, C, z = rng.normal(size=(60, 3)), rng.normal(size=(60, 4)), np.arange(60) % 2
+    C[:20] = X[:20] @ np.ones((3, 4))  # many residuals of 0 at the solution
+    graph, spelled = strat.graphs.path(2), cp.huber(cp.norm(u, 2), delta) / (2 * delta)
+    smooth = strat.lrsm(BaseModel(cp.norm(u, 2), data=(x, c), smoothing=delta), graph).fit(X, C, strata=z)
+    assert smooth.result_.smoothed_objective == pytest.approx(
+        strat.lrsm(BaseModel(spelled, data=(x, c)), graph).fit(X, C, strata=z).result_.objective, rel=1e-9
+    )
+    several = 2 * cp.norm(u, 2) + cp.norm(x[0] * u[:2], 2) + 0.3 * cp.norm(B[0], 2) + cp.abs(u[0] - 1)
+    model = strat.lrsm(BaseModel(several, data=(x, c), smoothing=delta), graph).fit(X, C, strata=z)
+    optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
+    assert optimum - 1e-6 <= model.result_.objective <= optimum + model.result_.smoothing_bound + 1e-6
+    assert 0 < model.result_.smoothing_bound < 0.1 * optimum
+    exact = BaseModel(cp.norm(u, 2), data=(x, c), smoothing=delta)
+    zero = strat.lrsm(exact, graph).fit(X, 0 * C, strata=z, init="zero").result_  # at the kink itself
+    assert zero.status == "converged" and zero.objective == 0
+    for loss in (cp.norm(u, 2), cp.norm_inf(u)):
+        with pytest.raises(strat.NoOracleError, match=r"rounds the kinks of numbers and of cp.norm\(u, 2\)"):
+            strat.lrsm(BaseModel(loss, data=(x, c)), graph).fit(X, C, strata=z)
+
+
 def test_smoothing_leaves_smooth_losses_alone():
     for loss in (cp.square(r), cp.logistic(-m), cp.square(cp.pos(1 - m))):
         value, _, _ = smoothed(loss, 0.5, SIGNS)

@@ -1,4 +1,4 @@
-"""Smoothing: piecewise linear functions of one scalar argument become their Moreau envelopes.
+"""Smoothing: piecewise linear functions of one scalar argument, and Euclidean norms, become their Moreau envelopes.
 
 Every spelling of one function must get the same envelope, so pieces over one argument are merged first: all rows
 that are multiples of one direction (apart from a constant) become functions of the same number u.
@@ -8,7 +8,7 @@ import numpy as np
 
 from strat.expressions import forms
 from strat.oracles.piecewise_linear import Envelope, PiecewiseLinear
-from strat.rules.piecewise import Abs, Maximum, Minimum
+from strat.rules.piecewise import Abs, Maximum, Minimum, Norm2
 
 
 class Direction:
@@ -154,10 +154,23 @@ def _absorbed(direction, coefficient, left, symbols):
     return float(slope), rest.where(~tiny)
 
 
+def _with_smooth_norms(form, walker, binder, delta):
+    """A scalar form's parts, the envelope of ‖u‖ for ‖u‖: it is that of |r| at r = ‖u‖."""
+    zero, used, parts = np.zeros(1, dtype=int), np.zeros(len(form.row), dtype=bool), []
+    absolute = PiecewiseLinear([0.0], [0.0], -1.0, 1.0)
+    for node, terms in binder.atoms_of(form):
+        for term in terms if isinstance(node.rule, Norm2) else ():
+            r = forms.Form((1,), zero, form.column[[term]], zero, np.ones(1))
+            envelope = walker.apply(Envelope(absolute, delta), [r], (1,), node.expression)
+            parts.append(forms.Form((), zero, envelope.column, form.coefficient[[term]], form.scale[[term]]))
+            used[term] = True
+    return [form.where(~used), *parts]
+
+
 def smoothed(form, walker, binder, delta):
-    """The form with its piecewise linear pieces replaced by envelopes of width delta."""
+    """The form with its piecewise linear pieces and norms replaced by envelopes of width delta."""
     groups, left = merged(form, binder)
-    parts = [left]
+    parts = _with_smooth_norms(left, walker, binder, delta)
     for direction, coefficient, function in groups:
         u = direction.form()
         envelope = walker.apply(Envelope(function, delta), [u], (1,), walker.symbols.nodes[-1])

@@ -117,6 +117,11 @@ class Envelope(Elementwise):
         return ("Envelope", f.knots.tobytes(), f.values.tobytes(), f.left, f.right, self.delta)
 
     @property
+    def flat_at_zero(self):
+        """Whether the derivative at 0 is 0, so that a kink of the argument disappears where it is 0."""
+        return self.function.prox(np.zeros(1), self.delta)[0] == 0.0
+
+    @property
     def kink(self):
         """(place, slope before, slope behind, width) where there is one kink; None where there are more."""
         f = self.function

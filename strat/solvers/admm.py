@@ -61,8 +61,9 @@ class ADMM(Solver):
     needs = {"loss": "prox", "regularizer": "prox"}
     ways = {
         "loss": (
-            "Write the loss as one function with a known prox, or, with smoothing=1e-3 on the BaseModel where it has "
-            "kinks, use the default solver, which needs only its gradient"
+            "Write the loss as one function with a known prox, or give the default solver a gradient: smoothing=1e-3 on "
+            "the BaseModel rounds the kinks of numbers and of cp.norm(u, 2); for a maximum of several numbers write "
+            "d * cp.log_sum_exp(u / d) with a small d"
         )
     }
 
