@@ -26,7 +26,12 @@ class Laplacians:
 
     def __init__(self, edges, w, couple, degrees=None):
         self.edges, self.w, self.couple, self.alike = edges, w, couple, couple.ndim == 1
-        self.n, self._degrees = couple.shape[-1], degrees
+        self.n, self._known = couple.shape[-1], degrees
+
+    @cached_property
+    def _sums(self):
+        """Degrees (K,) by w alone."""
+        return self.edges.degrees(self.w) if self._known is None else self._known
 
     @cached_property
     def entries(self):
@@ -37,8 +42,7 @@ class Laplacians:
     def degrees(self):
         """Their diagonals, shape (K, n)."""
         if self.alike:
-            degrees = self.edges.degrees(self.w) if self._degrees is None else self._degrees
-            return degrees[:, None] * self.couple
+            return self._sums[:, None] * self.couple
         return abs(self.edges.incidence) @ self.entries
 
     @cached_property
@@ -49,16 +53,14 @@ class Laplacians:
     def times(self, theta):
         """G_c theta_c for all c, shape (K, n)."""
         if self.alike:
-            degrees = self.edges.degrees(self.w) if self._degrees is None else self._degrees
-            return self.edges.laplacian(self.w, theta, degrees) * self.couple
+            return self.edges.laplacian(self.w, theta, self._sums) * self.couple
         return laplacian_by_edge(self.edges, self.entries, theta)
 
     @cached_property
     def operator(self):
         """`times`, for many products."""
         if self.alike:
-            degrees = self.edges.degrees(self.w) if self._degrees is None else self._degrees
-            times = self.edges.laplacian_operator(self.w, degrees)
+            times = self.edges.laplacian_operator(self.w, self._sums)
             return times if np.all(self.couple == 1) else lambda theta: times(theta) * self.couple
         matrix = self.matrix()
         return lambda theta: (matrix @ theta.reshape(-1)).reshape(theta.shape)
