@@ -60,7 +60,8 @@ def dual(component):
     rescue = None if solver is None else solver(component.columns, None)
     if not rows.terms:
         return NewtonProx(function, p, rescue=rescue, columns=component.columns)
-    box = (component.low, component.high) if len(bounded) else None
+    least = np.maximum(component.low, collected.least)
+    box = (least, component.high) if np.isfinite(least).any() or len(bounded) else None
     return RowsProx(component.columns, rows.terms, function, p, box, rescue)
 
 
@@ -92,6 +93,7 @@ class _Groups:
     def __init__(self, component):
         self.component, self.binder = component, component.binder
         self.rows = StratumRows(component.binder, component.columns)
+        self.least = np.full(component.L, -np.inf)
         layout = component.builder.layout
         for name, cone in component.builder.sets.cones.items():
             where = np.arange(component.builder.n)[layout.slices[name]]
@@ -228,7 +230,7 @@ class _Groups:
     def _arguments(self, node, entries):
         """(A, b, of the absolute value) of some entries' arguments, entry by entry; None where they are not affine."""
         parts, offsets, order, start, absolute = [], [], [], 0, False
-        domain = dict(node.rule.intervals)
+        positive = [i for i, (low, _) in node.rule.intervals if low == 0.0]
         for i, form in enumerate(node.forms):
             affine = affine_matrix(self.binder, form)
             if affine is None and len(node.forms) == 1 and node.rule.invariance == "ordered":
@@ -236,8 +238,7 @@ class _Groups:
             if affine is None:
                 return None
             parts.append(affine[0])
-            low, high = domain.get(i, (-np.inf, np.inf))
-            offsets.append(affine[1] - INSIDE * (np.isfinite(low) * 1.0 - np.isfinite(high)))
+            offsets.append(affine[1] - (self._inside(*affine) if i in positive else 0.0))
             if node.rule.separable:
                 order.append(start + entries[:, None])
             else:
@@ -245,6 +246,14 @@ class _Groups:
             start += form.size
         order = np.concatenate(order, axis=1).reshape(-1)
         return sp.csr_array(sp.vstack(parts))[order], np.concatenate(offsets)[order], absolute
+
+    def _inside(self, A, b):
+        """What rows A z + b >= 0 are moved by to stay in the domain; where they are coordinates, these end there."""
+        if np.any(np.diff(A.indptr) != 1) or np.any(A.data <= 0):
+            return INSIDE
+        place = np.searchsorted(self.component.columns, A.indices)
+        self.least[place] = np.maximum(self.least[place], (INSIDE - b) / A.data)
+        return 0.0
 
     def _inside_absolute(self, form):
         """(A, b) of u for a form scale · |u|, scale >= 0."""

@@ -16,7 +16,7 @@ LOOK, NEAR, NEAR_PIECEWISE, ENOUGH, ROUNDS = 5, 1e-5, 1e-6, 0.6, 60
 #: Penalties at first and at most, in multiples of 1/t: a larger one means fewer new multipliers, and costs digits.
 PENALTY, LARGEST = 1e3, 1e9
 #: Largest distance between rows and their proxes at the end, and after so many steps that rounding must be what is left.
-EXACT, PATIENT, ALMOST = 2e-12, 15, 1e-10
+EXACT, PATIENT, ALMOST = 2e-12, 30, 1e-10
 #: Parts of the strata so large that all are treated.
 MOST = 0.8
 
@@ -305,7 +305,8 @@ class AugmentedLagrangian:
 
     def polish(self):
         """Find the solution in the strata left from the point there, where all is piecewise; return what is done."""
-        z, found = from_nearby(self.v, self.t, self.z, self.terms, self.smooth, self.transposed)
+        with np.errstate(all="ignore"):  # a bad guess leads anywhere
+            z, found = from_nearby(self.v, self.t, self.z, self.terms, self.smooth, self.transposed)
         found &= ~self.done
         self.z[found], self.done[found] = z[found], True
         return self.done

@@ -16,7 +16,7 @@ from strat.oracles.prox_active import from_nearby
 
 #: Newton steps after which what is left is guessed outright, where all is piecewise linear, and most steps, the fewer
 #: where another method is at hand.
-POLISHED, STEPS, STEPS_BEFORE_RESCUE = (12, 50), 200, 60
+POLISHED, STEPS, STEPS_BEFORE_RESCUE = (20, 50), 200, 60
 
 
 class RowsProx:
