@@ -232,7 +232,7 @@ class Point:
         problem = self.problem
         step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
         size = 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
-        return {"theta": float(np.linalg.norm(step) / size), "W": self.w_residual()}
+        return {"theta": _share(np.linalg.norm(step), size), "W": self.w_residual()}
 
     def w_residual(self):
         """The part of W in the residual, at a point with the gradient over the edges; 0 for a given graph."""
@@ -260,4 +260,9 @@ def w_residual(edges, slot, w, gradient, scale):
     moved = (w - gradient) * edges.mask
     slot.prox(moved, 1.0, out=moved)
     moved -= w
-    return float(edges.norm(moved) / scale)
+    return _share(edges.norm(moved), scale)
+
+
+def _share(step, size):
+    """step / size, and infinite where numbers have overflowed: nothing is certified there."""
+    return float(step / size) if step < np.inf and size < np.inf else np.inf

@@ -311,3 +311,15 @@ def test_a_fit_loaded_without_its_declaration_says_how_to_predict(tmp_path):
     with pytest.raises(AttributeError, match=r"has no predict; give it: strat.load\(path, base=base\)"):
         strat.load(tmp_path / "fit").predict(X, strata=Z)
     assert pickle.loads(pickle.dumps(strat.load(tmp_path / "fit"))).strata_ == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("h", [strat.LogDet(1.0, 1.0, 0.1, 0.2), strat.Entropy(1.0)])
+@pytest.mark.filterwarnings("ignore:The objective seems")
+def test_a_joint_fit_that_runs_away_is_stopped_before_numbers_overflow(h):
+    base = strat.BaseModel(-y * (x @ theta), data=(x, y))
+    with pytest.warns(
+        strat.ConvergenceWarning, match="the objective has fallen to .* and seems unbounded below"
+    ):
+        result = strat.StratifiedModel(base, PATH, h).fit(X, Y, strata=Z).result_
+    assert result.status == "max_iter" and np.isfinite(result.objective)
+    assert not np.isnan(list(result.parts.values())).any()

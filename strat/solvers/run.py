@@ -10,6 +10,9 @@ from strat.errors import ConvergenceWarning, OptionError
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 
+#: An objective that has fallen so far has no minimum; a little further squares leave the range of floating point.
+LOWEST = -1e130
+
 
 @dataclass
 class State:
@@ -105,7 +108,12 @@ class Run:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
-        elif self.iteration >= solver.max_iter or algorithm.stalled or algorithm.diverged:
+        elif (
+            self.iteration >= solver.max_iter
+            or algorithm.stalled
+            or algorithm.diverged
+            or algorithm.x.objective < LOWEST
+        ):
             status = "max_iter"
         elif solver.time_limit is not None and seconds - self.before >= solver.time_limit:
             status = "time_limit"
@@ -210,6 +218,11 @@ def _warn(solver, result, algorithm):
             f"the steps are too long: the objective is infinite after {result.iterations} iterations, and the best "
             f"iterate is returned",
             "give shorter steps, or leave step out: then they are found as needed",
+        )
+    elif last[-1] < LOWEST:
+        why, way = (
+            f"the objective has fallen to {last[-1]:.1e} and seems unbounded below",
+            "check the signs in the loss, and give it a regularizer or constraints",
         )
     elif algorithm.stalled:
         why, way = (
