@@ -444,3 +444,19 @@ def test_alternating_steps_measure_the_rounding_of_the_objective():
     result = model.fit(X[rows], Y[rows], strata=[z[k] for k in rows]).result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert np.all(np.diff(result.history) <= 0)
+
+
+@pytest.mark.slow
+def test_parameters_far_behind_their_graph_catch_up():
+    """Weak ties and a narrow kink: single Newton steps in theta gain next to nothing for thousands of iterations."""
+    X, Y, z, _ = paper_data.concrete()
+    rows = np.random.default_rng(1).permutation(len(Y))[: int(0.75 * len(Y))]
+    theta, b, x, y = cp.Variable(6), cp.Variable(), cp.Parameter(6), cp.Parameter()
+    residual = y - x @ theta - b
+    pinball = cp.maximum(0.9 * residual, -0.1 * residual)
+    base = strat.BaseModel(pinball, 1e-4 * cp.sum_squares(theta), data=(x, y), smoothing=0.1)
+    graph = strat.graphs.grid(10, 10, weight=0.5)
+    model = strat.log_diagonal(base, graph, lambda1=1.0, lambda2=20.0, solver=MAPG(max_iter=1000))
+    result = model.fit(X[rows, :6], Y[rows], strata=[z[k] for k in rows]).result_
+    assert result.status == "converged"
+    assert np.all(np.diff(result.history) <= 0)

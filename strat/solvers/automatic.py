@@ -13,6 +13,8 @@ from strat.solvers.newton import NewtonStep
 
 DECREASE = 1e-4  # z is taken if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
 HEAVY = 1e-4  # damping of the Newton steps from which on, where theta lags, NewtonCG takes over
+FAR, LATE = 1e3, 5  # as it does after so many Newton steps that gain next to nothing with theta so far behind
+LITTLE = 1e-9  # share of F that is next to nothing
 BEHIND = 10.0  # a Newton step is due where theta's residual is so many times that of W
 TRIALS = 60  # most steps tried from one point
 
@@ -28,7 +30,7 @@ class Automatic(Algorithm):
     """
 
     saved = (
-        *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
+        *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust", "late"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
         *(f"newton.{name}" for name in ("interval", "wait", "last", "damping", "shift", "factorizations")),
@@ -47,6 +49,7 @@ class Automatic(Algorithm):
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.newton = NewtonStep(problem)
         self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
+        self.late = 0  # Newton steps in a row that gained next to nothing
 
     def step(self):
         """One iteration."""
@@ -73,8 +76,13 @@ class Automatic(Algorithm):
     def _newton_step(self, behind):
         """Set z to a Newton step in theta from x; return whether F is lower there."""
         x, z, curvature = self.x, self.z, self.strata_metric.loss_curvature
-        if not (behind and self.newton.damping > HEAVY):
-            return self.newton.try_from(x, z, curvature)
+        if not (behind and (self.newton.damping > HEAVY or self.late >= LATE)):
+            found = self.newton.try_from(x, z, curvature)
+            gain = x.objective - z.objective if found else 0.0
+            far = self.theta_estimate > FAR * self.w_estimate
+            self.late = self.late + 1 if far and gain <= LITTLE * abs(x.objective) else 0
+            return found
+        self.late = 0
         goal = max(self.w_estimate / BEHIND, 0.1 * self.tol)
         found, factorizations = catch_up(x, z, curvature, goal)
         self.extra_factorizations += factorizations
