@@ -50,9 +50,7 @@ class Fitted:
                 f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
             )
         if edges is None:
-            W = model.W_
-            ends = sp.triu(W, 1, format="coo").coords if sp.issparse(W) else np.nonzero(np.triu(W, 1))
-            edges = EdgeList(len(model.strata_), *ends)
+            edges = EdgeList(len(model.strata_), *_ends(model.W_))
         self.model, self.theta, self.w = model, model._flat(), edges.from_matrix(model.W_)
         bound = getattr(model, "_bound", None)
         bound = bound if bound is not None and bound.suits(model) else None
@@ -81,3 +79,12 @@ class Fitted:
         """A hyperparameter's value in the fit, as an array."""
         parameter = self.model.base.hyperparameters[name]
         return np.asarray(self.model.values.get(name, parameter.value), dtype=float)
+
+
+def _ends(W):
+    """Ends i < j of the edges of a symmetric matrix."""
+    if sp.issparse(W):
+        return sp.triu(W, 1, format="coo").coords
+    i, j = np.divmod(np.flatnonzero(W != 0), len(W))  # of a flat mask: several times faster than np.nonzero
+    upper = i < j
+    return i[upper], j[upper]
