@@ -292,6 +292,9 @@ def _warn_of_data(model, strata, edges, w0):
 
 def _warn_of_running_away(problem, result, posed):
     """Note and warn where the objective seems to have no minimum."""
+    ridge = getattr(problem.regularizer.prox, "diagonal", None)
+    if result.status == "converged" and ridge is not None and np.all(ridge > 0):
+        return  # a convex loss falls at most linearly
     start = result.history[0]
     fell_far = result.objective < start - 1e3 * (1 + abs(start))
     if not np.isfinite(result.objective) or not (
