@@ -116,12 +116,6 @@ class ProximalNewton(Algorithm):
         self.strata_metric.relax()
         self.strata_metric.share = SAFE
 
-    def certificate(self, theta, w):
-        """Residual of a point that is to be returned; x carries no rounding from steps before, so that it has its own."""
-        if np.array_equal(theta, self.x.theta) and np.array_equal(w, self.x.w):
-            return self.differentiate_x().residual()
-        return super().certificate(theta, w)
-
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
         z, ridges, system = self.z, self.problem.regularizer, self.system
