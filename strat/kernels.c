@@ -297,7 +297,7 @@ WIDE static void projected_step(ptrdiff_t size, double length, const double *res
     sums[3] = uphill;
 }
 
-static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
+WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
                        const double *restrict theta, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < N; i++, x += p) {
@@ -310,7 +310,7 @@ static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict strat
     }
 }
 
-static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+WIDE static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
                      const double *restrict x, const double *restrict g, double *restrict out)
 {
     for (ptrdiff_t e = 0; e < K * p; e++)
