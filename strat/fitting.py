@@ -301,14 +301,26 @@ def _warn_of_running_away(problem, result, posed):
         result.status == "converged" or (result.status == "max_iter" and fell_far)
     ):
         return
-    found = running_away(problem, result.theta, result.w)
-    if not len(found):
+    found, endless = running_away(problem, result.theta, result.w)
+    if not (len(found) or len(endless)):
         return
-    strata = "" if posed.shared else f" of {some_of([posed.prior.labels[k] for k in found])}"
-    note = (
-        f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters{strata} are "
-        f"doubled. Check the signs in the loss, and give it a regularizer, constraints, or more records a stratum."
-    )
+
+    def named(strata):
+        return "" if posed.shared else f" of {some_of([posed.prior.labels[k] for k in strata])}"
+
+    if len(found):
+        note = (
+            f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters"
+            f"{named(found)} are doubled. Check the signs in the loss, and give it a regularizer, constraints, or more "
+            f"records a stratum."
+        )
+    else:
+        note = (
+            f"the loss seems to fall towards a limit that it never reaches, as with separable data: it is less than half "
+            f"where the parameters{named(endless)} are doubled, however large they are (up to "
+            f"{np.abs(result.theta[endless]).max():.2g} here), so that they mean a direction at most. Give the "
+            f"regularizer a small ridge on all of them."
+        )
     result.notes.append(note)
     warnings.warn(note[0].upper() + note[1:], ConvergenceWarning, stacklevel=4)
 

@@ -239,6 +239,27 @@ def test_an_objective_without_a_minimum_is_said_to_have_none(make):
     assert any("are doubled" in note for note in model.result_.notes)
 
 
+def test_separable_strata_without_a_ridge_are_named():
+    rng, slope, x = np.random.default_rng(0), cp.Variable(2, name="slope"), cp.Parameter(2, name="x")
+    X, z = rng.standard_normal((40, 2)), np.repeat(["mixed", "apart"], 20)
+    signs = np.where(z == "apart", np.sign(X[:, 0]), np.where(rng.random(40) < 0.5, 1.0, -1.0))
+    loss = cp.logistic(-y * (x @ slope))
+    with pytest.warns(
+        strat.ConvergenceWarning, match="parameters of 'apart' are doubled, however large"
+    ) as found:
+        model = strat.separate(strat.BaseModel(loss, data=(x, y))).fit(X, signs, strata=z)
+    assert len(found) == 1
+    assert "Give the regularizer a small ridge" in model.result_.notes[-1]
+    with pytest.warns(strat.ConvergenceWarning, match="where the parameters of .* are doubled"):
+        strat.lrsm(strat.BaseModel(loss, data=(x, y)), strat.graphs.path(["mixed", "apart"])).fit(
+            X, np.sign(X[:, 0]), strata=z
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for small in (1e-4 * cp.sum_squares(slope), 1e-4 * cp.norm1(slope)):
+            strat.separate(strat.BaseModel(loss, small, data=(x, y))).fit(X, signs, strata=z)
+
+
 def test_a_stratum_that_runs_away_is_named():
     precision = cp.Variable(name="precision")
     base = strat.BaseModel(cp.square(y) * precision - cp.log(precision), data=(y,))
