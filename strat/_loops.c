@@ -1,5 +1,6 @@
 /* The module strat._loops: what Python sees of kernels.c. In the stable ABI of Python 3.11, so that one build serves
-   every later Python. Arrays are taken by the buffer protocol, contiguous; strat/kernels.py sees to their type. */
+   every later Python. Arrays are taken by the buffer protocol: those to read are converted where they are not contiguous
+   and of floats, those to write must be. Sizes are the caller's to know (strat/kernels.py): nothing checks them here. */
 
 #include <Python.h>
 

@@ -8,9 +8,7 @@ from scipy.linalg.lapack import dpbtrf, dpbtrs
 from strat import kernels
 
 CHEAP = 1000  # squared bandwidth times numbers a stratum up to which the factor beats conjugate gradients
-SMALL = (
-    33  # numbers in a column of the band up to which a loop is faster than LAPACK, which blocks longer ones
-)
+SMALL = 33  # numbers in a column of the band up to which a loop beats LAPACK, which blocks longer ones
 LARGEST = 2**25  # numbers in a factor
 
 
