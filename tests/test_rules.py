@@ -11,12 +11,8 @@ from strat.compiler.convexity import rebuilt
 from strat.rules import rules
 
 RULES = rules()
-#: Rules without an example, and why.
-EXCEPTED = {
-    "ProductRule": "not convex: products of two expressions of the variables occur in predictions only",
-    "Reciprocal": "1/u of data or in predictions; CVXPY has no atom for it",
-}
-TESTED = sorted(set(RULES) - set(EXCEPTED))
+PREDICTING = sorted(name for name, cls in RULES.items() if cls.predicts)
+TESTED = sorted(set(RULES) - set(PREDICTING))
 STEPS = [0.1, 1.0, 10.0, np.array([0.3, 4.0])]
 CLARABEL = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 
@@ -81,7 +77,7 @@ def directions(name, K, seed=1):
 
 
 def smooth_cases(word):
-    oracles = {name: bound(example(name)[0]) for name in TESTED if hasattr(RULES[name], "example")}
+    oracles = {name: bound(example(name)[0]) for name in TESTED}
     return [name for name, oracle in oracles.items() if oracle.flat.has(word)]
 
 
@@ -103,13 +99,7 @@ def variants(name):
     }
 
 
-PROXES = [
-    (name, kind)
-    for name in TESTED
-    if hasattr(RULES[name], "example")
-    for kind, e in variants(name).items()
-    if bound(e).flat.has("prox")
-]
+PROXES = [(name, kind) for name in TESTED for kind, e in variants(name).items() if bound(e).flat.has("prox")]
 
 
 def test_every_rule_has_an_example():
@@ -120,8 +110,18 @@ def test_every_rule_has_an_example():
         assert RULES[name].__doc__, name
 
 
-def test_exceptions_are_rules():
-    assert set(EXCEPTED) <= set(RULES)
+@pytest.mark.parametrize("name", PREDICTING)
+def test_predictions_are_cvxpys(name):
+    """Values of what is not convex, which occurs in predictions only."""
+    expression, variables, point = example(name)
+    y = cp.Parameter(name="y")
+    distance = sum(cp.sum_squares(v - y) for v in variables.values())
+    base = strat.BaseModel(distance, data=(y,), predict=expression)
+    assert not expression.is_dcp()
+    assert RULES[name].__doc__
+    assert base.check().ok
+    with pytest.raises(strat.StratError, match="convex|positive"):
+        strat.BaseModel(distance + cp.sum(expression), data=(y,))
 
 
 @pytest.mark.parametrize("name", TESTED)

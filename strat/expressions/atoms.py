@@ -5,42 +5,7 @@ ones between releases. Whatever is not public in CVXPY is read here and nowhere 
 """
 
 import numpy as np
-from cvxpy.atoms import (
-    MatrixFrac,
-    Pnorm,
-    Power,
-    QuadForm,
-    Sum,
-    abs,
-    cummax,
-    cumsum,
-    dotsort,
-    entr,
-    exp,
-    huber,
-    kl_div,
-    kron,
-    lambda_max,
-    log,
-    log1p,
-    log_det,
-    log_sum_exp,
-    logistic,
-    max,
-    maximum,
-    min,
-    minimum,
-    norm1,
-    norm_inf,
-    normNuc,
-    quad_over_lin,
-    rel_entr,
-    sigma_max,
-    sum_largest,
-    tr_inv,
-    von_neumann_entr,
-    xexp,
-)
+from cvxpy import atoms as public
 from cvxpy.atoms.affine.add_expr import AddExpression
 from cvxpy.atoms.affine.affine_atom import AffAtom
 from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression, multiply
@@ -89,17 +54,17 @@ SELECTIONS = (
 )
 
 __all__ = [
-    "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise", "Equality",
-    "Expression", "GeoMean", "Hstack", "Inequality", "MatrixFrac", "MulExpression", "NegExpression", "NonNeg", "NonPos",
-    "PSD", "Parameter", "Pnorm", "Power", "QuadForm", "SELECTIONS", "Sum", "Trace", "Variable", "Vstack",
-    "Wrap", "Zero", "abs", "axis_of", "broadcast_to", "conv", "convolve", "cummax", "cumsum", "dotsort", "entr", "exp",
-    "exponent", "geometric_weights",
-    "huber", "huber_threshold", "imag", "kl_div", "kron", "lambda_max", "log", "log1p", "log_det", "log_sum_exp",
-    "logistic", "max", "maximum", "min", "minimum", "multiply", "nonneg_wrap", "nonpos_wrap", "norm1",
-    "normNuc", "norm_inf", "psd_wrap", "quad_over_lin",
-    "rel_entr", "selection", "sigma_max", "sum_largest", "sum_largest_count", "symmetric_wrap", "tr_inv",
-    "von_neumann_entr", "xexp",
+    "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise",
+    "Equality", "Expression", "GeoMean", "Hstack", "Inequality", "MulExpression", "NegExpression", "NonNeg",
+    "NonPos", "PSD", "Parameter", "SELECTIONS", "Trace", "Variable", "Vstack", "Wrap", "Zero", "axis_of",
+    "broadcast_to", "conv", "convolve", "exponent", "geometric_weights", "huber_threshold", "imag", "multiply",
+    "nonneg_wrap", "nonpos_wrap", "psd_wrap", "selection", "sum_largest_count", "symmetric_wrap",
 ]  # fmt: skip
+
+
+def __getattr__(name):
+    """Every other class is a public atom of CVXPY, and needs no line here to get a rule."""
+    return getattr(public, name)
 
 
 def axis_of(atom):

@@ -28,6 +28,8 @@ class Rule:
     quiet = False
     #: Whether each output entry depends on one entry of each argument.
     separable = False
+    #: Whether it is not convex, so that it occurs in predictions only.
+    predicts = False
     #: How the prox of the bare atom is computed, for the table of rules.
     prox = None
     #: What the closed forms combine with (see GroupBlock): "absolute" (grows in every |u|), "ordered" (keeps the order).

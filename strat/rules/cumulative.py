@@ -5,11 +5,12 @@ import numpy as np
 
 from strat.expressions import atoms, forms
 from strat.rules import rule
+from strat.rules.base import Rule
 from strat.rules.largest import Max
 
 
 @rule(atoms.cummax)
-class CumulativeMax:
+class CumulativeMax(Rule):
     """Largest entry so far, along an axis: the maximum of each row of entries up to there."""
 
     prox = "dual method"

@@ -7,7 +7,7 @@ from strat.expressions import atoms
 from strat.oracles import prox_slopes
 from strat.oracles.thresholds import onto_l1_ball, onto_l2_ball
 from strat.rules import rule
-from strat.rules.base import Elementwise, Rows
+from strat.rules.base import Elementwise, Rows, Rule
 
 
 @rule(atoms.abs)
@@ -57,7 +57,7 @@ def absolute(walker, e, u):
 
 
 @rule(atoms.norm1)
-class Norm1:
+class Norm1(Rule):
     """Σ|u|: the sum of absolute values, also by rows."""
 
     prox = "closed form"

@@ -1,12 +1,21 @@
 """Products and quotients of expressions of the variables, which predictions may hold."""
 
+import cvxpy as cp
+
 from strat.rules import rule
 from strat.rules.base import Elementwise
 
 
 @rule("product")
 class ProductRule(Elementwise):
-    """u · v of two expressions of the variables (predictions only: it is not convex)."""
+    """u · v of two expressions of the variables."""
+
+    predicts = True
+
+    @staticmethod
+    def example():
+        u, v = cp.Variable(2, name="u"), cp.Variable(2, name="v")
+        return cp.multiply(u, v), {"u": [1.0, -2.0], "v": [0.5, 3.0]}
 
     def value(self, u, v):
         return u * v
@@ -21,6 +30,13 @@ class ProductRule(Elementwise):
 @rule("reciprocal")
 class Reciprocal(Elementwise):
     """1 / u of data or, in predictions, of the variables."""
+
+    predicts = True
+
+    @staticmethod
+    def example():
+        u, v = cp.Variable(2, name="u"), cp.Variable(2, name="v")
+        return u / v, {"u": [1.0, -2.0], "v": [0.5, 3.0]}
 
     def value(self, u):
         return 1.0 / u
