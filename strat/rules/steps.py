@@ -1,0 +1,50 @@
+"""Signs and whole numbers, for predictions: the class that a margin stands for, a count."""
+
+import cvxpy as cp
+import numpy as np
+
+from strat.expressions import atoms
+from strat.rules import rule
+from strat.rules.base import Elementwise
+
+
+class _Step(Elementwise):
+    """A function that is constant between its jumps."""
+
+    predicts = True
+
+
+@rule(atoms.sign)
+class Sign(_Step):
+    """1 where u > 0, −1 elsewhere."""
+
+    @staticmethod
+    def example():
+        return cp.sign(cp.Variable(name="u")), {"u": -0.5}
+
+    def value(self, u):
+        return np.where(u > 0, 1.0, -1.0)
+
+
+@rule(atoms.ceil)
+class Ceil(_Step):
+    """The least whole number >= u (CVXPY itself takes u within 1e-4 of a whole number as that)."""
+
+    @staticmethod
+    def example():
+        return cp.ceil(cp.Variable(2, name="u")), {"u": [-0.5, 1.2]}
+
+    def value(self, u):
+        return np.ceil(u)
+
+
+@rule(atoms.floor)
+class Floor(_Step):
+    """The largest whole number <= u (with the same difference)."""
+
+    @staticmethod
+    def example():
+        return cp.floor(cp.Variable(2, name="u")), {"u": [-0.5, 1.2]}
+
+    def value(self, u):
+        return np.floor(u)
