@@ -169,6 +169,19 @@ class Compiled:
         )
         return out
 
+    def active_sets(self, A, G, load, knots, slopes, free=0):
+        """argmin_x of ½ xᵀGx − loadᵀx + Σ φ_i(a_iᵀx) of each stratum, φ_i piecewise linear, and where it was found.
+
+        A is (m, n), G (1 or K, n, n) and definite, load (K, n); knots (1 or K, m, J) ascend, slopes are (1 or K, m, J + 1).
+        The last ``free`` coordinates are without curvature: what G has there is taken off again, and their load changes.
+        """
+        (K, n), (_, m, J) = load.shape, knots.shape
+        strides = [0 if len(part) == 1 else part[0].size for part in (G, knots, slopes)]
+        x, found, work = np.empty((K, n)), np.empty(K), np.empty(n * (3 * n + 8) + 6 * m)
+        arrays = (A, G, strides[0], load, knots, strides[1], slopes, strides[2], work, x, found)
+        self._loops.active_sets(K, n, free, m, J, *arrays)
+        return x, found > 0
+
     def grams(self, x, stratum, weight, K):
         """Sum of weight_i x_i x_iᵀ over the rows of each stratum, shape (K, p, p); the strata ascend."""
         p = x.shape[1]

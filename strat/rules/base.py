@@ -44,6 +44,9 @@ class Rule:
     #: z = project_rows(u, radius) at u, (K, groups, L, L), with which the prox together with other pieces is found.
     prox_slopes = None
     project_slopes = None
+    #: ``epigraph(L, absolute)``: (rows (r, L), tops (r,), knots (J, r), slopes (J + 1, r), cost) with the function of L
+    #: numbers u (of their absolute values) the least of cost · τ + Σ piecewise linear functions of rows u + tops τ.
+    epigraph = None
     #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
     #: times the weights g of the outputs.
     pair_curvature = None
@@ -95,6 +98,8 @@ class Elementwise(Rule):
     interval = (-np.inf, np.inf)
     #: ``scalar_prox(u, step, *others)``: argmin_z step·f(z) + ½(z − u)² by entry, step with the sign of the weight.
     scalar_prox = None
+    #: ``splitting(*others)``: (curvature, slope) with the function of u the least of curvature s²/2 + slope |u − s|.
+    splitting = None
 
     @classmethod
     def form(cls, walker, e, args):

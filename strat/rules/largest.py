@@ -32,6 +32,16 @@ def _first(mask):
     return (mask & (np.cumsum(mask, axis=-1) == 1)).astype(float)
 
 
+def _below_top(rows):
+    """Of `Rule.epigraph`: the least τ with rows u <= τ."""
+    r = len(rows)
+    return rows, -np.ones(r), np.zeros((1, r)), np.repeat([[0.0], [np.inf]], r, axis=1), 1.0
+
+
+def _both(L):
+    return np.concatenate([np.eye(L), -np.eye(L)])
+
+
 @rule(atoms.max)
 class Max(_Largest):
     """Largest entry of each row."""
@@ -60,6 +70,10 @@ class Max(_Largest):
         """What is cut does not move."""
         return prox_slopes.diagonal(u == z)
 
+    def epigraph(self, L, absolute):
+        """The least number that no entry is above."""
+        return _below_top(_both(L) if absolute else np.eye(L))
+
     def _weights(self, u):
         return _first(u == u.max(axis=-1, keepdims=True))
 
@@ -81,6 +95,10 @@ class Min(_Largest):
         return -shrunk_maximum(-u, -step)
 
     prox_slopes = Max.prox_slopes
+
+    def epigraph(self, L, absolute):
+        """Of the negative: the least number that no entry's negative is above."""
+        return None if absolute else _below_top(-np.eye(L))
 
     def _weights(self, u):
         return _first(u == u.min(axis=-1, keepdims=True))
@@ -108,6 +126,10 @@ class NormInf(_Largest):
         return prox_slopes.tied(u == z, np.sign(u) * cut)
 
     project_slopes = Max.project_slopes
+
+    def epigraph(self, L, absolute):
+        """The least number that no entry and no entry's negative is above."""
+        return _below_top(_both(L))
 
     @staticmethod
     def example():
@@ -146,6 +168,14 @@ class SumLargest(_Largest):
         whole = np.abs(u - z - step) <= 1e-13 * (np.abs(u) + step)
         free = (u == z) | whole
         return prox_slopes.tied(free, (~free).astype(float))
+
+    def epigraph(self, L, absolute):
+        """The least kτ + Σ max(u − τ, 0); of absolute values, τ >= 0 and −u beside u."""
+        rows = np.concatenate([_both(L), np.zeros((1, L))]) if absolute else np.eye(L)
+        slopes = np.repeat([[0.0], [1.0]], len(rows), axis=1)
+        if absolute:
+            slopes[1, -1] = np.inf
+        return rows, -np.ones(len(rows)), np.zeros((1, len(rows))), slopes, min(self.k, L)
 
     @staticmethod
     def example():

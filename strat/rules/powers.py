@@ -297,6 +297,10 @@ class Huber(Elementwise):
             np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)
         )
 
+    def splitting(self, m):
+        """The least s² + 2M|u − s|."""
+        return 2.0, 2.0 * m
+
     def partial(self, i, args, out, memo):
         return 2.0 * np.clip(args[0], -args[1], args[1])
 
