@@ -171,6 +171,7 @@ class BaseModel:
             ("attribute", "", line, "set", "", "prox") for line in attribute_texts(regularizer.variables)
         ]
         lines = [header(loss).replace("the loss", "BaseModel", 1), table(head, rows)]
+        lines += [f"loss's {line}" for line in prox_line(loss, constrained=False)]
         lines += [f"regularizer's {line}" for line in prox_line(regularizer)]
         if self.predict is not None:
             lines.append(f"predict  {text(self.predict, 80)}")
@@ -203,7 +204,13 @@ def _check_names(base):
     found = [p for source in sources for p in source.parameters()]
     found += coupling.parameters(base.couple)
     data, first = {p.id for p in base.data}, {}
+    names = {p.name() for p in base.data}
     for p in found:
+        if p.id not in data and p.name() in names:
+            raise DeclarationError(
+                f"a hyperparameter has the name {p.name()!r} of a data Parameter, but it is another object. Use the same "
+                f'object everywhere, or give it its own name: cp.Parameter(…, name="…").'
+            )
         if p.id not in data and first.setdefault(p.name(), p).id != p.id:
             raise DeclarationError(
                 f"two hyperparameters have the name {p.name()!r}; their values are set by name, so give each its own: "

@@ -1,5 +1,6 @@
 """A model posed on records: the problem that solvers see, for the model's constants or any others."""
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -9,7 +10,7 @@ import numpy as np
 from strat import coupling, intake
 from strat.candidates import candidate_edges
 from strat.edges import AllPairs, EdgeList
-from strat.errors import DataError, OptionError, type_name
+from strat.errors import DataError, DataWarning, OptionError, type_name
 from strat.first_point import FirstPoint
 from strat.graph_input import read_graph
 from strat.graph_regularizers import FixedGraph
@@ -19,6 +20,7 @@ from strat.oracles.sum import SumOracle, Weighted
 from strat.prior import PriorGraph
 from strat.problem import JointProblem
 from strat.rebound import Rebound
+from strat.solvers.admm import ADMM
 from strat.solvers.choice import default_solver, needs_prox
 
 #: Regularizers kept for values of hyperparameters that come back; they hold no records.
@@ -239,10 +241,10 @@ class Posed:
         if not smooth:
             return bind(smooth=False)
         if needs_prox(solver):
-            return bind(prox=True, constrained=False)
+            return _announced(bind(prox=True, constrained=False))
         loss, learned = bind(), self.model.graph_regularizer.learned and not self.shared
         if needs_prox(solver or default_solver(loss, learned), loss):
-            return bind(prox=True, constrained=False)
+            return _announced(bind(prox=True, constrained=False))
         return loss
 
     def _bind_regularizer(self, values):
@@ -261,6 +263,18 @@ class Posed:
         both = [loss, Weighted(regularizer, weight)]
         loss = SumOracle(both, loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
         return loss, constraints if weight == 1.0 else Weighted(constraints, weight)
+
+
+def _announced(loss):
+    """The loss, with a warning where its prox takes a cone solver."""
+    if getattr(loss.prox, "costly", False):
+        warnings.warn(
+            f"the prox of the loss takes one cone program a stratum in every iteration, which is slow, because "
+            f"{loss.why['prox']}. {ADMM.ways['loss']}.",
+            DataWarning,
+            stacklevel=6,
+        )
+    return loss
 
 
 def _bound_regularizer(program, values):

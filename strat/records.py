@@ -35,6 +35,8 @@ def read_records(parameters, data, where="the data"):
     """
     check_count(parameters, data, where)
     arrays = [_read(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
+    for p, array in zip(parameters, arrays, strict=True):
+        _check_attributes(p, array)
     for p, array in zip(parameters[1:], arrays[1:], strict=True):
         if array.shape[0] != arrays[0].shape[0]:
             raise ShapeError(
@@ -42,6 +44,31 @@ def read_records(parameters, data, where="the data"):
                 f"Rows of every argument are the same records."
             )
     return arrays
+
+
+#: What a declared attribute allows.
+_ALLOWED = {
+    "nonneg": ("at least 0", lambda v: v >= 0),
+    "pos": ("at least 0", lambda v: v >= 0),
+    "nonpos": ("at most 0", lambda v: v <= 0),
+    "neg": ("at most 0", lambda v: v <= 0),
+    "boolean": ("0 or 1", lambda v: (v == 0) | (v == 1)),
+    "integer": ("whole numbers", lambda v: v == np.round(v)),
+}
+
+
+def _check_attributes(parameter, array):
+    """Raise DataError where records break what their Parameter was declared to be."""
+    values = array.data if sp.issparse(array) else array
+    for name, (words, allowed) in _ALLOWED.items():
+        if parameter.attributes.get(name) is not True or allowed(values).all():
+            continue
+        bad = np.argwhere(~allowed(array.toarray() if sp.issparse(array) else array))
+        raise DataError(
+            f"{parameter.name()} was declared {name}=True, so its values are {words}, but record {bad[0, 0]} has "
+            f"{values[~allowed(values)][0]:g} ({len(np.unique(bad[:, 0]))} of {array.shape[0]} records are affected). "
+            f"Correct them, or declare the Parameter without {name}."
+        )
 
 
 def check_count(parameters, data, where):

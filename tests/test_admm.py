@@ -292,14 +292,18 @@ def test_a_learned_graph_is_refused():
         model.fit(X, targets["y"], strata=strata)
 
 
-def test_a_loss_without_a_prox_is_refused_with_the_piece_and_ways_out():
-    X, targets, strata, _ = records()
+def test_a_loss_without_another_prox_takes_cone_programs_and_a_warning_says_so():
+    X, targets, strata, weight = records()
     theta, x, y = cp.Variable(P, name="theta"), cp.Parameter(P, name="x"), cp.Parameter(name="y")
     u = y - x @ theta
     base = strat.BaseModel(cp.norm2(cp.hstack([u, 2 * theta])), data=(x, y))
-    text = r"ADMM needs the prox of the loss, but Norm2 of records has no prox.*\n.*one function.*smoothing="
-    with pytest.raises(strat.NoOracleError, match=text):
-        fitted(strat.lrsm(base, graph(), solver=strat.ADMM()), X, targets["y"], strata=strata)
+    model = strat.lrsm(base, graph(), solver=strat.ADMM())
+    text = r"one cone program a stratum .* because Norm2 of records has no prox.*one function.*smoothing="
+    with pytest.warns(strat.DataWarning, match=text):
+        model.fit(X, targets["y"], strata=strata, sample_weight=weight)
+    assert model.result_.status == "converged"
+    best = model.to_cvxpy().solve(solver=cp.CLARABEL)
+    assert model.result_.objective == pytest.approx(best, rel=1e-6)
 
 
 def test_a_start_fitted_without_a_gradient():

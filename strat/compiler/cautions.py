@@ -12,10 +12,14 @@ _CAUTIONED = (
 )
 
 
+#: Atoms that stretch an argument to the shape of another.
+_BROADCASTING = (atoms.AddExpression, atoms.multiply, atoms.DivExpression, atoms.Elementwise)
+
+
 def check_broadcasts(expression, what):
     """Raise ShapeError where (n,) meets (n, 1), which would become (n, n) without a word."""
     for e in _nodes(expression):
-        if not isinstance(e, (atoms.AddExpression, atoms.multiply, atoms.Elementwise)) or len(e.args) < 2:
+        if not isinstance(e, _BROADCASTING) or len(e.args) < 2:
             continue
         shapes = [_own_shape(a) for a in e.args]
         vectors = {s[0] for s in shapes if len(s) == 1 and s[0] > 1}

@@ -1,8 +1,9 @@
 """What a declaration must satisfy before anything is compiled."""
 
 import numpy as np
+import scipy.sparse as sp
 
-from strat.errors import DeclarationError, ShapeError, type_name
+from strat.errors import DeclarationError, NotConvexError, ShapeError, type_name
 from strat.expressions import atoms
 from strat.expressions.text import text
 
@@ -71,6 +72,51 @@ def check_scalar(expression, what):
         if leaf.is_complex():
             name = what if leaf is expression else f"the Parameter {leaf.name()} in {what}"
             raise DeclarationError(f"{name} is complex; only real expressions have a meaning here.")
+
+
+def check_constants(expression, what, infinite=False):
+    """Raise DeclarationError for numbers in an expression that are NaN, or infinite where that is not allowed."""
+    for constant in expression.constants():
+        value = constant.value
+        values = value.data if sp.issparse(value) else np.asarray(value)
+        if values.dtype.kind != "f" or np.isfinite(values).all() or (infinite and not np.isnan(values).any()):
+            continue
+        kind = "NaN" if np.isnan(values).any() else "an infinite number"
+        raise DeclarationError(
+            f"{what} holds {kind}: {text(expression)}. Correct the number; a weight must be finite, and a part that "
+            f"should not count is left out."
+        )
+
+
+def check_semidefinite(expression, what):
+    """Raise NotConvexError where psd_wrap hides a matrix that is not positive semidefinite."""
+    stack, seen = [expression], set()
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        stack.extend(e.args)
+        if isinstance(e, atoms.psd_wrap) and e.args[0].is_constant() and not e.args[0].parameters():
+            lowest = _negative(e.args[0].value)
+            if lowest is not None:
+                raise NotConvexError(
+                    f"{what} is not convex: {text(e)} says that its matrix is positive semidefinite, but it has the "
+                    f"eigenvalue {lowest:.3g}. psd_wrap is for matrices that rounding alone makes indefinite; "
+                    f"correct the matrix."
+                )
+
+
+def _negative(matrix):
+    """The lowest eigenvalue where it is more negative than rounding explains, else None."""
+    matrix = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
+    size = np.linalg.norm(matrix)  # at least the largest eigenvalue, at most that times √n
+    try:
+        np.linalg.cholesky(matrix + 1e-8 * size / np.sqrt(len(matrix)) * np.eye(len(matrix)))
+        return None
+    except np.linalg.LinAlgError:
+        values = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))
+    return float(values[0]) if values[0] < -1e-8 * np.abs(values).max() else None
 
 
 def check_variables(variables):

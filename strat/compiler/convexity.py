@@ -10,6 +10,7 @@ from itertools import product
 import cvxpy as cp
 import numpy as np
 
+from strat.compiler.replacements import CONCAVE, replacement
 from strat.errors import NotConvexError
 from strat.expressions import atoms
 from strat.expressions.text import text
@@ -17,10 +18,6 @@ from strat.expressions.text import text
 #: More unsigned factors than this are not tried in all combinations before there are data.
 MAX_FACTORS = 8
 _ROUNDING = 1e-12
-CONCAVE = (
-    "Minus it is convex: a loss is minimised. Write -cp.log(u), -cp.entr(u), -cp.log_det(S), cp.maximum(u, v) for "
-    "cp.minimum(u, v), and cp.sum_largest(u, k) for cp.sum_smallest(u, k)."
-)
 
 
 def factors(expression):
@@ -228,30 +225,3 @@ def sign_of(values, matrix=False):
     if size == 0:
         return "0"
     return "+" if low >= -slack else "-" if high <= slack else "?"
-
-
-def replacement(e):
-    """What to write instead of the usual expressions that are not convex by CVXPY's rules."""
-    line = str(e)
-    if isinstance(e, atoms.log) and "exp(" in line:
-        if isinstance(e.args[0], atoms.AddExpression) and "Sum(" not in line:
-            return (
-                "Write cp.logistic(z) for log(1 + exp(z)), and cp.log_sum_exp(cp.hstack([…])) for more terms."
-            )
-        return "Write cp.log_sum_exp(z) for log(sum(exp(z))), and cp.logistic(z) for log(1 + exp(z))."
-    if isinstance(e, atoms.DivExpression):
-        return (
-            "Write cp.inv_pos(z) for 1/z, cp.quad_over_lin(u, z) for u**2/z; "
-            "a logistic loss is cp.logistic(-y*z), not -log(1/(1 + exp(-z)))."
-        )
-    if isinstance(e, atoms.MulExpression):
-        return (
-            "A product of two expressions of the variables: write cp.square(u) for u * u, cp.sum_squares(u) for "
-            "u @ u, cp.quad_form(u, P) for u.T @ P @ u, and the sum of cp.quad_form(T[:, j], L) over columns j for "
-            "trace(T.T @ L @ T)."
-        )
-    if isinstance(e, atoms.Power):
-        if (atoms.exponent(e) or 0) > 1:
-            return "A power of a convex function is convex only where that is at least 0: write cp.square(cp.pos(u))."
-        return "Write cp.norm(u, 2) for the square root of a sum of squares, and cp.abs(u) for that of one square."
-    return ""

@@ -163,6 +163,8 @@ class FallbackProx:
                 return solution
             self._solvers.pop(COARSE[0], None)
             solution = self._made(P, q, self.b, gap).solve()
+        if not _accurate(solution):  # nor, on the way to a gap, a feasibility that is almost rounding
+            solution = self._made(P, q, self.b, COARSE[-1], feasibility=1e-8).solve()
         if not _accurate(solution):
             raise NoOracleError(
                 f"the prox of {self.program.what} could not be computed: the solver Clarabel reports {solution.status}. "
@@ -185,7 +187,7 @@ class FallbackProx:
             self._solvers[gap] = self._made(P, q, b, gap)
         return self._solvers[gap]
 
-    def _made(self, P, q, b, gap):
+    def _made(self, P, q, b, gap, feasibility=1e-10):
         import clarabel  # comes with CVXPY
 
         settings = clarabel.DefaultSettings()
@@ -194,7 +196,7 @@ class FallbackProx:
         settings.presolve_enable = settings.chordal_decomposition_enable = False
         # A tolerance on feasibility below rounding would stop the solver before the gap closes.
         settings.tol_gap_abs = settings.tol_gap_rel = gap
-        settings.tol_feas = 1e-10
+        settings.tol_feas = feasibility
         matrix = sp.csc_array((P, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
         return clarabel.DefaultSolver(matrix, q, self.A, b, _cones(clarabel, self.cones), settings)
 

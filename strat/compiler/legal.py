@@ -3,8 +3,9 @@
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.convexity import sign_of
-from strat.errors import DataError, NotConvexError
+from strat.compiler.convexity import rebuilt, sign_of
+from strat.errors import DataError, DeclarationError, NotConvexError
+from strat.expressions import atoms
 from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import AtomNode
 from strat.expressions.text import text
@@ -124,6 +125,20 @@ def _dense(evaluator, form):
 def _number(parameter, walker):
     value = np.asarray(walker.values.get(parameter.id, np.nan))
     return f"{value:g}" if value.ndim == 0 else _short(value)
+
+
+def check_fixed(constraints, values):
+    """Raise where a constraint without variables does not hold for the hyperparameters' values."""
+    for c in constraints:
+        if c.variables():
+            continue
+        own = {id(p): atoms.Constant(values[p.id]) for p in c.parameters()}
+        if not c.copy([rebuilt(a, own) for a in c.args]).value(tolerance=1e-8):
+            shown = ", ".join(f"{p.name()} = {values[p.id]}" for p in c.parameters())
+            raise DeclarationError(
+                f"the constraint {text(c)} has no variable in it and does not hold{f' for {shown}' if shown else ''}, "
+                f"so no point satisfies the constraints. Correct it, or leave it out."
+            )
 
 
 def check_data_arguments(binder, form, origin):

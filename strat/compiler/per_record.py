@@ -15,6 +15,7 @@ OVER_RECORDS = (
     (atoms.log_sum_exp, "log-sum-exp"),
     ((atoms.cumsum, atoms.cummax), "running total or maximum"),
     (atoms.GeoMean, "geometric mean"),
+    (atoms.dotsort, "weighted sum of sorted entries"),
 )
 #: What standard deviations and variances are made of.
 SIZES = (atoms.norm1, atoms.Pnorm, atoms.quad_over_lin)
@@ -56,6 +57,8 @@ def _taken(e, walker):
         for kinds, word in OVER_RECORDS:
             if isinstance(e, kinds):
                 return word
+        if isinstance(e, atoms.Pnorm) and (atoms.exponent(e) or 1.0) < 1:
+            return "harmonic or other mean"
     if size > 1 or not isinstance(e, SIZES) or not e.args[0].is_affine():
         return None
     if size == 0:

@@ -10,12 +10,10 @@ from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.convexity import Curvature
 from strat.compiler.evaluation import Evaluation
-from strat.compiler.fallback import FallbackProx
+from strat.compiler.find_prox import find_prox
 from strat.compiler.legal import Origin, check_convexity, check_data_arguments
-from strat.compiler.prox import NoProx, ProxBuilder
-from strat.compiler.record_prox import record_prox
+from strat.compiler.record_fallback import RecordFallback
 from strat.compiler.report import describe
-from strat.compiler.sets import Sets
 from strat.compiler.smoothing import smoothed
 from strat.compiler.verify import check_program
 from strat.errors import DataError, DeclarationError
@@ -24,7 +22,6 @@ from strat.expressions.evaluate import Evaluator, leaves
 from strat.expressions.symbols import Symbols
 from strat.expressions.walk import Walker
 from strat.oracles.layout import Layout
-from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.segments import Segments
 from strat.records import read_records, read_vector
 from strat.rules import rule_of
@@ -215,8 +212,7 @@ class Program:
         check_convexity(self._curvature, walker, evaluator, None)
         binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, None)
         assembly = Assembly(form, binder, None)
-        prox, reason = self._prox(form, assembly, walker, values)
-        return assembly.oracle(prox, reason)
+        return assembly.oracle(*find_prox(self, form, assembly, walker, values))
 
     def bind_constraints(self, given=None):
         """Flat oracle of the constraints and attributes alone: value 0, prox a projection.
@@ -272,8 +268,10 @@ class Program:
         if smooth and self.smoothing is not None:
             form = smoothed(form, walker, binder, self.smoothing)
         assembly = Assembly(form, binder, weight[order])
-        found, reason = self._prox(form, assembly, walker, values, constrained) if prox else (None, "")
-        return assembly.oracle(found, reason)
+        if not prox:
+            return assembly.oracle()
+        solver = partial(RecordFallback, self, values, arrays, order, weight[order], segments, constrained)
+        return assembly.oracle(*find_prox(self, form, assembly, walker, values, constrained, solver))
 
     def evaluation(self, arrays, strata, given=None):
         """Values of the expression on each record, as a function of theta.
@@ -296,32 +294,6 @@ class Program:
 
     def _coordinates(self):
         return {v.id: self.layout.slices[v.name()] for v in self.variables}
-
-    def _prox(self, form, assembly, walker, values, constrained=True):
-        """(prox, "") or (None, reason): a closed form, Newton's method, a dual method, or a solver for strata."""
-        binder = assembly.binder
-        on_records = assembly.quadratics or any(binder.node_has_data(node) for node in assembly.roots)
-        sets = Sets(binder.n)
-        # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
-        (sets.attributes if constrained or not on_records else sets.symmetries)(self.variables, self.layout)
-        try:
-            for c in self.constraints if constrained else ():
-                sets.constraint(c, walker, binder, self.layout)
-            if on_records:
-                return record_prox(form, assembly, sets, self.layout), ""
-            roots, linear = assembly.roots, assembly.linear
-            builder = ProxBuilder(binder, roots, linear, sets, self.layout, assembly.active)
-            prox, reason = builder.build(None if self.data else partial(FallbackProx, self, values))
-            if not reason:
-                return prox, ""
-        except NoProx as error:
-            prox, reason = None, str(error)
-        oracle = assembly.oracle()
-        everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
-        smooth = not sets.restrict and oracle.has("hessian_operator")
-        if smooth and (everywhere or prox is None):
-            return NewtonProx(oracle, sets.transposed), reason
-        return NewtonProx(oracle, sets.transposed, prox) if smooth else prox, reason
 
 
 def read_weight(sample_weight, N):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from strat.compiler.bind import Assembly, first_kink
+from strat.compiler.pieces import affine_rows
 from strat.compiler.prox import ProxBuilder
 from strat.compiler.rows import NoProx, StratumRows, stacked
 from strat.compiler.sets import Sets
@@ -16,14 +17,15 @@ from strat.oracles.row_terms import RowTerm, row_norms
 from strat.oracles.sum import SumOracle
 from strat.oracles.tape import Tape
 from strat.rules.base import Elementwise
+from strat.rules.matrices import LogDetRule, TraceInverse
 from strat.rules.piecewise import Abs
 
 #: Scalars in a stratum up to which systems are factorised.
 DENSE = 3000
 
 
-def record_prox(form, assembly, sets, layout):
-    """The prox of Σ_records form over bounds and affine constraints.
+def record_prox(form, assembly, sets, layout, solver=None):
+    """The prox of Σ_records form over bounds and affine constraints; ``solver()`` makes one that is slow and safe.
 
     Raises
     ------
@@ -31,6 +33,8 @@ def record_prox(form, assembly, sets, layout):
         With the reason.
     """
     binder = assembly.binder
+    implied = _positive_definite(binder, assembly, layout)
+    sets.cones = {name: cone for name, cone in sets.cones.items() if cone != "PSD" or name not in implied}
     if sets.cones or sets.balls or sets.levels or sets.other:
         raise NoProx("the losses of records share the variables with constraints")
     if not sets.restrict and not assembly.roots:
@@ -56,7 +60,26 @@ def record_prox(form, assembly, sets, layout):
     start.transposed = sets.transposed
     zero = np.zeros((1, binder.n))
     inside = ProxBuilder(binder, weights, zero, start, layout, assembly.active).build()[0]
-    return NewtonProx(assembly.oracle(), sets.transposed, inside)
+    try:
+        rescue = None if solver is None else solver()
+    except NoProx:
+        rescue = None
+    return NewtonProx(assembly.oracle(), sets.transposed, inside, rescue=rescue, active=assembly.active)
+
+
+def _positive_definite(binder, assembly, layout):
+    """Names of the variables that an atom such as log det keeps positive definite."""
+    names = set()
+    for node in assembly.roots:
+        if not isinstance(node.rule, (LogDetRule, TraceInverse)) or binder.node_has_data(node):
+            continue
+        rows = affine_rows(binder, node.forms[0])
+        if rows is None or np.any(rows[3]) or np.any(rows[2] != rows[2][0]) or rows[2][0] <= 0:
+            continue
+        names |= {
+            name for name, s in layout.slices.items() if np.array_equal(rows[1], np.arange(s.start, s.stop))
+        }
+    return names
 
 
 def _by_rows(form, assembly, sets, every):
@@ -87,13 +110,29 @@ def _by_rows(form, assembly, sets, every):
     if len(bounded):
         affine.bounds(bounded, sets.low[bounded], sets.high[bounded])
     terms += affine.terms
+    low, high = _domains(binder, rest.roots, sets)
+    bounded = np.isfinite(low).any() or np.isfinite(high).any()
     rest.roots = {}
     parts = rest.parts()
     if smooth:
         weights = {binder.node(node): w.reshape(-1, *node.shape) for node, w in smooth.items()}
         parts.append(Tape(binder.nodes(smooth), weights, binder.segments, binder.n, assembly.active))
-    box = (sets.low, sets.high) if len(bounded) else None
+    box = (low, high) if bounded else None
     return RowsProx(np.arange(binder.n), terms, _summed(parts, binder.n), sets.transposed, box)
+
+
+def _domains(binder, roots, sets):
+    """Bounds of the coordinates, those included which are the arguments of atoms with a domain."""
+    low, high = sets.low.copy(), sets.high.copy()
+    for node in roots:
+        for place, ends in dict(node.rule.intervals).items() if isinstance(node.rule, Elementwise) else ():
+            rows = affine_rows(binder, node.forms[place])
+            if node.rule.restricted and rows is not None:
+                _, columns, scale, offset = rows
+                ends = np.sort((np.array(ends, dtype=float)[:, None] - offset) / scale, axis=0)
+                np.maximum.at(low, columns, ends[0])
+                np.minimum.at(high, columns, ends[1])
+    return low, high
 
 
 def _summed(parts, n):
@@ -153,7 +192,7 @@ def _scalar(binder, node, weight, every):
         if bound.inner or bound.design is None:
             return None
         offset = np.zeros((1, m)) if bound.offset is None else bound.offset
-        limits = _limits(segments.K, m, low, high, segments.counts > 0)
+        limits = _limits(1, m, low, high)
         functions = ScalarRows(rule, others, weights, *limits, place=place, absolute=absolute)
         return RowTerm(bound.design, offset, functions, None, row_norms(bound.design))
     functions = ScalarRows(rule, others, weights, *_limits(1, m, low, high), place=place, absolute=absolute)
@@ -165,12 +204,9 @@ def _scalar(binder, node, weight, every):
     return term
 
 
-def _limits(rows, m, low, high, active=None):
-    """Bounds (rows, m), none where no record is."""
-    low, high = np.full((rows, m), low), np.full((rows, m), high)
-    if active is not None:
-        low[~active], high[~active] = -np.inf, np.inf
-    return low, high
+def _limits(rows, m, low, high):
+    """Bounds (rows, m)."""
+    return np.full((rows, m), low), np.full((rows, m), high)
 
 
 def _inside(binder, form, inner):

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from strat.compiler.bind import first_kink
+from strat.compiler.binder import Binder
+from strat.compiler.random_records import random_records
 from strat.expressions.symbols import DATA, AtomNode, Leaf, Product, Value
 from strat.expressions.text import short, text
 
@@ -16,11 +19,19 @@ def describe(program):
     return "\n".join(lines)
 
 
-def prox_line(program):
-    """How the prox of a program without data is computed, where its hyperparameters have values."""
-    if program.data or any(p.value is None for p in program.hyperparameters):
+def prox_line(program, constrained=True):
+    """How the prox is computed, where hyperparameters have values; of a loss, as at a few random records."""
+    if any(p.value is None for p in program.hyperparameters):
         return []
-    oracle = program.bind_regularizer()
+    if program.data:
+        records, oracle = random_records(program, np.random.default_rng(0), {})
+        if records is None:
+            return []
+        if not constrained:
+            given = records.arrays, records.strata, records.weight
+            oracle = program.bind_records(*given, prox=True, constrained=False)
+    else:
+        oracle = program.bind_regularizer()
     kind = oracle.prox.kind if oracle.has("prox") else "none"
     return [f"prox  {kind}" + (f" ({oracle.why['prox']})" if "prox" in oracle.why else "")]
 
@@ -36,6 +47,7 @@ def header(program):
 def piece_rows(program):
     """Rows (weight, piece, rule, argument, oracles) of the sum."""
     symbols, form = program.symbols, program.form
+    binder = Binder(symbols, None, {}, program.layout.n, None)
     owners = np.full(len(form.column), -1)
     owners[form.column > 0] = symbols.owner(form.column[form.column > 0])
     rows, linear = [], []
@@ -43,7 +55,7 @@ def piece_rows(program):
         terms = np.flatnonzero(owners == o)
         node = symbols.nodes[o] if o >= 0 else None
         if isinstance(node, AtomNode):
-            rows.append(_atom_row(symbols, form, terms, node))
+            rows.append(_atom_row(symbols, form, terms, node, first_kink(binder, [node]) is None))
         elif node is not None:
             linear.append(node.name)
     if linear:
@@ -54,7 +66,7 @@ def piece_rows(program):
     return rows
 
 
-def _atom_row(symbols, form, terms, node):
+def _atom_row(symbols, form, terms, node, smooth):
     weights = {
         weight_text(symbols, form, terms[form.column[terms] == c]) for c in np.unique(form.column[terms])
     }
@@ -65,12 +77,10 @@ def _atom_row(symbols, form, terms, node):
     argument = f"record data, {entries}" if on_records else f"no data, {entries}"
     if on_records and node.rule.name == "Square":
         argument += ", Gram matrix"
-    kink = node.rule.kinks_of(node.forms) if hasattr(node.rule, "kinks_of") else node.rule.kinks
     oracles = ["value"]
-    if kink == "none":
+    if smooth:
         oracles += ["gradient"] + ["hvp"] * node.rule.curved
-    if not on_records or kink == "none":
-        oracles += ["prox"] * (node.rule.prox is not None or node.rule.name in ("Norm2", "Square"))
+    oracles += ["prox"] * (on_records or node.rule.prox is not None or node.rule.name in ("Norm2", "Square"))
     return (weight, text(node.expression, _WIDTH), node.rule.name, argument, " ".join(oracles))
 
 

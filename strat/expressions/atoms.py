@@ -28,6 +28,7 @@ from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap, psd_wrap, s
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.atoms.geo_mean import GeoMean
 from cvxpy.constraints.constraint import Constraint
+from cvxpy.constraints.finite_set import FiniteSet
 from cvxpy.constraints.nonpos import Inequality, NonNeg, NonPos
 from cvxpy.constraints.psd import PSD
 from cvxpy.constraints.zero import Equality, Zero
@@ -55,7 +56,7 @@ SELECTIONS = (
 
 __all__ = [
     "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise",
-    "Equality", "Expression", "GeoMean", "Hstack", "Inequality", "MulExpression", "NegExpression", "NonNeg",
+    "Equality", "Expression", "FiniteSet", "GeoMean", "Hstack", "Inequality", "MulExpression", "NegExpression", "NonNeg",
     "NonPos", "PSD", "Parameter", "SELECTIONS", "Trace", "Variable", "Vstack", "Wrap", "Zero", "axis_of",
     "broadcast_to", "conv", "convolve", "exponent", "geometric_weights", "huber_threshold", "imag", "multiply",
     "nonneg_wrap", "nonpos_wrap", "psd_wrap", "selection", "sum_largest_count", "symmetric_wrap",

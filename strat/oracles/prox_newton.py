@@ -22,22 +22,31 @@ class NewtonProx:
         Another prox, less accurate, whose result is polished: where v may lie outside the function's domain.
     rescue : callable or None
         Another prox, slower, for strata where the steps do not lead to the end: far out on an exponential.
+        It takes all strata, or, where it has ``some``, those alone, and then its result is polished.
     columns : (n,) int ndarray or None
         The coordinates that it acts on, where it is a block.
+    active : (K,) bool ndarray or None
+        Strata with records; of the others nothing but the domain counts, where ``start`` leads.
     """
 
-    def __init__(self, oracle, transposed=None, start=None, max_iter=100, rescue=None, columns=None):
+    def __init__(
+        self, oracle, transposed=None, start=None, max_iter=100, rescue=None, columns=None, active=None
+    ):
         self.oracle, self.transposed, self.start, self.max_iter = oracle, transposed, start, max_iter
-        self.rescue, self.columns = rescue, columns
+        self.rescue, self.columns, self.active = rescue, columns, active
 
     @property
     def kind(self):
         """How it is computed."""
-        return "Newton" if self.start is None else f"{self.start.kind}, then Newton"
+        if self.start is not None:
+            return f"{self.start.kind}, then Newton"
+        return "one linear system a stratum" if getattr(self.oracle, "quadratic", False) else "Newton"
 
     def __call__(self, v, t):
         v, t = self._symmetric(v), self._steps(v, t)
-        return self._newton(v, t, *self._first(v, t))
+        first, value = self._first(v, t)
+        z = self._rescued(self._newton(v, t, first, value), v, t)
+        return self._symmetric(z if self.active is None else np.where(self.active[:, None], z, first))
 
     def near(self, v, t, z):
         """The same where a point z near the solution is known: a few steps with one Hessian."""
@@ -61,7 +70,9 @@ class NewtonProx:
                 size,
             )
         value = self._value(first, v, t)
-        return self._newton(v, t, first, value) if np.isfinite(value).all() else self(v, t)
+        return (
+            self._rescued(self._newton(v, t, first, value), v, t) if np.isfinite(value).all() else self(v, t)
+        )
 
     @staticmethod
     def _steps(v, t):
@@ -95,6 +106,7 @@ class NewtonProx:
             # The ridge of rounding size keeps a Hessian that dwarfs 1/t invertible.
             ridge = 1.0 / t[:, 0] + 1e-15 * np.trace(hessian, axis1=1, axis2=2)
             step = -np.linalg.solve(hessian + eye * ridge[:, None, None], gradient[..., None])[..., 0]
+            step = self._symmetric(step)  # which rounding spoils
             slope = (gradient * step).sum(axis=1)
             length, pending = np.where(active, 1.0, 0.0), active.copy()
             for _ in range(60):
@@ -111,41 +123,62 @@ class NewtonProx:
             value = self._value(z, v, t)
             if not moved.any() or np.all(np.abs(length[:, None] * step) <= 1e-15 * (1.0 + np.abs(z))):
                 break
-        return z if self.rescue is None and self.start is not None else self._rescued(z, v, t, scale)
+        return z
 
     def _symmetric(self, v):
         return v if self.transposed is None else 0.5 * (v + v[:, self.transposed])
 
-    def _rescued(self, z, v, t, scale):
+    def _rescued(self, z, v, t):
         """z, with the strata that are not at the end by the other method; an error where there is none."""
+        if self.rescue is None and self.start is not None:
+            return z
         with np.errstate(all="ignore"):
             gradient = self._symmetric(self.oracle.value_and_gradient(z)[1] + (z - v) / t)
-            size = np.sqrt((gradient**2).sum(axis=1)) / scale
+            size = np.sqrt((gradient**2).sum(axis=1)) / self._scale(v, t)
+        lost = ~(size <= (1e-6 if self.rescue is None else 1e-8))
+        if self.active is not None:
+            lost &= self.active
+        if not lost.any():
+            return z
+        if hasattr(self.rescue, "some"):
+            return self._polished(z, v, t, np.flatnonzero(lost))
         if self.rescue is not None:
-            lost = ~(size <= 1e-8)
-            return np.where(lost[:, None], self.rescue(v, t[:, 0]), z) if lost.any() else z
-        lost = ~(size <= 1e-6)
-        if lost.any():
-            raise NoOracleError(
-                f"the prox was not found by Newton's method in {int(lost.sum())} strata. Check that the data have a "
-                f"reasonable scale, or take a smaller step."
-            )
-        return z
+            return np.where(lost[:, None], self.rescue(v, t[:, 0]), z)
+        raise NoOracleError(
+            f"the prox was not found by Newton's method in {int(lost.sum())} strata. Check that the data have a "
+            f"reasonable scale, or take a smaller step."
+        )
+
+    def _polished(self, z, v, t, lost):
+        """z, with the lost strata by the solver, and then as exactly as Newton's steps make them."""
+        z[lost] = self.rescue.some(lost, v[lost], t[lost, 0])
+        z, value = self._inside(z, v, t)
+        others = np.ones(len(z), dtype=bool)
+        others[lost] = False
+        value[others] = np.inf  # they stay
+        return self._newton(v, t, z, value)
 
     def _first(self, v, t):
         """Where to start, and the objective there."""
         z = v.copy() if self.start is None else self.start(v, t[:, 0])
+        if self.start is not None:
+            return self._inside(z, v, t)
         value = self._value(z, v, t)
         outside = ~np.isfinite(value)
-        if outside.any() and self.start is not None:
-            # Rounding alone keeps a solution on the boundary from being in the domain; most domains end at 0.
-            z = np.where(outside[:, None] & (np.abs(z) < 1e-7 * (1.0 + np.abs(v))), 0.0, z)
-            value = self._value(z, v, t)
-        elif outside.any() and self.rescue is None:
+        if outside.any() and self.rescue is None:
             raise NoOracleError(
                 f"the prox starts outside the domain of the function in {outside.sum()} strata, and no point inside is "
                 f"known. Start nearer to the domain, or constrain the variables to it."
             )
+        return z, value
+
+    def _inside(self, z, v, t):
+        """z and the objective there, without the rounding that alone keeps it out of the domain; most domains end at 0."""
+        value = self._value(z, v, t)
+        outside = ~np.isfinite(value)
+        if outside.any():
+            z = np.where(outside[:, None] & (np.abs(z) < 1e-7 * (1.0 + np.abs(v))), 0.0, z)
+            value = self._value(z, v, t)
         return z, value
 
     def _hessian(self, z, eye):
