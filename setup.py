@@ -11,7 +11,7 @@ flags = (
 loops = Extension(
     "strat._loops",
     ["strat/_loops.c"],
-    depends=["strat/kernels.c"],
+    depends=["strat/kernels.c", "strat/active_sets.c", "strat/augmented.c"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     extra_compile_args=flags,

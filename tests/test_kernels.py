@@ -297,8 +297,8 @@ def test_what_cannot_be_loaded_is_left_alone(monkeypatch):
 def build(tmp_path, **variables):
     """Build the package's extension from a copy of its sources; return the libraries that came out."""
     (tmp_path / "strat").mkdir()
-    for name in ("setup.py", "setup.cfg", "README.md", "strat/_loops.c", "strat/kernels.c"):
-        shutil.copy(ROOT / name, tmp_path / name)
+    for path in (*map(ROOT.joinpath, ("setup.py", "setup.cfg", "README.md")), *ROOT.glob("strat/*.c")):
+        shutil.copy(path, tmp_path / path.relative_to(ROOT))
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", "--build-temp", "tmp"]
     subprocess.run(
         command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, **variables}, timeout=120

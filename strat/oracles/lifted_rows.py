@@ -38,6 +38,17 @@ class LiftedRows:
     cost: np.ndarray
     curvature: np.ndarray
 
+    @property
+    def free(self):
+        """Which coordinates of τ are without curvature, (e,)."""
+        return ~self.curvature.any(axis=0)
+
+    @classmethod
+    def none(cls, n):
+        """No rows of n coordinates."""
+        empty = np.zeros((1, 0))
+        return cls(np.zeros((0, n)), np.zeros((0, 0)), empty, empty[None], np.zeros((2, 1, 0)), empty, empty)
+
     @classmethod
     def of(cls, term):
         """The rows of a `RowTerm`, None where it has other functions."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from strat import kernels
 from strat.oracles.lifted_rows import LiftedRows
+from strat.oracles.quadratic_part import QuadraticPart, by_row
 
 #: Coordinates and rows up to which the method is faster than Newton steps for all strata at once; a lifted one counts 3 times.
 COORDINATES, ROWS = 200, 1000
@@ -31,25 +32,14 @@ class ActiveSets:
     """
 
     def __init__(self, rows, quadratic, transposed=None):
-        # Coordinates without curvature go last.
-        flat = ~rows.curvature.any(axis=0)
-        order = np.argsort(flat, kind="stable")
-        self.free, self.quadratic = int(flat.sum()), quadratic
-        self.cost, self.curvature = rows.cost[:, order], rows.curvature[:, order]
-        n = rows.A.shape[1]
-        self.basis = self.place = None
-        A = rows.A
-        if transposed is not None:  # in the coordinates up to the diagonal
-            own = np.flatnonzero(np.arange(n) <= transposed)
-            self.place = np.searchsorted(own, np.minimum(np.arange(n), transposed))
-            self.basis = np.eye(len(own))[self.place]
-            A = A @ self.basis
-        self.n, A = A.shape[1], np.concatenate([A, rows.B[:, order]], axis=1)
-        self.norms = np.linalg.norm(A, axis=1)
-        self.norms[self.norms == 0] = 1.0
-        self.A = A / self.norms[:, None]
-        self.knots = _by_row((rows.knots - rows.offset) / self.norms)
-        self.slopes = _by_row(rows.slopes * self.norms)
+        order = np.argsort(rows.free, kind="stable")  # coordinates without curvature go last
+        self.free, cost, curvature = int(rows.free.sum()), rows.cost[:, order], rows.curvature[:, order]
+        self.part = QuadraticPart(rows.A.shape[1], quadratic, transposed, curvature, cost, LENT)
+        A = self.part.reduced(rows.A, rows.B[:, order])
+        norms = np.linalg.norm(A, axis=1)
+        norms[norms == 0] = 1.0
+        self.A = A / norms[:, None]
+        self.knots, self.slopes = by_row((rows.knots - rows.offset) / norms), by_row(rows.slopes * norms)
 
     @classmethod
     def of(cls, terms, quadratic, transposed=None):
@@ -66,29 +56,8 @@ class ActiveSets:
     def __call__(self, v, t):
         """The prox at v (K, n) for steps t (K,), and the strata where it was found."""
         t = (t[:1] if np.ptp(t) == 0 else t)[:, None]
-        load, G, n = v, np.eye(v.shape[1])[None], self.n
-        if self.quadratic is not None:
-            zero = np.zeros((1, v.shape[1]))
-            load = v - t * self.quadratic.value_and_gradient(zero)[1]
-            if np.any(self.quadratic.H):
-                G = G + t[:, :, None] * self.quadratic.H
-        if self.basis is not None:
-            load, G = load @ self.basis, self.basis.T @ G @ self.basis
-        e = self.cost.shape[1]
-        if e:
-            G, own, load, more = G, t * self.curvature, load, -t * self.cost
-            own = np.where(np.arange(e) < e - self.free, own, LENT)
-            whole = np.zeros((max(len(G), len(own)), n + e, n + e))
-            whole[:, :n, :n] = G
-            whole[:, np.arange(n, n + e), np.arange(n, n + e)] = own
-            G, load = whole, np.concatenate([load, np.broadcast_to(more, (len(load), e))], axis=1)
-        load = np.array(load, dtype=float, order="C")
+        G, load, _ = self.part(v, t)
         x, found = kernels.compiled.active_sets(
             self.A, G, load, self.knots, t[:, :, None] * self.slopes, self.free
         )
-        return (x[:, :n] if self.place is None else x[:, self.place]), found
-
-
-def _by_row(part):
-    """(J, R, m) as the compiled method reads it, (R, m, J)."""
-    return np.ascontiguousarray(np.moveaxis(part, 0, 2))
+        return self.part.whole(x), found

@@ -18,6 +18,7 @@ from strat.oracles.augmented_lagrangian import AugmentedLagrangian
 from strat.oracles.joined_rows import joined
 from strat.oracles.prox_active import from_nearby
 from strat.oracles.prox_active_set import ActiveSets
+from strat.oracles.prox_augmented import AugmentedLagrangians
 
 #: Newton steps after which what is left is guessed outright, where all is piecewise linear, and most steps, the fewer
 #: where another method is at hand.
@@ -45,12 +46,13 @@ class RowsProx:
     def __init__(self, columns, terms, smooth=None, transposed=None, box=None, rescue=None):
         self.columns, self.terms, self.smooth, self.transposed = columns, joined(terms), smooth, transposed
         self.box, self.rescue = box, rescue
-        self._active_sets = ActiveSets.of(self.terms, smooth, transposed)
+        self._exact = ActiveSets.of(self.terms, smooth, transposed)
+        self._compiled = self._exact or AugmentedLagrangians.of(self.terms, smooth, transposed)
 
     @property
     def kind(self):
         """How it is computed."""
-        return "dual method, " + ("to 1e-10" if self._active_sets is None else "exact")
+        return "dual method, " + ("to 1e-10" if self._exact is None else "exact")
 
     def __call__(self, v, t):
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
@@ -83,10 +85,10 @@ class RowsProx:
         return z if self.box is None else np.clip(z, *self.box)
 
     def _found(self, v, t):
-        """Solution, and the strata without one: by active sets where these serve, and what they leave by Newton steps."""
-        if self._active_sets is None or kernels.compiled is None:
+        """Solution, and the strata without one: by a compiled method where one serves, and what it leaves by the one here."""
+        if self._compiled is None or kernels.compiled is None:
             return self._solve(v, t, self.terms, self.smooth)
-        z, found = self._active_sets(v, t)
+        z, found = self._compiled(v, t)
         open_ = ~found
         if open_.any():
             left = np.flatnonzero(open_)

@@ -47,6 +47,8 @@ class Rule:
     #: ``epigraph(L, absolute)``: (rows (r, L), tops (r,), knots (J, r), slopes (J + 1, r), cost) with the function of L
     #: numbers u (of their absolute values) the least of cost · τ + Σ piecewise linear functions of rows u + tops τ.
     epigraph = None
+    #: Its name among the functions of groups of rows that strat/augmented.c knows.
+    kernel = None
     #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
     #: times the weights g of the outputs.
     pair_curvature = None

@@ -14,6 +14,7 @@ from strat.rules.exponentials import positive_root
 class LogDetRule(Rule):
     """log det S of a positive definite S, -inf otherwise: covariance models."""
 
+    kernel = "log det"
     prox = "closed form"
 
     @staticmethod

@@ -132,6 +132,7 @@ class Minimum(_Extreme):
 class Norm2(Rows):
     """‖u‖₂ of each row; prox shrinks the row as a whole."""
 
+    kernel = "length"
     kinks = "zero"
     squares_to_sum = True
     invariance = "absolute"

@@ -14,6 +14,7 @@ from strat.rules.base import Elementwise, Rule, grouped
 class Square(Elementwise):
     """u², whatever it is written as; pieces of it join into one quadratic."""
 
+    kernel = "squares"
     quadratic = True
     flat_at_zero = True
     prox = "closed form"

@@ -28,6 +28,7 @@ class _Spectral(Rule):
 class NuclearNorm(_Spectral):
     """Sum of the singular values of a matrix."""
 
+    kernel = "nuclear"
     prox = "closed form"
 
     @staticmethod
@@ -68,6 +69,7 @@ class NuclearNorm(_Spectral):
 class SpectralNorm(_Spectral):
     """Largest singular value of a matrix (what ``cp.norm`` of a matrix means)."""
 
+    kernel = "top singular value"
     prox = "closed form"
 
     @staticmethod
@@ -108,6 +110,7 @@ class SpectralNorm(_Spectral):
 class LambdaMax(_Spectral):
     """Largest eigenvalue of a symmetric matrix."""
 
+    kernel = "top eigenvalue"
     prox = "closed form"
 
     @staticmethod

@@ -1,0 +1,119 @@
+"""The compiled augmented Lagrangian method: as in NumPy, stratum by stratum, and as a CVXPY solve has it."""
+
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from against_cvxpy import prox_by_cvxpy
+
+import strat
+from strat import kernels
+from strat.errors import NoOracleError
+from strat.oracles.augmented_lagrangian import AugmentedLagrangian
+from strat.oracles.design import ConstantDesign
+from strat.oracles.group_terms import GroupFunctions, GroupTerm
+from strat.oracles.prox_augmented import AugmentedLagrangians
+from strat.oracles.prox_rows import RowsProx
+from strat.oracles.quadratic import Quadratic
+from strat.rules.piecewise import Norm2
+from strat.rules.spectral import NuclearNorm
+
+pytestmark = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
+
+K, n = 6, 8
+w, M = cp.Variable(n, name="w"), cp.Variable((3, 4), name="M")
+S, P = cp.Variable((3, 3), symmetric=True, name="S"), cp.Variable((3, 3), PSD=True, name="P")
+N = cp.Variable((3, 3), NSD=True, name="N")
+D = np.random.default_rng(1).normal(size=(5, n))
+OFF = 1 - np.eye(3)
+FORMS = {
+    "length and rows": (cp.norm(w, 2) + cp.tv(w), [w >= 0, cp.sum(w) == 1]),
+    "length of rows": (cp.norm(D @ w - 1, 2) + 0.3 * cp.norm1(w), []),
+    "lengths that overlap": (cp.norm(w[:5], 2) + 2 * cp.norm(w[3:], 2), []),
+    "lengths with a quadratic": (
+        cp.sum(cp.norm(M, 2, axis=1)) + cp.sum_squares(cp.sum(M, axis=0)) + cp.norm(M, "fro"),
+        [],
+    ),
+    "Huber's function beside": (cp.sum(cp.huber(w, 0.3)) + cp.norm(D @ w, 2), []),
+    "balls": (cp.norm1(w), [cp.norm(w, 2) <= 1, cp.sum_squares(D @ w - 1) <= 4, w[0] + w[1] <= 0.3]),
+    "ellipsoid": (cp.norm1(w - 0.1), [cp.quad_form(w, D.T @ D + np.eye(n)) <= 0.7, cp.sum(w) == 1]),
+    "second-order cone": (0.3 * cp.norm1(w), [cp.norm(D @ w) <= 0.2 * w[0] + 0.5]),
+    "Lorentz cone": (0 * w[0], [cp.norm(w[1:], 2) <= w[0], cp.sum(w) == 1]),
+    "positive semidefinite": (0.3 * cp.norm1(P), [cp.trace(P) == 1]),
+    "negative semidefinite": (0.3 * cp.norm1(cp.multiply(OFF, N)), [cp.diag(N) == -1]),
+    "largest eigenvalue": (cp.lambda_max(S) + 0.3 * cp.norm1(cp.multiply(OFF, S)), []),
+    "log det": (-cp.log_det(P) + 0.3 * cp.norm1(cp.multiply(OFF, P)), []),
+    "nuclear": (cp.normNuc(M) + 0.2 * cp.norm1(M), []),
+    "nuclear, tall": (cp.normNuc(M.T) + 0.2 * cp.norm1(M), [cp.sum(M, axis=1) == 0]),
+    "largest singular value": (cp.sigma_max(M) + 0.2 * cp.norm1(M), []),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_declarations(monkeypatch, name):
+    expression, constraints = FORMS[name]
+    program = strat.compile(expression, constraints=constraints)
+    prox = pickle.loads(pickle.dumps(program.bind().flat.prox))
+    (block,) = prox.blocks
+    assert isinstance(block._compiled, AugmentedLagrangians)
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(K, len(block.columns))) * rng.choice([0.3, 3.0], size=(K, 1))
+    for t in (1.0, np.geomspace(1e-3, 1e3, K)):
+        with monkeypatch.context() as patch:
+            patch.setattr(block, "_solve", None)  # nothing is left to NumPy
+            z = prox(v, t)
+        with monkeypatch.context() as patch:
+            patch.setattr(kernels, "compiled", None)
+            other = prox(v, t)
+        np.testing.assert_allclose(z, other, atol=2e-8 * (1 + np.abs(v).max()))
+    (variable,) = program.variables
+    point = {variable.name(): v[:2].reshape(2, *variable.shape)}
+    theirs = prox_by_cvxpy(expression, [variable], point, np.ones(2), constraints)
+    theirs = theirs[variable.name()].reshape(2, -1)
+    np.testing.assert_allclose(prox(v[:2], 1.0), theirs, atol=5e-5 * (1 + np.abs(v).max()))
+
+
+def group(rule, groups, shape, weight, seed):
+    A = np.random.default_rng(seed).normal(size=(groups * int(np.prod(shape)), 6))
+    row, column = np.indices(A.shape)
+    design = ConstantDesign(row.reshape(-1), column.reshape(-1), A.reshape(-1), *A.shape)
+    norms = np.linalg.norm(A.reshape(groups, -1, 6), 2, axis=(1, 2))
+    offset = np.random.default_rng(seed + 1).normal(size=(1, len(A)))
+    functions = GroupFunctions(rule, groups, shape, weight)
+    return GroupTerm(design, offset, functions, np.repeat(norms, len(A) // groups)[None])
+
+
+@pytest.mark.parametrize("common", [True, False])
+def test_weights_and_matrices_of_each_stratum(common):
+    rng = np.random.default_rng(0)
+    weight = rng.exponential(size=(1 if common else K, 2))
+    weight[0, 1] = 0.0
+    terms = [group(Norm2(), 2, (4,), weight, 1), group(NuclearNorm(), 1, (3, 2), weight[:, :1], 3)]
+    H = rng.normal(size=(1 if common else K, 6, 3))
+    quadratic = Quadratic(np.zeros(K), rng.normal(size=(1, 6)), H @ np.swapaxes(H, 1, 2))
+    v, t = rng.normal(size=(K, 6)), np.full(K, 0.7) if common else np.geomspace(0.01, 10, K)
+    z, found = AugmentedLagrangians.of(terms, quadratic)(v, t)
+    other, open_ = RowsProx(np.arange(6), terms, quadratic)._solve(v, t, terms, quadratic)
+    assert found.all() and not open_.any()
+    np.testing.assert_allclose(z, other, atol=1e-9)
+
+
+def test_constraints_that_contradict_each_other():
+    expression, constraints = cp.norm1(w), [cp.norm(w, 2) <= 1, cp.sum(w) >= 10, cp.tv(w) <= 5]
+    with pytest.raises(NoOracleError, match="could not be computed"):
+        strat.compile(expression, constraints=constraints).bind().flat.prox(np.zeros((2, n)), 1.0)
+
+
+def test_what_it_leaves_goes_to_newton_steps_for_all(monkeypatch):
+    (block,) = strat.compile(*[FORMS["balls"][0]], constraints=FORMS["balls"][1]).bind().flat.prox.blocks
+    v = np.random.default_rng(3).normal(size=(K, n))
+    expected, sizes = block(v, 1.0), []
+    found = np.arange(K) % 2 == 0
+    monkeypatch.setattr(block, "_compiled", lambda v, t: (expected + 5.0 * ~found[:, None], found.copy()))
+    approach = AugmentedLagrangian.approach
+    monkeypatch.setattr(
+        AugmentedLagrangian, "approach", lambda self, *a: (sizes.append(len(self.v)), approach(self, *a))
+    )
+    np.testing.assert_allclose(block(v, 1.0), expected, atol=1e-9)
+    assert sizes == [K // 2]
