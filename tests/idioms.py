@@ -225,7 +225,7 @@ REGULARIZERS = [
     smooth("R32", lam * cp.sum(cp.huber(v, M))),
     smooth("R32 zero", lam * cp.sum(cp.huber(v, 0.0))),
     kinked("R33", lam * cp.norm1(V)),
-    kinked("R34", lam * cp.norm(V, 1), warns="largest column sum", prox="solver"),
+    kinked("R34", lam * cp.norm(V, 1), warns="largest column sum", prox="closed"),
     kinked("R35", lam * cp.norm1(cp.multiply(1 - np.eye(3), T3))),
     smooth("R36", 0 * cp.sum(V), cp.sum(V, axis=1) == 0),
     smooth("R37", lam * cp.sum_squares(v[1:]) + cp.quad_over_lin(v[0], 2)),

@@ -3,21 +3,24 @@
 import numpy as np
 import scipy.sparse as sp
 
+from strat.compiler.alternatives import alternatives
 from strat.compiler.bind import first_kink
 from strat.compiler.pieces import affine_matrix
 from strat.compiler.rows import StratumRows
 from strat.oracles.design import ConstantDesign
 from strat.oracles.group_terms import GroupFunctions, GroupTerm, SpectralFunctions
+from strat.oracles.largest_of import LargestOf, LargestTerm
 from strat.oracles.level_set import LevelSet
 from strat.oracles.on_columns import OnColumns
 from strat.oracles.prox_newton import NewtonProx
+from strat.oracles.prox_orthogonal import OrthogonalRows, orthogonal
 from strat.oracles.prox_rows import RowsProx
 from strat.oracles.quadratic import Quadratic
 from strat.oracles.row_functions import ScalarRows
 from strat.oracles.second_order_cone import SecondOrderCone
 from strat.oracles.tape import Tape
 from strat.rules.exponentials import Exp, LogSumExp
-from strat.rules.piecewise import Abs, Norm2
+from strat.rules.piecewise import Abs, Minimum, Norm2
 from strat.rules.powers import QuadForm, Square
 
 #: Coordinates up to which dense factorisations are made.
@@ -60,6 +63,9 @@ def dual(component):
     rescue = None if solver is None else solver(component.columns, None)
     if not rows.terms:
         return NewtonProx(function, p, rescue=rescue, columns=component.columns)
+    even = component.diagonal and np.ptp(component.Q) == 0
+    if even and not smooth and p is None and len(rows.terms) == 1 and orthogonal(rows.terms[0]):
+        return OrthogonalRows(component.columns, rows.terms[0], component.q, component.Q[0])
     least = np.maximum(component.low, collected.least)
     box = (least, component.high) if np.isfinite(least).any() or len(bounded) else None
     return RowsProx(component.columns, rows.terms, function, p, box, rescue)
@@ -109,11 +115,9 @@ class _Groups:
         weight = weight[:, entries]
         if rule.eigenvalue_slopes is not None:
             return self._spectral(node, weight)
-        if rule.prox_slopes is None:
-            return False
-        found = self._arguments(node, entries)
+        found = None if rule.prox_slopes is None else self._arguments(node, entries)
         if found is None:
-            return False
+            return self._largest(node, weight, entries)
         A, b, absolute = found
         functions = GroupFunctions(rule, len(entries), _shape(node, A, entries), weight, absolute=absolute)
         self._term(A, b, functions)
@@ -142,26 +146,14 @@ class _Groups:
 
     def level(self, parts, linear, radius):
         """Add {Σ weight × entries of atoms + linear · z <= radius}; whether that was possible."""
-        rows, offsets, functions = [], [], []
         simpler = self._simpler(parts, linear, radius)
         if simpler is not None:
             self._term(*simpler)
             return True
-        for node, weight in parts:
-            entries = np.flatnonzero(weight)
-            weight = weight[None, entries]
-            if (scalar := self.rows.scalar_functions(node, weight, entries)) is not None:
-                A, b, function = scalar
-            elif node.rule.prox_slopes is not None and (found := self._arguments(node, entries)) is not None:
-                A, b, absolute = found
-                function = GroupFunctions(
-                    node.rule, len(entries), _shape(node, A, entries), weight, absolute=absolute
-                )
-            else:
-                return False
-            rows.append(A)
-            offsets.append(b)
-            functions.append((A.shape[0], function))
+        found = self._functions(parts)
+        if found is None:
+            return False
+        rows, offsets, functions = found
         sloped = linear is not None and bool(np.any(linear.data))
         if sloped:
             rows.append(linear)
@@ -169,6 +161,63 @@ class _Groups:
         A, b = sp.csr_array(sp.vstack(rows)), np.concatenate(offsets)
         self._term(A, b, LevelSet(functions, sloped, 0.0 if sloped else radius))
         return True
+
+    def _functions(self, parts):
+        """Rows A, offsets b and [(rows, functions)] of Σ weight × entries of atoms; None where one is not known."""
+        rows, offsets, functions = [], [], []
+        for node, weight in parts:
+            entries = np.flatnonzero(weight)
+            weight = weight[None, entries]
+            known = self.rows.piecewise_functions(node, weight, entries)
+            known = known or self.rows.scalar_functions(node, weight, entries)
+            if known is not None:
+                A, b, function = known
+            elif node.rule.prox_slopes is not None and (found := self._arguments(node, entries)) is not None:
+                A, b, absolute = found
+                function = GroupFunctions(
+                    node.rule, len(entries), _shape(node, A, entries), weight, absolute=absolute
+                )
+            else:
+                return None
+            rows.append(A)
+            offsets.append(b)
+            functions.append((A.shape[0], function))
+        return rows, offsets, functions
+
+    def _largest(self, node, weight, entries):
+        """The larger of convex functions, entry by entry; whether that was possible."""
+        sign = -1.0 if isinstance(node.rule, Minimum) else 1.0
+        choices = None if np.any(sign * weight < 0) else alternatives(self.binder, node, entries)
+        if choices is None:
+            return False
+        terms = [self._branches(rows, sign) for rows in choices]
+        if any(term is None for term in terms):
+            return False
+        for (A, b, branches, least), own in zip(terms, weight.T, strict=True):
+            self._term(A, b, LargestOf(branches, least, sign * own[:, None]))
+        return True
+
+    def _branches(self, choices, sign):
+        """(A, b, branches, least) of LargestOf one of several sums of atoms and linear functions; None if unknown."""
+        rows, offsets, branches, least = [], [], [], -np.inf
+        for parts, linear, offset in choices:
+            sloped = bool(np.any(linear.data))
+            if not parts and not sloped:
+                least = max(least, sign * offset)
+                continue
+            found = self._functions([(node, sign * weights) for node, weights in parts])
+            if found is None:
+                return None
+            A, b, functions = found
+            if any(isinstance(f, ScalarRows) and np.isfinite([f.low, f.high]).any() for _, f in functions):
+                return None  # slopes without bound at the end of a domain take too many steps
+            if sloped:
+                A, b = [*A, sign * linear], [*b, np.array([sign * offset])]
+            rows += A
+            offsets += b
+            size = sum(m for m, _ in functions) + sloped
+            branches.append((size, LevelSet(functions, sloped, 0.0 if sloped else -sign * offset)))
+        return sp.csr_array(sp.vstack(rows)), np.concatenate(offsets), branches, least
 
     def _simpler(self, parts, linear, radius):
         """(A, b, functions) of a set that one norm or one log-sum-exp bounds, with a simpler projection; else None."""
@@ -273,10 +322,13 @@ class _Groups:
         coo = sp.coo_array(A)
         coo.sum_duplicates()
         design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.component.L)
-        blocks = design.dense_matrix().reshape(functions.groups, -1, design.n)
-        norms = np.linalg.norm(blocks, 2, axis=(1, 2))
-        norms = np.repeat(norms, blocks.shape[1])[None, :]
-        self.rows.terms.append(GroupTerm(design, np.reshape(b, (1, -1)), functions, norms))
+        matrix, kind = design.dense_matrix(), GroupTerm
+        sizes = [A.shape[0] // functions.groups] * functions.groups
+        if isinstance(functions, LargestOf):
+            sizes, kind = [m for m, _ in functions.branches], LargestTerm
+        parts = np.split(matrix, np.cumsum(sizes)[:-1])
+        norms = np.repeat([np.linalg.norm(part, 2) for part in parts], sizes)[None, :]
+        self.rows.terms.append(kind(design, np.reshape(b, (1, -1)), functions, norms))
 
 
 def _shape(node, A, entries):

@@ -79,6 +79,32 @@ def affine_matrix(binder, form):
     return A, b
 
 
+def sums_of_atoms(binder, form):
+    """``[(parts, linear, offset)]`` of a form's rows Σ weight × entries of atoms + linear · z + offset.
+
+    ``parts`` is a list of (atom node, weights of its entries), ``linear`` (1, n), sparse.
+    """
+    variable, atom, rest = binder.kinds(form)
+    b = binder.evaluator.form(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
+    values = np.broadcast_to(binder.evaluator.terms(form.where(variable)).reshape(-1), variable.sum())
+    place = form.row[variable], binder.flat(form.column[variable])
+    linear = sp.csr_array((values, place), shape=(form.size, binder.n))
+    linear.eliminate_zeros()
+    found, order = binder.atoms_of(form), np.cumsum(atom) - 1
+    scale = np.broadcast_to(binder.evaluator.terms(form.where(atom)).reshape(-1), atom.sum())
+    out = []
+    for row in range(form.size):
+        parts = []
+        for node, terms in found:
+            mine = terms[form.row[terms] == row]
+            if len(mine):
+                weights = np.zeros(node.size)
+                np.add.at(weights, form.column[mine] - node.start, scale[order[mine]])
+                parts.append((node, weights))
+        out.append((parts, linear[[row]], float(b[row])))
+    return out
+
+
 def quadratic_diagonal(binder, node, weight):
     """Diagonal Hessian (n,), slope (1, n) of Σ weight × square, each of one coordinate; None for other atoms."""
     rows = affine_rows(binder, node.forms[0]) if isinstance(node.rule, Square) and len(weight) == 1 else None

@@ -68,8 +68,6 @@ class StratumRows:
 
     def __init__(self, binder, columns):
         self.binder, self.columns, self.n = binder, columns, len(columns)
-        self.place = np.full(binder.n, -1)
-        self.place[columns] = np.arange(self.n)
         self.terms = []
 
     def _term(self, A, offset, functions):
@@ -77,20 +75,24 @@ class StratumRows:
         design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.n)
         self.terms.append(RowTerm(design, np.reshape(offset, (1, -1)), functions, None, row_norms(design)))
 
-    def _matrix(self, rows, columns, values, m):
-        return sp.csr_array((values, (rows, self.place[columns])), shape=(m, self.n))
-
     def piecewise(self, node, weight, entries):
         """Add entries of an atom as piecewise linear functions; whether that was possible."""
+        found = self.piecewise_functions(node, weight[:, entries], entries)
+        if found is not None:
+            self._term(found[0][:, self.columns], *found[1:])
+        return found is not None
+
+    def piecewise_functions(self, node, weight, entries):
+        """(A, b, PiecewiseRows) of entries of an atom of affine rows A z + b; None for others."""
         found = piecewise_entries(self.binder, node, entries)
         if found is None:
-            return False
+            return None
         rows = np.concatenate([np.full(len(f[0]), i) for i, f in enumerate(found)])
         columns, values = np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
         knots, slopes = stacked([f[2] for f in found])
-        functions = PiecewiseRows(knots, slopes, weight[:, entries])
-        self._term(self._matrix(rows, columns, values, len(found)), np.zeros(len(found)), functions)
-        return True
+        first = np.array([f[2].values[0] for f in found])
+        A = sp.csr_array((values, (rows, columns)), shape=(len(found), self.binder.n))
+        return A, np.zeros(len(found)), PiecewiseRows(knots, slopes, weight, first)
 
     def scalar(self, node, weight, entries):
         """Add entries of an elementwise atom of affine rows; whether that was possible."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.pieces import affine_matrix
+from strat.compiler.pieces import affine_matrix, sums_of_atoms
 from strat.expressions import atoms
 from strat.expressions.text import text
 
@@ -124,29 +124,14 @@ class Sets:
 
     def _ball(self, form, binder, constraint):
         """Rows Σ weight × entries of atoms + linear part <= radius."""
-        variable, atom, rest = binder.kinds(form)
         if binder.has_data(form):
             self._other(constraint)
             return
-        b = binder.evaluator.form(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
-        values = np.broadcast_to(binder.evaluator.terms(form.where(variable)).reshape(-1), variable.sum())
-        place = form.row[variable], binder.flat(form.column[variable])
-        linear = sp.csr_array((values, place), shape=(form.size, binder.n))
-        found, order = binder.atoms_of(form), np.cumsum(atom) - 1
-        scale = np.broadcast_to(binder.evaluator.terms(form.where(atom)).reshape(-1), atom.sum())
-        for row in range(form.size):
-            parts = []
-            for node, terms in found:
-                mine = terms[form.row[terms] == row]
-                if len(mine):
-                    weights = np.zeros(node.size)
-                    np.add.at(weights, form.column[mine] - node.start, scale[order[mine]])
-                    parts.append((node, weights))
-            own, radius = linear[[row]], -float(b[row])
-            if len(parts) == 1 and not np.any(own.data):
-                self.balls.append((*parts[0], radius, text(constraint)))
+        for parts, linear, offset in sums_of_atoms(binder, form):
+            if len(parts) == 1 and not np.any(linear.data):
+                self.balls.append((*parts[0], -offset, text(constraint)))
             else:
-                self.levels.append(Level(parts, own, radius, text(constraint)))
+                self.levels.append(Level(parts, linear, -offset, text(constraint)))
 
     def _equality(self, form, binder, constraint):
         affine = affine_matrix(binder, form)

@@ -70,6 +70,12 @@ class GroupFunctions:
         slope = self.rule.pullback(0, [shaped], out, memo, np.broadcast_to(self.weight, out.shape))
         return slope.reshape(z.shape) * (np.sign(z) if self.absolute else 1.0)
 
+    def fall(self, z, u):
+        """How fast the total at the prox z of u falls in the step (K,), where the rule knows it; else None."""
+        if self.rule.prox_fall is None:
+            return None
+        return (self.weight**2 * self.rule.prox_fall(self._shaped(u), self._shaped(z))).sum(axis=1)
+
     def matrix(self, z, u, step):
         """Derivative of the prox z at u (K, m, m), the groups together."""
         blocks = self.slopes(z, u, step)
@@ -136,7 +142,7 @@ class GroupTerm(RowTerm):
 
     def take(self, strata):
         """The rows of some strata."""
-        out = object.__new__(GroupTerm)
+        out = object.__new__(type(self))
         out.__dict__.update(self.__dict__)
         out.functions = self.functions.take(strata)
         return out

@@ -8,7 +8,7 @@ import numpy as np
 
 from strat.errors import NoOracleError
 from strat.oracles.level_newton import level_newton
-from strat.oracles.row_functions import ScalarRows
+from strat.oracles.row_functions import PiecewiseRows, ScalarRows
 
 ROUNDS = 100
 
@@ -44,9 +44,8 @@ class LevelSet:
 
     def point(self, u, step, near=None):
         """The nearest point in the set; ``near`` is one near it, where one is known."""
-        z = np.concatenate([f.nearest(part) for part, f in self._split(u)], axis=1)
-        out = np.concatenate([z, u[:, -1:]], axis=1) if self.sloped else z
-        excess = self._excess(out)
+        out = self.nearest(u)
+        excess = self.excess(out)
         left = np.flatnonzero(~(excess <= 0))
         if len(left):
             some = self if len(left) == len(u) else self.take(left)
@@ -64,7 +63,7 @@ class LevelSet:
         functions = [(slice(end - m, end), f) for end, (m, f) in zip(ends, self.parts, strict=True)]
         s = u[:, -1] if self.sloped else None
         start = near[:, : ends[-1]]
-        level = np.maximum(self._multiplier(u, near), 0.0)
+        level = np.maximum(self.multiplier(u, near), 0.0)
         z, level, found = level_newton(functions, u[:, : ends[-1]], s, self.radius, start, level)
         if self.sloped:
             z = np.concatenate([z, (s - level)[:, None]], axis=1)
@@ -77,7 +76,7 @@ class LevelSet:
         """``point``, and u, which ``slopes`` needs."""
         return self.point(u, step, near), u
 
-    def _excess(self, z):
+    def excess(self, z):
         """What the functions and s exceed the radius by."""
         total = sum(f.total(part) for part, f in self._split(z)) - self.radius
         return total + z[:, -1] if self.sloped else total
@@ -86,13 +85,13 @@ class LevelSet:
         """The projection of points outside, by Newton's method in λ between bounds; what is found drops out."""
         K = len(u)
         low, high = np.zeros(K), np.full(K, np.inf)
-        level = np.ones(K) if near is None else self._multiplier(u, near)
+        level = np.ones(K) if near is None else self.multiplier(u, near)
         level = np.where(np.isfinite(level) & (level > 1e-12), level, 1.0)
         noise = 2e-15 * (1.0 + np.abs(u).max(axis=1) + abs(self.radius))
         out, z, left, some = np.empty_like(u), u, np.arange(K), self
         for round_ in range(ROUNDS):
-            z, fall = some._at(u, level, z)
-            excess = some._excess(z)
+            z, fall = some.at(u, level, z)
+            excess = some.excess(z)
             low, high = np.where(excess > 0, level, low), np.where(excess < 0, level, high)
             with np.errstate(all="ignore"):
                 trial = level + excess / fall
@@ -126,26 +125,34 @@ class LevelSet:
             )
         return out
 
-    def _at(self, u, level, near):
+    def at(self, u, level, near):
         """Proxes at a multiplier (K,), and the speed at which their total falls in it."""
         out, fall = [], np.full(len(u), 1.0 if self.sloped else 0.0)
         for (part, f), (start, _) in zip(self._split(u), self._split(near), strict=True):
             step = np.broadcast_to(level[:, None], part.shape)
             z, memo = f.prox(part, step, start)
-            slope = (part - z) / step
-            fall = fall + (slope * _times(f, z, memo, step, slope)).sum(axis=1)
+            fall = fall + _fall(f, part, z, memo, step)
             out.append(z)
         if self.sloped:
             out.append(u[:, -1:] - level[:, None])
         return np.concatenate(out, axis=1), fall
 
-    def _multiplier(self, u, z):
-        """λ with u − z = λ × gradient, by least squares."""
+    def nearest(self, u):
+        """The nearest points of the functions' domains."""
+        z = [f.nearest(part) for part, f in self._split(u)]
+        return np.concatenate([*z, u[:, -1:]] if self.sloped else z, axis=1)
+
+    def gradient(self, z):
+        """Of Σ F_i + s; 0 where that is infinite."""
         gradient = [f.gradient(part) for part, f in self._split(z)]
         if self.sloped:
             gradient.append(np.ones((len(z), 1)))
         gradient = np.concatenate(gradient, axis=1)
-        gradient = np.where(np.isfinite(gradient), gradient, 0.0)
+        return np.where(np.isfinite(gradient), gradient, 0.0)
+
+    def multiplier(self, u, z):
+        """λ with u − z = λ × gradient, by least squares."""
+        gradient = self.gradient(z)
         square = (gradient * gradient).sum(axis=1)
         return ((u - z) * gradient).sum(axis=1) / np.where(square > 0, square, 1.0)
 
@@ -169,12 +176,9 @@ class LevelSet:
         out[:, place, place] += soft
         return out[:, None]
 
-    def slopes(self, z, u, step):
-        """Derivative of the projection z at u, (K, 1, L, L)."""
+    def linearised(self, z, u, level):
+        """Derivatives (K, L, L) at u of the proxes z at multipliers (K,), gradients (K, L) there, and where λ > 0."""
         K, L = u.shape
-        level = u[:, -1] - z[:, -1] if self.sloped else self._multiplier(u, z)
-        if self.scalar:
-            return self._scalar_slopes(z, u, level)
         active = level > 0
         level = np.where(active, level, 1.0)
         own, along = np.zeros((K, L, L)), np.zeros((K, L))
@@ -190,6 +194,14 @@ class LevelSet:
             along[:, here] = (part - at) / step
         if self.sloped:
             own[:, -1, -1] = along[:, -1] = 1.0
+        return own, along, active
+
+    def slopes(self, z, u, step):
+        """Derivative of the projection z at u, (K, 1, L, L)."""
+        level = u[:, -1] - z[:, -1] if self.sloped else self.multiplier(u, z)
+        if self.scalar:
+            return self._scalar_slopes(z, u, level)
+        own, along, active = self.linearised(z, u, level)
         push = np.matmul(own, along[..., None])[..., 0]
         fall = (push * along).sum(axis=1)
         some = active & (fall > 0)
@@ -197,9 +209,14 @@ class LevelSet:
         return (own - np.where(some[:, None, None], turn, 0.0))[:, None]
 
 
-def _times(functions, z, memo, step, x):
-    """The derivative of the prox z times x."""
-    if memo.shape == z.shape and not hasattr(functions, "slopes"):
-        return memo * x
+def _fall(functions, u, z, memo, step):
+    """How fast the functions' total at the prox z of u falls in the step."""
+    known = functions.fall(z, u) if hasattr(functions, "fall") else None
+    if known is not None:
+        return known
+    slope = (u - z) / step
+    if isinstance(functions, (PiecewiseRows, ScalarRows)):
+        return np.einsum("ij,ij,ij->i", memo, slope, slope)
     groups = functions.slopes(z, memo, step)
-    return np.matmul(groups, x.reshape(*groups.shape[:-1], 1)).reshape(x.shape)
+    slope = slope.reshape(*groups.shape[:-1], 1)
+    return (slope * np.matmul(groups, slope)).sum(axis=(1, 2, 3))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat.oracles.prox_slopes import diagonal
 from strat.oracles.scalar_newton import safeguarded
 
 
@@ -16,20 +17,24 @@ class PiecewiseRows:
         Between and outside the knots, ascending.
     weight : (R or 1, m) ndarray
         Negative for concave functions.
+    first : (m,) ndarray
+        The functions' values at the first knots.
     """
 
-    def __init__(self, knots, slopes, weight):
+    def __init__(self, knots, slopes, weight, first=0.0):
         self.knots, self.weight = knots, weight
+        self.first = np.broadcast_to(first, weight.shape[1:]) * weight
         with np.errstate(invalid="ignore"):
             self.slopes = np.where(weight != 0, slopes * weight, 0.0)
 
     @classmethod
     def beside(cls, parts):
         """Several, side by side."""
-        knots, slopes, weight = zip(*((f.knots, f.slopes, f.weight) for f in parts), strict=True)
+        own = ((f.knots, f.slopes, f.weight[None], f.first[None]) for f in parts)
+        knots, slopes, weight, first = zip(*own, strict=True)
         out = object.__new__(cls)
         out.knots, out.slopes = _padded(knots, np.inf), _padded(slopes, None)
-        out.weight = _padded([w[None] for w in weight], None)[0]
+        out.weight, out.first = _padded(weight, None)[0], _padded(first, None)[0]
         return out
 
     def point(self, u, step, near=None):
@@ -61,11 +66,33 @@ class PiecewiseRows:
     def take(self, strata):
         """The functions of some strata."""
         out = object.__new__(PiecewiseRows)
-        out.knots, out.slopes, out.weight = (
+        out.knots, out.slopes, out.weight, out.first = (
             part if part.shape[-2] == 1 else part[..., strata, :]
-            for part in (self.knots, self.slopes, self.weight)
+            for part in (self.knots, self.slopes, self.weight, self.first)
         )
         return out
+
+    def nearest(self, u):
+        """The nearest point of the domain: of finite functions, the point itself."""
+        return u
+
+    def total(self, z):
+        """Σ f over each stratum's rows."""
+        value = self.first + self.slopes[0] * (z - self.knots[0])
+        for knot, before, behind in zip(self.knots, self.slopes, self.slopes[1:], strict=False):
+            value = value + (behind - before) * np.maximum(z - knot, 0.0)
+        return value.sum(axis=1)
+
+    def gradient(self, z):
+        """The slopes; 0 on knots, where they are not known."""
+        slope = np.broadcast_to(self.slopes[0], z.shape)
+        for knot, behind in zip(self.knots, self.slopes[1:], strict=True):
+            slope = np.where(z > knot, behind, np.where(z == knot, 0.0, slope))
+        return slope
+
+    def matrix(self, z, u, step):
+        """Derivative of the prox z at u (R, m, m)."""
+        return diagonal(self.prox(u, step)[1])
 
 
 def _padded(parts, filling):
@@ -193,8 +220,4 @@ class ScalarRows:
 
     def matrix(self, z, u, step):
         """Derivative of the prox z at u (R, m, m)."""
-        moves = self.prox(u, step, z)[1]
-        out = np.zeros((*moves.shape, moves.shape[1]))
-        place = np.arange(moves.shape[1])
-        out[:, place, place] = moves
-        return out
+        return diagonal(self.prox(u, step, z)[1])

@@ -49,6 +49,8 @@ class Rule:
     epigraph = None
     #: Its name among the functions of groups of rows that strat/augmented.c knows.
     kernel = None
+    #: ``prox_fall(u, z)``: how fast the values (K, groups) at z = prox_rows(u, step) fall in the step.
+    prox_fall = None
     #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
     #: times the weights g of the outputs.
     pair_curvature = None

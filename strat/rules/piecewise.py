@@ -150,6 +150,10 @@ class Norm2(Rows):
         """Along the row, and across it."""
         return prox_slopes.shrunk_length(u, z)
 
+    def prox_fall(self, u, z):
+        """The row shortens by the step, until nothing is left."""
+        return (z != 0).any(axis=-1).astype(float)
+
     def project_slopes(self, u, z, radius):
         """Across the row only, outside."""
         return prox_slopes.scaled_length(u, z)
