@@ -2,12 +2,34 @@
    at once, is what each part does and why. Included by _loops.c after active_sets.c. Points, steps and rows come scaled, so that
    the proximal term is ½‖z‖² and rows have norm 1; groups of rows have one of the functions below. */
 
-enum { LENGTH, BALL, CONE, SEMIDEFINITE, TOP_EIGENVALUE, LOG_DET, NUCLEAR, TOP_SINGULAR_VALUE };
+enum {
+    POWER, /* of one number: a power of its size, or of the number where that must not be negative, */
+    POWER_ABOVE_0,
+    POWER_BELOW_1, /* convex with the sign of its weight, */
+    ENTROPY,       /* z log z, */
+    LOGARITHM,     /* −log z, */
+    EXPONENTIAL,   /* and exp z, each with a multiple of z, */
+    LENGTH, /* of all numbers together */
+    BALL,
+    CONE,
+    P_NORM,
+    LARGEST, /* sums of the largest, of the largest sizes, */
+    LARGEST_SIZES,
+    L1_BALL,
+    SEMIDEFINITE, /* of a matrix */
+    TOP_EIGENVALUE,
+    LOG_DET,
+    TRACE_INVERSE,
+    NUCLEAR,
+    TOP_SINGULAR_VALUE,
+    SPECTRAL_BALL
+};
 
 typedef struct {
     ptrdiff_t kind, start, size, high, wide; /* rows of the map; of a matrix: its longer and its shorter side */
     ptrdiff_t along, across;                 /* from entry to entry along the longer side, and across */
     double strength;                         /* weight or radius; the sign of a semidefinite cone */
+    double power, scale, tilt;               /* exponent or count, what numbers are multiplied by, and the multiple of z */
     double length, ratio;                    /* of a row as a whole: its norm, and what is left of it */
     double *vectors, *columns, *values, *changed, *slope;
 } group;
@@ -160,6 +182,93 @@ WIDE static void singular(group *g, const double *u)
         g->values[j] = sqrt(dot(m, C + j * m, C + j * m));
 }
 
+/* x^p for x >= 0: the usual powers without logarithms. */
+static double to_power(double x, double p)
+{
+    if (p == 1.0)
+        return x;
+    if (p == 2.0)
+        return x * x;
+    if (p == 3.0)
+        return x * x * x;
+    if (p == 4.0)
+        return (x * x) * (x * x);
+    if (p == 0.5)
+        return sqrt(x);
+    if (p == 1.5)
+        return x * sqrt(x);
+    if (p == -1.0 || p == -2.0)
+        return p == -1.0 ? 1.0 / x : 1.0 / (x * x);
+    return fabs(p - 1.0 / 3.0) < 1e-16 ? cbrt(x) : p == 0.0 ? 1.0 : pow(x, p);
+}
+
+/* The root x >= 0 of a x + b x^m = c, m >= 1: Newton's method from the right, where the left side is convex. */
+static double power_root(double a, double b, double m, double c)
+{
+    double x = INFINITY;
+    if (m == 2.0) {
+        const double root = a + sqrt(a * a + 4.0 * b * c);
+        return root > 0.0 ? 2.0 * c / root : 0.0;
+    }
+    if (a > 0.0)
+        x = c / a;
+    if (b > 0.0)
+        x = fmin(x, to_power(c / b, 1.0 / m));
+    if (!isfinite(x))
+        return 0.0;
+    for (int round = 0; round < 60; round++) {
+        const double power = to_power(x, m - 1.0), slope = a + m * b * power;
+        const double next = slope > 0.0 ? fmax(x - (a * x + b * power * x - c) / slope, 0.0) : x;
+        const double moved = fabs(next - x);
+        x = next;
+        if (moved <= 1e-9 * x) /* the error of a step is about the square of the one before */
+            break;
+    }
+    return x;
+}
+
+/* The root z >= 0 of z + c p z^(p−1) = u, p > 1. */
+static double power_prox(double u, double c, double p)
+{
+    if (!(u > 0.0))
+        return 0.0;
+    return p >= 2.0 ? power_root(1.0, c * p, p - 1.0, u) : to_power(power_root(c * p, 1.0, 1.0 / (p - 1.0), u), 1.0 / (p - 1.0));
+}
+
+/* The root z > 0 of z − b z^(p−1) = u, b > 0 and p < 1: Newton's method from the left, where the left side is concave. */
+static double below_root(double u, double c, double p)
+{
+    const double b = c * fabs(p);
+    double z = to_power(b, 1.0 / (2.0 - p));
+    if (u > 0.0)
+        z = fmax(z, u);
+    else {
+        const double most = fmin(z, to_power(b / -u, 1.0 / (1.0 - p)));
+        z = to_power(b / (most - u), 1.0 / (1.0 - p));
+    }
+    for (int round = 0; round < 100; round++) {
+        const double pull = b * to_power(z, p - 1.0), next = z - (z - pull - u) / (1.0 + (1.0 - p) * pull / z);
+        const double moved = fabs(next - z);
+        z = next;
+        if (moved <= 1e-15 * z)
+            break;
+    }
+    return z;
+}
+
+/* The root w of w + log w = x (Fritsch, Shafer and Crowley 1973). */
+static double omega(double x)
+{
+    if (x < -50.0)
+        return exp(x);
+    double w = x < -2.0 ? exp(x) : x < 4.0 ? exp(2.0 * (x - 1.0) / 3.0) : x - log(x) + log(x) / x;
+    for (int round = 0; round < 3; round++) {
+        const double r = x - w - log(w), t = (1.0 + w) * (1.0 + w + 2.0 / 3.0 * r);
+        w *= 1.0 + r / (1.0 + w) * (t - 0.5 * r) / (t - r);
+    }
+    return w;
+}
+
 /* The level above which numbers exceed it by `total` together. */
 WIDE static double level_of_excess(ptrdiff_t count, const double *values, double total)
 {
@@ -196,7 +305,9 @@ WIDE static void change_values(group *g, double step)
         level = 0.0;
     for (ptrdiff_t k = 0; k < count; k++) {
         const double root = sqrt(x[k] * x[k] + 4.0 * c);
-        g->changed[k] = top                       ? fmin(x[k], level)
+        g->changed[k] = g->kind == SPECTRAL_BALL   ? fmin(x[k], g->strength)
+                        : g->kind == TRACE_INVERSE ? below_root(x[k], c, -1.0)
+                        : top                     ? fmin(x[k], level)
                         : g->kind == SEMIDEFINITE ? (g->strength * x[k] > 0.0 ? x[k] : 0.0)
                         : g->kind == NUCLEAR      ? fmax(x[k] - c, 0.0)
                         : x[k] >= 0.0             ? 0.5 * (x[k] + root)
@@ -217,6 +328,12 @@ WIDE static ptrdiff_t value_slopes(group *g)
         case NUCLEAR:
             g->slope[k] = z > 0.0;
             break;
+        case SPECTRAL_BALL:
+            g->slope[k] = x <= z;
+            break;
+        case TRACE_INVERSE:
+            g->slope[k] = z / (3.0 * z - 2.0 * x);
+            break;
         case LOG_DET:
             g->slope[k] = z / (2.0 * z - x); /* z² / (z² + c), c = z² − xz */
             break;
@@ -228,10 +345,229 @@ WIDE static ptrdiff_t value_slopes(group *g)
     return tied;
 }
 
+/* The prox of one number; its slope to g->ratio. */
+WIDE static double number_prox(group *g, double step, double u)
+{
+    const double c = g->strength * step * g->scale * g->scale, p = g->power;
+    const double at = u * g->scale - c * g->tilt, size = fabs(at);
+    double z;
+    if (c == 0.0) {
+        z = g->kind != POWER && g->kind != EXPONENTIAL && at < 0.0 ? 0.0 : at;
+        g->ratio = z == at;
+    } else if (g->kind == EXPONENTIAL) { /* w = c exp z: where that is large, z from it */
+        const double logs = log(c), w = omega(at + logs);
+        z = w > 1.0 ? log(w) - logs : at - w;
+        g->ratio = 1.0 / (1.0 + w);
+    } else if (g->kind == POWER_BELOW_1) {
+        z = below_root(at, c, p);
+        g->ratio = 1.0 / (1.0 + c * fabs(p) * (1.0 - p) * to_power(z, p - 2.0));
+    } else if (g->kind == ENTROPY) {
+        z = c * omega(at / c - 1.0 - log(c));
+        g->ratio = z / (z + c);
+    } else if (g->kind == LOGARITHM) {
+        const double root = sqrt(at * at + 4.0 * c);
+        z = at >= 0.0 ? 0.5 * (at + root) : 2.0 * c / (root - at);
+        g->ratio = z / (2.0 * z - at);
+    } else {
+        z = g->kind == POWER_ABOVE_0 && at < 0.0 ? 0.0 : power_prox(size, c, p);
+        const double bend = c * p * (p - 1.0);
+        g->ratio = z > 0.0 ? 1.0 / (1.0 + bend * to_power(z, p - 2.0)) : p > 2.0 && at >= 0.0 ? 1.0 : 0.0;
+        z = at < 0.0 ? -z : z;
+    }
+    return z / g->scale;
+}
+
+/* s = |z| / r for the p-norm r of the prox z of u: r s + step s^(p−1) = |u|; return Σ s^p and its slope in r. */
+WIDE static double norm_parts(const group *g, double step, const double *u, double r, double top, double *s, double *slope)
+{
+    const double p = g->power;
+    double total = 0.0;
+    *slope = 0.0;
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        const double a = fabs(u[i]) / top;
+        double power;
+        if (p >= 2.0) {
+            s[i] = power_root(r, step, p - 1.0, a);
+            power = to_power(s[i], p - 2.0);
+            const double moves = r + (p - 1.0) * step * power;
+            power *= s[i];
+            *slope -= moves > 0.0 ? p * power * s[i] / moves : 0.0;
+        } else { /* in terms of s^(p−1), whose own power is above 1 */
+            power = power_root(step, r, 1.0 / (p - 1.0), a);
+            s[i] = to_power(power, 1.0 / (p - 1.0));
+            const double moves = r + (p - 1.0) * step * (s[i] > 0.0 ? power / s[i] : power);
+            *slope -= moves > 0.0 ? p * power * s[i] / moves : 0.0;
+        }
+        total += power * s[i];
+    }
+    return total;
+}
+
+/* See strat/rules/power_norms.py. */
+WIDE static void norm_prox(group *g, double step, const double *u, double *s)
+{
+    const double p = g->power, q = p / (p - 1.0), before = g->length;
+    double top = 0.0, dual = 0.0, high = 0.0, low = 0.0, slope;
+    for (ptrdiff_t i = 0; i < g->size; i++)
+        top = fmax(top, fabs(u[i]));
+    g->length = 0.0;
+    step *= g->strength;
+    for (ptrdiff_t i = 0; i < g->size && top > 0.0; i++) {
+        dual += to_power(fabs(u[i]) / top, q);
+        high += to_power(fabs(u[i]) / top, p);
+    }
+    const double strength = top > 0.0 ? step / top : 0.0;
+    if (!(dual > to_power(strength, q))) { /* within the ball of the dual norm all goes to 0 */
+        for (ptrdiff_t i = 0; i < g->size; i++)
+            s[i] = 0.0;
+        return;
+    }
+    high = to_power(high, 1.0 / p);
+    double r = before > 0.0 && before < high * top ? before / top : fmax(high - strength, 0.5 * high), last = INFINITY;
+    for (int round = 0; round < 100; round++) {
+        const double total = norm_parts(g, strength, u, r, top, s, &slope);
+        const double level = to_power(total, -1.0 / p), f = level - 1.0, rise = -level * slope / (p * total);
+        if (f < 0.0)
+            low = r;
+        if (f > 0.0)
+            high = r;
+        const double trial = r - f / rise;
+        const double next = trial > low && trial < high && fabs(trial - r) <= last ? trial : 0.5 * (low + high);
+        last = fabs(next - r);
+        if (last <= 2e-16 * r || fabs(f) <= 4e-16)
+            break;
+        r = next;
+    }
+    norm_parts(g, strength, u, r, top, s, &slope);
+    g->length = r * top; /* the norm of what is left */
+    g->ratio = step;
+    for (ptrdiff_t i = 0; i < g->size; i++)
+        s[i] *= u[i] < 0.0 ? -g->length : g->length;
+}
+
+/* 1 − J of the same: a diagonal, and a matrix of rank 1. */
+WIDE static void norm_curvature(const lagrangian *l, const group *g, double sigma)
+{
+    const double p = g->power, *s = l->s + g->start, strength = g->length > 0.0 ? (p - 1.0) * g->ratio / g->length : 0.0;
+    double left = 1.0;
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        const double size = g->length > 0.0 ? fabs(s[i]) / g->length : 0.0;
+        const double bend = size > 0.0 || p >= 2.0 ? strength * to_power(size, p - 2.0) : INFINITY;
+        const double own = g->length > 0.0 ? 1.0 / (1.0 + bend) : 0.0, side = size > 0.0 ? to_power(size, p - 1.0) : 0.0;
+        l->row[i] = own * (s[i] < 0.0 ? -side : side);
+        left -= strength * own * side * side;
+        add_square(l, g->start + i, sigma * (1.0 - own));
+    }
+    add_direction(l, g, -sigma * strength / fmax(left, 1e-300));
+}
+
+/* The k largest: z = u − s with s in [0, step] that sums to k step, s = clip(u − level). Sizes keep their signs. */
+WIDE static void largest_prox(group *g, double step, const double *u, double *z)
+{
+    const int sizes = g->kind == LARGEST_SIZES;
+    const double most = g->strength * step, k = fmin(g->power, (double)g->size), total = k * most;
+    double low = INFINITY, high = -INFINITY, level;
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        const double a = sizes ? fabs(u[i]) : u[i];
+        low = fmin(low, a - most);
+        high = fmax(high, a);
+    }
+    level = g->length > low && g->length < high ? g->length : 0.5 * (low + high);
+    if (k == 1.0) {
+        for (ptrdiff_t i = 0; i < g->size; i++)
+            z[i] = sizes ? fabs(u[i]) : u[i];
+        level = level_of_excess(g->size, z, total);
+    }
+    for (int round = 0; k != 1.0 && round < 100; round++) {
+        double sum = 0.0, inside = 0.0;
+        for (ptrdiff_t i = 0; i < g->size; i++) {
+            const double over = (sizes ? fabs(u[i]) : u[i]) - level;
+            sum += fmin(fmax(over, 0.0), most);
+            inside += over > 0.0 && over < most;
+        }
+        if (fabs(sum - total) <= 4e-16 * (sum + total))
+            break;
+        if (sum > total)
+            low = level;
+        else
+            high = level;
+        const double middle = 0.5 * (low + high), next = inside > 0.0 && round % 4 < 3 ? level + (sum - total) / inside : middle;
+        const double old = level;
+        level = next > low && next < high ? next : middle;
+        if (fabs(level - old) <= 1e-16 * (fabs(level) + most))
+            break;
+    }
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        const double a = sizes ? fabs(u[i]) : u[i], s = fmin(fmax(a - level, 0.0), most);
+        const double left = s == 0.0 ? a : s == most ? a - most : level; /* exact, where nothing is tied */
+        z[i] = !sizes ? left : u[i] < 0.0 ? -fmax(left, 0.0) : fmax(left, 0.0);
+    }
+    g->length = level;
+    g->ratio = most;
+}
+
+/* 1 − J of the same: what is neither left nor moved by the whole step is tied together. */
+WIDE static void largest_curvature(const lagrangian *l, const group *g, double sigma)
+{
+    const int sizes = g->kind == LARGEST_SIZES;
+    const double *u = l->moved + g->start, *s = l->s + g->start;
+    double tied = 0.0;
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        const double over = (sizes ? fabs(u[i]) : u[i]) - g->length;
+        const int own = over > 0.0 && over < g->ratio, gone = sizes && s[i] == 0.0;
+        tied += own;
+        l->row[i] = !own || gone ? 0.0 : sizes && u[i] < 0.0 ? -1.0 : 1.0;
+        if (own || gone)
+            add_square(l, g->start + i, sigma);
+    }
+    if (tied > 0.0)
+        add_direction(l, g, -sigma / tied);
+}
+
+WIDE static void l1_ball(group *g, const double *u, double *z)
+{
+    double sum = 0.0;
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        z[i] = fabs(u[i]);
+        sum += z[i];
+    }
+    g->ratio = sum > g->strength;
+    const double level = g->ratio > 0.0 ? fmax(level_of_excess(g->size, z, g->strength), 0.0) : 0.0;
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        const double left = fmax(z[i] - level, 0.0);
+        z[i] = u[i] < 0.0 ? -left : left;
+    }
+}
+
+/* 1 − J outside: what is 0 stays there, the others move with their sum kept. */
+WIDE static void l1_curvature(const lagrangian *l, const group *g, double sigma)
+{
+    const double *s = l->s + g->start;
+    double count = 0.0;
+    if (g->ratio == 0.0)
+        return;
+    for (ptrdiff_t i = 0; i < g->size; i++) {
+        l->row[i] = (s[i] > 0.0) - (s[i] < 0.0);
+        count += s[i] != 0.0;
+        if (s[i] == 0.0)
+            add_square(l, g->start + i, sigma);
+    }
+    if (count > 0.0)
+        add_direction(l, g, sigma / count);
+}
+
 WIDE static void group_prox(group *g, double step, const double *restrict u, double *restrict s)
 {
     const ptrdiff_t size = g->size;
-    if (g->kind <= BALL) {
+    if (g->kind < LENGTH)
+        s[0] = number_prox(g, step, u[0]);
+    else if (g->kind == P_NORM)
+        norm_prox(g, step, u, s);
+    else if (g->kind == L1_BALL)
+        l1_ball(g, u, s);
+    else if (g->kind == LARGEST || g->kind == LARGEST_SIZES)
+        largest_prox(g, step, u, s);
+    else if (g->kind <= BALL) {
         g->length = sqrt(dot(size, u, u));
         if (g->kind == LENGTH)
             g->ratio = g->length > g->strength * step ? 1.0 - g->strength * step / g->length : 0.0;
@@ -248,7 +584,7 @@ WIDE static void group_prox(group *g, double step, const double *restrict u, dou
             s[i] = g->ratio * u[i];
         s[size - 1] = -height;
     } else {
-        const int symmetric = g->kind <= LOG_DET;
+        const int symmetric = g->kind <= TRACE_INVERSE;
         const double *left = symmetric ? g->vectors : g->columns;
         symmetric ? eigen(g, u) : singular(g, u);
         change_values(g, step);
@@ -282,7 +618,7 @@ INLINE void clear_row(const lagrangian *l, const group *g)
 WIDE static void spectral_curvature(const lagrangian *l, group *g, double sigma)
 {
     const ptrdiff_t d = g->wide, m = g->high, tied = value_slopes(g);
-    const int symmetric = g->kind <= LOG_DET;
+    const int symmetric = g->kind <= TRACE_INVERSE;
     const double *x = g->values, *z = g->changed, *V = g->vectors, share = tied ? 1.0 / (double)tied : 0.0;
     double *U = symmetric ? g->vectors : g->columns, largest = 0.0;
     for (ptrdiff_t k = 0; k < d; k++)
@@ -354,10 +690,18 @@ WIDE static void group_curvature(const lagrangian *l, group *g, double sigma)
 {
     const double *u = l->moved + g->start, square = g->length * g->length;
     double all = 0.0, along = 0.0;
-    if (g->kind > CONE) {
+    if (g->kind < LENGTH)
+        add_square(l, g->start, sigma * (1.0 - g->ratio));
+    if (g->kind == P_NORM)
+        norm_curvature(l, g, sigma);
+    if (g->kind == L1_BALL)
+        l1_curvature(l, g, sigma);
+    if (g->kind == LARGEST || g->kind == LARGEST_SIZES)
+        largest_curvature(l, g, sigma);
+    if (g->kind >= SEMIDEFINITE)
         spectral_curvature(l, g, sigma);
+    if (g->kind < LENGTH || g->kind > CONE)
         return;
-    }
     if (g->kind == CONE) {
         const ptrdiff_t size = g->size - 1;
         const double last = u[size], slant = last / g->length;
@@ -589,13 +933,14 @@ INLINE double *carve(double **memory, ptrdiff_t count)
     return out;
 }
 
-/* `shapes` has (kind, first row, rows, columns) of each group. Strides lead from stratum to stratum, 0 where all have the
+/* `shapes` has (kind, first row, rows, columns) of each group, `powers` (exponent, scale, tilt). Strides lead from stratum to stratum, 0 where all have the
    same. x holds where to start. `work` has room for the arrays below. */
 WIDE static void augmented_lagrangians(ptrdiff_t K, ptrdiff_t n, ptrdiff_t M, ptrdiff_t m, ptrdiff_t J, ptrdiff_t g,
                                        ptrdiff_t steps, const double *A, const double *offset, ptrdiff_t offset_stride,
                                        const double *G, ptrdiff_t G_stride, const double *load, const double *knots,
                                        ptrdiff_t knots_stride, const double *slopes, ptrdiff_t slopes_stride,
-                                       const ptrdiff_t *shapes, const double *strength, ptrdiff_t strength_stride,
+                                       const ptrdiff_t *shapes, const double *powers, const double *strength,
+                                       ptrdiff_t strength_stride,
                                        double *work, double *x, double *found)
 {
     lagrangian l = {.n = n, .M = M, .m = m, .J = J, .g = g, .A = A};
@@ -625,13 +970,16 @@ WIDE static void augmented_lagrangians(ptrdiff_t K, ptrdiff_t n, ptrdiff_t M, pt
         group *own = l.groups + k;
         const ptrdiff_t rows = shapes[4 * k + 2], columns = shapes[4 * k + 3];
         own->kind = shapes[4 * k];
+        own->power = powers[3 * k];
+        own->scale = powers[3 * k + 1];
+        own->tilt = powers[3 * k + 2];
         own->start = shapes[4 * k + 1];
         own->size = rows * columns;
         own->high = rows > columns ? rows : columns;
         own->wide = rows > columns ? columns : rows;
         own->along = rows > columns ? columns : 1;
         own->across = rows > columns ? 1 : columns;
-        if (own->kind > CONE) {
+        if (own->kind >= SEMIDEFINITE) {
             own->vectors = carve(&work, own->wide * own->wide);
             own->columns = carve(&work, own->high * own->high);
             own->values = carve(&work, own->wide);
@@ -650,7 +998,8 @@ WIDE static void augmented_lagrangians(ptrdiff_t K, ptrdiff_t n, ptrdiff_t M, pt
         for (ptrdiff_t c = 0; c < g; c++) {
             group *own = l.groups + c;
             own->strength = strength[k * strength_stride + c];
-            if (own->kind > CONE)
+            own->length = own->kind == LARGEST || own->kind == LARGEST_SIZES ? NAN : 0.0;
+            if (own->kind >= SEMIDEFINITE)
                 for (ptrdiff_t i = 0; i < own->wide * own->wide; i++)
                     own->vectors[i] = i % (own->wide + 1) == 0;
         }

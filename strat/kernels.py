@@ -1,4 +1,4 @@
-"""The compiled loops of ``kernels.c``, ``active_sets.c`` and ``augmented.c``, where a compiler was there when the package was installed.
+"""The compiled loops of ``strat/*.c``, where a compiler was there when the package was installed.
 
 Each spares several passes of NumPy over memory and the calls around them, which is most of the time where there are few
 strata. Who has a use for one asks for ``kernels.compiled``, which is None where nothing was compiled, and has the same
@@ -182,19 +182,21 @@ class Compiled:
         self._loops.active_sets(K, n, free, m, J, *arrays)
         return x, found > 0
 
-    def augmented_lagrangians(self, A, offset, G, load, knots, slopes, shapes, strength, start, steps):
+    def augmented_lagrangians(self, A, offset, G, load, knots, slopes, groups, start, steps):
         """argmin_x of ½ xᵀGx − loadᵀx + Σ φ_i(a_iᵀx + offset_i) + Σ f_g(rows of group g) of each stratum, and where found.
 
-        The first rows of A (M, n) have the piecewise linear φ_i of `active_sets`, the others one of the functions that
-        ``shapes`` (g, 4) names: kind, first row, rows and columns, with strength (1 or K, g). start is (K, n).
+        The first rows of A (M, n) have the piecewise linear φ_i of `active_sets`, the others the functions of `groups`:
+        (g, 4) of kind, first row, rows and columns; (g, 3) of powers, scales and tilts; and strengths (1 or K, g). start
+        is (K, n).
         """
+        shapes, powers, strength = groups
         (K, n), M, (_, m, J), g = load.shape, len(A), knots.shape, len(shapes)
         strides = [0 if len(part) == 1 else part[0].size for part in (offset, G, knots, slopes, strength)]
         matrices = shapes[:, 2:].max(axis=1, initial=0) + 3
-        size = 3 * n * n + 3 * n + 7 * M + M * n + 24 * g + 2 * int((matrices * matrices).sum())
+        size = 3 * n * n + 3 * n + 7 * M + M * n + 32 * g + 2 * int((matrices * matrices).sum())
         x, found = np.array(start, dtype=float, order="C"), np.empty(K)
         arrays = (A, offset, strides[0], G, strides[1], load, knots, strides[2], slopes, strides[3])
-        arrays = (*arrays, shapes, strength, strides[4], np.empty(size), x, found)
+        arrays = (*arrays, shapes, powers, strength, strides[4], np.empty(size), x, found)
         self._loops.augmented_lagrangians(K, n, M, m, J, g, steps, *arrays)
         return x, found > 0
 

@@ -16,8 +16,14 @@ from strat.oracles.group_terms import GroupFunctions, GroupTerm
 from strat.oracles.prox_augmented import AugmentedLagrangians
 from strat.oracles.prox_rows import RowsProx
 from strat.oracles.quadratic import Quadratic
-from strat.rules.piecewise import Norm2
-from strat.rules.spectral import NuclearNorm
+from strat.oracles.row_functions import ScalarRows
+from strat.oracles.row_terms import RowTerm
+from strat.rules.exponentials import Entr, Exp, Log
+from strat.rules.largest import Max, NormInf, SumLargest
+from strat.rules.piecewise import Abs, Norm2
+from strat.rules.power_norms import Pnorm
+from strat.rules.powers import PowerRule, Square
+from strat.rules.spectral import NuclearNorm, SpectralNorm
 
 pytestmark = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
 
@@ -46,6 +52,29 @@ FORMS = {
     "log det": (-cp.log_det(P) + 0.3 * cp.norm1(cp.multiply(OFF, P)), []),
     "nuclear": (cp.normNuc(M) + 0.2 * cp.norm1(M), []),
     "nuclear, tall": (cp.normNuc(M.T) + 0.2 * cp.norm1(M), [cp.sum(M, axis=1) == 0]),
+    "sizes to a power": (
+        0.3 * cp.sum(cp.power(cp.abs(w - 0.1), 1.5)) + cp.quad_form(w, D.T @ D),
+        [cp.sum(w) == 1],
+    ),
+    "powers": (cp.sum(cp.power(w, 3)) + cp.sum(cp.inv_pos(w)) - cp.sum(cp.sqrt(D @ w + 9)), [cp.sum(w) <= 4]),
+    "entropy": (-cp.sum(cp.entr(w)) + 0.3 * cp.tv(w), [cp.sum(w) == 1]),
+    "relative entropy": (
+        cp.sum(cp.kl_div(w[:4], [0.1, 0.2, 0.3, 0.4])) + cp.sum(cp.rel_entr(w[4:], 0.2)),
+        [cp.sum(w) == 1],
+    ),
+    "logarithms": (-0.1 * cp.sum(cp.log(w)), [cp.sum(w) == 1, w <= 0.3]),
+    "p-norms": (cp.norm(w[:5], 3) + cp.norm(w[3:], 1.5) + 0.3 * cp.norm(D @ w, 4), []),
+    "largest beside": (cp.norm(w, 2) + cp.max(D @ w) + cp.norm_inf(w), [w >= -0.5]),
+    "sums of the largest beside": (
+        cp.norm(w, 2) + cp.sum_largest(w, 3) + cp.sum_largest(cp.abs(D @ w), 2.5),
+        [],
+    ),
+    "l1 balls": (
+        cp.quad_form(w, D.T @ D),
+        [w >= 0, cp.sum(w) == 1, cp.norm1(w - 0.125) <= 0.5, cp.tv(w) <= 0.4],
+    ),
+    "spectral ball": (0.2 * cp.norm1(M), [cp.sigma_max(M) <= 1]),
+    "trace of the inverse": (0.1 * cp.tr_inv(P) + 0.2 * cp.norm1(cp.multiply(OFF, P)), []),
     "largest singular value": (cp.sigma_max(M) + 0.2 * cp.norm1(M), []),
 }
 
@@ -72,6 +101,60 @@ def test_declarations(monkeypatch, name):
     theirs = prox_by_cvxpy(expression, [variable], point, np.ones(2), constraints)
     theirs = theirs[variable.name()].reshape(2, -1)
     np.testing.assert_allclose(prox(v[:2], 1.0), theirs, atol=5e-5 * (1 + np.abs(v).max()))
+
+
+FUNCTIONS = {
+    "length": (Norm2(), (5,), {}),
+    "ball": (Norm2(), (5,), {"radius": 0.7}),
+    "ball of squares": (Square(), (5,), {"radius": 0.7}),
+    "l1 ball": (Abs(), (5,), {"radius": 0.7}),
+    "largest": (Max(), (5,), {}),
+    "largest of sizes": (Max(), (5,), {"absolute": True}),
+    "largest size": (NormInf(), (5,), {}),
+    "sum of largest": (SumLargest(2), (5,), {}),
+    "sum of largest sizes": (SumLargest(3.5), (5,), {"absolute": True}),
+    "sum of all": (SumLargest(5), (5,), {}),
+    "3-norm": (Pnorm(3.0), (5,), {}),
+    "4-norm": (Pnorm(4.0), (5,), {}),
+    "1.5-norm": (Pnorm(1.5), (5,), {}),
+    "1.2-norm": (Pnorm(1.2), (5,), {}),
+    "nuclear": (NuclearNorm(), (2, 3), {}),
+    "spectral": (SpectralNorm(), (3, 2), {}),
+    "spectral ball": (SpectralNorm(), (2, 3), {"radius": 0.7}),
+    "1.5": (PowerRule(1.5), None, {"absolute": True}),
+    "2.5": (PowerRule(2.5), None, {"absolute": True}),
+    "cube": (PowerRule(3.0), None, {}),
+    "fourth": (PowerRule(4.0), None, {}),
+    "root": (PowerRule(0.5), None, {}),
+    "inverse": (PowerRule(-1.0), None, {}),
+    "entropy": (Entr(), None, {}),
+    "logarithm": (Log(), None, {}),
+    "exponential": (Exp(), None, {}),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiled_functions_are_those_of_the_rules(name):
+    """Alone on the coordinates, in other units, the whole method is the function's own prox."""
+    rule, shape, more = FUNCTIONS[name]
+    n, rng = 5 if shape is None else int(np.prod(shape)), np.random.default_rng(0)
+    design = ConstantDesign(np.arange(n), np.arange(n), np.full(n, 3.0), n, n)
+    sign = -1.0 if isinstance(rule, (Entr, Log)) or getattr(rule, "p", 1) == 0.5 else 1.0
+    if shape is None:
+        low = -np.inf if isinstance(rule, Exp) or more or rule.name == "PowerRule" and rule.even else 0.0
+        ends = np.full((1, n), low), np.full((1, n), np.inf)
+        functions = ScalarRows(rule, (), np.full((1, n), 0.8 * sign), *ends, **more)
+        term = RowTerm(design, np.zeros((1, n)), functions, None, np.full((1, n), 3.0))
+    else:
+        functions = GroupFunctions(rule, 1, shape, None if "radius" in more else np.full((1, 1), 0.8), **more)
+        term = GroupTerm(design, np.zeros((1, n)), functions, np.full((1, n), 3.0))
+    method = AugmentedLagrangians.of([term], None)
+    for size in (0.1, 1.0, 10.0):
+        v, t = size * rng.normal(size=(50, n)), rng.choice([0.01, 0.3, 10.0], size=50)
+        z, found = method(v, t)
+        assert found.all()
+        expected = functions.point(3.0 * v, np.repeat(9.0 * t[:, None], n, axis=1)) / 3.0
+        np.testing.assert_allclose(z, expected, atol=1e-9 * (1.0 + size))
 
 
 def group(rule, groups, shape, weight, seed):

@@ -113,6 +113,8 @@ class _Groups:
         if rows.piecewise(node, weight, entries) or rows.scalar(node, weight, entries):
             return True
         weight = weight[:, entries]
+        if rows.sizes(node, weight, entries, self._inside_absolute):
+            return True
         if rule.eigenvalue_slopes is not None:
             return self._spectral(node, weight)
         found = None if rule.prox_slopes is None else self._arguments(node, entries)

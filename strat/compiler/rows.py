@@ -70,7 +70,8 @@ class StratumRows:
         self.binder, self.columns, self.n = binder, columns, len(columns)
         self.terms = []
 
-    def _term(self, A, offset, functions):
+    def add(self, A, offset, functions):
+        """Add functions of rows A z + offset, A over this collection's coordinates."""
         coo = sp.coo_array(A)
         design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.n)
         self.terms.append(RowTerm(design, np.reshape(offset, (1, -1)), functions, None, row_norms(design)))
@@ -79,7 +80,7 @@ class StratumRows:
         """Add entries of an atom as piecewise linear functions; whether that was possible."""
         found = self.piecewise_functions(node, weight[:, entries], entries)
         if found is not None:
-            self._term(found[0][:, self.columns], *found[1:])
+            self.add(found[0][:, self.columns], *found[1:])
         return found is not None
 
     def piecewise_functions(self, node, weight, entries):
@@ -98,7 +99,7 @@ class StratumRows:
         """Add entries of an elementwise atom of affine rows; whether that was possible."""
         found = self.scalar_functions(node, weight[:, entries], entries)
         if found is not None:
-            self._term(found[0][:, self.columns], *found[1:])
+            self.add(found[0][:, self.columns], *found[1:])
         return found is not None
 
     def scalar_functions(self, node, weight, entries):
@@ -120,6 +121,19 @@ class StratumRows:
         limits = (np.full((1, len(entries)), end) for end in (low, high))
         return A[entries], b[entries], ScalarRows(node.rule, others, weight, *limits, place=place)
 
+    def sizes(self, node, weight, entries, inside):
+        """Add entries of an elementwise atom of absolute values, ``inside(form)`` giving (A, b); whether that was possible."""
+        if not (isinstance(node.rule, Elementwise) and node.rule.curved and len(node.forms) == 1):
+            return False
+        found = inside(node.forms[0])
+        if found is None:
+            return False
+        ends = dict(node.rule.intervals).get(0, (-np.inf, np.inf))
+        low, high = (np.full((1, len(entries)), end) for end in ends)
+        functions = ScalarRows(node.rule, (), weight, low, high, absolute=True)
+        self.add(found[0][entries][:, self.columns], found[1][entries], functions)
+        return True
+
     def within(self, A, low, high):
         """Add low <= A z <= high, A over this collection's coordinates."""
         low, high = np.broadcast_to(low, A.shape[0]), np.broadcast_to(high, A.shape[0])
@@ -127,7 +141,7 @@ class StratumRows:
         before = np.where(np.isfinite(low), -np.inf, 0.0)
         slopes = np.stack([before, np.zeros(len(low)), np.full(len(low), np.inf)])
         functions = PiecewiseRows(knots[:, None], slopes[:, None], np.ones((1, len(low))))
-        self._term(sp.csr_array(A), np.zeros(len(low)), functions)
+        self.add(sp.csr_array(A), np.zeros(len(low)), functions)
 
     def bounds(self, positions, low, high):
         """Add low <= z <= high at positions."""

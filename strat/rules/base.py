@@ -51,6 +51,9 @@ class Rule:
     kernel = None
     #: ``prox_fall(u, z)``: how fast the values (K, groups) at z = prox_rows(u, step) fall in the step.
     prox_fall = None
+    #: The exponent or count that belongs to it, and ``kernel_tilt(*others)``: what multiple of the number is added.
+    kernel_power = 0.0
+    kernel_tilt = None
     #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
     #: times the weights g of the outputs.
     pair_curvature = None

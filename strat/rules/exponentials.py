@@ -51,6 +51,7 @@ class Logistic(Elementwise):
 class Exp(Elementwise):
     """exp(u): the Poisson log link."""
 
+    kernel = "exponential"
     prox = "closed form"
 
     @staticmethod
@@ -79,6 +80,7 @@ class Exp(Elementwise):
 class Log(Elementwise):
     """log(u), -inf at 0."""
 
+    kernel = "logarithm"
     interval = (0.0, np.inf)
     prox = "closed form"
 
@@ -127,6 +129,7 @@ class Log1p(Elementwise):
 class Entr(Elementwise):
     """-u log(u), 0 at 0."""
 
+    kernel = "entropy"
     interval = (0.0, np.inf)
     prox = "closed form"
 
@@ -184,10 +187,16 @@ class Xexp(Elementwise):
 class _Relative(Elementwise):
     """Relative entropies of two arguments, the first of which is usually data."""
 
+    kernel = "entropy"
     shift = 0.0
     #: What data arguments must lie in.
     data_intervals = {0: (0.0, np.inf)}
     intervals = ((0, (0.0, np.inf)), (1, (0.0, np.inf)))
+
+    def kernel_tilt(self, y):
+        """Beside z log z, in the first argument."""
+        with np.errstate(divide="ignore"):
+            return -np.log(y) - self.shift
 
     def scalar_prox(self, u, step, y):
         """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), ω the Wright omega function."""

@@ -46,6 +46,7 @@ def _both(L):
 class Max(_Largest):
     """Largest entry of each row."""
 
+    kernel, kernel_power = "largest", 1.0
     prox = "closed form"
     invariance = "ordered"
 
@@ -108,6 +109,7 @@ class Min(_Largest):
 class NormInf(_Largest):
     """Largest absolute value of each row."""
 
+    kernel, kernel_power = "largest sizes", 1.0
     prox = "closed form"
     invariance = "absolute"
 
@@ -152,11 +154,17 @@ class NormInf(_Largest):
 class SumLargest(_Largest):
     """Sum of the k largest entries of each row (k may be fractional)."""
 
+    kernel = "largest"
     prox = "closed form"
     invariance = "ordered"
 
     def __init__(self, k):
         self.k = k
+
+    @property
+    def kernel_power(self):
+        """The count."""
+        return self.k
 
     def prox_rows(self, u, step):
         """Take a projection on a capped simplex off."""

@@ -58,6 +58,7 @@ class LogDetRule(Rule):
 class TraceInverse(Rule):
     """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
 
+    kernel = "inverse"
     prox = "closed form"
 
     @staticmethod

@@ -14,6 +14,7 @@ from strat.rules.base import Elementwise, Rows, Rule
 class Abs(Elementwise):
     """|u|; prox is soft thresholding."""
 
+    kernel = "size"
     quiet = True
     kinks = "zero"
     squares_to_sum = True

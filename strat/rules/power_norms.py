@@ -57,6 +57,13 @@ class Pnorm(PnormRule):
     one equation in r, which is nearly linear when it is written (Σ s_j^p)^(−1/p) = 1.
     """
 
+    kernel = "p-norm"
+
+    @property
+    def kernel_power(self):
+        """The exponent."""
+        return self.p
+
     invariance = "absolute"
 
     def prox_rows(self, u, step):

@@ -51,6 +51,16 @@ class PowerRule(Elementwise):
     def __init__(self, p):
         self.p = p
 
+    @property
+    def kernel(self):
+        """A power with a slope at 0, or one without."""
+        return "power" if self.p > 1 else "power below 1"
+
+    @property
+    def kernel_power(self):
+        """The exponent."""
+        return self.p
+
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
