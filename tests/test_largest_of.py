@@ -6,26 +6,42 @@ import pytest
 from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
+from strat.compiler.larger import Larger
+from strat.oracles.bracketing import decreasing_root
 from strat.oracles.largest_of import LargestOf, threshold
 from strat.oracles.prox_orthogonal import OrthogonalRows
+from strat.oracles.prox_rows import RowsProx
 
 n, K = 6, 5
-w, M = cp.Variable(n, name="w"), cp.Variable((3, 2), name="M")
+w, M = cp.Variable(n, name="w"), cp.Variable((2, 3), name="M")
 D = np.random.default_rng(3).normal(size=(4, n))
 STEPS = np.array([0.05, 0.4, 1.0, 4.0, 30.0])
-LARGEST = {
+#: The larger of two: a root for each stratum, of weighted sums.
+LARGER = {
     "two norms": (cp.maximum(cp.norm(w, 2), cp.norm1(w) / 2), []),
     "a norm and a bound": (cp.pos(cp.norm(w, 2) - 1) + 0.1 * cp.norm1(w), []),
+    "of a map": (cp.maximum(cp.norm1(D @ w - 0.3), 2 * cp.norm(w, 2)), []),
+    "smaller of concave": (-2 * cp.minimum(3 - cp.norm1(w), w[0] - cp.norm(w[1:], 2)), []),
+    "on a simplex": (cp.maximum(cp.norm(w, 2), cp.norm(w - 1, 2) / 3), [w >= 0, cp.sum(w) == 1]),
+    "smooth": (cp.maximum(cp.log_sum_exp(w), cp.sum_squares(w)), []),
+    "with a domain": (-cp.minimum(cp.sum(cp.entr(w)), 3 - cp.norm1(w)), []),
+    "with a kink at 0": (cp.maximum(cp.sum(cp.logistic(w)) + cp.norm1(w), cp.sum_squares(w)), []),
+}
+LARGEST = {
     "three norms that overlap": (
         cp.max(cp.hstack([cp.norm(w[:3], 2), cp.norm1(w[2:5]), cp.norm_inf(w[3:])])),
         [],
     ),
     "square, linear, constant": (cp.maximum(cp.sum_squares(w) / 4, cp.sum(w), 1 + w[0], 0.5), [w >= -1]),
-    "of a map": (cp.maximum(cp.norm1(D @ w - 0.3), 2 * cp.norm(w, 2)), []),
-    "smaller of concave": (-2 * cp.minimum(3 - cp.norm1(w), w[0] - cp.norm(w[1:], 2)), []),
+    "of maps": (cp.maximum(cp.norm1(D @ w - 0.3), 2 * cp.norm(w, 2), cp.norm_inf(D @ w)), []),
+    "smallest of concave": (-2 * cp.minimum(3 - cp.norm1(w), w[0] - cp.norm(w[1:], 2), w[1]), []),
     "several entries": (cp.sum(cp.maximum(cp.norm(M, 2, axis=0), cp.norm1(M[0]))), []),
-    "on a simplex": (cp.maximum(cp.norm(w, 2), cp.norm(w - 1, 2) / 3), [w >= 0, cp.sum(w) == 1]),
+    "three on a simplex": (
+        cp.maximum(cp.norm(w, 2), cp.norm(w - 1, 2) / 3, cp.norm1(w - 0.3)),
+        [w >= 0, cp.sum(w) == 1],
+    ),
     "two of them": (cp.pos(cp.norm(w, 2) - 1) + cp.maximum(cp.norm1(w), w[0] + w[1]), []),
+    "maxima in a maximum": (cp.maximum(cp.norm(w, 2), 2 * cp.maximum(cp.norm1(w) / 4, 0.5) + w[0]), []),
 }
 ORTHOGONAL = {
     "largest column sum": cp.norm(M, 1),
@@ -41,13 +57,14 @@ def points(program):
     return {v.name(): 2 * rng.normal(size=(K, *v.shape)) for v in program.variables}
 
 
-@pytest.mark.parametrize("name", LARGEST)
+@pytest.mark.parametrize("name", [*LARGER, *LARGEST])
 def test_proxes_are_cvxpys(name):
-    expression, constraints = LARGEST[name]
+    expression, constraints = (LARGER | LARGEST)[name]
     program = strat.compile(expression, constraints=constraints)
     oracle, v = program.bind(), points(program)
     z = oracle.prox(v, STEPS)
-    assert "dual method" in oracle.flat.prox.kind
+    (block,) = oracle.flat.prox.blocks
+    assert isinstance(block, Larger if name in LARGER else RowsProx)
     reference = prox_by_cvxpy(expression, program.variables, v, STEPS, constraints)
     assert_same_prox(oracle, program.variables, z, v, STEPS, reference, constraints, 1e-6)
     one = oracle.prox({key: value[:1] for key, value in v.items()}, STEPS[0])
@@ -109,7 +126,25 @@ def test_a_threshold_shares_the_total_out():
 
 
 def test_weights_and_steps():
-    v, f = points(strat.compile(LARGEST["two norms"][0]))["w"], LARGEST["two norms"][0]
+    v, f = points(strat.compile(LARGER["two norms"][0]))["w"], LARGER["two norms"][0]
     one, three, none = (strat.compile(weight * f).bind().flat.prox for weight in (1.0, 3.0, 0.0))
     np.testing.assert_allclose(one(v, 3.0), three(v, 1.0), atol=1e-10)
     np.testing.assert_allclose(none(v, 1.0), v, atol=1e-12)
+
+
+def test_roots_of_decreasing_functions():
+    places = np.array([-0.5, 0.0, 1e-9, 0.2, 0.5, 0.999999, 1.0, 1.7])
+    for shape in (
+        lambda d: -d,
+        lambda d: -np.sign(d) * d**2,
+        lambda d: -np.sign(d),
+        lambda d: 1e3 * np.expm1(-d),
+    ):
+        last = np.full(len(places), np.nan)
+
+        def function(x, which, shape=shape, last=last):
+            last[which] = x
+            return shape(x - places[which]), np.full(len(which), 1e-15)
+
+        assert decreasing_root(function, len(places)).all()
+        np.testing.assert_allclose(last, np.clip(places, 0, 1), atol=1e-7)

@@ -5,6 +5,7 @@ import scipy.sparse as sp
 
 from strat.compiler.chains import chain
 from strat.compiler.dual import DENSE, dual
+from strat.compiler.larger import larger
 from strat.compiler.rows import NoProx
 from strat.compiler.separable import soft_parts
 from strat.expressions.text import text
@@ -82,7 +83,7 @@ class Component:
         plain = (Component._subspace, Component._hyperplane, Component._group, chain)
         cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
         closed = () if self.levels else (Component._cone, *(() if cones else plain))
-        for way in (*closed, dual):
+        for way in (*closed, larger, dual):
             found = way(self)
             if found is not None:
                 return found

@@ -70,7 +70,7 @@ class ProxBuilder:
             self._rows[id(form)] = (form, affine_rows(self.binder, form))
         return self._rows[id(form)][1]
 
-    def build(self, solver=None):
+    def build(self, solver=None, columns=None):
         """A BlockProx.
 
         Parameters
@@ -79,6 +79,8 @@ class ProxBuilder:
             ``solver(columns, inside, box)`` gives a block for coordinates without a closed form, the others being fixed
             at the point ``inside`` (n,), or free where that is None, and the bounds (low, high) being kept exactly.
             Without it, they are an error.
+        columns : int ndarray, optional
+            Some coordinates, which nothing ties to others: the blocks of these alone.
 
         Returns
         -------
@@ -103,6 +105,8 @@ class ProxBuilder:
         ends = np.cumsum(sizes)
         parts = [np.flatnonzero(single)] if single.any() else []
         parts += [order[ends[k] - sizes[k] : ends[k]] for k in np.unique(labels[~single])]
+        if columns is not None:
+            parts = [own for part in parts if len(own := part[np.isin(part, columns)])]
         blocks, open_, reasons = [], [], []
         for columns in parts:
             try:

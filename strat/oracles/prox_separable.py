@@ -6,6 +6,9 @@ from strat import kernels
 from strat.oracles.prox_base import folded, present
 from strat.oracles.scalar_newton import safeguarded
 
+#: The first place beside 0.
+NEXT = 1e-300
+
 
 class SoftBlock:
     """λ|z − c| on each coordinate, between bounds: soft thresholding, then clipping.
@@ -118,6 +121,7 @@ class NewtonBlock:
     def __init__(self, columns, n, tape, q, Q, low, high):
         self.columns, self.n, self.tape, self.q, self.Q = columns, n, tape, q, Q
         self.low, self.high = low, high
+        self.kinked = any(node.rule.kinks != "none" for node in tape.nodes)
 
     def _slopes(self, z):
         theta = np.zeros((len(z), self.n))
@@ -135,7 +139,16 @@ class NewtonBlock:
             slope, curvature = self._slopes(z)
             return slope + self.q + self.Q * z + (z - v) / t, curvature + self.Q + 1.0 / t
 
+        low, high = (np.broadcast_to(end, v.shape) for end in (self.low, self.high))
         with np.errstate(all="ignore"):
-            return safeguarded(
-                residual, v, t, np.broadcast_to(self.low, v.shape), np.broadcast_to(self.high, v.shape)
-            )
+            # A kink at 0 is no place that halved brackets come to.
+            at_zero = np.zeros(v.shape, dtype=bool)
+            if self.kinked:
+                below, above = (residual(np.full(v.shape, z))[0] for z in (-NEXT, NEXT))
+                at_zero = (below < 0) & (above > 0) & (low < 0) & (high > 0)
+
+            def pinned(z):
+                value, slope = residual(z)
+                return np.where(at_zero, z / t, value), np.where(at_zero, 1.0 / t, slope)
+
+            return safeguarded(pinned if at_zero.any() else residual, v, t, low, high)

@@ -55,7 +55,10 @@ def safeguarded(residual, v, t, low, high, apart=False, start=None):
         # Where a slope overflowed, one end of the bracket is still infinite: go there in doubling steps.
         far = np.where(np.isinf(a), b, a) + np.where(np.isinf(a), -1.0, 1.0) * 2.0 ** min(iteration, 1000)
         middle = np.where(np.isfinite(b - a), 0.5 * a + 0.5 * b, far)
-        new = np.where(done, z, np.where(inside, trial, middle))
+        # Where steps were short and the next is of rounding's size, brackets would only be halved around noise.
+        ended = (np.abs(trial - z) <= 4e-15 * np.abs(z)) & (last <= 1e-7 * np.abs(z))
+        new = np.where(done, z, np.where(inside | ended, trial, middle))
+        done |= ended
         last = np.abs(new - z)
         done |= last <= 4e-16 * np.abs(new)
         z = new

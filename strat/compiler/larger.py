@@ -1,0 +1,125 @@
+"""The larger of two functions beside other pieces: the prox of a weighted sum of both, with weights that make them equal."""
+
+from copy import copy
+
+import numpy as np
+
+from strat.compiler.alternatives import alternatives
+from strat.compiler.rows import NoProx
+from strat.errors import NoOracleError
+from strat.oracles.bracketing import decreasing_root
+from strat.oracles.tape import Tape
+from strat.rules.piecewise import Minimum
+
+
+class Larger:
+    """argmin_z rest(z) + weight × max(f_1(z), f_2(z)) + ‖z − v‖²/(2t).
+
+    With the right λ in [0, 1] it is the prox of rest + weight × (λ f_1 + (1 − λ) f_2), and f_1 − f_2 there falls in λ: a
+    root for each stratum, or an end where one function is the larger one even without weight.
+
+    Parameters
+    ----------
+    component : Component
+        With one maximum of two functions among its pieces.
+    node : atom node
+        That maximum.
+    choices : list of two (parts, linear, offset)
+        What it is of, as of ``sums_of_atoms``.
+
+    Raises
+    ------
+    NoProx
+        If the prox of the weighted sum is not known.
+    """
+
+    def __init__(self, component, node, choices):
+        self.builder, self.columns = component.builder, component.columns
+        self.binder, sign = component.binder, -1.0 if isinstance(node.rule, Minimum) else 1.0
+        weight = sign * self.builder.nodes[node][:, component.entries[node]]
+        self.choices = [
+            ([(a, sign * w) for a, w in parts], sign * slope.toarray(), sign * offset)
+            for parts, slope, offset in choices
+        ]
+        self.rest = [
+            (a, self.builder.nodes[a]) for a in component.several + component.single if a is not node
+        ]
+        self.weight, self.values = weight, [self._tape(parts) for parts, _, _ in self.choices]
+        solver = self.builder.solver
+        self.rescue = None if solver is None else solver(self.columns, None)
+        self.inner = self._prox(np.array([0.5]), weight[:1])
+
+    @property
+    def kind(self):
+        """How it is computed."""
+        return self.inner.kind if self.inner.iterative else "Newton"
+
+    def _tape(self, parts):
+        """The function of atoms of one choice."""
+        if not parts:
+            return None
+        weights = {self.binder.node(a): w.reshape(1, *a.shape) for a, w in parts}
+        return Tape(self.binder.nodes([a for a, _ in parts]), weights, None, self.binder.n)
+
+    def _value(self, i, z):
+        """f_i at z (K, n)."""
+        _, slope, offset = self.choices[i]
+        with np.errstate(all="ignore"):
+            value = 0.0 if self.values[i] is None else self.values[i].value(z)
+        return value + z @ slope[0] + offset
+
+    def _prox(self, share, weight):
+        """The prox, on all coordinates, of rest + weight × (share f_1 + (1 − share) f_2)."""
+        builder, nodes, q = copy(self.builder), dict(self.rest), self.builder.q
+        for (parts, slope, _), part in zip(self.choices, (share, 1.0 - share), strict=True):
+            own = weight * part[:, None]
+            q = q + own * slope
+            for a, w in parts:
+                nodes[a] = nodes.get(a, 0.0) + own * w
+        builder.nodes, builder.q, builder.solver = nodes, q, None
+        return builder.build(columns=self.columns)[0]
+
+    def __call__(self, v, t):
+        t = np.broadcast_to(np.reshape(np.asarray(t, dtype=float), (-1, 1)), (len(v), 1))
+        weight, out = np.broadcast_to(self.weight, (len(v), 1)), np.zeros((len(v), self.binder.n))
+        full = out.copy()
+        full[:, self.columns] = v
+
+        def excess(share, strata):
+            z = self._prox(share, weight[strata])(full[strata], t[strata])
+            out[strata] = z
+            first, second = self._value(0, z), self._value(1, z)
+            return first - second, 1e-14 * (1.0 + np.abs(np.where(np.isfinite(second), second, 0.0)))
+
+        try:
+            found = decreasing_root(excess, len(v))
+        except NoOracleError:
+            if self.rescue is None:
+                raise
+            return self.rescue(v, t[:, 0])
+        out = out[:, self.columns]
+        lost = np.flatnonzero(~found)
+        if len(lost) and self.rescue is not None:
+            out[lost] = self.rescue(v[lost], t[lost, 0])
+        elif len(lost):
+            raise NoOracleError(
+                f"the prox was not found in {len(lost)} strata. Check that the data have a reasonable scale."
+            )
+        return out
+
+
+def larger(component):
+    """``Larger`` of a component with one maximum of two functions, not both linear; None for others."""
+    found = [
+        (node, alternatives(component.binder, node, component.entries[node])) for node in component.several
+    ]
+    found = [(node, choices) for node, choices in found if choices is not None]
+    if len(found) != 1 or len(found[0][1]) != 1:
+        return None
+    node, (choices,) = found[0]
+    if len(choices) != 2 or not any(parts for parts, _, _ in choices):
+        return None
+    try:
+        return Larger(component, node, choices)
+    except NoProx:
+        return None
