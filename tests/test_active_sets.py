@@ -95,6 +95,12 @@ FORMS = {
     "part of an entry": (cp.sum_largest(w, 2.5), [cp.sum(w) == 1]),
     "Huber": (cp.sum(cp.huber(w, 0.3)) + cp.norm1(cp.diff(w, 2)), []),
     "Huber of rows": (0.2 * cp.sum(cp.huber(100 * D @ w, 0.3)) + cp.norm1(w), [cp.sum(w) == 0]),
+    "squares above": (5 * cp.sum(cp.square(cp.pos(w - 0.2))), SIMPLEX),
+    "squares on both sides": (
+        0.7 * cp.sum(cp.square(cp.pos(w))) + 0.3 * cp.sum(cp.square(cp.neg(D @ w))),
+        [cp.diff(w) >= 0],
+    ),
+    "squares of several pieces": (cp.sum(cp.square(cp.maximum(2 * w - 1, 0, -w))) + cp.norm_inf(w), []),
     "symmetric": (cp.norm1(S) + cp.abs(cp.trace(S)), [cp.sum(S, axis=1) == 1]),
 }
 

@@ -42,6 +42,7 @@ FORMS = {
         [],
     ),
     "Huber's function beside": (cp.sum(cp.huber(w, 0.3)) + cp.norm(D @ w, 2), []),
+    "squares beside": (cp.sum(cp.square(cp.pos(D @ w - 0.1))) + cp.norm(w, 2), [w >= -1]),
     "balls": (cp.norm1(w), [cp.norm(w, 2) <= 1, cp.sum_squares(D @ w - 1) <= 4, w[0] + w[1] <= 0.3]),
     "ellipsoid": (cp.norm1(w - 0.1), [cp.quad_form(w, D.T @ D + np.eye(n)) <= 0.7, cp.sum(w) == 1]),
     "second-order cone": (0.3 * cp.norm1(w), [cp.norm(D @ w) <= 0.2 * w[0] + 0.5]),

@@ -68,7 +68,9 @@ def dual(component):
         return OrthogonalRows(component.columns, rows.terms[0], component.q, component.Q[0])
     least = np.maximum(component.low, collected.least)
     box = (least, component.high) if np.isfinite(least).any() or len(bounded) else None
-    return RowsProx(component.columns, rows.terms, function, p, box, rescue)
+    squares = [rows.squares(node, component.builder.nodes[node], component.entries[node]) for node in smooth]
+    instead = None if any(part is None for part in squares) else (quadratic, squares)
+    return RowsProx(component.columns, rows.terms, function, p, box, rescue, instead)
 
 
 def _is_smooth(binder, node):

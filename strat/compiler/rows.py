@@ -4,13 +4,24 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.pieces import affine_matrix
-from strat.compiler.smoothing import atom_function
+from strat.compiler.smoothing import atom_function, piecewise
 from strat.oracles.design import ConstantDesign
+from strat.oracles.lifted_rows import LiftedRows
 from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.row_functions import PiecewiseRows, ScalarRows
 from strat.oracles.row_terms import RowTerm, row_norms
 from strat.rules.base import Elementwise
 from strat.rules.piecewise import Abs, Maximum, Minimum
+from strat.rules.powers import Square
+
+
+def _above_0(function):
+    """A convex function that is nowhere negative, or its negative if that is one; None for others."""
+    for f in (function, function.scaled(-1.0)):
+        convex = np.all(np.diff(f.slopes) >= 0)
+        if convex and f.left <= 0 <= f.right and f.values.min() >= -1e-12 * max(1.0, np.abs(f.values).max()):
+            return f
+    return None
 
 
 class NoProx(Exception):
@@ -133,6 +144,32 @@ class StratumRows:
         functions = ScalarRows(node.rule, (), weight, low, high, absolute=True)
         self.add(found[0][entries][:, self.columns], found[1][entries], functions)
         return True
+
+    def squares(self, node, weight, entries):
+        """`LiftedRows` of squares of piecewise linear functions of rows, each of one sign; None for others."""
+        if not isinstance(node.rule, Square) or self.binder.node_has_data(node):
+            return None
+        slopes, offsets, place, rows = [], [], [], []
+        for i, entry in enumerate(entries):
+            form = node.forms[0].reshaped((node.size,))
+            row = form.where(form.row == entry)
+            row.row = np.zeros_like(row.row)
+            found = piecewise(self.binder, row.reshaped((1,)) if row.size != 1 else row)
+            function = None if found is None or found[0] is None else _above_0(found[1].simplified())
+            if function is None or found[0].coefficient.any():
+                return None
+            ends = np.append(np.arange(len(function.knots)), len(function.knots) - 1)  # a knot of each piece
+            ends[1:-1] = ends[:-2]
+            varying = found[0].column > 0
+            a = np.zeros(self.binder.n)
+            a[self.binder.flat(found[0].column[varying])] = found[0].scale[varying]
+            slopes.append(function.slopes)
+            offsets.append(function.values[ends] - function.slopes * function.knots[ends])
+            place.append(np.full(len(ends), i))
+            rows.append(np.outer(function.slopes, a[self.columns]))
+        return LiftedRows.squares(
+            np.concatenate(rows), np.concatenate(offsets), np.concatenate(place), weight[:, entries]
+        )
 
     def within(self, A, low, high):
         """Add low <= A z <= high, A over this collection's coordinates."""

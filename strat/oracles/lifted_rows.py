@@ -120,6 +120,27 @@ class LiftedRows:
         )
 
     @classmethod
+    def squares(cls, A, offset, place, weight):
+        """Σ weight τ² with τ_i at least each of the rows A z + offset whose place is i, and 0: squares of their largest."""
+        m, e = len(A), weight.shape[1]
+        size = np.sqrt((A**2).sum(axis=1))
+        scale = np.zeros(e)
+        np.maximum.at(scale, place, size)  # τ is measured as its rows are
+        scale[scale == 0] = 1.0
+        B = np.zeros((m, e))
+        B[np.arange(m), place] = -scale[place]
+        A, B, offset = (
+            np.concatenate([A, np.zeros((e, A.shape[1]))]),
+            np.concatenate([B, -np.eye(e)]),
+            np.append(offset, np.zeros(e)),
+        )
+        rows = PiecewiseRows(
+            np.zeros((1, 1, m + e)), np.repeat([[[0.0]], [[np.inf]]], m + e, axis=2), np.ones((1, m + e))
+        )
+        curvature = np.where(weight > 0, 2.0 * weight, 1.0) * scale**2
+        return cls._piecewise(A, offset[None], rows, B, curvature=curvature)
+
+    @classmethod
     def beside(cls, parts):
         """Several, one after the other."""
         e = np.cumsum([0] + [part.B.shape[1] for part in parts])

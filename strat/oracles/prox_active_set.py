@@ -42,11 +42,11 @@ class ActiveSets:
         self.knots, self.slopes = by_row((rows.knots - rows.offset) / norms), by_row(rows.slopes * norms)
 
     @classmethod
-    def of(cls, terms, quadratic, transposed=None):
-        """The method for these terms and f; None where it does not serve them."""
+    def of(cls, terms, quadratic, transposed=None, more=()):
+        """The method for these terms, f, and ``more`` LiftedRows; None where it does not serve them."""
         if kernels.compiled is None or not terms or not (quadratic is None or hasattr(quadratic, "H")):
             return None
-        parts = [LiftedRows.of(term) for term in terms]
+        parts = [*(LiftedRows.of(term) for term in terms), *more]
         if any(part is None for part in parts):
             return None
         rows = LiftedRows.beside(parts)

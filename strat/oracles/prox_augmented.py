@@ -160,17 +160,19 @@ class AugmentedLagrangians:
         self.fixed, self.growing = (_beside(part) for part in zip(*(g.strength for g in groups), strict=True))
 
     @classmethod
-    def of(cls, terms, quadratic, transposed=None):
-        """The method for these terms and f; None where it does not serve them."""
+    def of(cls, terms, quadratic, transposed=None, more=()):
+        """The method for these terms, f, and ``more`` LiftedRows; None where it does not serve them."""
         if kernels.compiled is None or not terms or not (quadratic is None or hasattr(quadratic, "H")):
             return None
         groups = [Groups.of(term) for term in terms]
         rows = [LiftedRows.of(term) for term, part in zip(terms, groups, strict=True) if part is None]
+        rows += more
         groups = [part for part in groups if part is not None]
         if not groups or any(part is None or part.free.any() for part in rows):
             return None
         rows = LiftedRows.beside(rows) if rows else None
-        n, M = terms[0].design.n, sum(term.design.m for term in terms)
+        n, M = terms[0].design.n, sum(part.term.design.m for part in groups)
+        M += 0 if rows is None else len(rows.A)
         lifted = 0 if rows is None else rows.B.shape[1]
         return cls(rows, groups, quadratic, transposed) if n + lifted <= COORDINATES and M <= ROWS else None
 

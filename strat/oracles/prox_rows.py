@@ -41,13 +41,16 @@ class RowsProx:
         Bounds, which are among the terms too: here they hold exactly.
     rescue : callable or None
         Another prox, slower, for strata where the method does not come to the end.
+    instead : (Quadratic, list of LiftedRows) or None
+        What f is, too.
     """
 
-    def __init__(self, columns, terms, smooth=None, transposed=None, box=None, rescue=None):
+    def __init__(self, columns, terms, smooth=None, transposed=None, box=None, rescue=None, instead=None):
         self.columns, self.terms, self.smooth, self.transposed = columns, joined(terms), smooth, transposed
         self.box, self.rescue = box, rescue
-        self._exact = ActiveSets.of(self.terms, smooth, transposed)
-        self._compiled = self._exact or AugmentedLagrangians.of(self.terms, smooth, transposed)
+        quadratic, more = instead or (smooth, [])
+        self._exact = ActiveSets.of(self.terms, quadratic, transposed, more)
+        self._compiled = self._exact or AugmentedLagrangians.of(self.terms, quadratic, transposed, more)
 
     @property
     def kind(self):
