@@ -151,4 +151,6 @@ class NewtonBlock:
                 value, slope = residual(z)
                 return np.where(at_zero, z / t, value), np.where(at_zero, 1.0 / t, slope)
 
-            return safeguarded(pinned if at_zero.any() else residual, v, t, low, high)
+            if not at_zero.any():
+                return safeguarded(residual, v, t, low, high)
+            return safeguarded(pinned, v, t, low, high, start=np.where(at_zero, 0.0, v))

@@ -33,18 +33,21 @@ def safeguarded(residual, v, t, low, high, apart=False, start=None):
     a = np.where(f > 0, np.maximum(low, z - t * f), z)
     b = np.where(f < 0, np.minimum(high, z - t * f), z)
     low_end, high_end = (a == low) & np.isfinite(low), (b == high) & np.isfinite(high)
-    at_low = (f > 0) & low_end & (read(np.where(low_end, low, z))[0] >= 0)
-    at_high = (f < 0) & high_end & (read(np.where(high_end, high, z))[0] <= 0)
+    at_low, at_high = (f > 0) & low_end, (f < 0) & high_end
+    if at_low.any():
+        at_low &= read(np.where(low_end, low, z))[0] >= 0
+    if at_high.any():
+        at_high &= read(np.where(high_end, high, z))[0] <= 0
     done = at_low | at_high | _nothing(f, z, v, t)
     z = np.where(at_low, low, np.where(at_high, high, z))
-    last = np.full(v.shape, np.inf)
+    last, bounded = np.full(v.shape, np.inf), np.isfinite(low).any()
     out = z
     for iteration in range(200):
         if apart and done.mean() > 0.3:
             out[left[done]] = z[done]
             keep = np.flatnonzero(~done)
-            left, z, f, slope, a, b, last, v, t = (
-                part[keep] for part in (left, z, f, slope, a, b, last, v, t)
+            left, z, f, slope, a, b, last, v, t, low = (
+                part[keep] for part in (left, z, f, slope, a, b, last, v, t, low)
             )
             done = np.zeros(len(keep), dtype=bool)
         if done.all():
@@ -55,6 +58,10 @@ def safeguarded(residual, v, t, low, high, apart=False, start=None):
         # Where a slope overflowed, one end of the bracket is still infinite: go there in doubling steps.
         far = np.where(np.isinf(a), b, a) + np.where(np.isinf(a), -1.0, 1.0) * 2.0 ** min(iteration, 1000)
         middle = np.where(np.isfinite(b - a), 0.5 * a + 0.5 * b, far)
+        if bounded:  # beside the end of a domain, distances from it may be of any order
+            near, wide = a - low, b - low
+            order = np.where(near > 0, np.sqrt(near) * np.sqrt(wide), wide * 0.5 ** min(2**iteration, 1000))
+            middle = np.where(np.isfinite(wide) & (wide > 16.0 * near), low + order, middle)
         # Where steps were short and the next is of rounding's size, brackets would only be halved around noise.
         ended = (np.abs(trial - z) <= 4e-15 * np.abs(z)) & (last <= 1e-7 * np.abs(z))
         new = np.where(done, z, np.where(inside | ended, trial, middle))
