@@ -19,6 +19,7 @@ K, n = 1000, 20
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 w = cp.Variable(n, name="w")
 M = cp.Variable((4, 5), name="M")
+P = cp.Variable((4, 4), PSD=True, name="P")
 STACKED = cp.Variable((K, n))
 
 #: name, the regularizer and constraints of one stratum, and those of all strata together in CVXPY.
@@ -67,6 +68,20 @@ DUAL = [
     ("logistic + total variation", cp.sum(cp.logistic(w)) + cp.tv(w), []),
     ("largest sums on a simplex", cp.sum_largest(D @ w, 4) / 4, [w >= 0, cp.sum(w) == 1]),
     ("monotone and convex", 0 * w[0], [cp.diff(w) >= 0, cp.diff(w, 2) >= 0]),
+    ("Huber + total variation", cp.sum(cp.huber(w, 0.5)) + cp.tv(w), []),
+    ("squares beyond a cap, on a simplex", 5 * cp.sum(cp.square(cp.pos(w - 0.2))), [w >= 0, cp.sum(w) == 1]),
+    (
+        "portfolio within an l1 ball",
+        cp.sum_squares(D @ w),
+        [w >= 0, cp.sum(w) == 1, cp.norm1(w - 1 / n) <= 0.5],
+    ),
+    (
+        "costs of power 3/2 on a plane",
+        0.3 * cp.sum(cp.power(cp.abs(w - 0.1), 1.5)) + cp.sum_squares(D @ w),
+        [cp.sum(w) == 1],
+    ),
+    ("sparse + semidefinite", 0.3 * cp.norm1(P), [cp.trace(P) == 1]),
+    ("sparse + log det", 0.3 * cp.norm1(cp.multiply(1 - np.eye(4), P)) - cp.log_det(P), []),
     ("squares over linear + l1", cp.quad_over_lin(w[:-1], w[-1]) + cp.norm1(w), []),
     ("second-order cone + l1", cp.norm1(w), [cp.norm(D[:5] @ w) <= 0.2 * w[0] + 0.5]),
     ("exponentials <= 15, + l1", cp.norm1(w), [cp.sum(cp.exp(w)) <= 15]),
@@ -143,8 +158,10 @@ def main():
         )
     for name, expression, constraints in DUAL:
         prox = strat.compile(expression, constraints=constraints).bind().flat.prox
-        ours, z = seconds(lambda prox=prox: prox(v, 1.0), 2)
-        theirs, other = one_by_one(expression, constraints, v)
+        (x,) = expression.variables()
+        own = v[:, : x.size]
+        ours, z = seconds(lambda prox=prox, own=own: prox(own, 1.0), 2)
+        theirs, other = one_by_one(expression, constraints, own)
         gap, failed = np.nanmax(np.abs(z - other)), np.isnan(other).any(axis=1).sum()
         kind = prox.kind.split(",")[0]
         print(

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(kernels.compiled is None, reason="nothing was co
 K, n = 6, 8
 w, M = cp.Variable(n, name="w"), cp.Variable((3, 4), name="M")
 S, P = cp.Variable((3, 3), symmetric=True, name="S"), cp.Variable((3, 3), PSD=True, name="P")
-N = cp.Variable((3, 3), NSD=True, name="N")
+N, Q = cp.Variable((3, 3), NSD=True, name="N"), cp.Variable((3, 3), name="Q")
 D = np.random.default_rng(1).normal(size=(5, n))
 OFF = 1 - np.eye(3)
 FORMS = {
@@ -49,6 +49,20 @@ FORMS = {
     "Lorentz cone": (0 * w[0], [cp.norm(w[1:], 2) <= w[0], cp.sum(w) == 1]),
     "positive semidefinite": (0.3 * cp.norm1(P), [cp.trace(P) == 1]),
     "negative semidefinite": (0.3 * cp.norm1(cp.multiply(OFF, N)), [cp.diag(N) == -1]),
+    "between matrices": (0.1 * cp.norm1(S), [S >> 0.1 * np.eye(3), S << np.diag([1.0, 2.0, 3.0])]),
+    "eigenvalues between": (
+        0 * S[0, 0],
+        [2 * cp.lambda_max(S) <= 2, cp.lambda_min(S) >= 0.2, cp.trace(S) == 2],
+    ),
+    "linear matrix inequality": (
+        0.1 * cp.norm1(w),
+        [
+            np.eye(3)
+            + sum(w[i] * (A + A.T) for i, A in enumerate(np.random.default_rng(5).normal(size=(n, 3, 3))))
+            >> 0
+        ],
+    ),
+    "matrix not symmetric": (0.1 * cp.norm1(Q), [Q >> 0.1 * np.eye(3)]),
     "largest eigenvalue": (cp.lambda_max(S) + 0.3 * cp.norm1(cp.multiply(OFF, S)), []),
     "log det": (-cp.log_det(P) + 0.3 * cp.norm1(cp.multiply(OFF, P)), []),
     "nuclear": (cp.normNuc(M) + 0.2 * cp.norm1(M), []),

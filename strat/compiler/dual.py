@@ -3,12 +3,13 @@
 import numpy as np
 import scipy.sparse as sp
 
+from strat.compiler import eigenvalue_terms
 from strat.compiler.alternatives import alternatives
 from strat.compiler.bind import first_kink
 from strat.compiler.pieces import affine_matrix
 from strat.compiler.rows import StratumRows
 from strat.oracles.design import ConstantDesign
-from strat.oracles.group_terms import GroupFunctions, GroupTerm, SpectralFunctions
+from strat.oracles.group_terms import GroupFunctions, GroupTerm
 from strat.oracles.largest_of import LargestOf, LargestTerm
 from strat.oracles.level_set import LevelSet
 from strat.oracles.on_columns import OnColumns
@@ -22,6 +23,7 @@ from strat.oracles.tape import Tape
 from strat.rules.exponentials import Exp, LogSumExp
 from strat.rules.piecewise import Abs, Minimum, Norm2
 from strat.rules.powers import QuadForm, Square
+from strat.rules.spectral import LambdaMax
 
 #: Coordinates up to which dense factorisations are made.
 DENSE = 3000
@@ -46,6 +48,8 @@ def dual(component):
         return None
     if not all(collected.level(level.parts, level.linear, level.radius) for level in component.levels):
         return None
+    for A, b, _ in component.matrices:
+        collected.matrix(A, b)
     rows, (equal, level), (less, bound) = collected.rows, component.equal, component.less
     if len(level):
         rows.within(equal, level, level)
@@ -106,7 +110,8 @@ class _Groups:
         for name, cone in component.builder.sets.cones.items():
             where = np.arange(component.builder.n)[layout.slices[name]]
             if component.mine[where].any():
-                self._cone(np.searchsorted(component.columns, where), layout.shapes[name][0], cone)
+                places = np.searchsorted(component.columns, where)
+                self._local(*eigenvalue_terms.cone(places, layout.shapes[name][0], component.L, cone))
 
     def add(self, node):
         """Add an atom that is no smooth one; whether that was possible."""
@@ -118,7 +123,7 @@ class _Groups:
         if rows.sizes(node, weight, entries, self._inside_absolute):
             return True
         if rule.eigenvalue_slopes is not None:
-            return self._spectral(node, weight)
+            return self._known(eigenvalue_terms.spectral(self.binder, node, weight))
         found = None if rule.prox_slopes is None else self._arguments(node, entries)
         if found is None:
             return self._largest(node, weight, entries)
@@ -127,12 +132,18 @@ class _Groups:
         self._term(A, b, functions)
         return True
 
+    def matrix(self, A, b):
+        """Add that a matrix A z + b is positive semidefinite."""
+        self._term(*eigenvalue_terms.semidefinite(A, b))
+
     def ball(self, node, weight, radius):
         """Add {Σ weight × entries of an atom <= radius}; whether that was possible."""
         entries, rule, all_weights = np.flatnonzero(weight), node.rule, weight
         weight = weight[entries]
         if isinstance(rule, QuadForm):
             return self._ellipsoid(node, weight, radius)
+        if isinstance(rule, LambdaMax) and weight[0] > 0:
+            return self._known(eigenvalue_terms.largest_at_most(self.binder, node, radius / weight[0]))
         known = isinstance(rule, (Abs, Square)) or len(entries) == 1
         if rule.project_slopes is None or not known or radius < 0 or np.any(weight < 0):
             return self.level([(node, all_weights)], None, radius)
@@ -261,25 +272,6 @@ class _Groups:
         self._term(A, b, GroupFunctions(Square(), 1, (len(root),), radius=radius))
         return True
 
-    def _spectral(self, node, weight):
-        """A function of the eigenvalues of an affine matrix, of which it sees the symmetric part."""
-        affine = affine_matrix(self.binder, node.forms[0])
-        if affine is None:
-            return False
-        (A, b), d = affine, node.forms[0].shape[0]
-        turned = np.arange(d * d).reshape(d, d).T.reshape(-1)
-        A, b = sp.csr_array(0.5 * (A + A[turned])), 0.5 * (b + b[turned])
-        self._term(A, b, SpectralFunctions(node.rule, 1, (d, d), weight))
-        return True
-
-    def _cone(self, places, d, cone):
-        turned = places.reshape(d, d).T.reshape(-1)
-        size, m = self.component.L, np.arange(d * d)
-        half = np.full(2 * d * d, 0.5)
-        A = sp.csr_array((half, (np.tile(m, 2), np.concatenate([places, turned]))), shape=(d * d, size))
-        functions = SpectralFunctions(None, 1, (d, d), radius=1.0 if cone == "PSD" else -1.0)
-        self._local(A, np.zeros(d * d), functions)
-
     def _arguments(self, node, entries):
         """(A, b, of the absolute value) of some entries' arguments, entry by entry; None where they are not affine."""
         parts, offsets, order, start, absolute = [], [], [], 0, False
@@ -318,6 +310,12 @@ class _Groups:
         if affine is None:
             return None
         return sp.csr_array(sp.diags_array(factor) @ affine[0][pick]), affine[1][pick] * factor
+
+    def _known(self, found):
+        """Add (A, b, functions) where they were found; whether they were."""
+        if found is not None:
+            self._term(*found)
+        return found is not None
 
     def _term(self, A, b, functions):
         self._local(sp.csr_array(A)[:, self.component.columns], b, functions)

@@ -40,6 +40,7 @@ class Component:
         self.equal, self.less = self._rows(sets.equalities), self._rows(sets.inequalities)
         self.balls = [ball for ball in sets.balls if self._touches(ball)]
         self.levels = [level for level in sets.levels if (builder.support.level(level) & self.mine).any()]
+        self.matrices = [matrix for matrix in sets.matrices if self.mine[matrix[0].indices].any()]
         self.low, self.high = sets.low[columns], sets.high[columns]
         self.bounded = bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
         self.q, self.Q = builder.q[:, columns], builder.diagonal[columns]
@@ -83,7 +84,7 @@ class Component:
         plain = (Component._subspace, Component._hyperplane, Component._group, chain)
         cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
         closed = () if self.levels else (Component._cone, *(() if cones else plain))
-        for way in (*closed, larger, dual):
+        for way in (dual,) if self.matrices else (*closed, larger, dual):
             found = way(self)
             if found is not None:
                 return found
@@ -301,6 +302,7 @@ class Component:
         names = [n for n, s in layout.slices.items() if self.mine[s].any()]
         rules = [f"{node.rule.name} in {text(node.expression)}" for node in self.several + self.single]
         rules += [what for _, _, _, what in self.balls] + [level.what for level in self.levels]
+        rules += [what for _, _, what in self.matrices]
         if len(self.equal[1]) or len(self.less[1]):
             rules.append("affine constraints")
         if self.bounded:

@@ -101,6 +101,8 @@ class ProxBuilder:
         for _, names in self.sets.other:
             for name in names:
                 single[self.layout.slices[name]] = False
+        for A, _, _ in self.sets.matrices:
+            single[A.indices] = False
         order = np.argsort(labels, kind="stable")
         ends = np.cumsum(sizes)
         parts = [np.flatnonzero(single)] if single.any() else []
@@ -173,6 +175,8 @@ class ProxBuilder:
             links.append(csr_array(touched.sum(axis=0).reshape(1, -1).astype(bool)))
         for level in self.sets.levels:
             links.append(csr_array(self.support.level(level).reshape(1, -1)))
+        for A, _, _ in self.sets.matrices:
+            links.append(csr_array(np.bincount(A.indices, minlength=self.n).reshape(1, -1).astype(bool)))
         for names in [*([name] for name in self.sets.cones), *(names for _, names in self.sets.other)]:
             row = np.zeros((1, self.n), dtype=bool)
             for name in names:

@@ -35,7 +35,7 @@ def record_prox(form, assembly, sets, layout, solver=None):
     binder = assembly.binder
     implied = _positive_definite(binder, assembly, layout)
     sets.cones = {name: cone for name, cone in sets.cones.items() if cone != "PSD" or name not in implied}
-    if sets.cones or sets.balls or sets.levels or sets.other:
+    if sets.cones or sets.balls or sets.levels or sets.matrices or sets.other:
         raise NoProx("the losses of records share the variables with constraints")
     if not sets.restrict and not assembly.roots:
         return QuadraticProx(_summed(assembly.parts(), binder.n), sets.transposed)

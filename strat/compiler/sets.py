@@ -26,6 +26,7 @@ class Sets:
     ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and
     A z <= b, ``balls`` are (atom node, weights of its entries, radius) of sets Σ weight × entry <= radius, ``levels``
     such sets with more than one atom or a linear part, ``cones`` names of semidefinite cones by variable name,
+    ``matrices`` (A, b, text) of matrices A z + b whose symmetric part is positive semidefinite,
     ``transposed`` the coordinates of the transpose (symmetric variables), ``other`` (text, names of variables) of what
     has no closed form.
     """
@@ -33,14 +34,14 @@ class Sets:
     def __init__(self, n):
         self.low, self.high = np.full(n, -np.inf), np.full(n, np.inf)
         self.equalities, self.inequalities, self.balls, self.cones, self.other = [], [], [], {}, []
-        self.levels = []
+        self.levels, self.matrices = [], []
         self.transposed = None
 
     @property
     def restrict(self):
         """Whether there is more than symmetry."""
         bounded = np.isfinite(self.low).any() or np.isfinite(self.high).any()
-        rows = self.equalities or self.inequalities or self.balls or self.levels
+        rows = self.equalities or self.inequalities or self.balls or self.levels or self.matrices
         return bool(bounded or rows or self.cones or self.other)
 
     def attributes(self, variables, layout):
@@ -81,7 +82,7 @@ class Sets:
     def constraint(self, constraint, walker, binder, layout):
         """Add one CVXPY constraint."""
         if isinstance(constraint, atoms.PSD):
-            self._semidefinite(constraint)
+            self._semidefinite(constraint, walker, binder)
         elif isinstance(constraint, (atoms.Inequality, atoms.NonPos)):
             self._inequality(walker(constraint.expr), binder, constraint)
         elif isinstance(constraint, atoms.NonNeg):
@@ -95,10 +96,14 @@ class Sets:
         names = [v.name() for v in constraint.variables()]
         self.other.append((text(constraint) + (f" ({why})" if why else ""), names))
 
-    def _semidefinite(self, constraint):
+    def _semidefinite(self, constraint, walker, binder):
         e = constraint.args[0]
         if not isinstance(e, atoms.Variable):
-            self._other(constraint)
+            affine = affine_matrix(binder, walker(e))
+            if affine is None or not affine[0].nnz:
+                self._other(constraint)
+            else:
+                self.matrices.append((*affine, text(constraint)))
             return
         self.cones[e.name()] = "PSD"
         if not e.is_symmetric():
