@@ -171,3 +171,36 @@ def test_a_cone_program_that_only_ends_with_a_coarser_feasibility():
     problem = cp.Problem(cp.Minimize(0.97560976 * total + 0.5 * cp.sum_squares(u - v[0])))
     problem.solve(solver=cp.CLARABEL)
     np.testing.assert_allclose(z[0], u.value, atol=1e-5)
+
+
+@pytest.mark.parametrize("margin", [1e3, 1e6, -1e6])
+def test_softmax_at_extreme_margins(margin):
+    """Kinks almost, between which a Newton step sees nothing: a path of smoother functions leads there."""
+    label, u, B = cp.Parameter(4, name="label"), cp.Parameter(1, name="u"), cp.Variable((1, 4), name="B")
+    oracle = strat.compile(strat.losses.softmax(label, u @ B), data=(u, label)).bind(
+        np.full((4, 1), margin), np.eye(4), strata=range(4)
+    )
+    for size in (1.0, 1e4):
+        v = size * np.tile([1.0, -2.0, 0.5, 0.0], (4, 1))[:, None, :]
+        for t in (0.1, 10.0):
+            z = oracle.prox(v, t)
+            gradient = (oracle.gradient(z) + (z - v) / t)[:, 0]
+            products = [oracle.hvp(z, np.broadcast_to(e, z.shape))[:, 0] for e in np.eye(4)]
+            step = np.linalg.solve(np.stack(products, axis=2) + np.eye(4) / t, gradient[..., None])
+            assert np.abs(step).max() <= 1e-8 * np.abs(z).max()
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0, 1e3])
+def test_counts_at_extreme_margins(scale):
+    """exp(500) and more at the point whose prox is asked for."""
+    u, n, a = cp.Parameter(1, name="u"), cp.Parameter(name="n"), cp.Variable(1, name="a")
+    counts = np.array([0.0, 1.0, 1e3, 1e6, 1e12])
+    oracle = strat.compile(strat.losses.poisson(n, u @ a), data=(u, n)).bind(
+        np.full((5, 1), scale), counts, strata=range(5)
+    )
+    for v in (-50.0, 0.0, 50.0, 1000.0):
+        for t in (0.1, 1.0, 10.0):
+            z = oracle.prox(np.full((5, 1), v), t)[:, 0]
+            mean = np.exp(scale * z)
+            step = (t * scale * (mean - counts) + z - v) / (1 + t * scale**2 * mean)
+            assert np.abs(step).max() <= 1e-9 * (1 + np.abs(z).max())

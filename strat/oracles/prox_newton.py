@@ -5,6 +5,15 @@ import numpy as np
 from strat.errors import NoOracleError
 
 CHORD_STEPS = 15  # most steps with one Hessian
+EXACT, CLOSE = (
+    1e-9,
+    1e-6,
+)  # error (relative to 1 + size) above which another method is tried, and which is no solution
+NARROWER, WIDENINGS, FEW = (
+    4.0,
+    40,
+    30,
+)  # how much narrower kinks become on a path, how often wider, and steps to know
 
 
 class NewtonProx:
@@ -53,8 +62,7 @@ class NewtonProx:
         v, t = self._symmetric(v), self._steps(v, t)
         first, scale = z, self._scale(v, t)
         hessian = self._hessian(z, np.eye(v.shape[1]))
-        ridge = 1.0 / t + 1e-15 * np.trace(hessian, axis1=1, axis2=2)[:, None]
-        system = hessian + ridge[:, :, None] * np.eye(v.shape[1])
+        system = self._ridged(hessian, t)
         inverse = np.linalg.inv(system) if np.isfinite(system).all() else None
         last = np.full(len(v), 1e100)
         for _ in range(CHORD_STEPS if inverse is not None else 0):
@@ -83,12 +91,12 @@ class NewtonProx:
         """Size of the gradients that balance."""
         return np.maximum(1.0 + np.abs(v).max(axis=1, initial=0.0) / t[:, 0], np.sqrt(v.shape[1]))
 
-    def _newton(self, v, t, z, value):
+    def _newton(self, v, t, z, value, steps=None):
         """Newton steps from z with backtracking."""
         K, n = v.shape
         eye, scale = np.eye(n), self._scale(v, t)
         last = np.full(K, np.inf)
-        for _ in range(self.max_iter):
+        for _ in range(steps or self.max_iter):
             _, gradient = self.oracle.value_and_gradient(z)
             gradient = self._symmetric(gradient + (z - v) / t)
             with np.errstate(over="ignore"):
@@ -103,9 +111,7 @@ class NewtonProx:
             broken = ~np.isfinite(hessian).all(axis=(1, 2))
             hessian[broken], active = 0.0, active & ~broken
             gradient = np.where(active[:, None], gradient, 0.0)
-            # The ridge of rounding size keeps a Hessian that dwarfs 1/t invertible.
-            ridge = 1.0 / t[:, 0] + 1e-15 * np.trace(hessian, axis1=1, axis2=2)
-            step = -np.linalg.solve(hessian + eye * ridge[:, None, None], gradient[..., None])[..., 0]
+            step = -np.linalg.solve(self._ridged(hessian, t), gradient[..., None])[..., 0]
             step = self._symmetric(step)  # which rounding spoils
             slope = (gradient * step).sum(axis=1)
             length, pending = np.where(active, 1.0, 0.0), active.copy()
@@ -132,22 +138,63 @@ class NewtonProx:
         """z, with the strata that are not at the end by the other method; an error where there is none."""
         if self.rescue is None and self.start is not None:
             return z
-        with np.errstate(all="ignore"):
-            gradient = self._symmetric(self.oracle.value_and_gradient(z)[1] + (z - v) / t)
-            size = np.sqrt((gradient**2).sum(axis=1)) / self._scale(v, t)
-        lost = ~(size <= (1e-6 if self.rescue is None else 1e-8))
-        if self.active is not None:
-            lost &= self.active
+        lost = self._lost(z, v, t, EXACT)
+        if lost.any() and self.start is None:
+            z = np.where(lost[:, None], self._continued(v, t, lost), z)
+            lost = self._lost(z, v, t, EXACT)
         if not lost.any():
             return z
         if hasattr(self.rescue, "some"):
             return self._polished(z, v, t, np.flatnonzero(lost))
-        if self.rescue is not None:
-            return np.where(lost[:, None], self.rescue(v, t[:, 0]), z)
-        raise NoOracleError(
-            f"the prox was not found by Newton's method in {int(lost.sum())} strata. Check that the data have a "
-            f"reasonable scale, or take a smaller step."
-        )
+        try:
+            if self.rescue is not None:
+                return np.where(lost[:, None], self.rescue(v, t[:, 0]), z)
+        except NoOracleError:
+            if self._lost(z, v, t, CLOSE).any():
+                raise
+        lost = self._lost(z, v, t, CLOSE)
+        if lost.any():
+            raise NoOracleError(
+                f"the prox was not found by Newton's method in {int(lost.sum())} strata. Check that the data have a "
+                f"reasonable scale, or take a smaller step."
+            )
+        return z
+
+    def _lost(self, z, v, t, tolerance):
+        """Where z is not the solution: t times the gradient bounds its distance, and a Newton step estimates it."""
+        enough = tolerance * (1.0 + np.abs(z).max(axis=1, initial=0.0))
+        with np.errstate(all="ignore"):
+            gradient = self._symmetric(self.oracle.value_and_gradient(z)[1] + (z - v) / t)
+            lost = ~(t[:, 0] * np.sqrt((gradient**2).sum(axis=1)) <= enough)
+            lost = lost if self.active is None else lost & self.active
+            if lost.any():
+                # Far out on a steep function rounding alone leaves large gradients.
+                system = self._ridged(self._hessian(z, np.eye(v.shape[1])), t)
+                known = lost & np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
+                step = np.linalg.solve(system[known], gradient[known][..., None])[..., 0]
+                lost[known] = ~(np.abs(step).max(axis=1, initial=0.0) <= enough[known])
+        return lost
+
+    def _continued(self, v, t, lost):
+        """Newton steps along a path of smoother functions c f(z/c), c falling to 1.
+
+        The prox of such a function at v with step t is c times that of f at v/c with step t/c. With a large c all
+        kinks are wide; from each solution to the next Newton's method has few steps to go.
+        """
+        z, c, wide = v.copy(), np.ones((len(v), 1)), lost.copy()
+        for _ in range(WIDENINGS):
+            c[wide] *= NARROWER
+            value = np.where(wide, self._value(v / c, v / c, t / c), np.inf)  # the others stay
+            trial = self._newton(v / c, t / c, v / c, value, FEW)
+            solved = wide & ~self._lost(trial, v / c, t / c, CLOSE)
+            z[solved], wide = trial[solved], wide & ~solved
+            if not wide.any():
+                break
+        while (mine := lost & ~wide & (c[:, 0] > 1)).any():
+            z[mine], c[mine] = z[mine] * NARROWER, c[mine] / NARROWER
+            value = np.where(mine, self._value(z, v / c, t / c), np.inf)
+            z = self._newton(v / c, t / c, z, value)
+        return z
 
     def _polished(self, z, v, t, lost):
         """z, with the lost strata by the solver, and then as exactly as Newton's steps make them."""
@@ -193,6 +240,12 @@ class NewtonProx:
             if p is None
             else 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
         )
+
+    @staticmethod
+    def _ridged(hessian, t):
+        """The Hessian with that of the distance, and a ridge of rounding size, so that one that dwarfs 1/t is invertible."""
+        ridge = 1.0 / t[:, 0] + 1e-15 * np.trace(hessian, axis1=1, axis2=2)
+        return hessian + np.eye(hessian.shape[1]) * ridge[:, None, None]
 
     def _value(self, z, v, t):
         return self.oracle.value(z) + 0.5 * ((z - v) ** 2 / t).sum(axis=1)
