@@ -631,6 +631,8 @@ PINBALL = [
     0.8 * cp.maximum(r, 0) - 0.2 * cp.minimum(r, 0),
     0.5 * cp.norm1(r) + 0.3 * r,
     0.5 * cp.norm(r, 2) + 0.3 * y - 0.3 * (x @ theta) - 0.3 * b,
+    cp.max(cp.hstack([0.8 * r, -0.2 * r])),
+    -cp.min(cp.hstack([-0.8 * r, 0.2 * r])),
 ]
 
 

@@ -49,7 +49,7 @@ CASES = {
     "logistic of a kink": (cp.logistic(cp.abs(r) - 0.2), ()),
     "kink and log det": (cp.abs(y - x @ m - T[0, 1]) - cp.log_det(T), ()),
     "cone": (cp.logistic(r) + cp.sum_squares(w), (cp.norm(w) <= 1, b >= -0.5)),
-    "simplex": (cp.max(cp.hstack([r, -r, 0.1])), (w >= 0, cp.sum(w) == 1)),
+    "simplex": (cp.max(cp.hstack([r, w[0] - b, 0.1])), (w >= 0, cp.sum(w) == 1)),
 }
 
 
@@ -138,6 +138,27 @@ def test_the_number_of_records_for_cone_programs_is_limited(monkeypatch):
     _, oracle, _ = bound(CASES["norm of a record"][0])
     with pytest.raises(strat.NoOracleError, match="not written for more than 6 records, and there are 7"):
         oracle.prox(points((w, b)), 1.0)
+
+
+def test_exponentials_beyond_all_curvature_leave_no_error_of_numpy():
+    """exp(300) beside 1/t: the dual method's systems are singular to rounding."""
+    u = cp.Variable(2, name="u")
+    d = cp.Variable(nonneg=True, name="d")
+    loss = cp.square(y * b) + 1.6 * cp.exp(0.3 * cp.sum(u + d)) + cp.square(d - 3.38)
+    _, oracle, _ = bound(loss)
+    rng = np.random.default_rng(1)
+    v = {"u": 1000 * rng.normal(size=(4, 2)), "b": 100 * rng.normal(size=4), "d": 100 * rng.normal(size=4)}
+    z = oracle.prox(v, STEPS)
+    assert np.isfinite(oracle.value(z)).all() and z["d"].min() >= 0
+
+
+def test_bounds_hold_exactly_where_a_cone_program_solves():
+    q = cp.Variable(3, nonneg=True, name="q")
+    loss = cp.square(cp.neg(cp.geo_mean(q))) + y**2 * cp.abs(b) + cp.norm2(cp.hstack([r, q[0]]))
+    _, oracle, _ = bound(loss)
+    v = {"q": -(points((q,))["q"] ** 2), "b": np.ones(4), "w": np.ones((4, 3))}
+    z = oracle.prox(v, STEPS)
+    assert z["q"].min() >= 0 and np.isfinite(oracle.value(z)).all()
 
 
 def test_a_check_compares_the_prox_by_cone_programs():

@@ -8,7 +8,9 @@ from strat.compiler.convexity import numbers, rebuilt, with_sign
 from strat.errors import NoOracleError
 
 #: Gaps asked for at first, in order, and then for the distance from the point found, and how often.
-COARSE, FINE, REFINEMENTS = (1e-12, 1e-10, 1e-8), 1e-18, 4
+COARSE, ROUGH, FINE, REFINEMENTS = (1e-12, 1e-10, 1e-8), 1e-7, 1e-18, 4
+#: Part of a gap that is asked for where the finest is out of reach.
+REDUCED = 1e-3
 #: Movement that ends the refinements, and what counts as no slack or no force.
 ENOUGH = 1e-8
 
@@ -144,12 +146,17 @@ class FallbackProx:
         # Where a constraint holds with equality and no force, the error is the root of the gap. Written in terms of
         # the distance from the point found, all numbers are small, and the gap can be closed far below rounding of q.
         for _ in range(REFINEMENTS):
-            slope = q + t * (self.both @ x) + self.ones * x
-            solution = self._solver(P, slope, self.b - self.A @ x, FINE).solve()
-            if not (_accurate(solution) and _gap(solution) < gap):
+            slope, rest, scale = q + t * (self.both @ x) + self.ones * x, self.b - self.A @ x, 1.0
+            solution = self._solver(P, slope, rest, FINE).solve()
+            if not _accurate(
+                solution
+            ):  # then a part of the gap at a time, of numbers that are no longer small
+                scale = 1.0 / np.sqrt(gap)
+                solution = self._made(P, scale * slope, scale * rest, REDUCED, feasibility=1e-6).solve()
+            if not (_accurate(solution) and _gap(solution) / scale**2 < gap):
                 break
-            moved = np.asarray(solution.x)
-            x, gap = x + moved, _gap(solution)
+            moved = np.asarray(solution.x) / scale
+            x, gap = x + moved, _gap(solution) / scale**2
             # The objective is strongly convex in z, so that the error is at most the root of twice the gap.
             if min(np.abs(moved[self.places]).max(), np.sqrt(2.0 * gap)) <= ENOUGH:
                 break
@@ -163,8 +170,10 @@ class FallbackProx:
                 return solution
             self._solvers.pop(COARSE[0], None)
             solution = self._made(P, q, self.b, gap).solve()
-        if not _accurate(solution):  # nor, on the way to a gap, a feasibility that is almost rounding
-            solution = self._made(P, q, self.b, COARSE[-1], feasibility=1e-8).solve()
+        for gap in (COARSE[-1], ROUGH):  # nor, on the way to a gap, a feasibility that is almost rounding
+            if _accurate(solution):
+                return solution
+            solution = self._made(P, q, self.b, gap, feasibility=1e-8).solve()
         if not _accurate(solution):
             raise NoOracleError(
                 f"the prox of {self.program.what} could not be computed: the solver Clarabel reports {solution.status}. "

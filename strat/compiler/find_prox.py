@@ -63,4 +63,5 @@ def find_prox(program, form, assembly, walker, values, constrained=True, solver=
         rescue = solver()
     except NoProx as error:
         return NewtonProx(oracle, sets.transposed) if smooth else None, f"{reason}; {error}"
+    rescue.box, rescue.value = (sets.low, sets.high), oracle.value
     return NewtonProx(oracle, sets.transposed, rescue=rescue) if smooth else rescue, reason

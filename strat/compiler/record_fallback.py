@@ -40,6 +40,13 @@ class RecordFallback:
         Their strata.
     constrained : bool
         Whether the constraints hold; attributes always do.
+
+    Attributes
+    ----------
+    box : (low, high) or None
+        Bounds, which a solver keeps but for rounding: here they hold exactly.
+    value : callable or None
+        Σ f, to keep the result in its domain in spite of rounding.
     """
 
     kind = "Clarabel, one solve a stratum"
@@ -56,10 +63,13 @@ class RecordFallback:
         self.constrained = bool(self.constraints) or any(
             attribute_constraints(x, cp.Variable(x.shape)) for x in program.variables
         )
-        self._known = {}
+        self.box, self.value, self._known = None, None, {}
 
     def __call__(self, v, t):
-        return self.some(np.arange(len(v)), v, t)
+        z = self.some(np.arange(len(v)), v, t)
+        if self.value is not None and (outside := ~np.isfinite(self.value(z))).any():
+            z = np.where(outside[:, None] & (np.abs(z) < 1e-7 * (1.0 + np.abs(v))), 0.0, z)
+        return z
 
     def some(self, strata, v, t):
         """The same for some strata: v has their rows alone."""
@@ -68,7 +78,7 @@ class RecordFallback:
         for i, k in enumerate(strata):
             if self.segments.counts[k] or self.constrained:
                 z[i] = self._of(k)(v[[i]], t[i])[0]
-        return z
+        return z if self.box is None else np.clip(z, *self.box)
 
     def _of(self, k):
         """The prox of one stratum, written when it is first asked for."""

@@ -49,7 +49,9 @@ def record_prox(form, assembly, sets, layout, solver=None):
             rescue = None
         return NewtonProx(assembly.oracle(), sets.transposed, rescue=rescue)
     try:
-        return _by_rows(form, assembly, sets, every=False)
+        rows = _by_rows(form, assembly, sets, every=False)
+        rows.rescue = _safe(solver)
+        return rows
     except NoProx as error:
         inner = [node for node in restricted if not binder.node_has_data(node)]
         if not smooth or sets.restrict or len(inner) < len(restricted):
@@ -60,11 +62,16 @@ def record_prox(form, assembly, sets, layout, solver=None):
     start.transposed = sets.transposed
     zero = np.zeros((1, binder.n))
     inside = ProxBuilder(binder, weights, zero, start, layout, assembly.active).build()[0]
-    try:
-        rescue = None if solver is None else solver()
-    except NoProx:
-        rescue = None
+    rescue = _safe(solver)
     return NewtonProx(assembly.oracle(), sets.transposed, inside, rescue=rescue, active=assembly.active)
+
+
+def _safe(solver):
+    """The slow prox that finds what others do not, or None."""
+    try:
+        return None if solver is None else solver()
+    except NoProx:
+        return None
 
 
 def _positive_definite(binder, assembly, layout):

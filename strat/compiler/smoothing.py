@@ -8,6 +8,7 @@ import numpy as np
 
 from strat.expressions import forms
 from strat.oracles.piecewise_linear import Envelope, PiecewiseLinear
+from strat.rules.largest import Max, Min
 from strat.rules.piecewise import Abs, Maximum, Minimum, Norm2
 
 
@@ -71,16 +72,19 @@ def piecewise(binder, form):
 
 def atom_function(binder, node, entry):
     """(Direction, PiecewiseLinear) of one entry of an atom, or None."""
-    if not isinstance(node.rule, (Abs, Maximum, Minimum)):
+    if not isinstance(node.rule, (Abs, Maximum, Minimum, Max, Min)):
         return None
-    found = []
+    found, along = [], isinstance(node.rule, (Max, Min))
     for form in node.forms:
-        row = _row(form.reshaped((form.size,)), entry)
+        length = form.size // node.size if along else 1
+        rows = range(entry * length, (entry + 1) * length)
+        found += [_row(form.reshaped((form.size,)), r) for r in rows]
+    for i, row in enumerate(found):
         row.row = np.zeros_like(row.row)
         part = piecewise(binder, row)
         if part is None:
             return None
-        found.append(part)
+        found[i] = part
     directions = [d for d, _ in found if d is not None]
     if not directions or any(d.key != directions[0].key for d in directions):
         return None
@@ -89,7 +93,7 @@ def atom_function(binder, node, entry):
         return directions[0], functions[0].maximum(functions[0].scaled(-1.0))
     total = functions[0]
     for f in functions[1:]:
-        total = total.maximum(f) if isinstance(node.rule, Maximum) else total.minimum(f)
+        total = total.maximum(f) if isinstance(node.rule, (Maximum, Max)) else total.minimum(f)
     return directions[0], total
 
 

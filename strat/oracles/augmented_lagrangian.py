@@ -24,6 +24,17 @@ _OWN = ("gradient", "error", "apart", "size")  # of each stratum, found by a loo
 _ROWS = ("s", "moves", "target")  # of each term's rows
 
 
+def _solved(hessian, right):
+    """The solutions of the systems (K, n, n), with a ridge of rounding size where curvature dwarfs the distance's."""
+    try:
+        return np.linalg.solve(hessian, right[..., None])[..., 0]
+    except np.linalg.LinAlgError:
+        ridge = 1e-15 * np.trace(hessian, axis1=1, axis2=2)
+        return np.linalg.solve(hessian + ridge[:, None, None] * np.eye(hessian.shape[1]), right[..., None])[
+            ..., 0
+        ]
+
+
 class AugmentedLagrangian:
     """All strata's state.
 
@@ -234,7 +245,7 @@ class AugmentedLagrangian:
             for term, s, moves in zip(self.terms, self.s, self.moves, strict=True)
         )
         start = np.where(active[:, None], self.gradient, 0.0)
-        d = -np.linalg.solve(hessian, start[..., None])[..., 0]
+        d = -_solved(hessian, start)
         along = [term.design.matvec(d) for term in self.terms]
         noise, start = self._noise(along), (start * d).sum(axis=1)
         before = self.z, self.images, list(self.s)

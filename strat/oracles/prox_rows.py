@@ -40,7 +40,7 @@ class RowsProx:
     box : (low, high) or None
         Bounds, which are among the terms too: here they hold exactly.
     rescue : callable or None
-        Another prox, slower, for strata where the method does not come to the end.
+        Another prox, slower, for strata where the method does not come to the end; ``some`` of it is for given strata.
     instead : (Quadratic, list of LiftedRows) or None
         What f is, too.
     """
@@ -62,7 +62,9 @@ class RowsProx:
         if self.transposed is not None:
             v = 0.5 * (v + v[:, self.transposed])
         z, open_ = self._found(v, t)
-        if open_.any() and self.rescue is not None:
+        if open_.any() and hasattr(self.rescue, "some"):
+            z[open_] = self.rescue.some(np.flatnonzero(open_), v[open_], t[open_])
+        elif open_.any() and self.rescue is not None:
             z[open_] = self.rescue(v[open_], t[open_])
         elif open_.any():
             raise NoOracleError(
@@ -109,7 +111,8 @@ class RowsProx:
             state.approach()
         elif state.droppable:
             state.approach(models=4)
-        rounds = STEPS if self.rescue is None else STEPS_BEFORE_RESCUE
+        slow = self.rescue is None or hasattr(self.rescue, "some")
+        rounds = STEPS if slow else STEPS_BEFORE_RESCUE
         for round_ in range(rounds):
             done = state.step()
             if self._piecewise and round_ in (*POLISHED, rounds - 1) and not done.all():
