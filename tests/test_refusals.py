@@ -275,3 +275,66 @@ def test_what_often_means_something_else_is_warned_of_once(words):
             compile(expression + cp.sum_squares(W))
         words = words.replace("the largest", "is its largest")
         assert [w.category for w in caught] == [strat.DataWarning] and words in str(caught[0].message)
+
+
+labels, several, scores = cp.Parameter(3, name="labels"), x @ cp.Variable((3, 3), name="B"), x @ W
+LOSSES = strat.losses
+WRONG_LOSSES = [
+    (
+        lambda: LOSSES.squared(x, cp.Variable(2)),
+        ShapeError,
+        r"losses.squared needs y and z of one shape.*\(3,\).*\(2,\)",
+    ),
+    (lambda: LOSSES.absolute(column, several), ShapeError, r"losses.absolute .*\(3, 1\).*\(3,\)"),
+    (lambda: LOSSES.huber(y, several), ShapeError, "losses.huber .* of one shape"),
+    (lambda: LOSSES.epsilon_insensitive(x, b), ShapeError, "losses.epsilon_insensitive .* of one shape"),
+    (lambda: LOSSES.pinball(x, cp.Variable(2)), ShapeError, "losses.pinball .* of one shape"),
+    (
+        lambda: LOSSES.logistic(labels, several),
+        ShapeError,
+        r"losses.logistic is of one number.*sum\(losses.logistic",
+    ),
+    (lambda: LOSSES.hinge(y, several), ShapeError, "z must be a scalar"),
+    (lambda: LOSSES.poisson(labels, b), ShapeError, "n must be a scalar"),
+    (lambda: LOSSES.bernoulli(y, theta), ShapeError, "p must be a scalar"),
+    (
+        lambda: LOSSES.softmax(labels, scores),
+        ShapeError,
+        r"losses.softmax needs vectors of one length.*\(3,\).*\(2,\)",
+    ),
+    (lambda: LOSSES.softmax(y, scores), ShapeError, r"onehot of shape \(\)"),
+    (lambda: LOSSES.gaussian(y, S), ShapeError, "losses.gaussian needs vectors"),
+    (lambda: LOSSES.gaussian(cp.Parameter(2), S), ShapeError, r"needs S of shape \(2, 2\)"),
+    (lambda: LOSSES.gaussian(x, cp.Variable((3, 3))), DeclarationError, "needs a symmetric S: .*PSD=True"),
+    (lambda: LOSSES.gaussian_with_mean(x, S, b), ShapeError, r"m of shape \(\)"),
+    (
+        lambda: LOSSES.pinball(y, b, 1.5),
+        strat.OptionError,
+        "tau of losses.pinball must be a number between 0 and 1",
+    ),
+    (lambda: LOSSES.pinball(y, b, "high"), strat.OptionError, "but it is 'high'"),
+    (lambda: LOSSES.huber(y, b, -1), strat.OptionError, "M of losses.huber must be a number at least 0"),
+    (lambda: LOSSES.huber(y, b, cp.Parameter(value=1.0)), strat.OptionError, "nonneg=True"),
+    (lambda: LOSSES.epsilon_insensitive(y, b, np.nan), strat.OptionError, "at least 0"),
+    (
+        lambda: LOSSES.logistic("y", b),
+        DeclarationError,
+        "y of losses.logistic must be a CVXPY expression.* a str",
+    ),
+    (lambda: LOSSES.logistic(None, b), DeclarationError, "a NoneType"),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "text"), WRONG_LOSSES, ids=range(len(WRONG_LOSSES)))
+def test_losses_by_name_say_what_their_arguments_must_be(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_levels_of_several_quantiles_may_be_a_list():
+    listed = LOSSES.pinball(y, several, [0.1, 0.5, 0.9])
+    program = compile(listed, data=(x, y))
+    values = program.bind(np.ones((1, 3)), [2.0]).value(np.ones((1, 3, 3)))
+    np.testing.assert_allclose(
+        values, np.maximum(np.array([0.1, 0.5, 0.9]) * -1, -np.array([-0.9, -0.5, -0.1])).sum()
+    )

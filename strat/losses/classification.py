@@ -2,6 +2,8 @@
 
 import cvxpy as cp
 
+from strat.losses import shapes
+
 
 def logistic(y, z):
     """Logistic loss of a margin.
@@ -25,6 +27,7 @@ def logistic(y, z):
     >>> print(strat.losses.logistic(y, x @ theta))
     logistic(-y * x @ theta)
     """
+    shapes.scalars("logistic", y=y, z=z)
     return cp.logistic(cp.multiply(-y, z))
 
 
@@ -50,6 +53,7 @@ def hinge(y, z):
     >>> print(strat.losses.hinge(y, b))
     maximum(1.0 + -(y * b), 0.0)
     """
+    shapes.scalars("hinge", y=y, z=z)
     return cp.pos(1 - cp.multiply(y, z))
 
 
@@ -75,6 +79,7 @@ def squared_hinge(y, z):
     >>> print(strat.losses.squared_hinge(y, b))
     Power...(maximum(1.0 + -(y * b), 0.0), 2.0)
     """
+    shapes.scalars("squared_hinge", y=y, z=z)
     return cp.square(cp.pos(1 - cp.multiply(y, z)))
 
 
@@ -100,6 +105,7 @@ def exponential(y, z):
     >>> print(strat.losses.exponential(y, b))
     exp(-y * b)
     """
+    shapes.scalars("exponential", y=y, z=z)
     return cp.exp(cp.multiply(-y, z))
 
 
@@ -126,4 +132,5 @@ def softmax(onehot, scores):
     >>> print(strat.losses.softmax(onehot, x @ theta))
     log_sum_exp(x @ theta...) + -(x @ theta @ onehot)
     """
+    shapes.vectors("softmax", onehot=onehot, scores=scores)
     return cp.log_sum_exp(scores) - scores @ onehot

@@ -2,6 +2,8 @@
 
 import cvxpy as cp
 
+from strat.losses import shapes
+
 
 def poisson(n, z):
     """Poisson loss with log link.
@@ -25,6 +27,7 @@ def poisson(n, z):
     >>> print(strat.losses.poisson(n, x @ theta))
     exp(x @ theta) + -(n * x @ theta)
     """
+    shapes.scalars("poisson", n=n, z=z)
     return cp.exp(z) - cp.multiply(n, z)
 
 
@@ -50,6 +53,7 @@ def poisson_rate(n, rate):
     >>> print(strat.losses.poisson_rate(n, rate))
     rate + -(n * log(rate))
     """
+    shapes.scalars("poisson_rate", n=n, rate=rate)
     return rate - cp.multiply(n, cp.log(rate))
 
 
@@ -75,6 +79,7 @@ def bernoulli(y, p):
     >>> print(strat.losses.bernoulli(y, p))
     -(y * log(p)) + -((1.0 + -y) * log(1.0 + -p))
     """
+    shapes.scalars("bernoulli", y=y, p=p)
     return -cp.multiply(y, cp.log(p)) - cp.multiply(1 - y, cp.log(1 - p))
 
 
@@ -100,6 +105,7 @@ def gamma(y, z):
     >>> print(strat.losses.gamma(y, b))
     b + y * exp(-b)
     """
+    shapes.scalars("gamma", y=y, z=z)
     return z + cp.multiply(y, cp.exp(-z))
 
 
@@ -125,6 +131,8 @@ def gaussian(y, S):
     >>> print(strat.losses.gaussian(y, S))
     y @ S @ y + -(log_det(S))
     """
+    shapes.vectors("gaussian", y=y)
+    shapes.symmetric("gaussian", "S", S, y.shape[0])
     return y @ S @ y - cp.log_det(S)
 
 
@@ -153,4 +161,6 @@ def gaussian_with_mean(y, R, m):
     >>> print(strat.losses.gaussian_with_mean(y, R, m))
     0.5 * quad_over_lin(R @ y + -m, 1.0...) + -(log_det(R))
     """
+    shapes.vectors("gaussian_with_mean", y=y, m=m)
+    shapes.symmetric("gaussian_with_mean", "R", R, y.shape[0])
     return 0.5 * cp.sum_squares(R @ y - m) - cp.log_det(R)

@@ -2,6 +2,8 @@
 
 import cvxpy as cp
 
+from strat.losses import shapes
+
 
 def squared(y, z):
     """Square of the residual: least squares.
@@ -25,6 +27,7 @@ def squared(y, z):
     >>> print(strat.losses.squared(y, x @ theta))
     quad_over_lin(y + -(x @ theta), 1.0...)
     """
+    shapes.same_shape("squared", y=y, z=z)
     return cp.sum_squares(y - z)
 
 
@@ -50,6 +53,7 @@ def absolute(y, z):
     >>> print(strat.losses.absolute(y, b))
     norm1(y + -b)
     """
+    shapes.same_shape("absolute", y=y, z=z)
     return cp.norm1(y - z)
 
 
@@ -77,7 +81,8 @@ def huber(y, z, M=1.0):
     >>> print(strat.losses.huber(y, b, M=0.5))
     Sum(huber(y + -b, 0.5)...)
     """
-    return cp.sum(cp.huber(y - z, M))
+    shapes.same_shape("huber", y=y, z=z)
+    return cp.sum(cp.huber(y - z, shapes.number("huber", "M", M, 0)))
 
 
 def pinball(y, z, tau=0.5):
@@ -104,6 +109,9 @@ def pinball(y, z, tau=0.5):
     >>> print(strat.losses.pinball(y, b, tau=0.9))
     Sum(maximum(0.9 * (y + -b), -0.09... * (y + -b))...)
     """
+    if cp.Constant(0).shape != getattr(y, "shape", None):  # a scalar stands beside several quantiles
+        shapes.same_shape("pinball", y=y, z=z)
+    tau = shapes.number("pinball", "tau", tau, 0, 1)
     return cp.sum(cp.maximum(cp.multiply(tau, y - z), cp.multiply(tau - 1, y - z)))
 
 
@@ -131,4 +139,5 @@ def epsilon_insensitive(y, z, epsilon=0.1):
     >>> print(strat.losses.epsilon_insensitive(y, b))
     Sum(maximum(abs(y + -b) + -0.1, 0.0)...)
     """
-    return cp.sum(cp.pos(cp.abs(y - z) - epsilon))
+    shapes.same_shape("epsilon_insensitive", y=y, z=z)
+    return cp.sum(cp.pos(cp.abs(y - z) - shapes.number("epsilon_insensitive", "epsilon", epsilon, 0)))
