@@ -23,7 +23,7 @@ LARGER = {
     "of a map": (cp.maximum(cp.norm1(D @ w - 0.3), 2 * cp.norm(w, 2)), []),
     "smaller of concave": (-2 * cp.minimum(3 - cp.norm1(w), w[0] - cp.norm(w[1:], 2)), []),
     "on a simplex": (cp.maximum(cp.norm(w, 2), cp.norm(w - 1, 2) / 3), [w >= 0, cp.sum(w) == 1]),
-    "smooth": (cp.maximum(cp.log_sum_exp(w), cp.sum_squares(w)), []),
+    "beside a largest entry": (cp.maximum(cp.norm1(w), cp.norm(D @ w, 2)) + cp.norm_inf(w), []),
     "with a domain": (-cp.minimum(cp.sum(cp.entr(w)), 3 - cp.norm1(w)), []),
     "with a kink at 0": (cp.maximum(cp.sum(cp.logistic(w)) + cp.norm1(w), cp.sum_squares(w)), []),
 }

@@ -116,3 +116,21 @@ def test_roots_are_found_to_rounding_whatever_the_start():
     value, slope = residual(z, np.arange(500))
     assert (np.abs(value / slope) / (1 + np.abs(v))).max() <= 4e-15
     np.testing.assert_allclose(again, z, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("radius", [0.2, 3.0])
+def test_squares_over_linear_bound_and_are_bounded(radius):
+    w, y = cp.Variable(4, name="w"), cp.Variable(name="y")
+    over = cp.quad_over_lin(w[:2], y + 1)
+    for f, limits in (
+        (cp.norm1(w), [over <= w[3]]),
+        (0 * y, [over + cp.norm1(w) <= radius]),
+        (cp.norm(w, 2), [over <= radius]),
+    ):
+        program = strat.compile(f, constraints=limits)
+        rng, steps = np.random.default_rng(0), np.array([0.1, 1.0, 10.0])
+        v = {"w": 2 * rng.normal(size=(3, 4)), "y": np.array([-3.0, 0.0, 2.0])}
+        oracle = program.bind()
+        z = oracle.prox(v, steps)
+        reference = prox_by_cvxpy(program.expression, program.variables, v, steps, limits)
+        assert_same_prox(oracle, program.variables, z, v, steps, reference, limits, 1e-6)

@@ -70,8 +70,9 @@ def dual(component):
     even = component.diagonal and np.ptp(component.Q) == 0
     if even and not smooth and p is None and len(rows.terms) == 1 and orthogonal(rows.terms[0]):
         return OrthogonalRows(component.columns, rows.terms[0], component.q, component.Q[0])
-    least = np.maximum(component.low, collected.least)
-    box = (least, component.high) if np.isfinite(least).any() or len(bounded) else None
+    low, high = (ends[component.columns] for ends in component.builder.domain())
+    low = np.maximum(low, collected.least)
+    box = (low, high) if np.isfinite(low).any() or np.isfinite(high).any() else None
     squares = [rows.squares(node, component.builder.nodes[node], component.entries[node]) for node in smooth]
     instead = None if any(part is None for part in squares) else (quadratic, squares)
     return RowsProx(component.columns, rows.terms, function, p, box, rescue, instead)
@@ -86,6 +87,16 @@ def _is_smooth(binder, node):
 def _is_slow_as_rows(rule):
     """Whether the prox of an atom's entries takes iterations of its own, inside those of the dual method."""
     return rule.separable and rule.scalar_prox is None
+
+
+def _is_plain(functions):
+    """Whether a prox takes no iterations, and slopes are bounded: others take too many steps beneath a maximum."""
+    if isinstance(functions, ScalarRows):
+        return (
+            functions.rule.scalar_prox is not None and not np.isfinite([functions.low, functions.high]).any()
+        )
+    rule = getattr(functions, "rule", None)
+    return rule is None or rule.prox_fall is not None or rule.epigraph is not None
 
 
 def _tape(component, nodes):
@@ -224,8 +235,8 @@ class _Groups:
             if found is None:
                 return None
             A, b, functions = found
-            if any(isinstance(f, ScalarRows) and np.isfinite([f.low, f.high]).any() for _, f in functions):
-                return None  # slopes without bound at the end of a domain take too many steps
+            if not all(_is_plain(f) for _, f in functions):
+                return None
             if sloped:
                 A, b = [*A, sign * linear], [*b, np.array([sign * offset])]
             rows += A

@@ -11,6 +11,9 @@ from strat.oracles.bracketing import decreasing_root
 from strat.oracles.tape import Tape
 from strat.rules.piecewise import Minimum
 
+#: The least share of a function that is not finite everywhere.
+LEAST = 1e-13
+
 
 class Larger:
     """argmin_z rest(z) + weight × max(f_1(z), f_2(z)) + ‖z − v‖²/(2t).
@@ -47,7 +50,10 @@ class Larger:
         self.weight, self.values = weight, [self._tape(parts) for parts, _, _ in self.choices]
         solver = self.builder.solver
         self.rescue = None if solver is None else solver(self.columns, None)
-        self.inner = self._prox(np.array([0.5]), weight[:1])
+        nodes = [a for parts, _, _ in self.choices for a, _ in parts]
+        # With no weight at all a function would not keep its domain.
+        self.least = LEAST if any(a.rule.restricted for a in self.binder.nodes(nodes)) else 0.0
+        self.inner = self._prox(np.array([0.5]), np.zeros(1, dtype=int))
 
     @property
     def kind(self):
@@ -68,25 +74,29 @@ class Larger:
             value = 0.0 if self.values[i] is None else self.values[i].value(z)
         return value + z @ slope[0] + offset
 
-    def _prox(self, share, weight):
-        """The prox, on all coordinates, of rest + weight × (share f_1 + (1 − share) f_2)."""
-        builder, nodes, q = copy(self.builder), dict(self.rest), self.builder.q
+    def _prox(self, share, strata):
+        """The prox, on all coordinates of some strata, of rest + weight × (share f_1 + (1 − share) f_2)."""
+
+        def of(part):
+            return part if part is None or len(part) == 1 else part[strata]
+
+        share = np.clip(share, self.least, 1.0 - self.least)
+        builder, nodes, q = copy(self.builder), {a: of(w) for a, w in self.rest}, of(self.builder.q)
         for (parts, slope, _), part in zip(self.choices, (share, 1.0 - share), strict=True):
-            own = weight * part[:, None]
+            own = of(self.weight) * part[:, None]
             q = q + own * slope
             for a, w in parts:
                 nodes[a] = nodes.get(a, 0.0) + own * w
-        builder.nodes, builder.q, builder.solver = nodes, q, None
+        builder.nodes, builder.q, builder.solver, builder.active = nodes, q, None, of(self.builder.active)
         return builder.build(columns=self.columns)[0]
 
     def __call__(self, v, t):
         t = np.broadcast_to(np.reshape(np.asarray(t, dtype=float), (-1, 1)), (len(v), 1))
-        weight, out = np.broadcast_to(self.weight, (len(v), 1)), np.zeros((len(v), self.binder.n))
-        full = out.copy()
+        full, out = np.zeros((2, len(v), self.binder.n))
         full[:, self.columns] = v
 
         def excess(share, strata):
-            z = self._prox(share, weight[strata])(full[strata], t[strata])
+            z = self._prox(share, strata)(full[strata], t[strata])
             out[strata] = z
             first, second = self._value(0, z), self._value(1, z)
             return first - second, 1e-14 * (1.0 + np.abs(np.where(np.isfinite(second), second, 0.0)))
@@ -109,7 +119,10 @@ class Larger:
 
 
 def larger(component):
-    """``Larger`` of a component with one maximum of two functions, not both linear; None for others."""
+    """``Larger`` of a component with one maximum of two functions, not both linear; None for others.
+
+    It takes some ten proxes of weighted sums, so that these have to be quick.
+    """
     found = [
         (node, alternatives(component.binder, node, component.entries[node])) for node in component.several
     ]
@@ -120,6 +133,7 @@ def larger(component):
     if len(choices) != 2 or not any(parts for parts, _, _ in choices):
         return None
     try:
-        return Larger(component, node, choices)
+        block = Larger(component, node, choices)
     except NoProx:
         return None
+    return block if all(getattr(part, "quick", True) for part in block.inner.blocks) else None

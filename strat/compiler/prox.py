@@ -120,7 +120,8 @@ class ProxBuilder:
                 reasons.append(str(error))
         if open_:
             columns = np.sort(np.concatenate(open_))
-            box = self.sets.low[columns], self.sets.high[columns]
+            low, high = self.domain()
+            box = low[columns], high[columns]
             blocks.append(solver(columns, self._inside(blocks), box))
         return BlockProx(blocks, self.sets.transposed), "; ".join(reasons)
 
@@ -134,6 +135,25 @@ class ProxBuilder:
         if np.any(self.sets.low[columns] > self.sets.high[columns]):
             raise NoProx("no point satisfies the constraints on one coordinate")
         return separable(self, columns, pieces) if single else [Component(self, columns, pieces).block()]
+
+    def domain(self):
+        """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
+        low, high = self.sets.low.copy(), self.sets.high.copy()
+        stack, seen = list(self.nodes), set()
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            stack.extend(inner for form in node.forms for inner, _ in self.binder.atoms_of(form))
+            for i, ends in node.rule.intervals:
+                rows = self.rows(node.forms[i]) if np.isfinite(ends).any() else None
+                if rows is not None:
+                    _, column, scale, offset = rows
+                    bounds = np.sort([(end - offset) / scale for end in ends], axis=0)
+                    np.maximum.at(low, column, bounds[0])
+                    np.minimum.at(high, column, bounds[1])
+        return low, high
 
     def _inside(self, blocks):
         """A point where the blocks' functions are finite and their constraints hold; None where there is none."""

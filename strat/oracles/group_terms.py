@@ -56,19 +56,26 @@ class GroupFunctions:
         return self.point(u, step), u
 
     def nearest(self, u):
-        """The nearest point of the domain: as all the functions are finite, the point itself."""
-        return u
+        """The nearest point of the domain, which a prox without a step leads to."""
+        inside = self.rule.domain(self.rule.arguments(self._shaped(u)))
+        return u if inside is None or inside.all() else self.point(u, np.zeros((1, 1)))
 
     def total(self, z):
-        """Σ f over the groups."""
-        return (self.weight * self.rule.forward([self._shaped(z)])[0]).sum(axis=1)
+        """Σ f over the groups, +inf outside the domain."""
+        args = self.rule.arguments(self._shaped(z))
+        with np.errstate(all="ignore"):
+            total = (self.weight * self.rule.forward(args)[0]).sum(axis=1)
+        inside = self.rule.domain(args)
+        return total if inside is None else np.where(inside, total, np.inf)
 
     def gradient(self, z):
         """A subgradient."""
-        shaped = self._shaped(z)
-        out, memo = self.rule.forward([shaped])
-        slope = self.rule.pullback(0, [shaped], out, memo, np.broadcast_to(self.weight, out.shape))
-        return slope.reshape(z.shape) * (np.sign(z) if self.absolute else 1.0)
+        args = self.rule.arguments(self._shaped(z))
+        out, memo = self.rule.forward(args)
+        weight = np.broadcast_to(self.weight, out.shape)
+        parts = [self.rule.pullback(i, args, out, memo, weight) for i in range(len(args))]
+        parts = [part.reshape(*out.shape, -1) for part in parts]
+        return np.concatenate(parts, axis=-1).reshape(z.shape) * (np.sign(z) if self.absolute else 1.0)
 
     def fall(self, z, u):
         """How fast the total at the prox z of u falls in the step (K,), where the rule knows it; else None."""

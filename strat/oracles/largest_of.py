@@ -11,7 +11,7 @@ import numpy as np
 from strat.oracles.group_terms import GroupTerm
 from strat.oracles.line_search import Search
 
-ROUNDS, SHORTENED, ROUNDED = 60, 40, 1e-12
+ROUNDS, SHORTENED, ROUNDED = 30, 15, 1e-12
 #: Speeds at which a value falls in its multiplier that count as none, in multiples of the largest.
 FLAT = 1e-12
 

@@ -74,6 +74,11 @@ class RowsProx:
         return z if self.box is None else np.clip(z, *self.box)
 
     @property
+    def quick(self):
+        """Whether compiled loops serve it."""
+        return kernels.compiled is not None and self._compiled is not None
+
+    @property
     def _piecewise(self):
         """Whether all is quadratic or piecewise linear."""
         quadratic = self.smooth is None or hasattr(self.smooth, "H")
@@ -105,7 +110,7 @@ class RowsProx:
     def _solve(self, v, t, terms, smooth):
         """Solution, and the strata without one; where rows are strata, solved ones drop out on the way."""
         K = len(v)
-        out, left = np.empty_like(v), np.arange(K)
+        out, left, open_ = np.full_like(v, np.nan), np.arange(K), np.ones(K, dtype=bool)
         state = AugmentedLagrangian(v, t, terms, smooth, self.transposed)
         if smooth is None or hasattr(smooth, "H"):
             state.approach()
@@ -119,11 +124,14 @@ class RowsProx:
                 done = state.polish()
             if done.all():
                 break
-            if state.droppable and done.mean() > 0.2:
-                out[left[done]] = state.z[done]
-                left = left[~done]
-                state = state.take(np.flatnonzero(~done))
-        out[left] = state.z
-        open_ = np.zeros(K, dtype=bool)
-        open_[left] = ~state.done
+            lost = np.isnan(state.error)  # a prox of rows was not found
+            if lost.all():
+                break
+            if state.droppable and (lost.any() or done.mean() > 0.2):
+                out[left[done]], open_[left[done]] = state.z[done], False
+                keep = ~(done | lost)
+                left, state = left[keep], state.take(np.flatnonzero(keep))
+                if not len(left):
+                    break
+        out[left], open_[left] = state.z, ~state.done
         return out, open_

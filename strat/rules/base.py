@@ -87,6 +87,10 @@ class Rule:
         """Output, and a memo for the other methods."""
         raise NotImplementedError
 
+    def arguments(self, rows):
+        """The arguments, from rows that hold those of each group."""
+        return [rows]
+
     def domain(self, args):
         """Mask of the leading axis where the arguments are legal; None where everything is."""
         return

@@ -182,6 +182,10 @@ class QuadOverLin(Rule):
             y = y.reshaped(())
         return walker.times(walker.reciprocal(y, e), total, e.shape, e)
 
+    def arguments(self, rows):
+        """u and y, from rows (u, y)."""
+        return [rows[..., :-1], rows[..., -1]]
+
     def prox_rows(self, u, step):
         """For rows (u, y): u y/(y + 2 step), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton from the right."""
         u, y0 = u[..., :-1], u[..., -1]
