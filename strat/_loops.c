@@ -129,6 +129,7 @@ KERNEL(soft_threshold, "nnaananw",
        soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].n, v[7].a))
 KERNEL(path_prox, "nnaannananww",
        path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].n, v[6].a, v[7].n, v[8].a, v[9].n, v[10].a, v[11].a))
+KERNEL(kinds, "", result = NUCLEAR_BALL + 1)
 KERNEL(active_sets, "nnnnnaanwananwww",
        active_sets(v[0].n, v[1].n, v[2].n, v[3].n, v[4].n, v[5].a, v[6].a, v[7].n, v[8].a, v[9].a, v[10].n, v[11].a,
                    v[12].n, v[13].a, v[14].a, v[15].a))
@@ -189,6 +190,7 @@ static PyMethodDef methods[] = {
     METHOD(logistic),
     METHOD(logistic_slope),
     METHOD(path_prox),
+    METHOD(kinds),
     METHOD(active_sets),
     METHOD(augmented_lagrangians),
     {NULL, NULL, 0, NULL},

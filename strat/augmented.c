@@ -16,13 +16,14 @@ enum {
     LARGEST, /* sums of the largest, of the largest sizes, */
     LARGEST_SIZES,
     L1_BALL,
-    SEMIDEFINITE, /* of a matrix */
-    TOP_EIGENVALUE,
+    SEMIDEFINITE,    /* of a matrix */
+    TOP_EIGENVALUES, /* the sum of some */
     LOG_DET,
     TRACE_INVERSE,
     NUCLEAR,
     TOP_SINGULAR_VALUE,
-    SPECTRAL_BALL
+    SPECTRAL_BALL,
+    NUCLEAR_BALL
 };
 
 typedef struct {
@@ -295,19 +296,69 @@ WIDE static double level_of_excess(ptrdiff_t count, const double *values, double
     return level;
 }
 
+/* The level with Σ clip(values − level, 0, most) = k most, from one near it. */
+WIDE static double level_of_largest(ptrdiff_t count, const double *values, double most, double k, double near)
+{
+    const double total = k * most;
+    double low = INFINITY, high = -INFINITY;
+    if (k == 1.0)
+        return level_of_excess(count, values, total);
+    for (ptrdiff_t i = 0; i < count; i++) {
+        low = fmin(low, values[i] - most);
+        high = fmax(high, values[i]);
+    }
+    double level = near > low && near < high ? near : 0.5 * (low + high);
+    for (int round = 0; round < 100; round++) {
+        double sum = 0.0, inside = 0.0;
+        for (ptrdiff_t i = 0; i < count; i++) {
+            const double over = values[i] - level;
+            sum += fmin(fmax(over, 0.0), most);
+            inside += over > 0.0 && over < most;
+        }
+        if (fabs(sum - total) <= 4e-16 * (sum + total))
+            break;
+        if (sum > total)
+            low = level;
+        else
+            high = level;
+        const double middle = 0.5 * (low + high), next = inside > 0.0 && round % 4 < 3 ? level + (sum - total) / inside : middle;
+        const double old = level;
+        level = next > low && next < high ? next : middle;
+        if (fabs(level - old) <= 1e-16 * (fabs(level) + most))
+            break;
+    }
+    return level;
+}
+
+/* A number less its part in that: exact, where nothing is tied. */
+INLINE double less_largest(double a, double level, double most)
+{
+    return a - level <= 0.0 ? a : a - level >= most ? a - most : level;
+}
+
 WIDE static void change_values(group *g, double step)
 {
     const ptrdiff_t count = g->wide;
     const double *x = g->values, c = g->strength * step;
-    const int top = g->kind == TOP_EIGENVALUE || g->kind == TOP_SINGULAR_VALUE;
-    double level = top ? level_of_excess(count, x, c) : 0.0;
-    if (g->kind == TOP_SINGULAR_VALUE && level < 0.0)
-        level = 0.0;
+    double level = 0.0, sum = 0.0;
+    if (g->kind == TOP_EIGENVALUES)
+        level = level_of_largest(count, x, c, fmin(g->power, (double)count), g->length);
+    else if (g->kind == TOP_SINGULAR_VALUE)
+        level = fmax(level_of_excess(count, x, c), 0.0);
+    else if (g->kind == NUCLEAR_BALL) {
+        for (ptrdiff_t k = 0; k < count; k++)
+            sum += x[k];
+        level = sum > g->strength ? fmax(level_of_excess(count, x, g->strength), 0.0) : 0.0;
+    }
+    g->length = level;
+    g->ratio = g->kind == NUCLEAR_BALL ? sum > g->strength : c;
     for (ptrdiff_t k = 0; k < count; k++) {
         const double root = sqrt(x[k] * x[k] + 4.0 * c);
         g->changed[k] = g->kind == SPECTRAL_BALL   ? fmin(x[k], g->strength)
                         : g->kind == TRACE_INVERSE ? below_root(x[k], c, -1.0)
-                        : top                     ? fmin(x[k], level)
+                        : g->kind == TOP_EIGENVALUES    ? less_largest(x[k], level, c)
+                        : g->kind == TOP_SINGULAR_VALUE ? fmin(x[k], level)
+                        : g->kind == NUCLEAR_BALL       ? fmax(x[k] - level, 0.0)
                         : g->kind == SEMIDEFINITE ? (g->strength * x[k] > 0.0 ? x[k] : 0.0)
                         : g->kind == NUCLEAR      ? fmax(x[k] - c, 0.0)
                         : x[k] >= 0.0             ? 0.5 * (x[k] + root)
@@ -315,7 +366,8 @@ WIDE static void change_values(group *g, double step)
     }
 }
 
-/* Slopes of the changed values in the values themselves; return how many are tied to one level, with slopes −1. */
+/* Slopes of the changed values in the values themselves; return how many are tied to one level, with slopes −1, or, in a
+   ball, to one sum. */
 WIDE static ptrdiff_t value_slopes(group *g)
 {
     ptrdiff_t tied = 0;
@@ -327,6 +379,14 @@ WIDE static ptrdiff_t value_slopes(group *g)
             break;
         case NUCLEAR:
             g->slope[k] = z > 0.0;
+            break;
+        case NUCLEAR_BALL:
+            g->slope[k] = z > 0.0 || g->ratio == 0.0;
+            tied += z > 0.0 && g->ratio > 0.0;
+            break;
+        case TOP_EIGENVALUES:
+            g->slope[k] = x - g->length <= 0.0 || x - g->length >= g->ratio ? 1.0 : -1.0;
+            tied += g->slope[k] < 0.0;
             break;
         case SPECTRAL_BALL:
             g->slope[k] = x <= z;
@@ -465,45 +525,15 @@ WIDE static void norm_curvature(const lagrangian *l, const group *g, double sigm
 WIDE static void largest_prox(group *g, double step, const double *u, double *z)
 {
     const int sizes = g->kind == LARGEST_SIZES;
-    const double most = g->strength * step, k = fmin(g->power, (double)g->size), total = k * most;
-    double low = INFINITY, high = -INFINITY, level;
+    const double most = g->strength * step;
+    for (ptrdiff_t i = 0; i < g->size; i++)
+        z[i] = sizes ? fabs(u[i]) : u[i];
+    g->length = level_of_largest(g->size, z, most, fmin(g->power, (double)g->size), g->length);
+    g->ratio = most;
     for (ptrdiff_t i = 0; i < g->size; i++) {
-        const double a = sizes ? fabs(u[i]) : u[i];
-        low = fmin(low, a - most);
-        high = fmax(high, a);
-    }
-    level = g->length > low && g->length < high ? g->length : 0.5 * (low + high);
-    if (k == 1.0) {
-        for (ptrdiff_t i = 0; i < g->size; i++)
-            z[i] = sizes ? fabs(u[i]) : u[i];
-        level = level_of_excess(g->size, z, total);
-    }
-    for (int round = 0; k != 1.0 && round < 100; round++) {
-        double sum = 0.0, inside = 0.0;
-        for (ptrdiff_t i = 0; i < g->size; i++) {
-            const double over = (sizes ? fabs(u[i]) : u[i]) - level;
-            sum += fmin(fmax(over, 0.0), most);
-            inside += over > 0.0 && over < most;
-        }
-        if (fabs(sum - total) <= 4e-16 * (sum + total))
-            break;
-        if (sum > total)
-            low = level;
-        else
-            high = level;
-        const double middle = 0.5 * (low + high), next = inside > 0.0 && round % 4 < 3 ? level + (sum - total) / inside : middle;
-        const double old = level;
-        level = next > low && next < high ? next : middle;
-        if (fabs(level - old) <= 1e-16 * (fabs(level) + most))
-            break;
-    }
-    for (ptrdiff_t i = 0; i < g->size; i++) {
-        const double a = sizes ? fabs(u[i]) : u[i], s = fmin(fmax(a - level, 0.0), most);
-        const double left = s == 0.0 ? a : s == most ? a - most : level; /* exact, where nothing is tied */
+        const double left = less_largest(z[i], g->length, most);
         z[i] = !sizes ? left : u[i] < 0.0 ? -fmax(left, 0.0) : fmax(left, 0.0);
     }
-    g->length = level;
-    g->ratio = most;
 }
 
 /* 1 − J of the same: what is neither left nor moved by the whole step is tied together. */
@@ -618,7 +648,7 @@ INLINE void clear_row(const lagrangian *l, const group *g)
 WIDE static void spectral_curvature(const lagrangian *l, group *g, double sigma)
 {
     const ptrdiff_t d = g->wide, m = g->high, tied = value_slopes(g);
-    const int symmetric = g->kind <= TRACE_INVERSE;
+    const int symmetric = g->kind <= TRACE_INVERSE, ball = g->kind == NUCLEAR_BALL;
     const double *x = g->values, *z = g->changed, *V = g->vectors, share = tied ? 1.0 / (double)tied : 0.0;
     double *U = symmetric ? g->vectors : g->columns, largest = 0.0;
     for (ptrdiff_t k = 0; k < d; k++)
@@ -680,9 +710,9 @@ WIDE static void spectral_curvature(const lagrangian *l, group *g, double sigma)
     if (tied) {
         clear_row(l, g);
         for (ptrdiff_t i = 0; i < d; i++)
-            if (g->slope[i] < 0.0)
+            if (ball ? z[i] > 0.0 : g->slope[i] < 0.0)
                 outer(l, g, 1.0, U + i * m, V + i * d);
-        add_direction(l, g, -sigma * share);
+        add_direction(l, g, ball ? sigma * share : -sigma * share);
     }
 }
 
@@ -998,7 +1028,7 @@ WIDE static void augmented_lagrangians(ptrdiff_t K, ptrdiff_t n, ptrdiff_t M, pt
         for (ptrdiff_t c = 0; c < g; c++) {
             group *own = l.groups + c;
             own->strength = strength[k * strength_stride + c];
-            own->length = own->kind == LARGEST || own->kind == LARGEST_SIZES ? NAN : 0.0;
+            own->length = own->kind == P_NORM ? 0.0 : NAN;
             if (own->kind >= SEMIDEFINITE)
                 for (ptrdiff_t i = 0; i < own->wide * own->wide; i++)
                     own->vectors[i] = i % (own->wide + 1) == 0;

@@ -12,6 +12,20 @@ from importlib import import_module
 import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
+#: Functions of rows in the order of strat/augmented.c.
+NUMBERS = ("power", "power above 0", "power below 1", "entropy", "logarithm", "exponential")
+KINDS = (*NUMBERS, "length", "ball", "cone", "p-norm", "largest", "largest sizes", "l1 ball")
+KINDS += (
+    "semidefinite",
+    "top eigenvalues",
+    "log det",
+    "inverse",
+    "nuclear",
+    "top singular value",
+    "spectral ball",
+    "nuclear ball",
+)
+
 
 def of_floats(array):
     """The array in the form that the loops take: contiguous, of floats."""
@@ -22,9 +36,12 @@ class Compiled:
     """The loops of the module `strat._loops`. Arrays that are written to must be contiguous, of floats."""
 
     def __init__(self, loops):
-        missing = [name for name in vars(Compiled) if name[0] != "_" and not hasattr(loops, name)]
-        if missing:
-            raise ImportError(f"strat._loops of another release, without {missing[0]}")
+        names = [name for name in vars(Compiled) if name[0] != "_"]
+        missing = [name for name in (*names, "kinds") if not hasattr(loops, name)]
+        if missing or loops.kinds() != len(KINDS):
+            raise ImportError(
+                f"strat._loops of another release, without {missing[0] if missing else 'all kinds'}"
+            )
         routines = (
             (cython_lapack, "dpftrf"),
             (cython_lapack, "dsfrk"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strat import kernels
+from strat.kernels import KINDS, NUMBERS
 from strat.oracles.design import ConstantDesign
 from strat.oracles.group_terms import GroupFunctions, SpectralFunctions
 from strat.oracles.lifted_rows import LiftedRows
@@ -14,20 +15,14 @@ from strat.oracles.second_order_cone import SecondOrderCone
 
 #: Coordinates and rows up to which one stratum after the other is faster than all at once.
 COORDINATES, ROWS = 150, 1000
-#: Functions of rows in the order of the compiled method (strat/augmented.c).
-NUMBERS = ("power", "power above 0", "power below 1", "entropy", "logarithm", "exponential")
-KINDS = (*NUMBERS, "length", "ball", "cone", "p-norm", "largest", "largest sizes", "l1 ball")
-KINDS += (
-    "semidefinite",
-    "top eigenvalue",
-    "log det",
-    "inverse",
-    "nuclear",
-    "top singular value",
-    "spectral ball",
-)
 #: Their sets, by the rule that they bound.
-BALLS = {"length": "ball", "squares": "ball", "size": "l1 ball", "top singular value": "spectral ball"}
+BALLS = {
+    "length": "ball",
+    "squares": "ball",
+    "size": "l1 ball",
+    "top singular value": "spectral ball",
+    "nuclear": "nuclear ball",
+}
 STEPS = 200
 
 

@@ -110,7 +110,7 @@ class SpectralNorm(_Spectral):
 class LambdaMax(_Spectral):
     """Largest eigenvalue of a symmetric matrix."""
 
-    kernel = "top eigenvalue"
+    kernel, kernel_power = "top eigenvalues", 1.0
     prox = "closed form"
 
     @staticmethod
@@ -136,10 +136,16 @@ class LambdaMax(_Spectral):
 class LambdaSumLargest(_Spectral):
     """Sum of the k largest eigenvalues of a symmetric matrix."""
 
+    kernel = "top eigenvalues"
     prox = "closed form"
 
     def __init__(self, k):
         self.k = k
+
+    @property
+    def kernel_power(self):
+        """The count."""
+        return self.k
 
     @staticmethod
     def example():
