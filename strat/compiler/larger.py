@@ -53,7 +53,10 @@ class Larger:
         nodes = [a for parts, _, _ in self.choices for a, _ in parts]
         # With no weight at all a function would not keep its domain.
         self.least = LEAST if any(a.rule.restricted for a in self.binder.nodes(nodes)) else 0.0
-        self.inner = self._prox(np.array([0.5]), np.zeros(1, dtype=int))
+        nodes, q, active = self._weighted(np.array([0.5]), np.zeros(1, dtype=int))
+        self.half = copy(self.builder)
+        self.half.nodes, self.half.q, self.half.active = nodes, q, active
+        self.inner = self.half.build(columns=self.columns)[0]
 
     @property
     def kind(self):
@@ -74,21 +77,20 @@ class Larger:
             value = 0.0 if self.values[i] is None else self.values[i].value(z)
         return value + z @ slope[0] + offset
 
-    def _prox(self, share, strata):
-        """The prox, on all coordinates of some strata, of rest + weight × (share f_1 + (1 − share) f_2)."""
+    def _weighted(self, share, strata):
+        """Weights, linear part and active ones of some strata for rest + weight × (share f_1 + (1 − share) f_2)."""
 
         def of(part):
             return part if part is None or len(part) == 1 else part[strata]
 
         share = np.clip(share, self.least, 1.0 - self.least)
-        builder, nodes, q = copy(self.builder), {a: of(w) for a, w in self.rest}, of(self.builder.q)
+        nodes, q = {a: of(w) for a, w in self.rest}, of(self.builder.q)
         for (parts, slope, _), part in zip(self.choices, (share, 1.0 - share), strict=True):
             own = of(self.weight) * part[:, None]
             q = q + own * slope
             for a, w in parts:
                 nodes[a] = nodes.get(a, 0.0) + own * w
-        builder.nodes, builder.q, builder.solver, builder.active = nodes, q, None, of(self.builder.active)
-        return builder.build(columns=self.columns)[0]
+        return nodes, q, of(self.builder.active)
 
     def __call__(self, v, t):
         t = np.broadcast_to(np.reshape(np.asarray(t, dtype=float), (-1, 1)), (len(v), 1))
@@ -96,7 +98,7 @@ class Larger:
         full[:, self.columns] = v
 
         def excess(share, strata):
-            z = self._prox(share, strata)(full[strata], t[strata])
+            z = self.half.reweighted(*self._weighted(share, strata))(full[strata], t[strata])
             out[strata] = z
             first, second = self._value(0, z), self._value(1, z)
             return first - second, 1e-14 * (1.0 + np.abs(np.where(np.isfinite(second), second, 0.0)))

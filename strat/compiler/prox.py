@@ -1,5 +1,7 @@
 """Finding the prox of a sum of pieces: blocks of coordinates that do not touch, one closed form for each."""
 
+from copy import copy
+
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
@@ -92,7 +94,7 @@ class ProxBuilder:
         NoProx
             With the reason.
         """
-        self.solver = solver
+        self.solver, self.plan = solver, []
         pieces = [(node, self.support.node(node)) for node in self.nodes]
         labels = self._components([matrix for _, matrix in pieces])
         sizes = np.bincount(labels, minlength=self.n)
@@ -134,7 +136,22 @@ class ProxBuilder:
                 raise NoProx(f"the constraint {what} has no projection in closed form")
         if np.any(self.sets.low[columns] > self.sets.high[columns]):
             raise NoProx("no point satisfies the constraints on one coordinate")
-        return separable(self, columns, pieces) if single else [Component(self, columns, pieces).block()]
+        component = None if single else Component(self, columns, pieces)
+        self.plan.append((columns, pieces, component))
+        return separable(self, columns, pieces) if single else [component.block()]
+
+    def reweighted(self, weights, linear, active):
+        """The BlockProx of the same pieces with other weights {node: (K or 1, size)} and linear parts (K or 1, n)."""
+        other, blocks = copy(self), []
+        other.nodes, other.q, other.active = weights, linear, active
+        for columns, pieces, component in self.plan:
+            if component is None:
+                blocks += separable(other, columns, pieces)
+            else:
+                again = copy(component)
+                again.builder, again.q = other, linear[:, columns]
+                blocks.append(again.block())
+        return BlockProx(blocks, self.sets.transposed)
 
     def domain(self):
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
