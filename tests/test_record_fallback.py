@@ -225,3 +225,28 @@ def test_counts_at_extreme_margins(scale):
             mean = np.exp(scale * z)
             step = (t * scale * (mean - counts) + z - v) / (1 + t * scale**2 * mean)
             assert np.abs(step).max() <= 1e-9 * (1 + np.abs(z).max())
+
+
+@pytest.mark.parametrize(
+    "more", [cp.norm1(m), 1.8 * cp.sum(cp.power(cp.abs(m), 1.5))], ids=["kinks", "powers"]
+)
+def test_squares_beyond_a_cap_that_weigh_nothing_bound_nothing(more):
+    """A stratum without records, where the weight of the squares is 0 and everything else is free of data."""
+    n = cp.Parameter(nonneg=True, name="n")
+    loss = n * cp.sum(cp.square(cp.pos(1.5 * b - 0.3 * m))) + more
+    oracle = strat.compile(loss, data=(n,)).bind(np.ones(7), strata=INDEX, strata_order=range(4))
+    v = points((m, b))
+    z = oracle.prox(v, STEPS)
+    for part in v:
+        np.testing.assert_allclose(z[part][2], v[part][2], atol=1e-9)
+    reference = prox_by_cvxpy(loss, (m, b), v, STEPS, (), (n,), [np.ones(7)], INDEX)
+    assert_same_prox(oracle, (m, b), z, v, STEPS, reference, (), 1e-6)
+
+
+def test_a_sum_on_the_edge_of_a_power_s_domain_stays_inside():
+    q = cp.Variable(3, nonneg=True, name="q")
+    total = cp.power(cp.trace(R) + q[1], 1.5)
+    program = strat.compile(total + y * b, data=(y,))
+    oracle = program.bind(Y, strata=INDEX, strata_order=range(4))
+    v = {"R": -np.tile(np.eye(3), (4, 1, 1)), "q": -np.ones((4, 3)), "b": np.zeros(4)}
+    assert np.isfinite(oracle.value(oracle.prox(v, STEPS))).all()

@@ -129,8 +129,13 @@ class StratumRows:
             evaluator.form(f).reshape(1, -1)[:, entries] for i, f in enumerate(node.forms) if i != place
         ]
         low, high = dict(node.rule.intervals).get(place, (-np.inf, np.inf))
-        limits = (np.full((1, len(entries)), end) for end in (low, high))
-        return A[entries], b[entries], ScalarRows(node.rule, others, weight, *limits, place=place)
+        limits = [np.full((1, len(entries)), end) for end in (low, high)]
+        A, b = A[entries], b[entries]
+        if node.rule.restricted:
+            # Rows of several coordinates agree with the arguments up to rounding only, and must not leave the domain by it.
+            inner = np.where(np.diff(A.indptr) > 1, 1e-11 * (1.0 + np.abs(b).max(initial=0.0)), 0.0)
+            limits = [limits[0] + inner, limits[1] - inner]
+        return A, b, ScalarRows(node.rule, others, weight, *limits, place=place)
 
     def sizes(self, node, weight, entries, inside):
         """Add entries of an elementwise atom of absolute values, ``inside(form)`` giving (A, b); whether that was possible."""

@@ -138,7 +138,11 @@ class LiftedRows:
             np.zeros((1, 1, m + e)), np.repeat([[[0.0]], [[np.inf]]], m + e, axis=2), np.ones((1, m + e))
         )
         curvature = np.where(weight > 0, 2.0 * weight, 1.0) * scale**2
-        return cls._piecewise(A, offset[None], rows, B, curvature=curvature)
+        out = cls._piecewise(A, offset[None], rows, B, curvature=curvature)
+        # What counts for nothing bounds nothing, as in strata without records.
+        idle = weight[:, np.append(place, np.arange(e))] == 0
+        out.knots = np.where(idle, np.inf, out.knots)
+        return out
 
     @classmethod
     def beside(cls, parts):
