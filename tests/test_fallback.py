@@ -46,6 +46,20 @@ def test_it_is_the_solution_that_cvxpy_finds(expression, constraints):
                 )
 
 
+def test_strata_and_steps_do_not_wear_it_out():
+    """One object for all: the scaling of one stratum's numbers, or of one step's, is no good for another's."""
+    w = cp.Variable(20, name="w")
+    for expression, constraints in (
+        (0 * w[0], [cp.norm(w[1:], 2) <= w[0], cp.sum(w) == 1]),
+        (0.1 * cp.sum(cp.exp(w)) + 0.3 * cp.tv(w), []),
+    ):
+        program = strat.compile(expression, constraints=constraints)
+        exact, prox = program.bind().flat.prox, FallbackProx(program, program.values())
+        v = np.random.default_rng(0).normal(size=(3, 20))
+        for t in (1e-3, 1e3):
+            np.testing.assert_allclose(prox(v, t), exact(v, t), atol=1e-7)
+
+
 def test_it_serves_a_fit():
     y = cp.Parameter(4, name="y")
     top = cp.square(cp.norm(W, 2) + cp.norm1(W) / 3)

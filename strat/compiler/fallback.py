@@ -42,7 +42,7 @@ class FallbackProx:
         self.program, self.values, self.box = program, values, box
         self.columns = np.arange(program.layout.n) if columns is None else columns
         self.inside = inside
-        self.q, self._solvers = None, {}
+        self.q, self._solvers, self._step = None, {}, 1.0
 
     def _prepare(self):
         """Canonicalise, by CVXPY."""
@@ -135,6 +135,8 @@ class FallbackProx:
         return z if self.box is None else np.clip(z, *self.box)
 
     def _solve(self, v, t):
+        if t != self._step:  # a solver object keeps the scaling of its first numbers
+            self._solvers, self._step = {}, t
         # Scaled by t, so that the proximal term is ½‖z‖² − vᵀz whatever the step, and the rest is t times f.
         P, q = t * self.own + self.near, t * self.q
         q[self.places] -= v
@@ -147,7 +149,7 @@ class FallbackProx:
         # the distance from the point found, all numbers are small, and the gap can be closed far below rounding of q.
         for _ in range(REFINEMENTS):
             slope, rest, scale = q + t * (self.both @ x) + self.ones * x, self.b - self.A @ x, 1.0
-            solution = self._solver(P, slope, rest, FINE).solve()
+            solution = self._made(P, slope, rest, FINE).solve()
             if not _accurate(
                 solution
             ):  # then a part of the gap at a time, of numbers that are no longer small
