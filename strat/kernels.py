@@ -242,6 +242,28 @@ class Compiled:
         """In place, the inverses of positive definite matrices (K, n, n); return whether all are definite."""
         return not self._loops.invert(len(matrices), matrices.shape[1], matrices)
 
+    def normal_matrices(self, rows, weights, vectors, factors, out):
+        """In place, add to the upper triangles of out (K, n, n) Σ weights_ki a_i a_iᵀ + Σ factors_kj v_kj v_kjᵀ.
+
+        rows a (m, n), weights (K, m), vectors v (K, r, n), factors (K, r).
+        """
+        K, r, n = vectors.shape
+        self._loops.normal_matrices(K, n, len(rows), r, rows, weights, vectors, factors, out)
+        return out
+
+    def cholesky(self, matrices):
+        """In place, the upper Cholesky factors of symmetric matrices (K, n, n), with inverted diagonals.
+
+        Directions in which rounding leaves nothing positive count as infinitely curved.
+        """
+        self._loops.cholesky(len(matrices), matrices.shape[1], matrices)
+        return matrices
+
+    def cholesky_solve(self, factors, b):
+        """In place, the solutions for right-hand sides b (K, n), from what `cholesky` made."""
+        self._loops.cholesky_solve(*b.shape, factors, b)
+        return b
+
     def band_solve(self, factor, b):
         """In place, the solution for a right-hand side b of N numbers, from what `band_factor` made."""
         self._loops.band_solve(len(factor), factor.shape[1] - 1, factor, b)
