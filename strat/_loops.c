@@ -137,8 +137,8 @@ KERNEL(kinds, "", result = NUCLEAR_BALL + 1)
 KERNEL(active_sets, "nnnnnaanwananwww",
        active_sets(v[0].n, v[1].n, v[2].n, v[3].n, v[4].n, v[5].a, v[6].a, v[7].n, v[8].a, v[9].a, v[10].n, v[11].a,
                    v[12].n, v[13].a, v[14].a, v[15].a))
-KERNEL(augmented_lagrangians, "nnnnnnnaananaananiaanwww",
-       augmented_lagrangians(v[0].n, v[1].n, v[2].n, v[3].n, v[4].n, v[5].n, v[6].n, v[7].a, v[8].a, v[9].n, v[10].a,
+KERNEL(stratum_proxes, "nnnnnnnaananaananiaanwww",
+       stratum_proxes(v[0].n, v[1].n, v[2].n, v[3].n, v[4].n, v[5].n, v[6].n, v[7].a, v[8].a, v[9].n, v[10].a,
                              v[11].n, v[12].a, v[13].a, v[14].n, v[15].a, v[16].n, v[17].i, v[18].a, v[19].a, v[20].n,
                              v[21].a, v[22].a, v[23].a))
 KERNEL(logistic, "naww", logistic(v[0].n, v[1].a, v[2].a, v[3].a))
@@ -199,7 +199,7 @@ static PyMethodDef methods[] = {
     METHOD(path_prox),
     METHOD(kinds),
     METHOD(active_sets),
-    METHOD(augmented_lagrangians),
+    METHOD(stratum_proxes),
     {NULL, NULL, 0, NULL},
 };
 
