@@ -426,7 +426,9 @@ def test_the_default_follows_loss_and_graph():
     assert type(default_solver(curved, learned=False)) is NewtonCG
     assert type(default_solver(curved, learned=True)) is MAPG
     cones = Norm1(1.0)
-    cones.prox = strat.compile(cp.exp(cp.norm(cp.Variable(2)))).bind_regularizer().prox
+    cones.prox = (
+        strat.compile(cp.log_sum_exp(cp.hstack([cp.norm(cp.Variable(2)), 1]))).bind_regularizer().prox
+    )
     assert type(default_solver(curved, learned=False, regularizer=cones)) is MAPG
     flat = Logistic(np.ones((2, 1)), np.ones(2), np.arange(2), 2)
     flat.hessian_operator = None

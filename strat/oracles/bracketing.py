@@ -21,6 +21,7 @@ def decreasing_root(function, K):
     Returns
     -------
     found : (K,) bool ndarray
+        Not where a function is nan at an end.
     """
     left = np.arange(K)
     high = np.ones(K)
@@ -31,7 +32,8 @@ def decreasing_root(function, K):
         return found
     low, high, at_high = np.zeros(len(left)), high[left], at_high[left]
     at_low, _ = function(low, left)
-    keep = ~(at_low <= 0)
+    found[left] = ~(np.isnan(at_low) | np.isnan(at_high))
+    keep = ~(at_low <= 0) & found[left]
     left, low, high, at_low, at_high = (part[keep] for part in (left, low, high, at_low, at_high))
     width, side = np.ones(len(left)), np.zeros(len(left))
     for round_ in range(ROUNDS):

@@ -228,7 +228,9 @@ class QuadOverLin(Rule):
 
     def pullback(self, i, args, out, memo, g):
         u, y = args
-        g = np.where(y == 0, 0.0, g / np.where(y == 0, 1.0, y))  # 0 is a subgradient at the tip of the domain, (0, 0)
+        g = np.where(
+            y == 0, 0.0, g / np.where(y == 0, 1.0, y)
+        )  # 0 is a subgradient at the tip of the domain, (0, 0)
         return (2.0 * g)[..., None] * u if i == 0 else -g * out
 
     def pushforward(self, args, out, memo, tangents):
