@@ -2,9 +2,9 @@
 
 Prints, for forms that are recognised, the seconds of one prox over all strata, of one CVXPY solve of the stacked
 problem (built beforehand, so that only ``Problem.solve`` counts), their ratio and largest difference; and, for forms
-that a dual method or a solver serves, the seconds of the prox and of ``Problem.solve`` once a stratum (built once,
-with Parameters). Seconds are of CPU time. CVXPY is asked for a relative gap of 1e-10, still less than what the closed
-forms give, and less than the 1e-14 that the solver behind the last forms is asked for.
+that a dual method, an interior-point method or a solver serves, the seconds of the prox and of ``Problem.solve`` once a
+stratum (built once, with Parameters). Seconds are of CPU time. CVXPY is asked for a relative gap of 1e-10, still less
+than what the closed forms give, and less than the 1e-14 that the solver behind the last forms is asked for.
 """
 
 import warnings
@@ -85,6 +85,20 @@ DUAL = [
     ("squares over linear + l1", cp.quad_over_lin(w[:-1], w[-1]) + cp.norm1(w), []),
     ("second-order cone + l1", cp.norm1(w), [cp.norm(D[:5] @ w) <= 0.2 * w[0] + 0.5]),
     ("exponentials <= 15, + l1", cp.norm1(w), [cp.sum(cp.exp(w)) <= 15]),
+    ("two log-sum-exps <= 2, + l1", cp.norm1(w), [cp.log_sum_exp(w[:12]) <= 2, cp.log_sum_exp(w[8:]) <= 2]),
+    ("a sum of two log-sum-exps <= 6", 0 * w[0], [cp.log_sum_exp(D @ w) + cp.log_sum_exp(-D @ w) <= 6]),
+    ("squares + log-sum-exp <= 5, + l1", cp.norm1(w), [cp.sum_squares(D @ w) + cp.log_sum_exp(w) <= 5]),
+    ("logistic losses <= 8, + l1", cp.norm1(w), [cp.sum(cp.logistic(D @ w)) <= 8]),
+    ("l2 + squares <= 2", 0 * w[0], [cp.norm(w, 2) + cp.sum_squares(w) <= 2]),
+    (
+        "relative entropy on a simplex",
+        0 * w[0],
+        [cp.sum(cp.kl_div(w, np.full(n, 1 / n))) <= 0.1, cp.sum(w) == 1],
+    ),
+    ("logarithms >= -5", 0 * w[0], [-cp.sum(cp.log(w)) <= 5]),
+    ("geometric mean >= 0.5", cp.sum(w), [cp.geo_mean(w) >= 0.5]),
+    ("cubes <= 2", 0 * w[0], [cp.sum(cp.power(w, 3)) <= 2, w >= 0]),
+    ("quadratic form <= 1, + l1", cp.norm1(w), [cp.quad_form(w, D.T @ D / n) <= 1]),
     ("entropy >= 2.5 on a plane", 0 * w[0], [cp.sum(cp.entr(w)) >= 2.5, cp.sum(w) == 1]),
     ("largest column sum", cp.norm(M, 1), []),
     ("the larger of two norms", cp.maximum(cp.norm(w, 2), cp.norm1(w) / 4), []),

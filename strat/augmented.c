@@ -30,7 +30,7 @@ typedef struct {
     ptrdiff_t kind, start, size, high, wide; /* rows of the map; of a matrix: its longer and its shorter side */
     ptrdiff_t along, across;                 /* from entry to entry along the longer side, and across */
     double strength;                         /* weight or radius; the sign of a semidefinite cone */
-    double power, scale, tilt;               /* exponent or count, what numbers are multiplied by, and the multiple of z */
+    double power, scale, tilt, low;          /* exponent or count, the numbers' unit, the multiple of z, and their least */
     double length, ratio;                    /* of a row as a whole: its norm, and what is left of it */
     double *vectors, *columns, *values, *changed, *slope;
 } group;
@@ -433,6 +433,10 @@ WIDE static double number_prox(group *g, double step, double u)
         const double bend = c * p * (p - 1.0);
         g->ratio = z > 0.0 ? 1.0 / (1.0 + bend * to_power(z, p - 2.0)) : p > 2.0 && at >= 0.0 ? 1.0 : 0.0;
         z = at < 0.0 ? -z : z;
+    }
+    if (z < g->low) {
+        z = g->low;
+        g->ratio = 0.0;
     }
     return z / g->scale;
 }
@@ -963,9 +967,9 @@ INLINE double *carve(double **memory, ptrdiff_t count)
     return out;
 }
 
-/* `shapes` has (kind, first row, rows, columns) of each group, `powers` (exponent, scale, tilt). Strides lead from stratum to stratum, 0 where all have the
+/* `shapes` has (kind, first row, rows, columns) of each group, `powers` (exponent, scale, tilt, least). Strides lead from stratum to stratum, 0 where all have the
    same. x holds where to start. `work` has room for the arrays below. */
-WIDE static void augmented_lagrangians(ptrdiff_t K, ptrdiff_t n, ptrdiff_t M, ptrdiff_t m, ptrdiff_t J, ptrdiff_t g,
+WIDE static void stratum_proxes(ptrdiff_t K, ptrdiff_t n, ptrdiff_t M, ptrdiff_t m, ptrdiff_t J, ptrdiff_t g,
                                        ptrdiff_t steps, const double *A, const double *offset, ptrdiff_t offset_stride,
                                        const double *G, ptrdiff_t G_stride, const double *load, const double *knots,
                                        ptrdiff_t knots_stride, const double *slopes, ptrdiff_t slopes_stride,
@@ -1000,9 +1004,10 @@ WIDE static void augmented_lagrangians(ptrdiff_t K, ptrdiff_t n, ptrdiff_t M, pt
         group *own = l.groups + k;
         const ptrdiff_t rows = shapes[4 * k + 2], columns = shapes[4 * k + 3];
         own->kind = shapes[4 * k];
-        own->power = powers[3 * k];
-        own->scale = powers[3 * k + 1];
-        own->tilt = powers[3 * k + 2];
+        own->power = powers[4 * k];
+        own->scale = powers[4 * k + 1];
+        own->tilt = powers[4 * k + 2];
+        own->low = powers[4 * k + 3];
         own->start = shapes[4 * k + 1];
         own->size = rows * columns;
         own->high = rows > columns ? rows : columns;

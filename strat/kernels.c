@@ -466,6 +466,76 @@ WIDE static ptrdiff_t invert(ptrdiff_t count, ptrdiff_t n, double *restrict a)
     return 0;
 }
 
+/* The upper triangle of out += factor a a'; rows of many zeros cost little. */
+WIDE static void add_outer(ptrdiff_t n, double factor, const double *restrict a, double *restrict out)
+{
+    for (ptrdiff_t c = 0; c < n; c++, out += n) {
+        const double own = factor * a[c];
+        if (own == 0.0)
+            continue;
+#pragma omp simd
+        for (ptrdiff_t d = c; d < n; d++)
+            out[d] += own * a[d];
+    }
+}
+
+/* Upper triangles: out_k += sum_i weight_ki a_i a_i' + sum_j factor_kj v_kj v_kj'. */
+static void normal_matrices(ptrdiff_t K, ptrdiff_t n, ptrdiff_t m, ptrdiff_t r, const double *restrict rows,
+                            const double *restrict weights, const double *restrict vectors, const double *restrict factors,
+                            double *restrict out)
+{
+    for (ptrdiff_t k = 0; k < K; k++, out += n * n, weights += m, factors += r, vectors += r * n) {
+        for (ptrdiff_t i = 0; i < m; i++)
+            add_outer(n, weights[i], rows + i * n, out);
+        for (ptrdiff_t j = 0; j < r; j++)
+            add_outer(n, factors[j], vectors + j * n, out);
+    }
+}
+
+/* In place, U of A = U'U in the upper triangle of each matrix, with inverted diagonal. A pivot that rounding has made
+   negative, of a direction that nearly nothing is left of, becomes infinite, so that solutions do not move along it. */
+WIDE static void cholesky(ptrdiff_t count, ptrdiff_t n, double *restrict a)
+{
+    for (ptrdiff_t k = 0; k < count; k++, a += n * n)
+        for (ptrdiff_t c = 0; c < n; c++) {
+            double *restrict own = a + c * n;
+            const double inverse = own[c] > 0.0 ? 1.0 / sqrt(own[c]) : 0.0;
+            own[c] = inverse;
+#pragma omp simd
+            for (ptrdiff_t d = c + 1; d < n; d++)
+                own[d] *= inverse;
+            for (ptrdiff_t b = c + 1; b < n; b++) {
+                double *restrict other = a + b * n;
+                const double factor = own[b];
+#pragma omp simd
+                for (ptrdiff_t d = b; d < n; d++)
+                    other[d] -= factor * own[d];
+            }
+        }
+}
+
+/* In place, the solutions of U'U x = b. */
+WIDE static void cholesky_solve(ptrdiff_t count, ptrdiff_t n, const double *restrict a, double *restrict b)
+{
+    for (ptrdiff_t k = 0; k < count; k++, a += n * n, b += n) {
+        for (ptrdiff_t c = 0; c < n; c++) {
+            const double *restrict own = a + c * n;
+            const double x = b[c] *= own[c];
+#pragma omp simd
+            for (ptrdiff_t d = c + 1; d < n; d++)
+                b[d] -= own[d] * x;
+        }
+        for (ptrdiff_t c = n - 1; c >= 0; c--) {
+            const double *restrict own = a + c * n;
+            double sum = b[c];
+#pragma omp simd reduction(- : sum)
+            for (ptrdiff_t d = c + 1; d < n; d++)
+                sum -= own[d] * b[d];
+            b[c] = sum * own[c];
+        }
+    }
+}
+
 static void soft_threshold(ptrdiff_t K, ptrdiff_t n, const double *restrict v, const double *restrict t, ptrdiff_t t_stride,
                            const double *restrict weight, ptrdiff_t weight_stride, double *restrict out)
 {

@@ -199,12 +199,12 @@ class Compiled:
         self._loops.active_sets(K, n, free, m, J, *arrays)
         return x, found > 0
 
-    def augmented_lagrangians(self, A, offset, G, load, knots, slopes, groups, start, steps):
+    def stratum_proxes(self, A, offset, G, load, knots, slopes, groups, start, steps):
         """argmin_x of ½ xᵀGx − loadᵀx + Σ φ_i(a_iᵀx + offset_i) + Σ f_g(rows of group g) of each stratum, and where found.
 
         The first rows of A (M, n) have the piecewise linear φ_i of `active_sets`, the others the functions of `groups`:
-        (g, 4) of kind, first row, rows and columns; (g, 3) of powers, scales and tilts; and strengths (1 or K, g). start
-        is (K, n).
+        (g, 4) of kind, first row, rows and columns; (g, 4) of powers, scales, tilts and least numbers; and strengths
+        (1 or K, g). start is (K, n).
         """
         shapes, powers, strength = groups
         (K, n), M, (_, m, J), g = load.shape, len(A), knots.shape, len(shapes)
@@ -214,7 +214,7 @@ class Compiled:
         x, found = np.array(start, dtype=float, order="C"), np.empty(K)
         arrays = (A, offset, strides[0], G, strides[1], load, knots, strides[2], slopes, strides[3])
         arrays = (*arrays, shapes, powers, strength, strides[4], np.empty(size), x, found)
-        self._loops.augmented_lagrangians(K, n, M, m, J, g, steps, *arrays)
+        self._loops.stratum_proxes(K, n, M, m, J, g, steps, *arrays)
         return x, found > 0
 
     def grams(self, x, stratum, weight, K):
@@ -241,6 +241,28 @@ class Compiled:
     def invert(self, matrices):
         """In place, the inverses of positive definite matrices (K, n, n); return whether all are definite."""
         return not self._loops.invert(len(matrices), matrices.shape[1], matrices)
+
+    def normal_matrices(self, rows, weights, vectors, factors, out):
+        """In place, add to the upper triangles of out (K, n, n) Σ weights_ki a_i a_iᵀ + Σ factors_kj v_kj v_kjᵀ.
+
+        rows a (m, n), weights (K, m), vectors v (K, r, n), factors (K, r).
+        """
+        K, r, n = vectors.shape
+        self._loops.normal_matrices(K, n, len(rows), r, rows, weights, vectors, factors, out)
+        return out
+
+    def cholesky(self, matrices):
+        """In place, the upper Cholesky factors of symmetric matrices (K, n, n), with inverted diagonals.
+
+        Directions in which rounding leaves nothing positive count as infinitely curved.
+        """
+        self._loops.cholesky(len(matrices), matrices.shape[1], matrices)
+        return matrices
+
+    def cholesky_solve(self, factors, b):
+        """In place, the solutions for right-hand sides b (K, n), from what `cholesky` made."""
+        self._loops.cholesky_solve(*b.shape, factors, b)
+        return b
 
     def band_solve(self, factor, b):
         """In place, the solution for a right-hand side b of N numbers, from what `band_factor` made."""

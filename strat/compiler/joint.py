@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from strat.compiler.chains import chain
 from strat.compiler.composed import composed
 from strat.compiler.dual import DENSE, dual
+from strat.compiler.interior import interior
 from strat.compiler.larger import larger
 from strat.compiler.rows import NoProx
 from strat.compiler.separable import soft_parts
@@ -13,6 +14,7 @@ from strat.expressions.text import text
 from strat.oracles.prox_groups import ConeBlock, GroupBlock
 from strat.oracles.prox_sets import HyperplaneBlock, SubspaceBlock
 from strat.rules.piecewise import Abs
+from strat.rules.powers import QuadForm
 
 
 class Component:
@@ -85,11 +87,23 @@ class Component:
         plain = (Component._subspace, Component._hyperplane, Component._group, chain)
         cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
         closed = () if self.levels else (Component._cone, *(() if cones else plain))
-        for way in (dual,) if self.matrices else (*closed, larger, dual, composed):
+        for way in (dual,) if self.matrices else (*closed, larger, Component._smooth, dual, composed):
             found = way(self)
             if found is not None:
                 return found
         raise NoProx(self._reason())
+
+    def _smooth(self):
+        """Smooth convex constraints, others than balls, beside smooth and piecewise linear functions."""
+        rules = [node.rule for node, *_ in self.balls]
+        if not self.levels and all(rule.project_slopes or isinstance(rule, QuadForm) for rule in rules):
+            return None
+        return interior(self, self._slower)
+
+    def _slower(self):
+        """The prox where that method does not find it, by others; None where there is none."""
+        found, solver = dual(self), self.builder.solver
+        return solver(self.columns, None) if found is None and solver is not None else found
 
     def _cone(self):
         """Functions of eigenvalues and semidefinite cones of one symmetric variable."""

@@ -53,7 +53,7 @@ class ConstantDesign:
             return np.matmul(c.T * weights[:, None, :], c)
         if self._outer is None:
             c = self.dense_matrix()
-            self._outer = (c[:, :, None] * c[:, None, :]).reshape(self.m, -1)
+            self._outer = (c[:, :, None] * c[:, None, :]).reshape(self.m, self.n**2)
         return (weights @ self._outer).reshape(-1, self.n, self.n)
 
     def pairs(self, weight, groups):

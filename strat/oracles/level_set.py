@@ -113,8 +113,8 @@ class LevelSet:
             level = np.where(done, level, new)
             if done.mean() > 0.3:
                 keep = np.flatnonzero(~done)
-                u, z, level, low, high, noise, left = (
-                    part[keep] for part in (u, z, level, low, high, noise, left)
+                u, z, level, low, high, noise, left, excess, done = (
+                    part[keep] for part in (u, z, level, low, high, noise, left, excess, done)
                 )
                 some = some.take(keep)
         empty = int((~done & ~(excess <= 1e7 * noise)).sum())

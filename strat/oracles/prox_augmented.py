@@ -39,8 +39,8 @@ class Groups:
         Of one group.
     radius, weight : (1, g), (R, g) ndarray
         One of them is 0.
-    power, tilt : float or (g,) ndarray
-        Exponent or count, and what multiple of the number is added.
+    power, tilt, low : float or (g,) ndarray
+        Exponent or count, what multiple of the number is added, and its least value.
     """
 
     kind: str
@@ -50,6 +50,7 @@ class Groups:
     weight: np.ndarray
     power: float = 0.0
     tilt: object = 0.0
+    low: object = -np.inf
 
     @classmethod
     def of(cls, term):
@@ -87,15 +88,18 @@ class Groups:
         if absolute and kind != "power":
             return None
         whole = kind == "exponential" or (kind == "power" and not absolute and rule.even)
-        if np.any(functions.low != (-np.inf if whole else 0.0)):
+        low = functions.low
+        if len(low) > 1 or np.any(low != -np.inf if whole else low != 0.0 if absolute else low < 0.0):
             return None
+        low = np.full((1, 1), -np.inf) if absolute else low
         tilt = rule.kernel_tilt(*functions.others) if functions.others else np.zeros((1, 1))
         if not np.all(np.isfinite(tilt)) or len(tilt) > 1:
             return None
         kind = "power above 0" if kind == "power" and not absolute and not whole else kind
         m, weight = term.design.m, np.abs(functions.weight)
         tilt = np.broadcast_to(tilt, (1, m))[0]
-        return cls(kind, term, (1, 1), np.zeros((1, m)), weight, rule.kernel_power, tilt)
+        low = np.broadcast_to(low, (1, m))[0]
+        return cls(kind, term, (1, 1), np.zeros((1, m)), weight, rule.kernel_power, tilt, low)
 
     @property
     def count(self):
@@ -147,9 +151,10 @@ class AugmentedLagrangians:
         self.offset = _beside([np.zeros((1, m)), *(term.offset for term in terms)]) / norms
         shapes, powers = [], []
         for part in groups:
-            for norm, tilt in zip(part.norms, np.broadcast_to(part.tilt, part.count), strict=True):
+            own = (part.norms, *(np.broadcast_to(values, part.count) for values in (part.tilt, part.low)))
+            for norm, tilt, low in zip(*own, strict=True):
                 shapes.append((KINDS.index(part.kind), m, *part.shape))
-                powers.append((part.power, norm, tilt))
+                powers.append((part.power, norm, tilt, low))
                 m += part.shape[0] * part.shape[1]
         self.shapes, self.powers = np.array(shapes, dtype=np.intp), np.array(powers)
         self.fixed, self.growing = (_beside(part) for part in zip(*(g.strength for g in groups), strict=True))
@@ -177,7 +182,7 @@ class AugmentedLagrangians:
         G, load, start = self.part(v, t)
         slopes = t[:, :, None] * self.slopes
         groups = self.shapes, self.powers, self.fixed + t * self.growing
-        x, found = kernels.compiled.augmented_lagrangians(
+        x, found = kernels.compiled.stratum_proxes(
             self.A, self.offset, G, load, self.knots, slopes, groups, start, STEPS
         )
         return self.part.whole(x), found

@@ -57,6 +57,8 @@ class Rule:
     #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
     #: times the weights g of the outputs.
     pair_curvature = None
+    #: ``split_curvature(args, out, memo, g)``: those second derivatives as diag(first) − second secondᵀ of each row.
+    split_curvature = None
     #: ``prox_eigenvalues(values, step)``: the same as prox_rows for the eigenvalues (K, d) of a symmetric argument,
     #: step (K,) with the sign of the weight.
     prox_eigenvalues = None

@@ -284,6 +284,11 @@ class LogSumExp(Rows):
         """Of diag(p) − p pᵀ, p the shares of the exponentials."""
         return g * memo[..., r] * ((r == s) - memo[..., s])
 
+    def split_curvature(self, args, out, memo, g):
+        """The same, g >= 0."""
+        g = g[..., None]
+        return g * memo, np.sqrt(g) * memo
+
     def curve(self, i, args, out, memo, g, tangents):
         weighted = memo * tangents[0]
         return g[..., None] * (weighted - memo * weighted.sum(axis=-1, keepdims=True))

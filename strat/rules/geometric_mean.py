@@ -12,6 +12,8 @@ from strat.rules.base import Rows, grouped
 class GeometricMean(Rows):
     """Π u_j^w_j of each row with weights that sum to 1, u >= 0: concave."""
 
+    intervals = ((0, (0.0, np.inf)),)
+
     def __init__(self, weights):
         self.weights = weights
 
@@ -50,6 +52,11 @@ class GeometricMean(Rows):
         relative, t = self._relative(args), tangents[0]
         along = (relative * t).sum(axis=-1, keepdims=True)
         return (g * out)[..., None] * relative * (along - t / args[0])
+
+    def split_curvature(self, args, out, memo, g):
+        """Weights g <= 0, as the mean is concave."""
+        relative, size = self._relative(args), np.maximum(-g * out, 0.0)[..., None]
+        return size * relative / np.where(self.weights > 0, args[0], 1.0), np.sqrt(size) * relative
 
     def domain(self, args):
         inside = (args[0] >= 0) | (self.weights == 0)

@@ -171,6 +171,11 @@ class Norm2(Rows):
     def pushforward(self, args, out, memo, tangents):
         return (self._unit(args, out) * tangents[0]).sum(axis=-1)
 
+    def split_curvature(self, args, out, memo, g):
+        """Of (I − u uᵀ / ‖u‖²) / ‖u‖, 0 at 0."""
+        g = (g / np.where(out > 0, out, np.inf))[..., None]
+        return np.broadcast_to(g, args[0].shape), np.sqrt(g) * self._unit(args, out)
+
     def curve(self, i, args, out, memo, g, tangents):
         unit, t = self._unit(args, out), tangents[0]
         radial = unit * (unit * t).sum(axis=-1, keepdims=True)
