@@ -90,8 +90,11 @@ class WeightedSums:
         return nodes, q, of(self.builder.active)
 
     def prox(self, factors, strata, v, t):
-        """Of rest + Σ λ_i f_i, on all coordinates of some strata."""
-        return self.half.reweighted(*self._weighted(factors, strata))(v[strata], t[strata])
+        """Of rest + Σ λ_i f_i, on all coordinates of some strata, 0 where the component is not."""
+        found = self.half.reweighted(*self._weighted(factors, strata))(v[strata], t[strata])
+        z = np.zeros_like(found)  # a prox of some blocks leaves the others open
+        z[:, self.columns] = found[:, self.columns]
+        return z
 
     def excess(self, v, t, out):
         """A function of the unknown in [0, 1] and of strata, for ``decreasing_root``, that leaves its points in out."""
