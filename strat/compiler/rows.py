@@ -131,10 +131,6 @@ class StratumRows:
         low, high = dict(node.rule.intervals).get(place, (-np.inf, np.inf))
         limits = [np.full((1, len(entries)), end) for end in (low, high)]
         A, b = A[entries], b[entries]
-        if node.rule.restricted:
-            # Rows of several coordinates agree with the arguments up to rounding only, and must not leave the domain by it.
-            inner = np.where(np.diff(A.indptr) > 1, 1e-11 * (1.0 + np.abs(b).max(initial=0.0)), 0.0)
-            limits = [limits[0] + inner, limits[1] - inner]
         return A, b, ScalarRows(node.rule, others, weight, *limits, place=place)
 
     def sizes(self, node, weight, entries, inside):

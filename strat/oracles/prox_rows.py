@@ -71,7 +71,20 @@ class RowsProx:
                 f"the prox was not found in {int(open_.sum())} strata. Check that the constraints can "
                 f"be satisfied and that the data have a reasonable scale."
             )
+        z = self._inside(z)
         return z if self.box is None else np.clip(z, *self.box)
+
+    def _inside(self, z):
+        """z, moved by the rounding that keeps rows of several coordinates on strata out of a domain that ends at 0."""
+        for term in self.terms:
+            low = getattr(term.functions, "low", None)
+            if term.segments is not None or low is None or not np.isfinite(low).any():
+                continue
+            row = term.design.matvec(z) + term.offset
+            lack = np.where(row < low, low - row, 0.0)
+            if lack.any() and lack.max() <= 1e-9:
+                z = z + term.design.rmatvec(2.0 * lack / term.norms**2)
+        return z
 
     @property
     def quick(self):
