@@ -83,9 +83,9 @@ u, y = cp.Variable(3, name="u"), cp.Variable(name="y")
 #: Pieces without a closed form on w, and others on u and y that keep theirs.
 PARTLY = [
     (soft_maximum(cp.norm(W, 2), cp.norm1(W)) + cp.norm1(u) - cp.log(y), (), {"w"}),
-    (cp.norm1(W) + cp.norm1(u), (cp.sum(cp.power(cp.abs(u), 1.5)) <= 2,), {"u"}),
+    (cp.norm1(W) + cp.norm1(u), (soft_maximum(cp.norm(u, 2), cp.norm1(u)) <= 2,), {"u"}),
     (soft_maximum(cp.norm(W[1:], 3), 0) + cp.norm1(W) + cp.square(y), (u >= 0, cp.sum(u) == 1), {"w"}),
-    (cp.tv(W) + cp.abs(y - 1), (cp.sum(cp.power(cp.abs(u[:2]), 1.5)) <= 1, u[2] <= 0), {"u"}),
+    (cp.tv(W) + cp.abs(y - 1), (soft_maximum(cp.norm(u[:2], 2), cp.norm1(u[:2])) <= 2, u[2] <= 0), {"u"}),
     (soft_maximum(cp.norm(M, "fro"), cp.sum(cp.abs(M))) - cp.log_det(S) + cp.norm1(W), (), {"M"}),
 ]
 

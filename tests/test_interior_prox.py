@@ -37,6 +37,7 @@ CASES = {
     "a smooth objective": (cp.log_sum_exp(A @ w), cp.sum(cp.exp(w)) <= 4, w[0] + w[1] <= -0.5),
     "entropy as objective": (-cp.sum(cp.entr(w)), cp.sum(cp.exp(w)) <= 7, cp.sum(w) == 1),
     "a function of functions": (cp.norm1(w), cp.sum(cp.exp(cp.square(w))) <= 8),
+    "powers of absolute values": (cp.norm1(w), cp.sum(cp.power(cp.abs(w), 1.5)) <= 2),
     "a fixed coordinate": (cp.norm1(w), cp.log_sum_exp(A @ w) <= 2, w[0] == 0.1, w[1] >= 0.2, w[1] <= 0.2),
 }
 

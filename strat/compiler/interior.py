@@ -38,15 +38,13 @@ def interior(component, other):
             smooth.append(node)
     levels = [([(node, weight)], None, radius) for node, weight, radius, _ in component.balls]
     levels += [(level.parts, level.linear, level.radius) for level in component.levels]
-    nodes = binder.nodes(smooth + [node for parts, _, _ in levels for node, _ in parts])
-    atoms = _all_atoms(binder, smooth + [node for parts, _, _ in levels for node, _ in parts])
+    roots = smooth + [node for parts, _, _ in levels for node, _ in parts]
+    atoms = _all_atoms(binder, roots)
     # Norms are smooth but at 0, where sums with them seldom are at their level.
-    norms = [
-        node for parts, _, _ in levels if len(parts) > 1 for node, _ in parts if isinstance(node.rule, Norm2)
-    ]
-    if first_kink(binder, [node for node in atoms if node not in norms]) is not None or not all(
-        node.rule.curved for node in nodes
-    ):
+    several = [node for parts, _, _ in levels if len(parts) > 1 for node, _ in parts]
+    norms = [n for n in several if isinstance(n.rule, Norm2) and not binder.atoms_of(n.forms[0])]
+    kink = first_kink(binder, [node for node in roots if node not in norms])
+    if kink is not None or not all(node.rule.curved for node in atoms):
         return None
     # Squares over a linear function are as steep as can be where that is 0, and may be 0 themselves there.
     if any(isinstance(node.rule, QuadOverLin) for node in atoms) or not all(map(rows.domain, atoms)):
@@ -109,7 +107,9 @@ def _function(component, weights, linear, constant=0.0, objective=False):
             weight = weight * mine
         bound[binder.node(node)] = weight.reshape(len(weight), *node.shape)
     tape = Tape(binder.nodes(list(weights)), bound, None, binder.n, component.builder.active)
-    return OnColumns(quadratic, tape, component.columns)
+    support = component.builder.support
+    apart = all(np.diff(support.node(node).indptr).max(initial=0) <= 1 for node in weights)
+    return OnColumns(quadratic, tape, component.columns, apart)
 
 
 def _form(component, node, weight):

@@ -15,10 +15,13 @@ class OnColumns(Oracle):
     tape : Tape
         Of all n; it depends on these coordinates only, and its rows are strata.
     columns : (L,) int ndarray
+    apart : bool
+        Whether each of the tape's atoms depends on one coordinate only, entry by entry.
     """
 
-    def __init__(self, quadratic, tape, columns):
+    def __init__(self, quadratic, tape, columns, apart=False):
         self.quadratic, self.tape, self.columns, self.n = quadratic, tape, columns, len(columns)
+        self.apart = apart
 
     def _lifted(self, z):
         theta = np.zeros((len(z), self.tape.n))
@@ -51,4 +54,4 @@ class OnColumns(Oracle):
 
     def take(self, strata):
         """The function of some strata."""
-        return OnColumns(self.quadratic.take(strata), self.tape.take(strata), self.columns)
+        return OnColumns(self.quadratic.take(strata), self.tape.take(strata), self.columns, self.apart)

@@ -7,7 +7,9 @@ from strat.oracles.quadratic import Quadratic
 
 
 def _single(node):
-    """Whether an atom is of one affine form on strata."""
+    """Whether an atom is of one affine form on strata, with a Hessian of this kind."""
+    if not (node.rule.separable or node.rule.split_curvature is not None):
+        return False
     form = node.forms[node.varying[0]] if len(node.varying) == 1 else None
     return form is not None and form.design is not None and not form.inner and not form.design.on_records
 
@@ -35,14 +37,17 @@ class RowCurvature:
             return cls(oracle, None, np.arange(oracle.n))
         if tape is None:
             return None
-        kinds = (node.rule.separable or node.rule.split_curvature is not None for node in tape.nodes)
-        alone = all(node in tape.weights and _single(node) for node in tape.nodes)
-        return cls(oracle.quadratic, tape, oracle.columns) if alone and all(kinds) else None
+        if all(node in tape.weights and _single(node) for node in tape.nodes):
+            return cls(oracle.quadratic, tape, oracle.columns)
+        return cls(oracle.quadratic, tape, oracle.columns, diagonal=True) if oracle.apart else None
 
-    def __init__(self, quadratic, tape, columns):
-        self.columns, self.tape = columns, tape
+    def __init__(self, quadratic, tape, columns, diagonal=False):
+        self.columns, self.tape, self.diagonal = columns, tape, diagonal
         H = quadratic.H
         self.constant = None if H is None or not np.any(H) else H
+        if diagonal:
+            self.rows = np.eye(len(columns))
+            return
         designs = [] if tape is None else [_design(node) for node in tape.weights]
         parts = [design.dense_matrix()[:, columns] for design in designs]
         self.rows = np.concatenate([np.zeros((0, len(columns))), *parts])
@@ -62,6 +67,9 @@ class RowCurvature:
         if self.tape is not None:
             theta = np.zeros((len(z), self.tape.n))
             theta[:, self.columns] = z
+            if self.diagonal:  # one product tells all of it
+                weights.append(self.tape.hessian_operator(theta)(np.ones_like(theta))[:, self.columns])
+                return weights[1], vectors[0]
             states, _, _ = self.tape.run(theta)
             for node, weight in self.tape.weights.items():
                 state, design = states[node], _design(node)
