@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
+from strat.compiler.bounded import bounded
 from strat.compiler.chains import chain
 from strat.compiler.composed import composed
 from strat.compiler.dual import DENSE, dual
@@ -87,7 +88,11 @@ class Component:
         plain = (Component._subspace, Component._hyperplane, Component._group, chain)
         cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
         closed = () if self.levels else (Component._cone, *(() if cones else plain))
-        for way in (dual,) if self.matrices else (*closed, larger, Component._smooth, dual, composed):
+        for way in (
+            (dual,)
+            if self.matrices
+            else (*closed, larger, bounded, Component._smooth, Component._dual, composed)
+        ):
             found = way(self)
             if found is not None:
                 return found
@@ -99,6 +104,13 @@ class Component:
         if not self.levels and all(rule.project_slopes or isinstance(rule, QuadForm) for rule in rules):
             return None
         return interior(self, self._slower)
+
+    def _dual(self):
+        """The dual method; where no compiled loops serve it, weighted sums that they serve come first."""
+        found = dual(self)
+        if found is None or getattr(found, "quick", True):
+            return found
+        return bounded(self, closed=False) or found
 
     def _slower(self):
         """The prox where that method does not find it, by others; None where there is none."""
@@ -294,7 +306,7 @@ class Component:
             return l1, low, high
         uniform = all(np.array_equal(part, np.broadcast_to(part[..., :1], part.shape)) for part in parts)
         same = np.all(scale == scale[:, :1]) and np.all(offset == offset[:, :1])
-        return (l1, low, high) if way == "ordered" and uniform and same else None
+        return (l1, low, high) if way == "ordered" and uniform and same and not self.balls else None
 
     def _symmetric(self, where, scale, offset, simple):
         """Whether symmetric variables stay symmetric."""

@@ -157,6 +157,8 @@ class ProxBuilder:
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
         low, high = self.sets.low.copy(), self.sets.high.copy()
         stack, seen = list(self.nodes), set()
+        stack += [node for node, *_ in self.sets.balls]
+        stack += [node for level in self.sets.levels for node, _ in level.parts]
         while stack:
             node = stack.pop()
             if node in seen:

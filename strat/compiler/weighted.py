@@ -42,7 +42,6 @@ class WeightedSums:
         others = (a for a in component.several + component.single if a is not node)
         self.rest = [(a, builder.nodes[a]) for a in others]
         self.values = [self._tape(parts) for parts, _, _ in functions]
-        self.rescue = None if builder.solver is None else builder.solver(self.columns, None)
         nodes = self.binder.nodes([a for parts, _, _ in functions for a, _ in parts])
         if any(a.rule.restricted for a in nodes):
             self.least = 1e-13
@@ -50,6 +49,8 @@ class WeightedSums:
         one = [np.full(1, part) for part in half]
         self.half.nodes, self.half.q, self.half.active = self._weighted(one, np.zeros(1, dtype=int))
         self.inner = self.half.build(columns=self.columns)[0]
+        box = [ends[self.columns] for ends in self.half.domain()]
+        self.rescue = None if builder.solver is None else builder.solver(self.columns, None, box)
 
     @property
     def kind(self):

@@ -10,7 +10,8 @@ class GroupBlock(Grouped):
 
     What may be added, exactly: where f grows in every |u| ("absolute"), weighted absolute values and signs, which act
     first; where f keeps the order of the entries ("ordered"), one absolute value and one interval a group, which act
-    afterwards (Yu 2013, On decomposing the proximal map).
+    afterwards (Yu 2013, On decomposing the proximal map). A set of the latter kind may have neither: what acts afterwards
+    leads inside.
 
     Parameters
     ----------
