@@ -22,6 +22,7 @@ CASES = {
     "logistic on a plane": (cp.logistic(cp.norm1(w) - 1), [cp.sum(w) == 1]),
     "barrier": (-cp.log(3 - cp.norm1(w)), []),
     "reciprocal": (cp.inv_pos(5 - cp.norm(w, 2) + 0.1 * w[0]), []),
+    "reciprocal of a root": (cp.inv_pos(cp.sqrt(cp.sum(w) - 1)), []),
     "largest": (cp.square(cp.sum_largest(cp.abs(w), 3)), []),
     "singular values": (cp.square(cp.normNuc(M)) + cp.sum_squares(M), []),
 }
@@ -39,3 +40,15 @@ def test_proxes_are_cvxpys(name):
     assert_same_prox(oracle, program.variables, z, v, STEPS, reference, constraints, 1e-6)
     for key, value in oracle.prox({key: value[2:3] for key, value in v.items()}, 3.0).items():
         np.testing.assert_allclose(value[0], z[key][2], atol=1e-7)
+
+
+def test_domains_of_functions_of_functions_are_kept():
+    x = cp.Variable(name="x")
+    expression = -cp.log(4 - cp.square(x - 1)) + 0.1 * cp.exp(x)
+    program = strat.compile(expression)
+    v = {"x": np.array([-3.0, 0.5, 2.8, 5.0])}
+    oracle = program.bind()
+    z = oracle.prox(v, STEPS)
+    assert np.isfinite(oracle.value(z)).all()
+    reference = prox_by_cvxpy(expression, program.variables, v, STEPS, [])
+    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, [], 1e-6)

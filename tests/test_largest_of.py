@@ -138,7 +138,7 @@ def test_weights_and_steps():
 
 
 def test_roots_of_decreasing_functions():
-    places = np.array([-0.5, 0.0, 1e-9, 0.2, 0.5, 0.999999, 1.0, 1.7])
+    places = np.array([-0.5, 0.0, 1e-9, 1e-30, 0.2, 0.5, 0.999999, 1.0, 1.7])
     for shape in (
         lambda d: -d,
         lambda d: -np.sign(d) * d**2,

@@ -61,7 +61,8 @@ class Composed(WeightedSums):
             own = largest[strata]
             factor = np.maximum(part * own, self.least)
             out[strata] = z = self.prox((np.where(np.isnan(factor), 0.0, factor),), strata, v, t)
-            return self._slope(z, strata) - part * own, 1e-14 * own
+            slope = self._slope(z, strata)
+            return slope - part * own, 1e-14 * (slope + part * own)
 
         return function
 

@@ -151,8 +151,12 @@ def _domain(builder, touching, low, high, columns):
         node = stack.pop()
         stack.extend(inner for f in node.forms for inner, _ in builder.binder.atoms_of(f))
         for i, interval in node.rule.intervals:
+            if tuple(interval) == (-np.inf, np.inf):
+                continue
             rows = affine_rows(builder.binder, node.forms[i])
-            if rows is None or interval == (-np.inf, np.inf):
+            if rows is None:
+                if builder.binder.kinds(node.forms[i])[1].any() and not _holds(node, i, interval):
+                    raise NoProx(f"the domain of {node.rule.name} in {text(node.expression)} is no interval")
                 continue
             _, column, scale, offset = rows
             ends = (np.array(interval)[:, None] - offset) / scale
@@ -161,3 +165,9 @@ def _domain(builder, touching, low, high, columns):
             np.maximum.at(low, at[keep], ends.min(axis=0)[keep])
             np.minimum.at(high, at[keep], ends.max(axis=0)[keep])
     return low, high
+
+
+def _holds(node, i, interval):
+    """Whether an argument made of atoms is inside an interval by its sign."""
+    args = getattr(node.expression, "args", [])
+    return i < len(args) and tuple(interval) == (0.0, np.inf) and args[i].is_nonneg()

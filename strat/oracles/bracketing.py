@@ -41,7 +41,9 @@ def decreasing_root(function, K):
             return found
         with np.errstate(all="ignore"):
             x = high - at_high * (high - low) / (at_high - at_low)
-        middle = 0.5 * (low + high)
+        # Roots near 0 may be of any order.
+        order = np.where(low > 0, np.sqrt(low) * np.sqrt(high), high * 0.5 ** min(2**round_, 1000))
+        middle = np.where(high > 16.0 * low, order, 0.5 * (low + high))
         slow = (round_ % 3 == 2) & (high - low > 0.5 * width)
         x = np.where(np.isfinite(x) & (x > low) & (x < high) & ~slow, x, middle)
         if round_ % 3 == 2:
