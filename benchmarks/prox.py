@@ -105,6 +105,17 @@ DUAL = [
     ("square of the l1 norm", cp.square(cp.norm1(w)) / 4, []),
     ("what a norm exceeds 1 by, + l1", cp.pos(cp.norm(w, 2) - 1) + cp.norm1(w) / 10, []),
 ]
+#: Where little is gained.
+SLOW = [
+    (
+        "the largest of three norms",
+        cp.maximum(cp.norm(w[:8], 2), cp.norm1(w[5:14]), cp.norm_inf(w[10:])),
+        [],
+    ),
+    ("nuclear + Frobenius <= 2", 0 * M[0, 0], [cp.normNuc(M) + cp.norm(M, "fro") <= 2]),
+    ("squares over linear <= 1, + l1", cp.norm1(w), [cp.quad_over_lin(w[:-1], w[-1] + 2) <= 1]),
+    ("log-sum-exp of two norms", cp.log_sum_exp(cp.hstack([cp.norm(w, 2), cp.norm1(w)])), []),
+]
 
 
 def seconds(call, repeats):
@@ -171,7 +182,7 @@ def main():
         print(
             f"{name:34} {prox.kind:22} {1e3 * ours:9.3f} ms   CVXPY {theirs:6.2f} s   {theirs / ours:9.0f}x   {gap:.0e}"
         )
-    for name, expression, constraints in DUAL:
+    for name, expression, constraints in DUAL + SLOW:
         prox = strat.compile(expression, constraints=constraints).bind().flat.prox
         (x,) = expression.variables()
         own = v[:, : x.size]
