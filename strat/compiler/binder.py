@@ -78,15 +78,19 @@ class Binder:
             self._nodes[node] = BoundNode(node.rule, bound, node.shape, on_records)
         return self._nodes[node]
 
-    def nodes(self, roots):
-        """Bound nodes that the roots need, arguments first."""
-        wanted, stack = set(), list(roots)
+    def inside(self, roots):
+        """The roots and all atoms inside them."""
+        found, stack = {}, list(roots)
         while stack:
             node = stack.pop()
-            if node not in wanted:
-                wanted.add(node)
-                stack.extend(inner for f in node.forms for inner, _ in self.atoms_of(f))
-        return [self.node(node) for node in sorted(wanted, key=lambda node: node.start)]
+            if node not in found:
+                found[node] = True
+                stack.extend(inner for form in node.forms for inner, _ in self.atoms_of(form))
+        return list(found)
+
+    def nodes(self, roots):
+        """Bound nodes that the roots need, arguments first."""
+        return [self.node(node) for node in sorted(self.inside(roots), key=lambda node: node.start)]
 
     def form(self, form, on_records):
         """A form bound to records or strata."""

@@ -39,7 +39,7 @@ def interior(component, other):
     levels = [([(node, weight)], None, radius) for node, weight, radius, _ in component.balls]
     levels += [(level.parts, level.linear, level.radius) for level in component.levels]
     roots = smooth + [node for parts, _, _ in levels for node, _ in parts]
-    atoms = _all_atoms(binder, roots)
+    atoms = binder.inside(roots)
     # Norms are smooth but at 0, where sums with them seldom are at their level.
     several = [node for parts, _, _ in levels if len(parts) > 1 for node, _ in parts]
     norms = [n for n in several if isinstance(n.rule, Norm2) and not binder.atoms_of(n.forms[0])]
@@ -64,17 +64,6 @@ def interior(component, other):
     ]
     problem = Restricted(f, own, *rows.made(), (equal, e), rows.box)
     return InteriorProx(component.columns, problem, other)
-
-
-def _all_atoms(binder, roots):
-    """The roots and all atoms inside them."""
-    wanted, stack = {}, list(roots)
-    while stack:
-        node = stack.pop()
-        if node not in wanted:
-            wanted[node] = True
-            stack.extend(inner for form in node.forms for inner, _ in binder.atoms_of(form))
-    return list(wanted)
 
 
 def _weights(parts):

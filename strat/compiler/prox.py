@@ -156,15 +156,8 @@ class ProxBuilder:
     def domain(self):
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
         low, high = self.sets.low.copy(), self.sets.high.copy()
-        stack, seen = list(self.nodes), set()
-        stack += [node for node, *_ in self.sets.balls]
-        stack += [node for level in self.sets.levels for node, _ in level.parts]
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            stack.extend(inner for form in node.forms for inner, _ in self.binder.atoms_of(form))
+        levels = [node for level in self.sets.levels for node, _ in level.parts]
+        for node in self.binder.inside([*self.nodes, *(node for node, *_ in self.sets.balls), *levels]):
             for i, ends in node.rule.intervals:
                 rows = self.rows(node.forms[i]) if np.isfinite(ends).any() else None
                 if rows is not None:

@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.sparse import coo_array
 
-from strat.compiler.pieces import affine_rows
 from strat.compiler.rows import NoProx, piecewise_entries, stacked
 from strat.expressions.text import text
 from strat.oracles.piecewise_linear import PiecewiseLinear
@@ -83,7 +82,8 @@ def _blocks(builder, columns, touching):
     flat = [n for n in builder.binder.nodes([node for node, _ in touching]) if not n.rule.curved]
     if flat:
         raise NoProx(f"{flat[0].rule.name} in {text(touching[0][0].expression)} has no second derivatives")
-    low, high = _domain(builder, touching, low, high, columns)
+    _check_domain(builder, touching)
+    low, high = (ends[columns] for ends in builder.domain())
     weights = {builder.binder.node(node): _masked(builder, node, m, columns) for node, m in touching}
     tape = Tape(
         builder.binder.nodes([node for node, _ in touching]), weights, None, builder.n, builder.active
@@ -141,30 +141,14 @@ def _masked(builder, node, matrix, columns):
     return (weight * mine).reshape(len(weight), *node.shape)
 
 
-def _domain(builder, touching, low, high, columns):
-    """Bounds on columns, the domains of the pieces included."""
-    place = np.full(builder.n, -1)
-    place[columns] = np.arange(len(columns))
-    low, high = low.copy(), high.copy()
-    stack = [node for node, _ in touching]
-    while stack:
-        node = stack.pop()
-        stack.extend(inner for f in node.forms for inner, _ in builder.binder.atoms_of(f))
+def _check_domain(builder, touching):
+    """Raise where the domain of a function inside another is no interval of one coordinate."""
+    binder = builder.binder
+    for node in binder.inside([node for node, _ in touching]):
         for i, interval in node.rule.intervals:
-            if tuple(interval) == (-np.inf, np.inf):
-                continue
-            rows = affine_rows(builder.binder, node.forms[i])
-            if rows is None:
-                if builder.binder.kinds(node.forms[i])[1].any() and not _holds(node, i, interval):
-                    raise NoProx(f"the domain of {node.rule.name} in {text(node.expression)} is no interval")
-                continue
-            _, column, scale, offset = rows
-            ends = (np.array(interval)[:, None] - offset) / scale
-            at = place[column]
-            keep = at >= 0
-            np.maximum.at(low, at[keep], ends.min(axis=0)[keep])
-            np.minimum.at(high, at[keep], ends.max(axis=0)[keep])
-    return low, high
+            inner = binder.kinds(node.forms[i])[1].any() and np.isfinite(interval).any()
+            if inner and not _holds(node, i, interval):
+                raise NoProx(f"the domain of {node.rule.name} in {text(node.expression)} is no interval")
 
 
 def _holds(node, i, interval):
