@@ -9,9 +9,9 @@ flags = (
     else ["-std=c11", "-O3", "-fopenmp-simd", "-ffp-contract=fast", "-fno-trapping-math", "-fno-math-errno"]
 )
 loops = Extension(
-    "strat._loops",
-    ["strat/_loops.c"],
-    depends=["strat/kernels.c", "strat/active_sets.c", "strat/augmented.c"],
+    "strat.oracles._loops",
+    ["strat/oracles/_loops.c"],
+    depends=["strat/oracles/kernels.c", "strat/oracles/active_sets.c", "strat/oracles/augmented.c"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     extra_compile_args=flags,

@@ -12,7 +12,7 @@ import cvxpy as cp
 import numpy as np
 
 import strat
-from strat.strata import Strata
+from strat.records.strata import Strata
 
 N, n, K = 100_000, 20, 1000
 

@@ -11,11 +11,11 @@ import cvxpy as cp
 import numpy as np
 
 import strat
-from strat.graph_input import read_graph
-from strat.sample import Sample
-from strat.tuning.by_evidence import PRODUCT, TABLE, climbed
-from strat.tuning.descent import Clock
-from strat.tuning.likelihood import evidence_of
+from strat.graphs.reading import read_graph
+from strat.records.sample import Sample
+from strat.selection.tuning.by_evidence import PRODUCT, TABLE, climbed
+from strat.selection.tuning.descent import Clock
+from strat.selection.tuning.likelihood import evidence_of
 
 
 def seconds(f, times=3):

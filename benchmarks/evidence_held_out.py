@@ -18,11 +18,11 @@ import pandas as pd
 from sklearn.base import clone
 
 import strat
-from strat.graph_input import read_graph
-from strat.sample import Sample
-from strat.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
-from strat.tuning.descent import Clock
-from strat.tuning.likelihood import evidence_of
+from strat.graphs.reading import read_graph
+from strat.records.sample import Sample
+from strat.selection.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
+from strat.selection.tuning.descent import Clock
+from strat.selection.tuning.likelihood import evidence_of
 
 LOSSES = {
     "squares": lambda y, u: cp.square(y - u),

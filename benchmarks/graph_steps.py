@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
 import strat
-from strat.edges import AllPairs
+from strat.problem.edges import AllPairs
 
 REPEATS = 15
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9)
@@ -70,12 +70,12 @@ def semidefinite(h, theta):
 def row(h, theta, problem):
     """One line: the graph step alone, learn_graph, CVXPY, the ratios, and how far the objectives are apart."""
     edges = AllPairs(len(theta))
-    half, slot = edges.from_vector(pdist(theta, "sqeuclidean") / 2), h.slot(edges, edges.zeros())
-    exact = hasattr(slot, "minimize")
+    half, graph_oracle = edges.from_vector(pdist(theta, "sqeuclidean") / 2), h.oracle(edges, edges.zeros())
+    exact = hasattr(graph_oracle, "minimize")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole, graph = cpu(lambda: strat.learn_graph(theta, h), REPEATS)
-        step = cpu(lambda: slot.minimize(half), REPEATS)[0] if exact else whole
+        step = cpu(lambda: graph_oracle.minimize(half), REPEATS)[0] if exact else whole
         theirs, best = cpu(lambda: problem.solve(cp.CLARABEL, **TIGHT))
     apart = (graph.objective - best) / (1 + abs(best))
     name = (

@@ -32,9 +32,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import strat
-from strat.fitted import Fitted
-from strat.hypergradient import through_the_fit
-from strat.linearization import Linearization
+from strat.derivatives.fitted_model import FittedModel
+from strat.derivatives.hypergradient import through_the_fit
+from strat.derivatives.linearization import Linearization
 
 REPEAT = 9
 MOST_WRITTEN = 800  # edges
@@ -73,8 +73,8 @@ def timed(f, repeat=1):
 
 def error(model, validation, G):
     """Largest error of G against central differences of polished solves on a few edges, relative to its largest entry."""
-    fit = Fitted(model, "the benchmark")
-    held, edges = fit.held_out(validation), fit.posed.edges
+    fit = FittedModel(model, "the benchmark")
+    held, edges = fit.held_out(validation), fit.bound_model.edges
     i, j = edges.ends
     worst = 0.0
     for e in np.linspace(0, edges.count - 1, 5).astype(int):
@@ -93,9 +93,9 @@ class Stacked:
     name = "stacked"
 
     def __init__(self, model, loss):
-        fit, strata = Fitted(model, "the benchmark"), model._training.strata
+        fit, strata = FittedModel(model, "the benchmark"), model._training.strata
         (X, Y), K = model._training.arrays, len(model.strata_)
-        self.i, self.j = fit.posed.edges.ends
+        self.i, self.j = fit.bound_model.edges.ends
         E, N, rows = len(self.i), len(X), np.arange(len(self.i))
         ends = (np.r_[rows, rows], np.r_[self.i, self.j])
         differences = sp.csr_array((np.repeat([1.0, -1.0], E), ends), shape=(E, K))
@@ -129,9 +129,9 @@ class Written(Stacked):
     name = "written"
 
     def __init__(self, model, loss):
-        fit, strata = Fitted(model, "the benchmark"), model._training.strata
+        fit, strata = FittedModel(model, "the benchmark"), model._training.strata
         (X, Y), K = model._training.arrays, len(model.strata_)
-        self.i, self.j = fit.posed.edges.ends
+        self.i, self.j = fit.bound_model.edges.ends
         if len(self.i) > MOST_WRITTEN:
             raise Skipped(f"more than {MOST_WRITTEN} edges take too much memory to compile")
         self.thetas = [cp.Variable(X.shape[1]) for _ in range(K)]
@@ -207,7 +207,7 @@ class Skipped(Exception):
 def compare(loss, name, graph, n):
     """The rows of one graph."""
     model, validation = model_of(loss, graph, n)
-    fit = Fitted(model, "the benchmark")
+    fit = FittedModel(model, "the benchmark")
     held = fit.held_out(validation)
 
     def again():

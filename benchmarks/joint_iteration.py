@@ -13,10 +13,10 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from threadpoolctl import threadpool_limits
 
 import strat
-from strat import kernels
-from strat.edges import AllPairs
-from strat.problem import JointProblem
-from strat.strata import Strata
+from strat.oracles import kernels
+from strat.problem.edges import AllPairs
+from strat.problem.joint_problem import JointProblem
+from strat.records.strata import Strata
 
 
 def synthetic(K, n=10, seed=0):

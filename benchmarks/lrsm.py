@@ -26,8 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import strat
-from strat.posed import Posed
-from strat.starts import solve
+from strat.model.bound_model import BoundModel
+from strat.solvers.starts import solve
 
 GAP = 1e-6
 N = 10
@@ -140,7 +140,7 @@ def by_strat(solver, declare, g, records, best, repeats=5):
         gap = (model.result_.objective - best) / abs(best)
         if gap > GAP:
             continue
-        problem = Posed(model, (X, Y), z).problem()
+        problem = BoundModel(model, (X, Y), z).problem()
         near = {"theta": {"theta": 1.05 * model.theta_["theta"]}}
         return (
             min(seconds, fastest(first, repeats)),

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 import strat
-from strat.selected_inverse import inverse_entries
+from strat.oracles.selected_inverse import inverse_entries
 
 CASES = [("path", (300,), 10), ("grid", (10, 30), 10), ("grid", (20, 50), 5), ("grid", (40, 50), 2)]
 CHUNK = 500  # right-hand sides at a time

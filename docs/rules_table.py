@@ -2,8 +2,8 @@
 
 import inspect
 
-from strat.expressions.text import text
 from strat.rules import rules
+from strat.rules.text import text
 
 HEAD = ("example", "function", "gradient", "Hessian product", "prox of the bare atom")
 GRADIENT = {"none": "yes", "zero": "except where it is 0", "some": "no; smoothed where piecewise linear"}

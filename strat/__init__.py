@@ -1,10 +1,12 @@
 """Laplacian regularised stratified models declared in CVXPY, with a jointly learned graph."""
 
 from strat import graphs, losses, plot
-from strat.base_model import BaseModel
-from strat.baselines import common, entropy, joint, log_diagonal, lrsm, separate, trace_constraint
-from strat.comparing import compare
 from strat.compiler import Program, compile
+from strat.compiler.base_model import BaseModel
+from strat.derivatives.hypergradient import hypergradient
+from strat.derivatives.sensitivity import sensitivity
+from strat.derivatives.sensitivity_bound import sensitivity_bound
+from strat.derivatives.standard_errors import covariances, standard_errors
 from strat.errors import (
     CollapseWarning,
     ConvergenceWarning,
@@ -19,18 +21,16 @@ from strat.errors import (
     ShapeError,
     StratError,
 )
-from strat.estimator import StratifiedModel
-from strat.graph_learning import LearnedGraph, learn_graph
-from strat.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
-from strat.hypergradient import hypergradient
-from strat.loading import load
-from strat.searching import search
-from strat.sensitivity import sensitivity
-from strat.sensitivity_bound import sensitivity_bound
+from strat.model.baselines import common, entropy, joint, log_diagonal, lrsm, separate, trace_constraint
+from strat.model.estimator import StratifiedModel
+from strat.model.graph_learning import LearnedGraph, learn_graph
+from strat.model.loading import load
+from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
+from strat.records.splitters import RollingOrigin, StrataKFold
+from strat.selection.compare import compare
+from strat.selection.search import search
+from strat.selection.tuning import tune
 from strat.solvers import ADMM, MAPG, AlternatingMinimization, NewtonCG, Result
-from strat.splitters import RollingOrigin, StrataKFold
-from strat.standard_errors import covariances, standard_errors
-from strat.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -85,3 +85,7 @@ __all__ = [
     "trace_constraint",
     "tune",
 ]
+
+
+def __dir__():
+    return sorted([*__all__, "__version__"])

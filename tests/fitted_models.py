@@ -4,9 +4,9 @@ import cvxpy as cp
 import numpy as np
 
 import strat
-from strat.edges import EdgeList
-from strat.fitted import Fitted
-from strat.linearization import Linearization
+from strat.derivatives.fitted_model import FittedModel
+from strat.derivatives.linearization import Linearization
+from strat.problem.edges import EdgeList
 
 LOSSES = ("squared", "logistic", "poisson", "softmax")
 REGULARIZERS = ("ridge", "l1", "box", "group")
@@ -58,12 +58,12 @@ class Polished:
     """Fits of a model for other weights and hyperparameters, solved to rounding from its own fit."""
 
     def __init__(self, model, validation):
-        self.fitted = Fitted(model, "a test", EdgeList(K, *np.triu_indices(K, 1)))
+        self.fitted = FittedModel(model, "a test", EdgeList(K, *np.triu_indices(K, 1)))
         self.held = self.fitted.held_out(validation)
 
     def theta(self, W, values=None):
         """The fitted parameters (K, n)."""
-        w = self.fitted.posed.edges.from_matrix(W)
+        w = self.fitted.bound_model.edges.from_matrix(W)
         found = Linearization(self.fitted.problem(values, w), self.fitted.theta, w)
         assert found.residual < 1e-11
         return found.theta

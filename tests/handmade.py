@@ -187,9 +187,9 @@ def wine():
     """The paper's wine problem: two-column softmax, l1, W0 = 0."""
     import pandas as pd
 
-    from strat.edges import AllPairs
-    from strat.graph_regularizers import LogDet
-    from strat.problem import JointProblem
+    from strat.problem.edges import AllPairs
+    from strat.problem.graph_regularizers import LogDet
+    from strat.problem.joint_problem import JointProblem
 
     folder = data_folder("wine")
     records, split = pd.read_csv(folder / "records.csv"), pd.read_csv(folder / "split.csv")
@@ -209,9 +209,9 @@ def election():
     """The paper's senate problem: Bernoulli rates in a box, W0 = states x years."""
     import pandas as pd
 
-    from strat.edges import AllPairs
-    from strat.graph_regularizers import LogDet
-    from strat.problem import JointProblem
+    from strat.problem.edges import AllPairs
+    from strat.problem.graph_regularizers import LogDet
+    from strat.problem.joint_problem import JointProblem
 
     folder = data_folder("election")
     records, split = pd.read_csv(folder / "records.csv"), pd.read_csv(folder / "split.csv")

@@ -10,8 +10,8 @@ from against_cvxpy import prox_by_cvxpy
 from scipy.optimize import lsq_linear
 
 import strat
-from strat import kernels
 from strat.errors import NoOracleError
+from strat.oracles import kernels
 from strat.oracles.design import ConstantDesign
 from strat.oracles.prox_active_set import ActiveSets
 from strat.oracles.quadratic import Quadratic

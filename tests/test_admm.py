@@ -10,10 +10,10 @@ import paper_data
 import pytest
 
 import strat
-from strat.edges import AllPairs, EdgeList
-from strat.graph_regularizers import FixedGraph
-from strat.posed import Posed
-from strat.problem import JointProblem
+from strat.model.bound_model import BoundModel
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers import FixedGraph
+from strat.problem.joint_problem import JointProblem
 from strat.solvers import consensus
 from strat.solvers.certificate import subgradient_residual
 from strat.solvers.graph_system import GraphSystem
@@ -105,7 +105,7 @@ def problem(loss="pinball", regularizer="ridge", **options):
     """What the solver sees, with its start."""
     X, targets, strata, weight = records()
     model = strat.lrsm(declared(loss, regularizer, **options), graph(), solver=strat.ADMM())
-    return Posed(model, (X, targets[LOSSES[loss][0]]), strata, weight).problem()
+    return BoundModel(model, (X, targets[LOSSES[loss][0]]), strata, weight).problem()
 
 
 def solve(p, **options):

@@ -1,4 +1,4 @@
-"""The layers, read from the imports: they go one way, and what iterates never sees CVXPY."""
+"""The rooms of the package, read from the imports: they go one way, and what iterates never sees CVXPY."""
 
 import ast
 import re
@@ -13,37 +13,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "strat"
 
-#: From the first to the last: a module imports from its own layer and those before it. A name stands
-#: for a module or a whole subpackage, and each module has exactly one layer.
-LAYERS = [
-    ["errors", "kernels", "losses", "selected_inverse", "sensitivity_bound"],
-    ["labels", "strata"],
-    ["expressions"],
-    ["oracles", "rules"],
-    ["records", "compiler", "coupling", "base_model"],
-    ["prior", "graph_input", "candidates", "graphs"],
-    ["edges", "prox_slope"],
-    ["slots"],
-    ["graph_regularizers"],
-    ["problem"],
-    ["solvers"],
-    ["free_system", "linearization"],
-    ["starts", "graph_learning", "unbounded", "zero_one"],
-    ["intake", "export", "first_point", "rebound", "held_out", "posed"],
-    ["splitters", "sample", "tables"],
-    ["fitting", "saving", "parameters", "estimator", "refit"],
-    ["common_model", "baselines", "loading", "standard_errors"],
-    ["fitted", "differentiated_problem", "hypergradient", "sensitivity"],
-    ["plot"],
-    ["comparison", "comparing"],
-    ["tuning"],
-    ["constants", "pattern_search", "cross_validation", "contenders", "search_result", "searching"],
-]
-#: Arrays only: CVXPY is never called inside an iteration.
-WITHOUT_CVXPY = ["errors", "labels", "strata", "oracles", "edges", "prox_slope", "slots", "problem"]
-WITHOUT_CVXPY += ["solvers", "starts", "free_system", "linearization"]
+#: What iterates sees arrays only: CVXPY is never called inside an iteration.
+WITHOUT_CVXPY = ["errors", "oracles", "problem", "solvers"]
+WITHOUT_CVXPY += ["derivatives.free_system", "derivatives.linearization"]
+#: Graph regularizers give their formula as a CVXPY expression, on request.
+ON_REQUEST = "problem.graph_regularizers"
+MAX_ENTRIES, MAX_FLOORS = 14, 12
 #: The one module that knows CVXPY's atom classes, which move between releases.
-ATOMS = "strat.expressions.atoms"
+ATOMS = "strat.rules.atoms"
 #: What `pip install strat` brings (Clarabel through CVXPY); anything else is an extra and imported where it is used.
 REQUIRED = {"clarabel", "cvxpy", "networkx", "numpy", "osqp", "scipy", "scs", "sklearn"}
 MAX_LINES, MAX_MEDIAN = 350, 150
@@ -90,29 +67,35 @@ def own_imports(module):
     return found - {"strat"} if any(name.startswith("strat.") for name in found) else found
 
 
-def layer(module):
-    part = module.split(".")[1]
-    found = [level for level, names in enumerate(LAYERS) if part in names]
-    return found[0] if len(found) == 1 else None
+def room(module):
+    """The folder, or the single file, at the top of the package."""
+    return module.split(".")[1]
 
 
 def within(module, parts):
-    return module.split(".")[1] in parts
+    name = module.partition(".")[2]
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
+def rooms():
+    """The graph of rooms: an edge where a module of one imports a module of the other."""
+    pairs = {(room(module), room(name)) for module in INNER for name in own_imports(module)}
+    return nx.DiGraph([(a, b) for a, b in pairs if a != b])
 
 
 def test_there_is_something_to_check():
     assert len(INNER) > 10
 
 
-@pytest.mark.parametrize("module", INNER)
-def test_every_module_has_a_layer(module):
-    assert layer(module) is not None, f"give {module} a place in LAYERS"
+def test_rooms_are_few():
+    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
+    assert len(entries) <= MAX_ENTRIES, sorted(entries)
 
 
-@pytest.mark.parametrize("module", INNER)
-def test_imports_go_to_earlier_layers(module):
-    upward = [name for name in own_imports(module) if name == "strat" or layer(name) > layer(module)]
-    assert not upward, f"{module} imports {upward}, which come after it"
+def test_rooms_import_one_another_in_one_direction():
+    cycles = [part for part in nx.strongly_connected_components(rooms()) if len(part) > 1]
+    assert not cycles
+    assert nx.dag_longest_path_length(rooms()) < MAX_FLOORS
 
 
 def test_imports_make_no_cycle():
@@ -123,9 +106,24 @@ def test_imports_make_no_cycle():
     assert not cycles
 
 
+def loaded(module):
+    """Every module that importing this one loads, itself included; not what functions import when called."""
+    found, stack = set(), [module]
+    while stack:
+        name = stack.pop()
+        if name not in found:
+            found.add(name)
+            at_the_top = set().union(*(imported(node, name) for node in tree(name).body))
+            stack += [other for other in at_the_top if other in MODULES and other != "strat"]
+    return found
+
+
 @pytest.mark.parametrize("module", [name for name in INNER if within(name, WITHOUT_CVXPY)])
 def test_what_iterates_never_imports_cvxpy(module):
-    assert not {name for name in imports(module) if name.split(".")[0] == "cvxpy"}
+    for name in loaded(module):
+        seen = imports(name) if not within(name, [ON_REQUEST]) else set()
+        seen = seen.union(*(imported(node, name) for node in tree(name).body))
+        assert "cvxpy" not in {each.split(".")[0] for each in seen}, name
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name != ATOMS])

@@ -8,8 +8,8 @@ import pytest
 from against_cvxpy import prox_by_cvxpy
 
 import strat
-from strat import kernels
 from strat.errors import NoOracleError
+from strat.oracles import kernels
 from strat.oracles.augmented_lagrangian import AugmentedLagrangian
 from strat.oracles.design import ConstantDesign
 from strat.oracles.group_terms import GroupFunctions, GroupTerm

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from affine_expressions import Declaration
 
 import strat
-from strat.base_model import BaseModel
+from strat.compiler.base_model import BaseModel
 from strat.compiler.program import Program
 from strat.oracles.quadratic import Quadratic
-from strat.strata import Strata
+from strat.records.strata import Strata
 
 N, K = 40, 4
 theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")

@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from fitted_models import Polished, derivative, edge_matrix
 
 import strat
-from strat.edges import EdgeList
-from strat.edges.laplacians import Laplacians
+from strat.derivatives.fitted_model import FittedModel
 from strat.errors import GraphError, OptionError
-from strat.fitted import Fitted
-from strat.graph_input import read_graph
-from strat.graph_regularizers import FixedGraph
-from strat.problem import JointProblem
+from strat.graphs.reading import read_graph
+from strat.problem.edges import EdgeList
+from strat.problem.edges.laplacians import Laplacians
+from strat.problem.graph_regularizers import FixedGraph
+from strat.problem.joint_problem import JointProblem
 from strat.solvers import NewtonCG
 from strat.solvers.newton_system import NewtonSystem
 
@@ -318,7 +318,7 @@ def test_a_large_grid_is_solved_to_its_optimum():
     assert np.abs(np.diff(rows[:, :, 0], axis=0)).max() < 0.1 * np.ptp(
         rows[:, :, 0]
     )  # smooth from row to row
-    assert Fitted(model, "a test").linearized().residual < 1e-11
+    assert FittedModel(model, "a test").linearized().residual < 1e-11
 
 
 # ----------------------------------------------------------------- refusals, and models beside

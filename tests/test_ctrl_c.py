@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import strat
-from strat.solvers.mapg import Automatic
+from strat.solvers.mapg import JointSteps
 from strat.solvers.proximal_newton import ProximalNewton
 
 theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
@@ -93,7 +93,7 @@ def test_where_nothing_is_done_ctrl_c_is_an_exception(pressed, run):
 
 
 def test_a_fit_returns_its_best_point(pressed):
-    pressed(3, Automatic)
+    pressed(3, JointSteps)
     model = strat.joint(BASE, GRAPH, lambda1=0.1, lambda2=0.1).fit(X, Y, strata=Z)
     assert model.result_.status == "interrupted" and model.result_.iterations == 2
     assert np.isclose(model.result_.objective, model.result_.history[-1])

@@ -4,8 +4,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from strat.expressions import atoms
-from strat.expressions.text import text
+from strat.rules import atoms
+from strat.rules.text import text
 
 u, v, s = cp.Variable(3, name="u"), cp.Variable(name="v"), cp.Parameter(3, name="s")
 U, S = cp.Variable((2, 3), name="U"), cp.Variable((2, 2), symmetric=True, name="S")
@@ -78,9 +78,9 @@ ROOTS = [
 
 @pytest.mark.parametrize(("spelling", "node", "kind"), ROOTS, ids=[name for name, _, _ in ROOTS])
 def test_roots(spelling, node, kind):
-    names = kind.__name__ if isinstance(kind, type) else "one of strat.expressions.atoms.SELECTIONS"
+    names = kind.__name__ if isinstance(kind, type) else "one of strat.rules.atoms.SELECTIONS"
     assert isinstance(node, kind), (
-        f"{spelling} is now a {type(node).__name__}, which is no {names}: teach strat.expressions.atoms its new class."
+        f"{spelling} is now a {type(node).__name__}, which is no {names}: teach strat.rules.atoms its new class."
     )
 
 
@@ -112,7 +112,7 @@ READINGS = [
 
 @pytest.mark.parametrize(("what", "read", "expected"), READINGS, ids=[name for name, _, _ in READINGS])
 def test_readings(what, read, expected):
-    assert read == expected, f"{what} reads {read} instead of {expected}: mend strat.expressions.atoms."
+    assert read == expected, f"{what} reads {read} instead of {expected}: mend strat.rules.atoms."
 
 
 TEXTS = [

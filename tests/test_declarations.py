@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import strat
-from strat.base_model import BaseModel
+from strat.compiler.base_model import BaseModel
 from strat.errors import (
     DataError,
     DeclarationError,

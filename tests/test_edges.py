@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from strat.edges import AllPairs, EdgeList
 from strat.errors import GraphError
+from strat.problem.edges import AllPairs, EdgeList
 
 K, N = 7, 3
 

@@ -9,15 +9,15 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import strat
-from strat import coupling
+from strat.compiler import coupling
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
-from strat.graph_input import read_graph
-from strat.sample import Sample
-from strat.tuning import by_evidence
-from strat.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
-from strat.tuning.descent import Clock
-from strat.tuning.judged import Judged
-from strat.tuning.likelihood import evidence_of
+from strat.graphs.reading import read_graph
+from strat.records.sample import Sample
+from strat.selection.tuning import by_evidence
+from strat.selection.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
+from strat.selection.tuning.descent import Clock
+from strat.selection.tuning.held_out_losses import HeldOutLosses
+from strat.selection.tuning.likelihood import evidence_of
 
 N = 3
 LOSSES = {
@@ -301,7 +301,7 @@ def test_a_step_has_to_beat_what_was_kept_before():
     noise = rng.normal(size=100)
 
     def judged(*gains):
-        found = Judged((PRODUCT, TABLE), False)
+        found = HeldOutLosses((PRODUCT, TABLE), False)
         found.folds = [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
         return found
 
@@ -315,7 +315,7 @@ def test_a_step_has_to_beat_what_was_kept_before():
     assert found.best() == 2 and found.gain(1, 2)[0] == pytest.approx(
         found.gain(0, 2)[0] - found.gain(0, 1)[0]
     )
-    one = Judged((PRODUCT,), True)
+    one = HeldOutLosses((PRODUCT,), True)
     one.folds = [[np.full(3, 2.0), np.full(3, 1.0)], [np.full(9, 3.0), np.full(9, 1.0)]]
     assert one.gain(0, 1) == (pytest.approx(21 / 12), pytest.approx(0.5))  # over folds, not records
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from strat.edges import AllPairs, EdgeList
 from strat.errors import OptionError
-from strat.graph_regularizers import FixedGraph, LogDet
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers import FixedGraph, LogDet
 
 K = 6
 EDGES = [AllPairs(K), EdgeList(K, [0, 0, 1, 2, 4], [1, 5, 3, 4, 5])]
@@ -29,43 +29,43 @@ def point(edges, seed=0):
 def test_value_is_the_expression(h, edges):
     w, w0 = point(edges)
     W, W0 = edges.to_matrix(w), edges.to_matrix(w0)
-    assert h.slot(edges, w0).set(w) == pytest.approx(h.expression(W, W0).value, rel=1e-9)
-    assert h.slot(edges, edges.zeros()).set(w) == pytest.approx(h.expression(W).value, rel=1e-9)
+    assert h.oracle(edges, w0).set(w) == pytest.approx(h.expression(W, W0).value, rel=1e-9)
+    assert h.oracle(edges, edges.zeros()).set(w) == pytest.approx(h.expression(W).value, rel=1e-9)
 
 
 @pytest.mark.parametrize("edges", EDGES)
 @pytest.mark.parametrize("h", CASES)
 def test_derivatives_are_finite_differences(h, edges):
     w, w0 = point(edges)
-    slot, other = h.slot(edges, w0), h.slot(edges, w0)
-    slot.set(w)
-    gradient = edges.vector(slot.gradient(edges.zeros()))
+    graph_oracle, other = h.oracle(edges, w0), h.oracle(edges, w0)
+    graph_oracle.set(w)
+    gradient = edges.vector(graph_oracle.gradient(edges.zeros()))
     for e in range(edges.count):
         step = edges.from_vector(1e-5 * np.eye(edges.count)[e])
         assert gradient[e] == pytest.approx(
             (other.set(w + step) - other.set(w - step)) / 2e-5, rel=1e-6, abs=1e-6
         )
-    assert slot.factorizations == (1 if h.lambda1 else 0)
-    assert slot.inversions == slot.factorizations
+    assert graph_oracle.factorizations == (1 if h.lambda1 else 0)
+    assert graph_oracle.inversions == graph_oracle.factorizations
 
 
 def test_the_metric_bounds_the_curvature():
     h, edges = LogDet(2.0, 0.5, 0.3, 0.1), AllPairs(K)
     w, w0 = point(edges)
-    slot = h.slot(edges, w0)
-    slot.set(w)
-    bound = np.diag(edges.vector(slot.curvature(edges.zeros())))
+    graph_oracle = h.oracle(edges, w0)
+    graph_oracle.set(w)
+    bound = np.diag(edges.vector(graph_oracle.curvature(edges.zeros())))
     M = edges.dense_laplacian(w) + 0.1 * np.eye(K)
     i, j = edges.ends
     B = np.eye(K)[i] - np.eye(K)[j]
     hessian = 2.0 * (B @ np.linalg.inv(M) @ B.T) ** 2 + 2 * 0.5 * 0.7 * np.eye(edges.count)
     assert np.linalg.eigvalsh(3 * bound - hessian).min() > 0
-    assert slot.scale() == pytest.approx(2.0 * np.linalg.norm(np.diag(B @ np.linalg.inv(M) @ B.T)))
+    assert graph_oracle.scale() == pytest.approx(2.0 * np.linalg.norm(np.diag(B @ np.linalg.inv(M) @ B.T)))
 
 
 def test_outside_the_domain_is_infinite():
     edges = AllPairs(3)
-    assert LogDet(1.0, 1.0, 0.1, 0.5).slot(edges, edges.zeros()).set(-edges.mask) == np.inf
+    assert LogDet(1.0, 1.0, 0.1, 0.5).oracle(edges, edges.zeros()).set(-edges.mask) == np.inf
 
 
 def test_constraints_and_the_convex_program():

@@ -8,9 +8,9 @@ from sklearn.base import clone
 
 import strat
 from strat import Entropy, LogDet, LogDiagonal, TraceConstraint
-from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
-from strat.slots.simplex import onto_simplex
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers.simplex import onto_simplex
 
 K = 6
 EDGES = [AllPairs(K), EdgeList(K, [0, 0, 1, 2, 4, 3], [1, 5, 3, 4, 5, 2])]
@@ -31,8 +31,8 @@ def point(edges, seed=0):
     return edges.from_vector(np.random.default_rng(seed).random(edges.count))
 
 
-def slot_of(h, edges):
-    return h.slot(edges, edges.zeros())
+def oracle_of(h, edges):
+    return h.oracle(edges, edges.zeros())
 
 
 def half_distances(edges, scale=1.0, seed=0):
@@ -41,8 +41,8 @@ def half_distances(edges, scale=1.0, seed=0):
 
 
 def objective(h, edges, c, w):
-    slot = slot_of(h, edges)
-    return edges.dot(c, w) + slot.set(w) + slot.rest()
+    graph_oracle = oracle_of(h, edges)
+    return edges.dot(c, w) + graph_oracle.set(w) + graph_oracle.rest()
 
 
 def cvxpy_minimum(h, edges, c):
@@ -61,17 +61,19 @@ def cvxpy_minimum(h, edges, c):
 @pytest.mark.parametrize("edges", EDGES)
 @pytest.mark.parametrize("h", CASES)
 def test_value_is_the_expression(h, edges):
-    w, slot = point(edges), slot_of(h, edges)
-    assert slot.set(w) + slot.rest() == pytest.approx(h.expression(edges.to_matrix(w)).value, rel=1e-12)
+    w, graph_oracle = point(edges), oracle_of(h, edges)
+    assert graph_oracle.set(w) + graph_oracle.rest() == pytest.approx(
+        h.expression(edges.to_matrix(w)).value, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("edges", EDGES)
 @pytest.mark.parametrize("h", CASES)
 def test_gradient_is_a_finite_difference(h, edges):
     w = point(edges)
-    slot, other = slot_of(h, edges), slot_of(h, edges)
-    slot.set(w)
-    gradient = edges.vector(slot.gradient(edges.zeros()))
+    graph_oracle, other = oracle_of(h, edges), oracle_of(h, edges)
+    graph_oracle.set(w)
+    gradient = edges.vector(graph_oracle.gradient(edges.zeros()))
     for e in range(edges.count):
         step = edges.from_vector(1e-5 * np.eye(edges.count)[e])
         assert gradient[e] == pytest.approx((other.set(w + step) - other.set(w - step)) / 2e-5, abs=1e-6)
@@ -81,16 +83,16 @@ def test_gradient_is_a_finite_difference(h, edges):
 @pytest.mark.parametrize("h", CASES[:4])
 def test_the_metric_bounds_the_hessian(h, edges):
     w = point(edges)
-    slot, n = slot_of(h, edges), edges.count
+    graph_oracle, n = oracle_of(h, edges), edges.count
 
     def gradient(w):
-        slot.set(w)
-        return edges.vector(slot.gradient(edges.zeros()))
+        graph_oracle.set(w)
+        return edges.vector(graph_oracle.gradient(edges.zeros()))
 
     steps = [edges.from_vector(1e-6 * e) for e in np.eye(n)]
     hessian = np.stack([(gradient(w + s) - gradient(w - s)) / 2e-6 for s in steps])
-    slot.set(w)
-    bound = np.diag(edges.vector(slot.curvature(edges.zeros())))
+    graph_oracle.set(w)
+    bound = np.diag(edges.vector(graph_oracle.curvature(edges.zeros())))
     assert np.linalg.eigvalsh(bound - (hessian + hessian.T) / 2).min() > -1e-6
 
 
@@ -98,12 +100,14 @@ def test_scales_are_the_norms_of_the_terms_that_balance():
     edges, w = EDGES[0], point(EDGES[0])
     i, j = edges.ends
     degrees = edges.degrees(w)
-    slot = slot_of(LogDiagonal(2.0, 0.5), edges)
-    slot.set(w)
-    assert slot.scale() == pytest.approx(2 * np.linalg.norm(1 / degrees[i] + 1 / degrees[j]))
-    slot = slot_of(TraceConstraint(1.0, 0.5), edges)
-    slot.set(w)
-    assert slot.scale() == pytest.approx(0.5 * np.linalg.norm(degrees[i] + degrees[j] + 2 * edges.vector(w)))
+    graph_oracle = oracle_of(LogDiagonal(2.0, 0.5), edges)
+    graph_oracle.set(w)
+    assert graph_oracle.scale() == pytest.approx(2 * np.linalg.norm(1 / degrees[i] + 1 / degrees[j]))
+    graph_oracle = oracle_of(TraceConstraint(1.0, 0.5), edges)
+    graph_oracle.set(w)
+    assert graph_oracle.scale() == pytest.approx(
+        0.5 * np.linalg.norm(degrees[i] + degrees[j] + 2 * edges.vector(w))
+    )
 
 
 @pytest.mark.parametrize("edges", EDGES)
@@ -113,9 +117,9 @@ def test_prox_of_the_rest_against_cvxpy(h, edges, metric):
     rng = np.random.default_rng(2)
     v = rng.standard_normal(edges.count)
     t = 0.4 if metric == "number" else rng.random(edges.count) + 0.1
-    slot = slot_of(h, edges)
+    graph_oracle = oracle_of(h, edges)
     edge_t = t if metric == "number" else edges.from_vector(t)
-    z = edges.vector(slot.prox(edges.from_vector(v), edge_t, edges.zeros()))
+    z = edges.vector(graph_oracle.prox(edges.from_vector(v), edge_t, edges.zeros()))
     x = cp.Variable(edges.count)
     rest, constraints = 0, [x >= 0]
     if isinstance(h, Entropy):
@@ -165,7 +169,7 @@ def test_feasible():
 )
 def test_graph_step_against_cvxpy(edges, h, scale):
     c = half_distances(edges, scale, seed=int(10 * scale))
-    w, iterations = slot_of(h, edges).minimize(c)
+    w, iterations = oracle_of(h, edges).minimize(c)
     best = cvxpy_minimum(h, edges, c)
     assert objective(h, edges, c, w) == pytest.approx(best, rel=1e-8, abs=1e-8)
     assert h.feasible(edges, w)
@@ -175,16 +179,16 @@ def test_graph_step_against_cvxpy(edges, h, scale):
 @pytest.mark.parametrize("edges", [AllPairs(4), EdgeList(4, [0, 1], [1, 2])])
 def test_graph_step_of_the_entropy(edges):
     h, c = Entropy(0.8), half_distances(edges)
-    w, _ = slot_of(h, edges).minimize(c)
+    w, _ = oracle_of(h, edges).minimize(c)
     np.testing.assert_allclose(edges.vector(w), np.exp(-edges.vector(c) / 0.8**2), rtol=1e-12)
     assert objective(h, edges, c, w) == pytest.approx(cvxpy_minimum(h, edges, c), rel=1e-7)
 
 
 def stationarity(h, edges, c, w):
     """Relative violation of the conditions of the optimum of a LogDiagonal step: sign, and complementarity."""
-    slot = slot_of(h, edges)
-    slot.set(w)
-    gradient = edges.vector(slot.gradient(edges.zeros()) + c)
+    graph_oracle = oracle_of(h, edges)
+    graph_oracle.set(w)
+    gradient = edges.vector(graph_oracle.gradient(edges.zeros()) + c)
     size = edges.vector(edges.add_ends(h.lambda1 / edges.degrees(w), edges.zeros()))
     return max(np.max(-gradient / size), np.sum(edges.vector(w) * np.abs(gradient)) / (h.lambda1 * edges.K))
 
@@ -194,7 +198,7 @@ def stationarity(h, edges, c, w):
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4, 1e8])
 def test_log_diagonal_at_all_scales(edges, lambda2, scale):
     h, c = LogDiagonal(1.0, lambda2), half_distances(edges, scale)
-    w, _ = slot_of(h, edges).minimize(c)
+    w, _ = oracle_of(h, edges).minimize(c)
     assert stationarity(h, edges, c, w) <= 1e-7
 
 
@@ -203,7 +207,7 @@ def test_log_diagonal_with_a_cluster_and_strata_far_from_it():
     theta = np.zeros((20, 1))
     theta[10:, 0] = 10.0 ** np.linspace(-3, 4, 10)
     c = edges.from_vector(edges.distances(theta) / 2)
-    w, _ = slot_of(h, edges).minimize(c)
+    w, _ = oracle_of(h, edges).minimize(c)
     assert stationarity(h, edges, c, w) <= 1e-7
 
 
@@ -211,10 +215,10 @@ def test_trace_constraint_at_all_scales():
     edges = AllPairs(20)
     for scale in (1e-6, 1.0, 1e4):
         h, c = TraceConstraint(5.0, 0.1), half_distances(edges, scale)
-        w, _ = slot_of(h, edges).minimize(c)
-        slot = slot_of(h, edges)
-        slot.set(w)
-        gradient = edges.vector(slot.gradient(edges.zeros()) + c)
+        w, _ = oracle_of(h, edges).minimize(c)
+        graph_oracle = oracle_of(h, edges)
+        graph_oracle.set(w)
+        gradient = edges.vector(graph_oracle.gradient(edges.zeros()) + c)
         active = edges.vector(w) > 0
         level = gradient[active].mean()
         assert np.ptp(gradient[active]) <= 1e-10 * (abs(level) + 1e-12)
@@ -223,10 +227,10 @@ def test_trace_constraint_at_all_scales():
 
 def test_equal_strata():
     edges = AllPairs(5)
-    w, _ = slot_of(LogDiagonal(2.0, 0.5), edges).minimize(edges.zeros())
+    w, _ = oracle_of(LogDiagonal(2.0, 0.5), edges).minimize(edges.zeros())
     np.testing.assert_allclose(edges.vector(w), np.sqrt(2.0 / (4 * 0.5)), rtol=1e-10)
     for lambda2 in (0.0, 0.5):
-        w, _ = slot_of(TraceConstraint(2.0, lambda2), edges).minimize(edges.zeros())
+        w, _ = oracle_of(TraceConstraint(2.0, lambda2), edges).minimize(edges.zeros())
         np.testing.assert_allclose(edges.vector(w), 0.1, rtol=1e-10)
 
 
@@ -263,12 +267,12 @@ def test_candidate_edges_that_would_fill_a_factor(monkeypatch, h):
     ends = np.unique(pairs, axis=0).T
     exact = EdgeList(size, *ends)
     c = half_distances(exact)
-    expected, _ = slot_of(h, exact).minimize(c)
-    monkeypatch.setattr("strat.edges.edge_list.WIDTH", 10)
+    expected, _ = oracle_of(h, exact).minimize(c)
+    monkeypatch.setattr("strat.problem.edges.edge_list.WIDTH", 10)
     edges = EdgeList(size, *ends)
     assert exact.exact_solver
     assert not edges.exact_solver
-    w, _ = slot_of(h, edges).minimize(c)
+    w, _ = oracle_of(h, edges).minimize(c)
     np.testing.assert_allclose(w, expected, atol=1e-9)
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from strat import graphs
-from strat.candidates import candidate_edges
 from strat.errors import DataError, DataWarning, GraphError, OptionError
-from strat.graph_input import read_graph
-from strat.prior import PriorGraph
+from strat.graphs.candidates import candidate_edges
+from strat.graphs.prior_graph import PriorGraph
+from strat.graphs.reading import read_graph
 
 
 def dense(graph, scale=1.0):

@@ -18,9 +18,10 @@ from fitted_models import (
 )
 
 import strat
-from strat import fitting, free_system
-from strat.fitted import Fitted
-from strat.linearization import Linearization
+from strat.derivatives import free_system
+from strat.derivatives.fitted_model import FittedModel
+from strat.derivatives.linearization import Linearization
+from strat.model import fitting
 
 EDGES = [(0, 1), (3, 4), (0, 5), (2, 7), (1, 6)]  # with a weight, of weight 0, no edge at all
 
@@ -48,7 +49,7 @@ def test_equals_differences_of_polished_solves(loss, regularizer):
 
 def test_some_coordinates_are_pinned_in_these_models():
     for regularizer in ("l1", "box"):
-        free = Fitted(fitted("logistic", regularizer)[0], "a test").linearized().slope.free
+        free = FittedModel(fitted("logistic", regularizer)[0], "a test").linearized().slope.free
         assert free.any()
         assert not free.all()
 
@@ -128,17 +129,17 @@ def test_a_learned_graph_is_held_fixed():
 def test_every_way_to_solve_gives_the_same(small, large, monkeypatch):
     model, _ = fitted("softmax", "group")
     b = np.random.default_rng(0).normal(size=(K, 9))
-    expected = Fitted(model, "a test").linearized().solve(b)
+    expected = FittedModel(model, "a test").linearized().solve(b)
     monkeypatch.setattr(free_system, "SMALL", small)
     monkeypatch.setattr(free_system, "LARGE", large)
-    assert np.allclose(Fitted(model, "a test").linearized().solve(b), expected, rtol=1e-9)
+    assert np.allclose(FittedModel(model, "a test").linearized().solve(b), expected, rtol=1e-9)
 
 
 def test_strong_graphs_and_many_right_hand_sides(monkeypatch):
     monkeypatch.setattr(free_system, "SMALL", 0)
     monkeypatch.setattr(free_system, "LARGE", 0)
     model, (X, Y, z), _ = model_and_records("logistic", "ridge", scale=1e4)
-    found = Fitted(model.fit(X, Y, strata=z), "a test").linearized()
+    found = FittedModel(model.fit(X, Y, strata=z), "a test").linearized()
     b = np.random.default_rng(0).normal(size=(2, K, 4))
     v = found.solve(b)
     H = found._system
@@ -149,7 +150,7 @@ def test_strong_graphs_and_many_right_hand_sides(monkeypatch):
 def test_moved_is_the_derivative_in_a_shift_of_the_prox():
     # A shift of a bound by parameter: the fitted value at the bound moves along, the others answer.
     model, _ = fitted("squared", "box")
-    fit = Fitted(model, "a test")
+    fit = FittedModel(model, "a test")
 
     def theta(lam):
         return Linearization(fit.problem({"lam": lam}), fit.theta, fit.w).theta
@@ -292,7 +293,7 @@ def test_the_fitted_model_stays_as_it_is():
 def test_separable_regularizers_need_no_rotation():
     # Probed block by block: a ridge or l1 norm has a diagonal Jacobian, a group norm has one block a group.
     for regularizer, rotated in (("ridge", False), ("l1", False), ("box", False), ("group", True)):
-        found = Fitted(fitted("logistic", regularizer)[0], "a test").linearized()
+        found = FittedModel(fitted("logistic", regularizer)[0], "a test").linearized()
         assert (found.slope.U is not None) == rotated
 
 
@@ -300,7 +301,7 @@ def test_products_in_both_forms_agree_with_the_hessian():
     couple = {"theta": np.array([0.5, 2.0, 0.0])}
     for regularizer in ("ridge", "l1", "group"):
         for given in (None, couple):
-            found = Fitted(fitted("poisson", regularizer, couple=given)[0], "a test").linearized()
+            found = FittedModel(fitted("poisson", regularizer, couple=given)[0], "a test").linearized()
             v = found.solve(np.random.default_rng(0).normal(size=(K, 4)))
             H, slope = found._system, found.slope
             curved = slope.back(np.where(slope.free, slope.curvature * slope.into(v), 0.0))
@@ -310,7 +311,7 @@ def test_products_in_both_forms_agree_with_the_hessian():
 
 def test_what_the_fit_has_bound_is_used_again():
     model, validation = fitted("logistic", "l1")
-    assert Fitted(model, "a test").posed._loss.answers  # bound by the fit
+    assert FittedModel(model, "a test").bound_model._loss.answers  # bound by the fit
     for lam in (0.3, 0.4):  # the fit's own value, and another one since
         model.set_params(base__lam=lam)
         afresh = copy.copy(model)
@@ -318,7 +319,7 @@ def test_what_the_fit_has_bound_is_used_again():
         (a, A), (b, B) = (strat.hypergradient(m, validation, ("W0", "lam")) for m in (model, afresh))
         assert a == b and all(np.array_equal(A[key], B[key]) for key in ("W0", "lam"))
     model.graph = strat.graphs.cycle(range(K))
-    assert len(Fitted(model, "a test").posed.prior.i) == K  # another graph is read again
+    assert len(FittedModel(model, "a test").bound_model.prior.i) == K  # another graph is read again
 
 
 def test_models_of_many_records_keep_nothing_bound(monkeypatch):

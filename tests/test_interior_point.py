@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import strat
-from strat.edges import EdgeList
 from strat.errors import DataWarning
-from strat.posed import Posed
+from strat.model.bound_model import BoundModel
+from strat.problem.edges import EdgeList
 from strat.solvers.band import BandFactor
 from strat.solvers.interior_point import InteriorPoint
 from strat.solvers.newton_system import NewtonSystem
@@ -181,7 +181,7 @@ def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(ca
 
 def suits(base):
     X, y, z, _ = records()
-    problem = Posed(strat.lrsm(base, graph_of("chain")), (X, y), z).problem()
+    problem = BoundModel(strat.lrsm(base, graph_of("chain")), (X, y), z).problem()
     w = problem.w0
     return InteriorPoint.of(problem, NewtonSystem(problem, w, problem.edges.degrees(w))) is not None
 

@@ -8,7 +8,7 @@ import pytest
 from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
-from strat import kernels
+from strat.oracles import kernels
 from strat.oracles.prox_interior import InteriorProx, solve
 
 pytestmark = pytest.mark.filterwarnings("ignore::strat.DataWarning")

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import strat
-from strat import kernels
-from strat.edges import AllPairs, EdgeList
+from strat.oracles import kernels
 from strat.oracles.design import SharedDesign
 from strat.oracles.prox_chains import path_prox
 from strat.oracles.segments import SMALL, Grams, Segments
-from strat.problem import JointProblem
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.joint_problem import JointProblem
+from strat.records.strata import Strata
 from strat.solvers.band import BandFactor
 from strat.solvers.free_directions import inverses, times
-from strat.strata import Strata
 
 ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
@@ -66,18 +66,18 @@ def test_the_log_determinant_and_its_derivatives(monkeypatch, K):
     rng, edges = np.random.default_rng(K), AllPairs(K)
     w = edges.from_vector(rng.random(edges.count))
     w0 = edges.from_vector(rng.random(edges.count))
-    slots = [strat.LogDet(5.0, 0.3, 0.1, 0.2).slot(edges, prior) for prior in (w0, edges.zeros())]
-    for slot in slots:
+    graph_oracles = [strat.LogDet(5.0, 0.3, 0.1, 0.2).oracle(edges, prior) for prior in (w0, edges.zeros())]
+    for graph_oracle in graph_oracles:
 
-        def numbers(slot=slot):
-            value, gradient = slot.set(w, edges.degrees(w)), edges.zeros()
-            ends = slot.gradient_without_ends(gradient)
-            curvature = edges.vector(slot.curvature(edges.zeros()))
-            return [value, edges.vector(gradient), ends, curvature, slot.scale()]
+        def numbers(graph_oracle=graph_oracle):
+            value, gradient = graph_oracle.set(w, edges.degrees(w)), edges.zeros()
+            ends = graph_oracle.gradient_without_ends(gradient)
+            curvature = edges.vector(graph_oracle.curvature(edges.zeros()))
+            return [value, edges.vector(gradient), ends, curvature, graph_oracle.scale()]
 
         for found, expected in zip(*both(monkeypatch, numbers), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
-    lost = both(monkeypatch, lambda: slots[0].set(-w, edges.degrees(-w)))
+    lost = both(monkeypatch, lambda: graph_oracles[0].set(-w, edges.degrees(-w)))
     assert lost == (np.inf, np.inf) or K == 1
 
 
@@ -297,13 +297,16 @@ def test_what_cannot_be_loaded_is_left_alone(monkeypatch):
 def build(tmp_path, **variables):
     """Build the package's extension from a copy of its sources; return the libraries that came out."""
     (tmp_path / "strat").mkdir()
-    for path in (*map(ROOT.joinpath, ("setup.py", "setup.cfg", "README.md")), *ROOT.glob("strat/*.c")):
+    for path in (
+        *map(ROOT.joinpath, ("setup.py", "setup.cfg", "README.md")),
+        *ROOT.glob("strat/oracles/*.c"),
+    ):
         shutil.copy(path, tmp_path / path.relative_to(ROOT))
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", "--build-temp", "tmp"]
     subprocess.run(
         command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, **variables}, timeout=120
     )
-    return list(tmp_path.glob("out/strat/_loops*"))
+    return list(tmp_path.glob("out/strat/oracles/_loops*"))
 
 
 def test_installation_needs_no_compiler(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
-from strat import kernels
 from strat.compiler.larger import Larger
+from strat.oracles import kernels
 from strat.oracles.bracketing import decreasing_root
 from strat.oracles.largest_of import LargestOf, threshold
 from strat.oracles.prox_orthogonal import OrthogonalRows

@@ -12,12 +12,12 @@ from sklearn.base import clone
 
 import strat
 from strat import MAPG, AlternatingMinimization, Entropy, LogDet, LogDiagonal, TraceConstraint
-from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, DataWarning, GraphError, NoOracleError, OptionError
-from strat.problem import JointProblem
-from strat.refit import Refits
+from strat.model.refit import Refits
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.joint_problem import JointProblem
 from strat.solvers.graph_step import graph_step
-from strat.starts import solve
+from strat.solvers.starts import solve
 
 LEARNED = [LogDet(0.5, 0.2, 0.1, 0.2), LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1), Entropy(0.8)]
 NEW = LEARNED[1:]

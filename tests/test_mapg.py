@@ -11,14 +11,14 @@ from handmade import Bernoulli, Box, LeastSquares, Logistic, Norm1, Ridge, Zero
 from sklearn.base import clone
 
 import strat
-from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, NoOracleError, OptionError
-from strat.graph_regularizers import FixedGraph, LogDet, LogDiagonal
-from strat.problem import JointProblem, Point
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers import FixedGraph, LogDet, LogDiagonal
+from strat.problem.joint_problem import JointProblem, Point
+from strat.records.strata import Strata
 from strat.solvers import MAPG
-from strat.solvers.automatic import _extrapolated
 from strat.solvers.graph_step import graph_step
-from strat.strata import Strata
+from strat.solvers.joint_steps import _extrapolated
 
 H = LogDet(0.5, 0.2, 0.1, 0.2)
 

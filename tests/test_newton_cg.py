@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import strat
-from strat.edges import AllPairs, EdgeList
 from strat.errors import ConvergenceWarning, DataWarning, NoOracleError, OptionError
-from strat.graph_regularizers import FixedGraph, LogDet
 from strat.oracles.sum import Weighted
-from strat.problem import JointProblem
-from strat.prox_slope import ProxSlope, probes
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers import FixedGraph, LogDet
+from strat.problem.joint_problem import JointProblem
 from strat.solvers import MAPG, NewtonCG
-from strat.solvers.choice import default_solver
+from strat.solvers.default import default_solver
+from strat.solvers.prox_slope import ProxSlope, probes
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 4  # features

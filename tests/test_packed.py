@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from strat.edges import AllPairs, EdgeList
-from strat.edges.packed import Packed
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.edges.packed import Packed
 
 
 @pytest.fixture(params=[1, 2, 3, 6, 7, 20])
@@ -40,7 +40,7 @@ def test_factor_inverse_and_solutions(K):
 
 @pytest.mark.parametrize("small", [0, 100])
 def test_times(K, small, monkeypatch):
-    monkeypatch.setattr("strat.edges.packed.SMALL", small if K > 1 else 1)
+    monkeypatch.setattr("strat.problem.edges.packed.SMALL", small if K > 1 else 1)
     packed, A = Packed(K), positive_definite(K)
     for shape in ((K,), (K, 1), (K, 3)):
         x = np.random.default_rng(1).standard_normal(shape)

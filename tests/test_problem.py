@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from handmade import Box, LeastSquares, Logistic, Norm1, Softmax
 
-from strat.edges import AllPairs, EdgeList
-from strat.graph_regularizers import FixedGraph, LogDet
-from strat.problem import JointProblem
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers import FixedGraph, LogDet
+from strat.problem.joint_problem import JointProblem
 
 K, P = 6, 3
 

@@ -8,10 +8,10 @@ import pytest
 from against_cvxpy import assert_same_prox, prox_by_cvxpy
 
 import strat
-from strat import kernels
+from strat.oracles import kernels
 from strat.oracles.path_dynamic import by_dynamic_programming
-from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.prox_chains import path_prox
+from strat.rules.piecewise_linear import PiecewiseLinear
 
 w, W, S = (
     cp.Variable(6, name="w"),

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import strat
-from strat.refit import Refits
+from strat.model.refit import Refits
 
 RNG = np.random.default_rng(0)
 N = 150
@@ -61,11 +61,13 @@ def test_a_refit_is_the_fit_of_a_fresh_model(kind):
 def test_other_weights_are_another_graph():
     model = strat.lrsm(declaration(), GRAPH, solver=strat.MAPG(tol=1e-10))
     refits = Refits(model, (X, Y), Z)
-    edges = refits.posed.edges
+    edges = refits.bound_model.edges
     weights = RNG.uniform(0, 3, edges.count)
     fit = refits.fit(w0=edges.from_vector(weights))
     W = edges.to_matrix(edges.from_vector(weights))
-    alone = strat.lrsm(model.base, (refits.posed.prior.labels, W), solver=model.solver).fit(X, Y, strata=Z)
+    alone = strat.lrsm(model.base, (refits.bound_model.prior.labels, W), solver=model.solver).fit(
+        X, Y, strata=Z
+    )
     assert np.allclose(alone.base.layout.pack(alone.theta_), fit.theta, atol=1e-7)
 
 
@@ -85,19 +87,19 @@ def test_only_what_depends_on_a_changed_constant_is_bound_again(monkeypatch):
         monkeypatch.setattr(
             program, name, lambda self, *a, _o=original, _n=name, **k: bound.append(_n) or _o(self, *a, **k)
         )
-    posed = Refits(strat.lrsm(declaration(), GRAPH), (X, Y), Z).posed
-    posed.problem()
+    bound_model = Refits(strat.lrsm(declaration(), GRAPH), (X, Y), Z).bound_model
+    bound_model.problem()
     assert bound == ["bind_records", "bind_regularizer"]
     bound.clear()
-    posed.problem(scale=3.0)
+    bound_model.problem(scale=3.0)
     assert bound == []
-    posed.problem(values={"ridge": 1.0})
+    bound_model.problem(values={"ridge": 1.0})
     assert bound == ["bind_regularizer"]
     bound.clear()
-    posed.problem(values={"ridge": 1.0, "steep": 3.0})
+    bound_model.problem(values={"ridge": 1.0, "steep": 3.0})
     assert bound == ["bind_records"]
-    next(p for p in posed.base.loss_program.hyperparameters).value = 5.0
-    posed.problem(values={"ridge": 1.0})
+    next(p for p in bound_model.base.loss_program.hyperparameters).value = 5.0
+    bound_model.problem(values={"ridge": 1.0})
     assert bound == ["bind_records"] * 2
 
 
@@ -107,13 +109,15 @@ def test_held_out_losses_are_those_of_a_fitted_model(make):
     keep = np.arange(N) % 3 > 0
     inside, outside = ([z for z, k in zip(Z, keep == b, strict=True) if k] for b in (True, False))
     refits = Refits(model, (X[keep], Y[keep]), inside)
-    held = refits.posed.held_out((X[~keep], Y[~keep]), outside)
+    held = refits.bound_model.held_out((X[~keep], Y[~keep]), outside)
     theta = refits.fit().theta
     fitted = clone(model).fit(X[keep], Y[keep], strata=inside)
     losses = fitted.losses(X[~keep], Y[~keep], strata=outside)
     assert np.allclose(held.losses(theta), losses)
     assert np.isclose(held.mean_loss(theta), losses.mean())
-    weighted = refits.posed.held_out((X[~keep], Y[~keep]), outside, sample_weight=np.arange(len(losses)))
+    weighted = refits.bound_model.held_out(
+        (X[~keep], Y[~keep]), outside, sample_weight=np.arange(len(losses))
+    )
     assert np.isclose(weighted.mean_loss(theta), np.average(losses, weights=np.arange(len(losses))))
     fitted.set_params(base__steep=2.0)
     expected = fitted.losses(X[~keep], Y[~keep], strata=outside).mean()

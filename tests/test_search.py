@@ -7,9 +7,9 @@ import pytest
 from sklearn.base import clone
 
 import strat
-from strat import searching
-from strat.constants import snake
-from strat.pattern_search import PatternSearch
+from strat.selection import search as searching
+from strat.selection.constants import snake
+from strat.selection.pattern_search import PatternSearch
 
 RNG = np.random.default_rng(2)
 N = 160

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import strat
-from strat.selected_inverse import inverse_entries
+from strat.oracles.selected_inverse import inverse_entries
 
 TIGHT = {"solver": strat.MAPG(tol=1e-9)}
 RNG = np.random.default_rng(0)

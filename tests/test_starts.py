@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from handmade import Bernoulli, Box, Logistic, Norm1
 
-from strat.edges import AllPairs
 from strat.errors import OptionError
-from strat.graph_regularizers import FixedGraph, LogDet
-from strat.problem import JointProblem
+from strat.problem.edges import AllPairs
+from strat.problem.graph_regularizers import FixedGraph, LogDet
+from strat.problem.joint_problem import JointProblem
 from strat.solvers import MAPG, NewtonCG
-from strat.starts import point, solve
+from strat.solvers.starts import point, solve
 
 K = 10
 

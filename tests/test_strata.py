@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from strat.errors import DataError, GraphError
-from strat.labels import named_columns, read_labels
-from strat.strata import Strata, in_order
+from strat.records.labels import named_columns, read_labels
+from strat.records.strata import Strata, in_order
 
 PEOPLE = [("F", 19), ("M", 20), ("F", 19), ("F", 20)]
 FRAME = pd.DataFrame({"sex": ["F", "M", "F", "F"], "age": [19, 20, 19, 20], "x": [0.1, 0.2, 0.3, 0.4]})

@@ -11,15 +11,15 @@ from sklearn.base import clone
 
 import strat
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
-from strat.prior import PriorGraph
-from strat.sample import Sample
-from strat.tuning import asked
-from strat.tuning.choice import START, guard
-from strat.tuning.descent import descend
-from strat.tuning.inner import Inner, Objective, Task
-from strat.tuning.path import Point
-from strat.tuning.rounds import Branch, folds_of
-from strat.tuning.space import Space
+from strat.graphs.prior_graph import PriorGraph
+from strat.records.sample import Sample
+from strat.selection.tuning import arguments as asked
+from strat.selection.tuning.choice import START, guard
+from strat.selection.tuning.descent import descend
+from strat.selection.tuning.inner import Inner, Objective, Task
+from strat.selection.tuning.path import Point
+from strat.selection.tuning.rounds import Branch, folds_of
+from strat.selection.tuning.space import Space
 
 SIDE, N = 6, 3
 NODES = [(a, b) for a in range(SIDE) for b in range(SIDE)]
@@ -403,7 +403,7 @@ def test_gradients_equal_differences():
     z = [label for label in model.graph for _ in range(4)]
     given = rng.normal(size=(24, 2)), np.sign(rng.normal(size=24)), z
     sample = Sample([model], given, "train")
-    wide, varied = asked.widened(strat.graph_input.read_graph(model.graph), "all")
+    wide, varied = asked.widened(strat.graphs.reading.read_graph(model.graph), "all")
     names = ["scale", "W0", "lam", "pull", "centre"]
     for group in (None, np.arange(len(wide.i)) % 3):
         space = Space(model, wide, names, varied, group)

@@ -4,12 +4,12 @@ import numpy as np
 
 from strat.compiler.smoothing import kinks_at_zero
 from strat.compiler.statistics import least_squares, stratum_sums
-from strat.expressions.symbols import AtomNode
-from strat.expressions.text import text
+from strat.compiler.symbols import AtomNode
 from strat.oracles.quadratic import Quadratic
 from strat.oracles.sum import SumOracle
 from strat.oracles.tape import Tape
 from strat.rules.powers import Square
+from strat.rules.text import text
 
 
 class Assembly:

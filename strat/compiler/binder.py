@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from strat.expressions.symbols import DATA, AtomNode
+from strat.compiler.symbols import DATA, AtomNode
 from strat.oracles.bound_form import BoundForm, Inner
 from strat.oracles.design import ConstantDesign, RowDesign, SharedDesign
 from strat.oracles.tape import BoundNode

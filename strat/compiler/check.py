@@ -4,8 +4,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DeclarationError, NotConvexError, ShapeError, type_name
-from strat.expressions import atoms
-from strat.expressions.text import text
+from strat.rules import atoms
+from strat.rules.text import text
 
 
 def as_expression(value, what):

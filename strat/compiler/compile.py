@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from strat.compiler.cautions import check_broadcasts, warn_of_meanings
 from strat.compiler.check import (
     as_expression,
     check_constants,
@@ -13,12 +12,13 @@ from strat.compiler.check import (
     check_variables,
 )
 from strat.compiler.convexity import Curvature
-from strat.compiler.legal import check_fixed
+from strat.compiler.data_checks import check_fixed
+from strat.compiler.meanings import check_broadcasts, warn_of_meanings
 from strat.compiler.per_record import check_per_record
 from strat.compiler.program import Program
 from strat.errors import DeclarationError, NotConvexError
-from strat.expressions import atoms
-from strat.expressions.text import short, text
+from strat.rules import atoms
+from strat.rules.text import short, text
 
 
 def compile(expression, data=(), constraints=()):

@@ -12,8 +12,8 @@ import numpy as np
 
 from strat.compiler.replacements import CONCAVE, replacement
 from strat.errors import NotConvexError
-from strat.expressions import atoms
-from strat.expressions.text import text
+from strat.rules import atoms
+from strat.rules.text import text
 
 #: More unsigned factors than this are not tried in all combinations before there are data.
 MAX_FACTORS = 8

@@ -3,8 +3,8 @@
 import numpy as np
 
 from strat.compiler.binder import Binder
-from strat.expressions.evaluate import Evaluator, leaves
-from strat.expressions.symbols import DATA, Symbols
+from strat.compiler.evaluate import Evaluator, leaves
+from strat.compiler.symbols import DATA, Symbols
 from strat.oracles.segments import Segments
 from strat.oracles.tape import Tape
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 
+from strat.compiler.data_checks import check_fixed
 from strat.compiler.fallback import FallbackProx
-from strat.compiler.legal import check_fixed
 from strat.compiler.prox import ProxBuilder
 from strat.compiler.record_prox import record_prox
 from strat.compiler.rows import NoProx

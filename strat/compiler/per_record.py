@@ -1,11 +1,10 @@
 """Losses that were meant for all records at once: refused, because a loss is summed over records."""
 
+from strat.compiler.symbols import Symbols
+from strat.compiler.walk import Walker
 from strat.errors import NotPerRecordError
-from strat.expressions import atoms
-from strat.expressions.symbols import Symbols
-from strat.expressions.text import text
-from strat.expressions.walk import Walker
-from strat.rules import rule_of
+from strat.rules import atoms, rule_of
+from strat.rules.text import text
 
 #: Functions of several numbers that have no meaning for one, and what they take of their argument.
 OVER_RECORDS = (

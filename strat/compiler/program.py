@@ -9,23 +9,22 @@ from strat.compiler.bind import Assembly
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.convexity import Curvature
+from strat.compiler.data_checks import Origin, check_convexity, check_data_arguments
+from strat.compiler.evaluate import Evaluator, leaves
 from strat.compiler.evaluation import Evaluation
 from strat.compiler.find_prox import find_prox
-from strat.compiler.legal import Origin, check_convexity, check_data_arguments
 from strat.compiler.record_fallback import RecordFallback
 from strat.compiler.report import describe
 from strat.compiler.smoothing import smoothed
+from strat.compiler.symbols import Symbols
 from strat.compiler.verify import check_program
+from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
-from strat.expressions import atoms
-from strat.expressions.evaluate import Evaluator, leaves
-from strat.expressions.symbols import Symbols
-from strat.expressions.walk import Walker
 from strat.oracles.layout import Layout
 from strat.oracles.segments import Segments
-from strat.records import read_records, read_vector
-from strat.rules import rule_of
-from strat.strata import Strata
+from strat.records.records import read_records, read_vector
+from strat.records.strata import Strata
+from strat.rules import atoms, rule_of
 
 
 class Program:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from strat.compiler.joint import Component
+from strat.compiler.component import Component
 from strat.compiler.pieces import Support, affine_rows, quadratic_diagonal, quadratic_matrix
 from strat.compiler.rows import NoProx, interval_below
 from strat.compiler.separable import separable

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from strat.errors import StratError
-from strat.strata import Strata
+from strat.records.strata import Strata
 
 N = 8
 #: The strata of the records.

@@ -7,7 +7,7 @@ from scipy import sparse
 from strat.compiler.convexity import numbers, rebuilt
 from strat.compiler.fallback import FallbackProx, attribute_constraints
 from strat.compiler.rows import NoProx
-from strat.expressions import atoms
+from strat.rules import atoms
 
 #: Records of all strata together up to which cone programs are written.
 LIMIT = 20_000

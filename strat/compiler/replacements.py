@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from strat.expressions import atoms
+from strat.rules import atoms
 
 CONCAVE = (
     "Minus it is convex: a loss is minimised. Write -cp.log(u), -cp.entr(u), -cp.log_det(S), cp.maximum(u, v) for "

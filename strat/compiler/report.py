@@ -5,8 +5,8 @@ import numpy as np
 from strat.compiler.bind import first_kink
 from strat.compiler.binder import Binder
 from strat.compiler.random_records import random_records
-from strat.expressions.symbols import DATA, AtomNode, Leaf, Product, Value
-from strat.expressions.text import short, text
+from strat.compiler.symbols import DATA, AtomNode, Leaf, Product, Value
+from strat.rules.text import short, text
 
 _WIDTH = 46
 

@@ -7,11 +7,11 @@ from strat.compiler.pieces import affine_matrix
 from strat.compiler.smoothing import atom_function, piecewise
 from strat.oracles.design import ConstantDesign
 from strat.oracles.lifted_rows import LiftedRows
-from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.row_functions import PiecewiseRows, ScalarRows
 from strat.oracles.row_terms import RowTerm, row_norms
 from strat.rules.base import Elementwise
 from strat.rules.piecewise import Abs, Maximum, Minimum
+from strat.rules.piecewise_linear import PiecewiseLinear
 from strat.rules.powers import Square
 
 

@@ -4,12 +4,12 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from strat.compiler.rows import NoProx, piecewise_entries, stacked
-from strat.expressions.text import text
-from strat.oracles.piecewise_linear import PiecewiseLinear
 from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
 from strat.oracles.row_functions import PiecewiseRows
 from strat.oracles.tape import Tape
 from strat.rules.piecewise import Abs
+from strat.rules.piecewise_linear import PiecewiseLinear
+from strat.rules.text import text
 
 
 def separable(builder, columns, pieces):

@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.pieces import affine_matrix, sums_of_atoms
-from strat.expressions import atoms
-from strat.expressions.text import text
+from strat.rules import atoms
+from strat.rules.text import text
 
 
 @dataclass

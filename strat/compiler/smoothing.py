@@ -6,10 +6,10 @@ that are multiples of one direction (apart from a constant) become functions of 
 
 import numpy as np
 
-from strat.expressions import forms
-from strat.oracles.piecewise_linear import Envelope, PiecewiseLinear
+from strat.rules import forms
 from strat.rules.largest import Max, Min
 from strat.rules.piecewise import Abs, Maximum, Minimum, Norm2
+from strat.rules.piecewise_linear import Envelope, PiecewiseLinear
 
 
 class Direction:

@@ -11,7 +11,7 @@ from strat.compiler.fallback import attribute_constraints
 from strat.compiler.random_records import INDEX, Records, random_points, random_records
 from strat.compiler.report import table
 from strat.errors import StratError
-from strat.expressions.text import short, text
+from strat.rules.text import short, text
 
 #: Largest error (relative to 1 + size) of what CVXPY itself knows to rounding, by differences, or from a solver.
 TOLERANCE = {"value": 1e-9, "gradient": 1e-6, "Hessian product": 1e-5, "prox": 1e-5}

@@ -7,7 +7,7 @@ part of the package takes; a graph with a name also has the edge attribute ``fac
 
 from strat.graphs.families import complete, cycle, path, star
 from strat.graphs.features import exponential_kernel, knn
-from strat.graphs.fitted import from_parameters
+from strat.graphs.from_parameters import from_parameters
 from strat.graphs.products import grid, product
 from strat.graphs.report import GraphReport, report
 

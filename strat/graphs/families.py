@@ -6,8 +6,8 @@ import networkx as nx
 import numpy as np
 
 from strat.errors import DataError, GraphError, type_name
-from strat.labels import label_list, plain
-from strat.prior import check_labels
+from strat.graphs.prior_graph import check_labels
+from strat.records.labels import label_list, plain
 
 
 def path(nodes, weight=1.0, name=None):

@@ -6,8 +6,8 @@ from itertools import product as tuples
 import networkx as nx
 
 from strat.errors import GraphError
-from strat.graph_input import read_graph
 from strat.graphs.families import path
+from strat.graphs.reading import read_graph
 
 
 def product(*graphs):

@@ -9,11 +9,11 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
-from strat.coupling import on_edges
+from strat.compiler.coupling import on_edges
 from strat.errors import OptionError
-from strat.graph_input import read_graph, read_weights
-from strat.selected_inverse import FULL, inverse_entries
-from strat.strata import some_of
+from strat.graphs.reading import read_graph, read_weights
+from strat.oracles.selected_inverse import FULL, inverse_entries
+from strat.records.strata import some_of
 
 #: The share of the mean parameters' norm that half of the strata lie within, when a model has collapsed.
 COLLAPSED = 0.01

@@ -10,7 +10,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import scipy.sparse as sp
 
-from strat import kernels
+from strat.oracles import kernels
 from strat.oracles.segments import Grams
 
 

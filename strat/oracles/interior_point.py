@@ -13,7 +13,7 @@ so that the products and the gradient that are left bound the distance to the so
 
 import numpy as np
 
-from strat import kernels
+from strat.oracles import kernels
 from strat.oracles.quadratic import Quadratic
 from strat.oracles.row_curvature import RowCurvature
 

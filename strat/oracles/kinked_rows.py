@@ -26,7 +26,7 @@ class KinkedRows:
 
     @classmethod
     def of(cls, link):
-        """The rows of a `Link`, or None where it is another sum."""
+        """The rows of a `SingleAtom`, or None where it is another sum."""
         kink = getattr(link.rule, "kink", None)
         if kink is None or not link.design.dense or not (link.weight > 0).all():
             return None

@@ -9,7 +9,7 @@ convex quadratic programs, for constraints; the slopes beside a knot are bounds 
 
 import numpy as np
 
-from strat import kernels
+from strat.oracles import kernels
 from strat.oracles.lifted_rows import LiftedRows
 from strat.oracles.quadratic_part import QuadraticPart, by_row
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strat import kernels
-from strat.kernels import KINDS, NUMBERS
+from strat.oracles import kernels
 from strat.oracles.design import ConstantDesign
 from strat.oracles.group_terms import GroupFunctions, SpectralFunctions
+from strat.oracles.kernels import KINDS, NUMBERS
 from strat.oracles.lifted_rows import LiftedRows
 from strat.oracles.quadratic_part import QuadraticPart, by_row
 from strat.oracles.row_functions import ScalarRows

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from strat import kernels
+from strat.oracles import kernels
 from strat.oracles.path_dynamic import by_dynamic_programming
 from strat.oracles.prox_base import Grouped
 

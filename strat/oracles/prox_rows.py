@@ -12,8 +12,8 @@ exactly, and several times faster, where loops are compiled.
 
 import numpy as np
 
-from strat import kernels
 from strat.errors import NoOracleError
+from strat.oracles import kernels
 from strat.oracles.augmented_lagrangian import AugmentedLagrangian
 from strat.oracles.joined_rows import joined
 from strat.oracles.prox_active import from_nearby

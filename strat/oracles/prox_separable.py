@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat import kernels
+from strat.oracles import kernels
 from strat.oracles.prox_base import folded, present
 from strat.oracles.scalar_newton import safeguarded
 

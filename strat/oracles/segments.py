@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from strat import kernels
+from strat.oracles import kernels
 
 SMALL = 24  # columns up to which a loop over the records is faster than products of padded batches
 KEPT = 2**22  # numbers of records up to which they are kept padded

@@ -6,7 +6,7 @@ import numpy as np
 
 from strat.oracles.base import Oracle
 from strat.oracles.kinked_rows import KinkedRows
-from strat.oracles.link import Link
+from strat.oracles.single_atom import SingleAtom
 
 
 class BoundNode:
@@ -65,7 +65,7 @@ class Tape(Oracle):
 
     def __init__(self, nodes, weights, segments, n, active=None):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
-        self._link = Link.of(nodes, weights, segments)
+        self._single_atom = SingleAtom.of(nodes, weights, segments)
         self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
@@ -74,7 +74,7 @@ class Tape(Oracle):
     @cached_property
     def kinked_rows(self):
         """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
-        return None if self._link is None else KinkedRows.of(self._link)
+        return None if self._single_atom is None else KinkedRows.of(self._single_atom)
 
     def take(self, strata):
         """The function of some strata, where rows are strata."""
@@ -110,20 +110,20 @@ class Tape(Oracle):
 
     def arguments(self, theta):
         """Affine images of theta for the methods below, where they take them."""
-        return None if self._link is None else self._link.arguments(theta)
+        return None if self._single_atom is None else self._single_atom.arguments(theta)
 
     def value(self, theta, arguments=None):
         """Sum of each stratum."""
-        if self._link is not None:
-            return self._link.value(theta, arguments)
+        if self._single_atom is not None:
+            return self._single_atom.value(theta, arguments)
         with np.errstate(all="ignore"):
             _, outs, illegal = self.run(theta)
             return self._total(len(theta), outs, illegal)
 
     def value_and_gradient(self, theta, arguments=None):
         """Sum of each stratum, and its gradient."""
-        if self._link is not None:
-            return self._link.value_and_gradient(theta, arguments)
+        if self._single_atom is not None:
+            return self._single_atom.value_and_gradient(theta, arguments)
         with np.errstate(all="ignore"):
             states, outs, illegal = self.run(theta)
             gradient, _ = self._reverse(theta, states)
@@ -160,8 +160,8 @@ class Tape(Oracle):
     @np.errstate(all="ignore")
     def hessian_operator(self, theta):
         """Hessian at theta as a map; values, derivatives and adjoints are computed once."""
-        if self._link is not None:
-            return self._link.hessian_operator(theta)
+        if self._single_atom is not None:
+            return self._single_atom.hessian_operator(theta)
         states, _, _ = self.run(theta)
         _, adjoints = self._reverse(theta, states)
         nodes = [node for node in self.nodes if node in adjoints]

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import OptionError
-from strat.graph_input import read_weights
+from strat.graphs.reading import read_weights
 from strat.plot import canvas
 
 NAMED = 60  # most strata that are named

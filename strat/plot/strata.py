@@ -3,10 +3,10 @@
 import numpy as np
 from scipy import sparse
 
+from strat.derivatives.standard_errors import standard_errors
 from strat.errors import OptionError
-from strat.estimator import check_fitted
+from strat.model.estimator import check_fitted
 from strat.plot import canvas
-from strat.standard_errors import standard_errors
 
 LINES = 12  # most entries of a variable that are drawn at once
 

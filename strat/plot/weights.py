@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import DataError, OptionError
-from strat.graph_input import read_graph, read_weights
+from strat.graphs.reading import read_graph, read_weights
 from strat.plot import canvas
 
 PIXELS = 400  # strata that a heatmap shows one by one

@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from strat.errors import NoOracleError
-from strat.expressions.text import text
+from strat.rules.text import text
 
 _REGISTRY = {}
 

@@ -8,7 +8,7 @@ Hessian products of any composition.
 
 import numpy as np
 
-from strat.expressions import atoms, forms
+from strat.rules import atoms, forms
 
 
 class Rule:

@@ -4,11 +4,10 @@ import cvxpy as cp
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.expressions import atoms
-from strat.expressions.text import text
 from strat.oracles.prox_chains import path_prox
-from strat.rules import rule
+from strat.rules import atoms, rule
 from strat.rules.base import Rows
+from strat.rules.text import text
 
 
 @rule(atoms.dotsort)

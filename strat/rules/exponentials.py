@@ -4,9 +4,8 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import entr, kl_div, rel_entr, wrightomega
 
-from strat import kernels
-from strat.expressions import atoms
-from strat.rules import rule
+from strat.oracles import kernels
+from strat.rules import atoms, rule
 from strat.rules.base import Elementwise, Rows
 
 

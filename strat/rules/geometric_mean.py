@@ -3,8 +3,7 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.expressions import atoms, forms
-from strat.rules import rule
+from strat.rules import atoms, forms, rule
 from strat.rules.base import Rows, grouped
 
 

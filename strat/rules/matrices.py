@@ -3,9 +3,8 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.expressions import atoms
 from strat.oracles import prox_slopes
-from strat.rules import rule
+from strat.rules import atoms, rule
 from strat.rules.base import Rule
 from strat.rules.exponentials import positive_root
 

@@ -4,9 +4,8 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import entr
 
-from strat.expressions import atoms
 from strat.oracles import prox_slopes
-from strat.rules import rule
+from strat.rules import atoms, rule
 from strat.rules.base import Rule
 from strat.rules.exponentials import Entr
 from strat.rules.matrices import symmetric

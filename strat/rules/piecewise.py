@@ -3,10 +3,9 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.expressions import atoms
 from strat.oracles import prox_slopes
 from strat.oracles.thresholds import onto_l1_ball, onto_l2_ball
-from strat.rules import rule
+from strat.rules import atoms, rule
 from strat.rules.base import Elementwise, Rows, Rule
 
 

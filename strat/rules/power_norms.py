@@ -3,8 +3,7 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.expressions import atoms
-from strat.rules import rule
+from strat.rules import atoms, rule
 from strat.rules.base import Rows, grouped
 from strat.rules.piecewise import Abs, Norm2
 

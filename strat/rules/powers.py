@@ -4,10 +4,9 @@ import cvxpy as cp
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.expressions import atoms, forms
 from strat.oracles import prox_slopes
 from strat.oracles.thresholds import onto_l2_ball
-from strat.rules import rule
+from strat.rules import atoms, forms, rule
 from strat.rules.base import Elementwise, Rule, grouped
 
 

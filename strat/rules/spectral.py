@@ -3,10 +3,9 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.expressions import atoms
 from strat.oracles import prox_slopes
 from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest, shrunk_maximum
-from strat.rules import rule
+from strat.rules import atoms, rule
 from strat.rules.base import Rule
 
 

@@ -4,7 +4,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from strat.problem import Point
+from strat.problem.joint_problem import Point
 
 PROJECTION = (
     1e-14  # the prox with this step projects onto the regularizer's domain and leaves its value alone
@@ -70,13 +70,13 @@ class Algorithm:
     @property
     def factorizations(self):
         """Cholesky factorisations so far."""
-        slots = [point.graph_slot for point in self.points if point.graph_slot is not None]
-        return self.extra_factorizations + sum(slot.factorizations for slot in slots)
+        graph_oracles = [point.graph_oracle for point in self.points if point.graph_oracle is not None]
+        return self.extra_factorizations + sum(graph_oracle.factorizations for graph_oracle in graph_oracles)
 
     @property
     def inversions(self):
         """Inverses of the matrix mu I + G(w) so far."""
-        return sum(point.graph_slot.inversions for point in self.points if point.graph_slot is not None)
+        return sum(point.graph_oracle.inversions for point in self.points if point.graph_oracle is not None)
 
     def state(self):
         """The whole state, as a dict of arrays."""

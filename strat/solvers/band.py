@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg.lapack import dpbtrf, dpbtrs
 
-from strat import kernels
+from strat.oracles import kernels
 
 CHEAP = 1000  # squared bandwidth times numbers a stratum up to which the factor beats conjugate gradients
 SMALL = 33  # numbers in a column of the band up to which a loop beats LAPACK, which blocks longer ones

@@ -5,13 +5,13 @@ import warnings
 import numpy as np
 
 from strat.errors import ConvergenceWarning
-from strat.graph_regularizers import FixedGraph
-from strat.problem import JointProblem, Point
+from strat.problem.graph_regularizers import FixedGraph
+from strat.problem.joint_problem import JointProblem, Point
 from strat.solvers.algorithm import Algorithm
-from strat.solvers.automatic import Automatic
 from strat.solvers.certificate import subgradient_residual
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import exact_weights, graph_step
+from strat.solvers.joint_steps import JointSteps
 from strat.solvers.proximal_newton import ProximalNewton
 
 SHARE = 0.01  # of the residual before a step is what it may leave
@@ -137,12 +137,12 @@ class BlockDescent(Algorithm):
             return inner
         if fixed.loss.has("hessian_operator"):
             return ProximalNewton(fixed, theta, w, tol)
-        return Automatic(fixed, theta, w)
+        return JointSteps(fixed, theta, w)
 
     def _w_step(self, theta, tol):
         """The best weights for theta."""
         problem = self.problem
-        if hasattr(self.x.graph_slot, "minimize"):
+        if hasattr(self.x.graph_oracle, "minimize"):
             w, iterations = exact_weights(problem, theta)
             self.extra_factorizations += iterations
             return w

@@ -53,7 +53,7 @@ class FixedSteps(Algorithm):
             return True
         y.theta[...] = self.problem.prox(y.theta, PROJECTION)
         if self.problem.learned:
-            y.graph_slot.prox(y.w, PROJECTION, out=y.w)
+            y.graph_oracle.prox(y.w, PROJECTION, out=y.w)
         return y.evaluate_smooth(gradient=True) < np.inf
 
     def _prox_step(self, base, alpha, target):
@@ -63,7 +63,7 @@ class FixedSteps(Algorithm):
             np.multiply(base.w_gradient, problem.edges.mask, out=target.w)
             target.w *= -alpha / 2
             target.w += base.w
-            target.graph_slot.prox(target.w, alpha / 2, out=target.w)
+            target.graph_oracle.prox(target.w, alpha / 2, out=target.w)
         else:
             target.w[...] = base.w
         target.evaluate()

@@ -4,8 +4,8 @@ import copy
 
 import numpy as np
 
-from strat import kernels
-from strat.prox_slope import FREE
+from strat.oracles import kernels
+from strat.solvers.prox_slope import FREE
 
 SMALL = 16  # size of matrices up to which a loop is faster than NumPy's products
 

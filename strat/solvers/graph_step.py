@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from strat.problem import JointProblem, w_residual
+from strat.problem.joint_problem import JointProblem, w_residual
 from strat.solvers.result import Result
 
 
@@ -29,7 +29,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     Result
         With the weights `w`; its objective is Laplacian term plus h.
     """
-    if hasattr(problem.graph_slot(), "minimize"):
+    if hasattr(problem.graph_oracle(), "minimize"):
         return _exact(problem, theta, tol)
     fixed = JointProblem(
         _NoLoss(theta.shape),
@@ -48,7 +48,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
 
 def exact_weights(problem, theta):
     """Weights of the exact graph step and its Newton iterations, for an h that has one."""
-    return problem.graph_slot().minimize(_half_distances(problem, theta))
+    return problem.graph_oracle().minimize(_half_distances(problem, theta))
 
 
 def _half_distances(problem, theta):
@@ -58,13 +58,13 @@ def _half_distances(problem, theta):
 
 def _exact(problem, theta, tol):
     started = time.perf_counter()
-    edges, slot, half = problem.edges, problem.graph_slot(), _half_distances(problem, theta)
-    w, iterations = slot.minimize(half)
-    graph, laplacian = slot.set(w), edges.dot(half, w)
-    graph += slot.rest()
-    gradient = slot.gradient(edges.zeros())
+    edges, graph_oracle, half = problem.edges, problem.graph_oracle(), _half_distances(problem, theta)
+    w, iterations = graph_oracle.minimize(half)
+    graph, laplacian = graph_oracle.set(w), edges.dot(half, w)
+    graph += graph_oracle.rest()
+    gradient = graph_oracle.gradient(edges.zeros())
     gradient += half
-    residual = w_residual(edges, slot, w, gradient, 1 + max(edges.norm(half), slot.scale()))
+    residual = w_residual(edges, graph_oracle, w, gradient, 1 + max(edges.norm(half), graph_oracle.scale()))
     return Result(
         status="converged" if residual <= tol else "max_iter",
         iterations=iterations,

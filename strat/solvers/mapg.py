@@ -3,9 +3,9 @@
 from numbers import Real
 
 from strat.errors import OptionError
-from strat.solvers.automatic import Automatic
 from strat.solvers.base import Solver
 from strat.solvers.fixed_steps import FixedSteps
+from strat.solvers.joint_steps import JointSteps
 
 
 class MAPG(Solver):
@@ -100,5 +100,5 @@ class MAPG(Solver):
             The iteration, at its start.
         """
         if self.step is None:
-            return Automatic(problem, theta, w, self.tol)
+            return JointSteps(problem, theta, w, self.tol)
         return FixedSteps(problem, theta, w, self.step)

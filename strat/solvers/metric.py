@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.linalg.blas import ddot
 
-from strat import kernels
+from strat.oracles import kernels
 
 # Curvature allowed over what was seen, and over the last one: with more of both fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
@@ -114,20 +114,20 @@ class EdgeMetric:
         total = float(np.add.reduce(y.degrees))
         if self.age < AGE and abs(total - self.total) <= 0.1 * self.total:
             return
-        y.graph_slot.curvature(self.curvature)
+        y.graph_oracle.curvature(self.curvature)
         np.divide(self.problem.edges.mask, self.curvature, out=self.inverse)
         self.curvature *= self.problem.edges.mask
         self.age, self.total, self.scale = 0, total, y.w_scale()
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""
-        slot = z.graph_slot
-        if not slot.projects:  # the edges depend on each other, or on the step
+        graph_oracle = z.graph_oracle
+        if not graph_oracle.projects:  # the edges depend on each other, or on the step
             np.multiply(self.inverse, y.w_gradient, out=z.w)
             z.w *= -self.length
             z.w += y.w
-            slot.prox(z.w, self.length * self.inverse, out=z.w)
-        if slot.projects and kernels.compiled and z.w.size:
+            graph_oracle.prox(z.w, self.length * self.inverse, out=z.w)
+        if graph_oracle.projects and kernels.compiled and z.w.size:
             slope, square, size, uphill = kernels.compiled.projected_step(
                 self.length, self.inverse, self.curvature, y.w_gradient, y.w, x.w, z.w
             )
@@ -143,7 +143,7 @@ class EdgeMetric:
         for chunk in self.chunks:
             gradient, old, new, current = y.w_gradient[chunk], y.w[chunk], z.w[chunk], x.w[chunk]
             move, weighted = scratch[: new.size], weights[: new.size]
-            if z.graph_slot.projects:
+            if z.graph_oracle.projects:
                 np.multiply(self.inverse[chunk], gradient, out=new)
                 new *= -self.length
                 new += old

@@ -213,7 +213,7 @@ def solve_blocks(product, free, b):
 
 def swap_graph(a, b):
     """Exchange what two points know about w, factorisation included."""
-    for name in ("w", "degrees", "graph", "graph_slot"):
+    for name in ("w", "degrees", "graph", "graph_oracle"):
         mine, other = getattr(a, name), getattr(b, name)
         setattr(a, name, other)
         setattr(b, name, mine)

@@ -6,12 +6,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from strat.prox_slope import ProxSlope, probes
 from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.free_directions import FreeDirections
 from strat.solvers.interior_point import InteriorPoint
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
+from strat.solvers.prox_slope import ProxSlope, probes
 
 RIDGE = 1e-10  # least damping, relative; keeps the equations definite where strata have no records
 STEEP = 1.0  # most damping

@@ -1,0 +1,233 @@
+"""BaseModel: the declaration of one record's loss and one stratum's regularizer."""
+
+import numpy as np
+
+from strat.compiler import coupling
+from strat.compiler.check import as_expression, check_data, check_no_data
+from strat.compiler.compile import check_constraints, compiled
+from strat.compiler.program import Program
+from strat.compiler.report import header, piece_rows, prox_line, table
+from strat.compiler.verify import check_prediction
+from strat.errors import DeclarationError, OptionError
+from strat.rules.text import text
+
+
+class BaseModel:
+    """The model of one stratum: loss of one record, regularizer, constraints, prediction.
+
+    The declaration is compiled at once and never changes; print it to see which rule each piece got.
+
+    Parameters
+    ----------
+    loss : cvxpy.Expression
+        Loss of ONE record: a convex scalar of the variables, with the record's data as Parameters. It is summed
+        over the records of each stratum.
+    regularizer : cvxpy.Expression or float
+        A convex scalar of the variables, added once for each stratum.
+    constraints : sequence of cvxpy constraints
+        On the variables of one stratum.
+    data : sequence of cvxpy.Parameter
+        The data of one record, in the order of ``fit``'s arguments.
+    predict : cvxpy.Expression, optional
+        The prediction: any expression of the variables and the data.
+    smoothing : float, optional
+        Width of the Moreau envelope that replaces piecewise linear parts of the loss (pinball, hinge, absolute value) and
+        Euclidean norms, in units of their argument. The true objective is reported beside the smoothed one.
+    couple : dict or sequence, optional
+        Weight of each variable in the Laplacian's distance between strata: a number, an array of the variable's
+        shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a given
+        graph with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``;
+        factors left out keep 1, and the key None is for edges without a factor.
+
+    Raises
+    ------
+    DeclarationError, ShapeError, NotPerRecordError, NotConvexError, NoOracleError, OptionError
+        Where the declaration has no meaning; the message says what to write instead.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta = cp.Variable(3, name="theta")
+    >>> x, y = cp.Parameter(3, name="x"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(
+    ...     cp.logistic(-y * (x @ theta)), 0.1 * cp.norm1(theta), data=(x, y), predict=x @ theta
+    ... )
+    >>> base.variables
+    ('theta',)
+    """
+
+    def __init__(
+        self, loss, regularizer=0, constraints=(), data=(), predict=None, smoothing=None, couple=None
+    ):
+        self.data = check_data(data)
+        self.loss = as_expression(loss, "the loss")
+        self.regularizer = as_expression(regularizer, "the regularizer")
+        check_no_data(self.regularizer, self.data, "the regularizer")
+        self.constraints = check_constraints(constraints, self.data)
+        self.smoothing = _checked_smoothing(smoothing)
+        if not self.loss.variables():
+            raise DeclarationError(
+                f"the loss has no variable in it: {text(self.loss)}. "
+                f"It must depend on the cp.Variable objects to be fitted."
+            )
+        variables = {v.id: v for v in self.loss.variables()}
+        for source in (self.regularizer, *self.constraints):
+            variables.update((v.id, v) for v in source.variables() if v.id not in variables)
+        everything = tuple(variables.values())
+        self.loss_program = compiled(self.loss, self.data, (), "the loss", self.smoothing, everything)
+        self.regularizer_program = compiled(
+            self.regularizer, (), self.constraints, "the regularizer", None, everything
+        )
+        self.layout = self.loss_program.layout
+        self.predict = None if predict is None else as_expression(predict, "predict")
+        self.predict_program = self._prediction(variables)
+        self._check_data_used()
+        self.couple = coupling.declared(couple, variables)
+        _check_names(self)
+
+    @property
+    def variables(self):
+        """Names of the variables, in the order of a stratum's parameter vector."""
+        return tuple(self.layout.shapes)
+
+    @property
+    def hyperparameters(self):
+        """Parameters that are no record data, by name."""
+        sources = [self.loss_program, self.regularizer_program]
+        found = {p.name(): p for source in sources for p in source.hyperparameters}
+        if self.predict_program is not None:
+            found.update((p.name(), p) for p in self.predict_program.hyperparameters)
+        found.update((p.name(), p) for p in coupling.parameters(self.couple))
+        return found
+
+    def check(self, seed=0):
+        """Compare every compiled oracle with CVXPY itself, at random records and points.
+
+        Parameters
+        ----------
+        seed : int
+            For the random numbers.
+
+        Returns
+        -------
+        Report
+            Of the loss, the regularizer with its constraints, and the prediction. It prints as a table; ``ok``
+            says whether everything agreed. Nothing is printed, and no Variable or Parameter changes its value.
+        """
+        report = self.loss_program.check(seed) + self.regularizer_program.check(seed)
+        return (
+            report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
+        )
+
+    def couple_weights(self, given=None, factor=None):
+        """Weight of each coordinate in the distance between strata.
+
+        Parameters
+        ----------
+        given : dict, optional
+            Values of hyperparameters by name, which go before the Parameters' own.
+        factor : str, optional
+            Of the graph's edges with this factor, by default of those without one, where weights are by factor.
+
+        Returns
+        -------
+        (n,) ndarray
+            The weights.
+        """
+        return coupling.weights(self.couple, self.layout, given or {}, factor)
+
+    def _prediction(self, variables):
+        if self.predict is None:
+            return None
+        foreign = [v.name() for v in self.predict.variables() if v.id not in variables]
+        if foreign:
+            raise DeclarationError(
+                f"predict uses the variable {foreign[0]}, which the loss and regularizer do not have."
+            )
+        used = {p.id for p in self.predict.parameters()}
+        data = tuple(p for p in self.data if p.id in used)
+        return Program(self.predict, data, (), self.loss_program.variables, "predict")
+
+    def _check_data_used(self):
+        sources = [self.loss, self.regularizer] + ([self.predict] if self.predict is not None else [])
+        used = {p.id for source in sources for p in source.parameters()}
+        for p in self.data:
+            if p.id not in used:
+                raise DeclarationError(
+                    f"the data Parameter {p.name()} is used neither in the loss nor in predict; remove it from data."
+                )
+
+    def __sklearn_clone__(self):
+        """The declaration never changes, so clones share it."""
+        return self
+
+    def __str__(self):
+        loss, regularizer = self.loss_program, self.regularizer_program
+        head = ("role", "weight", "piece", "rule", "argument", "oracles")
+        rows = [("loss", *row) for row in piece_rows(loss)]
+        rows += [("regularizer", *row) for row in piece_rows(regularizer)]
+        rows += [("constraint", "", text(c, 46), "set", "", "prox") for c in self.constraints]
+        rows += [
+            ("attribute", "", line, "set", "", "prox") for line in attribute_texts(regularizer.variables)
+        ]
+        lines = [header(loss).replace("the loss", "BaseModel", 1), table(head, rows)]
+        lines += [f"loss's {line}" for line in prox_line(loss, constrained=False)]
+        lines += [f"regularizer's {line}" for line in prox_line(regularizer)]
+        if self.predict is not None:
+            lines.append(f"predict  {text(self.predict, 80)}")
+        if self.smoothing is not None:
+            lines.append(
+                f"smoothing  piecewise linear parts and norms in the loss become Moreau envelopes of width {self.smoothing:g}"
+            )
+        return "\n".join(lines)
+
+    def __repr__(self):
+        data = ", ".join(p.name() for p in self.data)
+        return f"BaseModel({text(self.loss, 40)}, {text(self.regularizer, 30)}, data=({data}))"
+
+
+def attribute_texts(variables):
+    """The variables' attributes as text."""
+    texts = []
+    for v in variables:
+        names = [k for k, a in v.attributes.items() if k != "bounds" and isinstance(a, bool) and a]
+        if v.attributes.get("bounds") is not None:
+            names.append("bounds")
+        texts += [f"{v.name()} {name}" for name in names]
+    return texts
+
+
+def _check_names(base):
+    """Raise where two hyperparameters have one name, by which their values are set."""
+    sources = [base.loss, base.regularizer, *base.constraints]
+    sources += [base.predict] if base.predict is not None else []
+    found = [p for source in sources for p in source.parameters()]
+    found += coupling.parameters(base.couple)
+    data, first = {p.id for p in base.data}, {}
+    names = {p.name() for p in base.data}
+    for p in found:
+        if p.id not in data and p.name() in names:
+            raise DeclarationError(
+                f"a hyperparameter has the name {p.name()!r} of a data Parameter, but it is another object. Use the same "
+                f'object everywhere, or give it its own name: cp.Parameter(…, name="…").'
+            )
+        if p.id not in data and first.setdefault(p.name(), p).id != p.id:
+            raise DeclarationError(
+                f"two hyperparameters have the name {p.name()!r}; their values are set by name, so give each its own: "
+                f'cp.Parameter(…, name="…").'
+            )
+
+
+def _checked_smoothing(smoothing):
+    if smoothing is None:
+        return None
+    if (
+        isinstance(smoothing, bool)
+        or not isinstance(smoothing, (int, float, np.number))
+        or not 0 < smoothing < np.inf
+    ):
+        raise OptionError(
+            f"smoothing is the width of the smoothed kink, a positive number in units of its argument, "
+            f"not {smoothing!r}."
+        )
+    return float(smoothing)

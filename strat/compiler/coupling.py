@@ -1,0 +1,140 @@
+"""The weights of the variables in the distance between strata: for all edges, or for each factor of the graph."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from strat.errors import DeclarationError, GraphError, OptionError
+from strat.records.strata import some_of
+from strat.rules import atoms
+from strat.rules.text import short
+
+
+def declared(couple, variables):
+    """Weights by variable name, each a number, an array, a Parameter, or a dict of these by factor.
+
+    Parameters
+    ----------
+    couple : dict, sequence or None
+        As ``BaseModel`` takes it.
+    variables : dict
+        The model's variables by id.
+    """
+    if couple is None:
+        return {}
+    if isinstance(couple, atoms.Variable):
+        couple = (couple,)
+    if not isinstance(couple, (dict, tuple, list, set, frozenset)):
+        raise DeclarationError(
+            f"couple must be a dict {{variable: weight}} or a tuple of the variables that the graph couples, not {couple!r}."
+        )
+    if not isinstance(couple, dict):
+        coupled = {getattr(v, "id", None) for v in couple}
+        unknown = [v for v in couple if getattr(v, "id", None) not in variables]
+        if unknown:
+            raise DeclarationError(f"couple holds {unknown[0]}, which is no variable of the model.")
+        return {v.name(): 0.0 for v in variables.values() if v.id not in coupled}
+    names = {v.name(): v for v in variables.values()}
+    out = {}
+    for key, weight in couple.items():
+        name = key.name() if isinstance(key, atoms.Variable) else key
+        if name not in names or (isinstance(key, atoms.Variable) and key.id != names[name].id):
+            raise DeclarationError(
+                f"couple has the key {name!r}, which is no variable of the model: {', '.join(names)}."
+            )
+        out[name] = dict(weight) if isinstance(weight, Mapping) else weight
+    return out
+
+
+def parameters(couple):
+    """The Parameters among declared weights."""
+    found = [v for w in couple.values() for v in (w.values() if isinstance(w, dict) else [w])]
+    return [weight for weight in found if isinstance(weight, atoms.Parameter)]
+
+
+def by_factor(couple):
+    """Whether some variable has a weight for each factor of the graph."""
+    return any(isinstance(weight, dict) for weight in couple.values())
+
+
+def factors(couple):
+    """The factors that declared weights name, after None for edges without."""
+    return list(dict.fromkeys([None, *(f for w in couple.values() if isinstance(w, dict) for f in w)]))
+
+
+def weights(couple, layout, given, factor=None):
+    """Weight of each coordinate, (n,), on edges of one factor; None is for edges without.
+
+    Parameters
+    ----------
+    couple : dict
+        As declared.
+    layout : Layout
+        Where each variable lies.
+    given : dict
+        Values of hyperparameters by name, which go before the Parameters' own.
+    factor : str, optional
+        The factor.
+    """
+    out = np.ones(layout.n)
+    for name, weight in couple.items():
+        where = f"couple[{name!r}]"
+        if isinstance(weight, dict):
+            where, weight = f"{where}[{factor!r}]", weight.get(factor, 1.0)
+        if isinstance(weight, atoms.Parameter):
+            parameter, weight = weight, given.get(weight.name(), weight.value)
+            if weight is None:
+                raise DeclarationError(
+                    f"the Parameter {parameter.name()} in couple has no value; set {parameter.name()}.value."
+                )
+        shape = layout.shapes[name]
+        try:
+            value = np.broadcast_to(np.asarray(weight, dtype=float), shape)
+        except ValueError as error:
+            raise OptionError(
+                f"{where} has shape {np.shape(weight)}, but the variable has shape {shape}."
+            ) from error
+        if not (np.all(np.isfinite(value)) and np.all(value >= 0)):
+            raise OptionError(f"{where} must be finite and at least 0, but it is {short(str(value), 60)}.")
+        out[layout.slices[name]] = value.reshape(-1)
+    return out
+
+
+def on_edges(base, given, prior, i, j):
+    """Weight of each coordinate in the distance: (n,), or (E, n) on the edges (i, j) where factors differ in it.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    given : dict
+        Values of hyperparameters by name.
+    prior : PriorGraph or None
+        The graph whose factors these are; without one no edge has a factor, as edges that it lacks.
+    i, j : ndarray of int, shape (E,)
+        The edges' ends, i < j.
+
+    Raises
+    ------
+    OptionError
+        If a factor is none of the graph.
+    GraphError
+        If an edge has several factors.
+    """
+    if prior is None or not len(i) or not by_factor(base.couple):
+        return base.couple_weights(given)
+    unknown = [name for name in factors(base.couple)[1:] if name not in prior.factors]
+    if unknown:
+        known = f"has the factors {some_of(prior.factors)}" if prior.factors else "has no factors"
+        raise OptionError(
+            f"couple: {unknown[0]!r} is not a factor of the graph, which {known}. "
+            "Factors are the edge attribute 'factor'; strat.graphs sets it from name=."
+        )
+    codes, several = prior.factor_on(i, j)
+    if several.any():
+        e = int(np.flatnonzero(several)[0])
+        raise GraphError(
+            f"couple has weights by factor, but the edge {prior.labels[i[e]]!r} – {prior.labels[j[e]]!r} belongs to several "
+            f"factors. Give each edge one factor, or couple one weight for all."
+        )
+    return np.stack([base.couple_weights(given, factor) for factor in (*prior.factors, None)])[codes]

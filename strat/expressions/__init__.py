@@ -1,1 +1,0 @@
-"""CVXPY expressions read as data: symbolic affine forms over all records at once."""

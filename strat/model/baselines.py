@@ -1,0 +1,253 @@
+"""The models to compare with, each one line: common, separate, a given graph, and the ways to learn one."""
+
+from strat.errors import OptionError
+from strat.model.common_model import CommonModel
+from strat.model.estimator import StratifiedModel
+from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
+
+
+def common(base, graph=None, regularizer_weight=None, **options):
+    """One set of parameters for all records.
+
+    The regularizer counts once for each stratum, so that the objective is that of the stratified model where all
+    strata are equal.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; by default the labels seen at fit.
+    regularizer_weight : float, optional
+        How often the regularizer counts; K times by default.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        Its ``theta_`` has K equal rows, and unseen labels predict, too.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.common(base).fit([1.0, 1.0, 4.0], strata=["a", "a", "b"])
+    >>> model.theta_["theta"].round(6)
+    array([2., 2.])
+    """
+    return CommonModel(base, graph, regularizer_weight=regularizer_weight, **options)
+
+
+def separate(base, graph=None, **options):
+    """Each stratum by itself: W = 0.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its edges are not used. By default the labels seen at fit.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        Strata without records get the regularizer's minimiser.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.separate(base).fit([1.0, 1.0, 4.0], strata=["a", "a", "b"])
+    >>> model.theta_["theta"].round(6)
+    array([1., 4.])
+    """
+    return StratifiedModel(base, graph, FixedGraph(), **{**options, "scale": 0.0})
+
+
+def lrsm(base, graph, **options):
+    """The Laplacian regularised stratified model on a given graph.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W)
+        The graph W.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    References
+    ----------
+    Tuck, Barratt and Boyd, "A distributed method for fitting Laplacian regularized stratified models", 2019.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.lrsm(base, strat.graphs.path(["a", "b"], weight=1e6))
+    >>> model.fit([1.0, 1.0, 4.0], strata=["a", "a", "b"]).theta_["theta"].round(3)
+    array([2., 2.])
+    """
+    return StratifiedModel(base, graph, FixedGraph(), **options)
+
+
+def joint(
+    base, graph=None, graph_regularizer=None, *, lambda1=None, lambda2=None, eta=None, mu=None, **options
+):
+    """Parameters and graph learned jointly with the log-determinant regularizer.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        The prior graph W0.
+    graph_regularizer : LogDet, optional
+        In place of the four constants.
+    lambda1, lambda2, eta, mu : float, optional
+        Constants of ``LogDet``: 1, 1, 0.1 and 1 by default.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    Raises
+    ------
+    OptionError
+        Where constants stand beside a `graph_regularizer`, which has its own.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.joint(base, strat.graphs.path(["a", "b", "c"]), lambda1=0.5)
+    >>> model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"]).W_.shape
+    (3, 3)
+    """
+    given = {"lambda1": lambda1, "lambda2": lambda2, "eta": eta, "mu": mu}
+    given = {name: value for name, value in given.items() if value is not None}
+    if graph_regularizer is None:
+        graph_regularizer = LogDet(**{"lambda1": 1.0, "lambda2": 1.0, "eta": 0.1, "mu": 1.0, **given})
+    elif given:
+        raise OptionError(
+            f"joint was given {', '.join(given)} beside graph_regularizer={graph_regularizer!r}, which has constants of "
+            f"its own. Give one or the other."
+        )
+    return StratifiedModel(base, graph, graph_regularizer, **options)
+
+
+def log_diagonal(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
+    """Parameters and graph learned jointly with the log-degree regularizer.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    lambda1, lambda2 : float
+        Constants of ``LogDiagonal``.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.log_diagonal(base, lambda1=0.5, lambda2=0.5)
+    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
+    >>> model.W_.round(2)
+    array([[0.  , 0.96, 0.  ],
+           [0.96, 0.  , 0.17],
+           [0.  , 0.17, 0.  ]])
+    """
+    return StratifiedModel(base, graph, LogDiagonal(lambda1=lambda1, lambda2=lambda2), **options)
+
+
+def trace_constraint(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
+    """Parameters and graph learned jointly with a given sum of weights.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    lambda1, lambda2 : float
+        Constants of ``TraceConstraint``.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.trace_constraint(base, lambda1=2.0, lambda2=0.5)
+    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
+    >>> model.W_.round(2)
+    array([[0., 1., 0.],
+           [1., 0., 0.],
+           [0., 0., 0.]])
+    """
+    return StratifiedModel(base, graph, TraceConstraint(lambda1=lambda1, lambda2=lambda2), **options)
+
+
+def entropy(base, graph=None, *, sigma=1.0, **options):
+    """Parameters and graph learned jointly with the entropy regularizer, W a Gaussian kernel of the parameters.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration.
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    sigma : float
+        Constant of ``Entropy``.
+    **options
+        Keywords of ``StratifiedModel``.
+
+    Returns
+    -------
+    StratifiedModel
+        The model, not yet fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.entropy(base, sigma=0.5)
+    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
+    >>> model.W_.round(2)
+    array([[0.  , 0.99, 0.  ],
+           [0.99, 0.  , 0.  ],
+           [0.  , 0.  , 0.  ]])
+    """
+    return StratifiedModel(base, graph, Entropy(sigma=sigma), **options)

@@ -1,0 +1,123 @@
+"""A fitted model's convex problem in theta, rebuilt in CVXPY from the declaration and the data."""
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler import coupling
+from strat.compiler.convexity import numbers, rebuilt
+from strat.errors import OptionError
+from strat.graphs.reading import read_graph
+
+
+def as_problem(model):
+    """The problem min Σ loss + Σ regularizer + Laplacian for the model's W, as CVXPY sees it.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        Fitted.
+
+    Returns
+    -------
+    cvxpy.Problem
+        One variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes.
+    """
+    base, records = model.base, training_records(model)
+    terms, constraints, copies = [], [], []
+    for k in range(records.strata.K):
+        variables, objective, own = stratum_terms(base, records, model.values, k)
+        copies.append(variables)
+        terms.append(objective)
+        constraints += own
+    W = sp.triu(sp.csr_array(model.W_)).tocoo()
+    roots = np.broadcast_to(np.sqrt(fitted_couple(model, *W.coords)), (len(W.data), base.layout.n))
+    for i, j, w, root in zip(*W.coords, W.data, roots, strict=True):
+        for v in base.loss_program.variables:
+            p = root[base.layout.slices[v.name()]].reshape(v.shape)
+            difference = copies[i][v.name()] - copies[j][v.name()]
+            terms.append(0.5 * float(w) * cp.sum_squares(cp.multiply(p, difference)))
+    return cp.Problem(cp.Minimize(_sum(terms)), constraints)
+
+
+def fitted_couple(model, i, j):
+    """A fitted model's weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
+    prior = None if model.graph is None else read_graph(model.graph)
+    return coupling.on_edges(model.base, model.values, prior, i, j)
+
+
+def training_records(model, what="to_cvxpy"):
+    """The records of a model's fit, for `what`.
+
+    Raises
+    ------
+    OptionError
+        If the model was loaded from a file, which does not hold them.
+    """
+    if getattr(model, "_training", None) is None:
+        raise OptionError(
+            f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
+        )
+    return model._training
+
+
+def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
+    """One stratum's part of the problem, with variables of its own.
+
+    Parameters
+    ----------
+    base : BaseModel
+    records : Records
+    values : dict
+        Hyperparameters by name that go before the Parameters' own.
+    k : int
+        Position of the stratum.
+    regularizer_weight : float
+        How often the regularizer counts.
+    kept : dict
+        Parameters that stand for hyperparameters, by name; the others become constants.
+
+    Returns
+    -------
+    dict, cvxpy.Expression, list
+        Variables by name, loss plus regularizer, constraints.
+    """
+    label = records.strata.labels[k]
+    variables = {v.name(): _copy(v, f"{v.name()}[{label}]") for v in base.loss_program.variables}
+    kept = dict(kept)
+    fixed = {
+        id(p): kept[name] if name in kept else cp.Constant(values.get(name, p.value))
+        for name, p in base.hyperparameters.items()
+    }
+    mine = fixed | {id(v): variables[v.name()] for v in base.loss_program.variables}
+    stay = {id(p) for name, p in base.hyperparameters.items() if name in kept}
+    terms = [regularizer_weight * _own(base.regularizer, mine, stay)]
+    for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):
+        data = {id(p): cp.Constant(_entry(p, a, i)) for p, a in zip(base.data, records.arrays, strict=True)}
+        loss = _own(base.loss, mine | data, stay)
+        terms.append(loss if records.weight[i] == 1 else float(records.weight[i]) * loss)
+    constraints = [c.copy([_own(a, mine, stay) for a in c.args]) for c in base.constraints]
+    return variables, _sum(terms), constraints
+
+
+def _own(expression, leaves, stay):
+    """The expression on other leaves; what holds neither variables nor Parameters that stay becomes its value.
+
+    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1.
+    """
+    return rebuilt(expression, leaves | numbers(expression, leaves, stay))
+
+
+def _sum(terms):
+    """One flat sum: long chains of additions are slow to analyse."""
+    return cp.sum(cp.hstack([cp.reshape(t, (1,), order="C") for t in terms]))
+
+
+def _copy(variable, name):
+    attributes = {k: a for k, a in variable.attributes.items() if a is not False and a is not None}
+    return cp.Variable(variable.shape, name=name, **attributes)
+
+
+def _entry(parameter, array, i):
+    value = array[[i]].toarray() if sp.issparse(array) else array[i]
+    return np.asarray(value).reshape(parameter.shape)

@@ -1,0 +1,205 @@
+"""The graph step alone: the best graph for given parameters, or for any rows of numbers."""
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
+from strat.graphs.candidates import candidate_edges
+from strat.graphs.families import node_list
+from strat.graphs.prior_graph import PriorGraph
+from strat.graphs.reading import read_graph
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers.base import GraphRegularizer, check_range
+from strat.problem.joint_problem import JointProblem
+from strat.records.strata import some_of
+from strat.solvers.graph_step import graph_step
+
+
+@dataclass
+class LearnedGraph:
+    """A graph learned from given parameters.
+
+    Parameters
+    ----------
+    W : ndarray, shape (K, K)
+        The weights: symmetric, zero diagonal.
+    objective : float
+        Laplacian term plus h(W), constants included.
+    residual : float
+        Distance from optimality, relative to the terms that balance; the problem is convex.
+    labels : list
+        The strata, in the order of the rows.
+    parts : dict
+        The objective's terms: laplacian, graph.
+    iterations : int
+        Newton or proximal gradient iterations.
+    seconds : float
+        Wall-clock time.
+    """
+
+    W: np.ndarray = field(repr=False)
+    objective: float
+    residual: float
+    labels: list = field(repr=False)
+    parts: dict
+    iterations: int
+    seconds: float
+
+    def __str__(self):
+        K, edges = len(self.W), np.count_nonzero(np.triu(self.W, 1))
+        degrees = self.W.sum(axis=1)
+        return "\n".join(
+            [
+                f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
+                f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}",
+                f"objective   {self.objective:.9g}",
+                f"  parts     laplacian {self.parts['laplacian']:.6g}  graph {self.parts['graph']:.6g}",
+                f"residual    {self.residual:.1e}",
+                f"work        {self.seconds:.3f} s, {self.iterations} iterations",
+            ]
+        )
+
+
+def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000, edges="all"):
+    """Find the graph that fits given parameters best: minimise ½ Tr(Θᵀ G(W) Θ) + h(W) over W ≥ 0.
+
+    The rows of Θ may be the parameters of fitted models, or any features or signals whose rows are the nodes.
+
+    Parameters
+    ----------
+    theta : array_like or DataFrame, shape (K, n), or dict
+        One row a stratum, or ``{variable name: (K, *shape)}`` as in ``theta_``. The index of a DataFrame names the
+        strata.
+    graph_regularizer : LogDet, LogDiagonal, TraceConstraint or Entropy
+        h.
+    graph : networkx.Graph or (labels, W), optional
+        The prior graph W0; the rows of theta are in the order of its nodes, unless an index
+        names them. By default the index or 0, …, K-1, without edges.
+    tol : float
+        Tolerance of the residual.
+    max_iter : int
+        Most iterations, where h has no exact step (``LogDet``).
+    edges : {"all", "prior"}, list of label pairs, or graph
+        Where W may be nonzero.
+
+    Returns
+    -------
+    LearnedGraph
+        Its ``W``, ``objective`` and ``residual``; it prints as a short table.
+
+    Raises
+    ------
+    OptionError, GraphError, ShapeError, DataError
+        Where an argument is out of its range, or graph and theta do not match.
+
+    References
+    ----------
+    V. Kalofolias, "How to learn a graph from smooth signals", AISTATS 2016.
+
+    Examples
+    --------
+    >>> import strat
+    >>> graph = strat.learn_graph([[0.0], [0.1], [2.0]], strat.LogDet(1.0, 1.0, 0.1, 0.1))
+    >>> graph.W.round(2)
+    array([[0.  , 0.61, 0.18],
+           [0.61, 0.  , 0.22],
+           [0.18, 0.22, 0.  ]])
+    """
+    h = graph_regularizer
+    if not isinstance(h, GraphRegularizer) or not h.learned:
+        raise OptionError(
+            "graph_regularizer must be strat.LogDet(…), LogDiagonal(…), TraceConstraint(…) or Entropy(…), "
+            f"which learn a graph, not {h!r}."
+        )
+    h.validate()
+    check_range("tol", tol, "of at least 0", lambda v: v >= 0)
+    if hasattr(theta, "fit"):
+        raise DataError("theta is a model; give its fitted parameters, model.theta_.")
+    index = getattr(theta, "index", None)
+    theta = _rows(theta)
+    labels = range(len(theta)) if index is None or callable(index) else node_list(index)
+    prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
+    if len(theta) != prior.K:
+        raise ShapeError(
+            f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
+        )
+    theta = _in_order(theta, list(labels), prior.labels)
+    on, w0, outside = _edge_set(edges, prior)
+    h.check_edges(on, prior.labels)
+    problem = JointProblem(_Size(theta), None, h, on, w0, outside=outside)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it would speak of a fit
+        result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
+    if result.status == "max_iter":
+        warnings.warn(
+            f"learn_graph stopped with residual {result.residual['W']:.1e} > tol={tol:g} after {result.iterations} "
+            "iterations. Raise max_iter or loosen tol.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return LearnedGraph(
+        W=on.to_matrix(result.w),
+        objective=result.objective,
+        residual=result.residual["W"],
+        labels=list(prior.labels),
+        parts={name: result.parts[name] for name in ("laplacian", "graph")},
+        iterations=result.iterations,
+        seconds=result.seconds,
+    )
+
+
+class _Size:
+    """Stands for the loss, of which the graph step needs the number of columns only."""
+
+    def __init__(self, theta):
+        self.n = theta.shape[1]
+
+
+def _rows(theta):
+    """Theta as a finite (K, n) array."""
+    blocks = theta if isinstance(theta, dict) else {"theta": theta}
+    rows = []
+    for name, block in blocks.items():
+        try:
+            array = np.asarray(block, dtype=float)
+        except (TypeError, ValueError):
+            raise DataError(f"{name} holds something that is no number.") from None
+        if array.ndim == 0 or (array.ndim == 1 and not isinstance(theta, dict)):
+            raise ShapeError(f"{name} has shape {array.shape}; give one row a stratum: (K, n).")
+        if not np.isfinite(array).all():
+            row = np.argwhere(~np.isfinite(array))[0][0]
+            raise DataError(f"{name} is not finite in row {row}.")
+        rows.append(array.reshape(len(array), int(np.prod(array.shape[1:]))))
+    lengths = {name: len(row) for name, row in zip(blocks, rows, strict=True)}
+    if not rows or len(set(lengths.values())) != 1 or not len(rows[0]):
+        raise ShapeError(
+            f"theta must hold the same number of rows in each entry, at least one; it has {lengths}."
+        )
+    return np.concatenate(rows, axis=1)
+
+
+def _in_order(theta, labels, nodes):
+    """The rows in the order of the graph's nodes, where a DataFrame's index names them."""
+    if labels == nodes or labels == list(range(len(theta))):
+        return theta
+    position = {label: row for row, label in enumerate(labels)}
+    missing = [node for node in nodes if node not in position]
+    if missing:
+        raise GraphError(
+            f"theta has no row for {missing[0]!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
+            f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
+        )
+    return theta[[position[node] for node in nodes]]
+
+
+def _edge_set(edges, prior):
+    """Edge set, W0 on it, and the sum of the squares of W0 elsewhere."""
+    if isinstance(edges, str) and edges == "all":
+        on = AllPairs(prior.K)
+        return on, on.from_matrix(prior.matrix()) if len(prior.i) else on.zeros(), 0.0
+    i, j = candidate_edges(edges, prior)
+    on = EdgeList(prior.K, i, j)
+    w0 = on.from_vector(prior.weights_on(i, j))
+    return on, w0, max(float(np.sum(prior.weights() ** 2)) - on.dot(w0, w0), 0.0)

@@ -1,0 +1,176 @@
+"""Loading what ``StratifiedModel.save`` wrote."""
+
+import datetime
+import json
+import re
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat import solvers
+from strat.compiler.base_model import BaseModel
+from strat.errors import DataWarning, OptionError, type_name
+from strat.graphs.prior_graph import PriorGraph
+from strat.model.baselines import common
+from strat.model.estimator import StratifiedModel
+from strat.model.saving import FORMAT
+from strat.problem import graph_regularizers
+from strat.problem.graph_regularizers import GraphRegularizer
+from strat.solvers import Result, Solver
+
+#: What a stored model may name: the classes that these packages export, so that a new one is loaded without an entry here.
+_CLASSES = {
+    name: kind
+    for package in (graph_regularizers, solvers)
+    for name, kind in vars(package).items()
+    if isinstance(kind, type) and issubclass(kind, (GraphRegularizer, Solver))
+}
+
+
+@dataclass
+class SavedFit:
+    """A stored fit without its declaration: for reading.
+
+    Attributes
+    ----------
+    theta_ : dict
+    W_ : ndarray or csr_array
+    strata_ : list
+    result_ : Result
+    declaration : str
+        The printed base model.
+    """
+
+    theta_: dict
+    W_: object
+    strata_: list
+    result_: Result
+    declaration: str
+
+    def __getattr__(self, name):
+        if name in ("at", "fit", "losses", "predict", "score", "to_cvxpy"):
+            raise AttributeError(
+                f"a fit loaded without its declaration has no {name}; give it: strat.load(path, base=base)."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def load(path, base=None):
+    """Read a model that ``save`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    base : BaseModel, optional
+        The declaration; with it the model predicts and can be fitted again.
+
+    Returns
+    -------
+    StratifiedModel or SavedFit
+        A model with ``base``, a read-only result without.
+
+    Raises
+    ------
+    OptionError
+        If the file is no saved model, or ``base`` has other variables.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat, tempfile, os
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> model = strat.separate(base).fit([1.0, 4.0], strata=["a", "b"])
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
+    >>> model.save(path)
+    >>> strat.load(path).strata_
+    ['a', 'b']
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(str(arrays.pop("meta")))
+        if meta["format"] != FORMAT:
+            raise KeyError("format")
+    except OSError:
+        raise
+    except Exception as error:
+        raise OptionError(f"{path} is no model saved by this version of strat.") from error
+    theta = {name: arrays[f"theta/{name}"] for name in meta["variables"]}
+    K = len(meta["strata"])
+    W = arrays.get("W")
+    if W is None:
+        W = sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))
+    strata = [_decoded(label) for label in meta["strata"]]
+    result = Result(**meta["result"])
+    if base is None:
+        return SavedFit(theta, W, strata, result, meta["declaration"])
+    _check_base(base, meta, path)
+    model = _model(base, meta, arrays)
+    model.theta_, model.W_, model.strata_, model.result_ = theta, W, strata, result
+    model._columns = meta["columns"]
+    model._training = model._bound = None
+    values = {name[len("value/") :]: a for name, a in arrays.items() if name.startswith("value/")}
+    if values:
+        model._values = {name: (a.item() if a.ndim == 0 else a) for name, a in values.items()}
+    return model
+
+
+def _model(base, meta, arrays):
+    graph = None
+    if meta["graph"] is not None:
+        labels = [_decoded(label) for label in meta["graph"]]
+        edge, factor = arrays["graph/edge"], arrays["graph/factor"]
+        names = [None if f < 0 else meta["factors"][f] for f in factor]
+        i, j = arrays["graph/i"][edge], arrays["graph/j"][edge]
+        graph = PriorGraph.from_terms(labels, i, j, arrays["graph/weight"], names).to_networkx()
+    options = dict(meta["options"], strata=meta["strata_columns"], solver=_made(meta["solver"]))
+    if meta["edges"] is not None:
+        options["edges"] = meta["edges"]
+    if meta["class"] == "CommonModel":
+        return common(base, graph, meta["regularizer_weight"], **options)
+    return StratifiedModel(base, graph, _made(meta["graph_regularizer"]), **options)
+
+
+def _check_base(base, meta, path):
+    if not isinstance(base, BaseModel):
+        raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
+    shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
+    if shapes != meta["variables"]:
+        raise OptionError(
+            f"{path} was fitted with the variables {meta['variables']}, but base has {shapes}; give its declaration."
+        )
+    if _anonymous(base) != _anonymous(meta["declaration"]):
+        warnings.warn(
+            f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
+            f"strat.load(path).declaration shows what was fitted.",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _anonymous(declaration):
+    """The declaration's text, without the numbers that CVXPY gives to Parameters that have no name."""
+    return re.sub(r"\bparam\d+", "param", str(declaration))
+
+
+def _made(entry):
+    if entry is None:
+        return None
+    params = dict(entry["params"])
+    if isinstance(params.get("step"), list):
+        params["step"] = tuple(params["step"])
+    return _CLASSES[entry["class"]](**params)
+
+
+def _decoded(label):
+    if not isinstance(label, dict):
+        return label
+    ((kind, value),) = label.items()
+    if kind == "tuple":
+        return tuple(_decoded(part) for part in value)
+    if kind == "frozenset":
+        return frozenset(_decoded(part) for part in value)
+    return getattr(datetime, kind).fromisoformat(value)

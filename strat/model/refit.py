@@ -1,0 +1,109 @@
+"""Warm-started refits: one model and one set of records, for many constants."""
+
+from dataclasses import dataclass
+
+from strat.model.bound_model import BoundModel
+from strat.model.fitting import check_options, solver_for
+from strat.problem.joint_problem import JointProblem
+from strat.solvers import Result
+from strat.solvers.starts import solve
+
+
+@dataclass
+class Fit:
+    """A solved problem.
+
+    Attributes
+    ----------
+    problem : JointProblem
+        The problem, at its constants.
+    result : Result
+        Where and how the solver ended.
+    """
+
+    problem: JointProblem
+    result: Result
+
+    @property
+    def theta(self):
+        """The parameters, shape (K, n); a single row where all strata share them."""
+        return self.result.theta
+
+    @property
+    def w(self):
+        """The edge array of the weights."""
+        return self.result.w
+
+
+class Refits:
+    """Fits of one model to one set of records, for many constants.
+
+    The records are read and the loss is bound once; a refit binds again only what depends on constants that changed,
+    and starts where it is told, such as at the solution for constants nearby.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        Its constants are those that a refit leaves out; it is not changed, and its callback and checkpoint rest.
+    data : tuple
+        The data arguments of the records.
+    strata : sequence
+        Label of each record.
+    sample_weight : (N,) array-like, optional
+        Weights of the records.
+    nodes : list, optional
+        The strata, for a model without a graph; by default the labels seen.
+    tol : float, optional
+        Tolerance, in place of the solver's.
+    like : Refits, optional
+        Refits of the same model on other records, such as another fold.
+
+    Attributes
+    ----------
+    bound_model : BoundModel
+        Records, strata, edges; ``bound_model.held_out(data, strata)`` binds records to score on.
+    """
+
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None, like=None):
+        check_options(model)
+        self.model, self.tol = model, tol
+        self.bound_model = BoundModel(
+            model, tuple(data), strata, sample_weight, nodes, None if like is None else like.bound_model
+        )
+
+    def fit(self, theta=None, w=None, **constants):
+        """Fit once more.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (K, n), optional
+            Parameters to start from; the package's own start by default.
+        w : edge array, optional
+            Weights to start from where W is learned and they are in the domain of h; W0 by default.
+        **constants
+            ``scale``, ``values``, ``w0`` and ``graph_regularizer`` as ``BoundModel.problem`` takes them.
+
+        Returns
+        -------
+        Fit
+            The problem and its result.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Where Ctrl-C ended the fit: whoever refits many times has to know.
+        """
+        problem = self.bound_model.problem(**constants)
+        if problem.learned:
+            problem.graph_regularizer.validate(joint=True)
+        solver = solver_for(self.model, problem)
+        solver.set_params(callback=None, checkpoint=None, patience=None, verbose=False)
+        if self.tol is not None:
+            solver.set_params(tol=self.tol)
+        start = None if theta is None else {"theta": theta}
+        if start is not None and w is not None and problem.graph_regularizer.feasible(problem.edges, w):
+            start["w"] = w  # else the best graph for theta, as for an infeasible W0
+        result = solve(problem, solver, start, random_state=self.model.random_state)
+        if result.status == "interrupted":  # no callback is left that could have stopped it
+            raise KeyboardInterrupt
+        return Fit(problem, result)

@@ -1,0 +1,180 @@
+"""All pairs of strata as edges."""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.spatial.distance import pdist
+
+from strat.oracles import kernels
+from strat.problem.edges.base import EdgeSet, dense
+
+
+class AllPairs(EdgeSet):
+    """All pairs of K strata.
+
+    Parameters
+    ----------
+    K : int
+        Number of strata.
+    """
+
+    are_packed = True
+
+    def __init__(self, K):
+        self.K = int(K)
+        self.count = self.K * (self.K - 1) // 2
+        self.mask = np.ones(self.packed.size)
+        self.mask[self.packed.diagonal] = 0.0
+        self.exact_solver = True
+        self._ones = np.ones(self.K)
+
+    def __repr__(self):
+        return f"AllPairs({self.K})"
+
+    @property
+    def ends(self):
+        """Arrays (i, j) of the edges' ends, i < j, in the order of `vector`."""
+        return np.triu_indices(self.K, 1)
+
+    @cached_property
+    def _places(self):
+        """Positions of the edges in an edge array, in the order of `vector`."""
+        i, j = self.ends
+        return self.packed.positions(j, i)
+
+    @cached_property
+    def _rows_and_columns(self):
+        """Rows and columns of the numbers of an edge array, those of the diagonal included."""
+        i, j = np.tril_indices(self.K)
+        rows, columns = np.empty((2, self.packed.size), dtype=np.intp)
+        place = self.packed.positions(i, j)
+        rows[place], columns[place] = i, j
+        return rows, columns
+
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros(self.packed.size)
+
+    def vector(self, w):
+        """One number per edge, shape (count,), in the order of `ends`."""
+        return w[self._places]
+
+    def from_vector(self, v):
+        """Edge array of the numbers v, shape (count,)."""
+        return self.assign(v, self.zeros())
+
+    def assign(self, v, out):
+        """Write the numbers v, shape (count,), to an edge array."""
+        out[self._places] = v
+        return out
+
+    def nearest(self, c):
+        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
+        lower = self.packed.square(np.where(self.mask, c, np.inf))
+        return np.where(np.tri(self.K, dtype=bool), lower, lower.T).min(axis=0)
+
+    def to_matrix(self, w):
+        """Symmetric (K, K) array of the weights w."""
+        lower = np.tril(self.packed.square(w), -1)
+        return np.ascontiguousarray(lower + lower.T)
+
+    def to_sparse(self, w):
+        """Symmetric csr_array of the weights w."""
+        return sp.csr_array(self.to_matrix(w))
+
+    def from_matrix(self, W):
+        """Edge array of a symmetric (K, K) array or sparse array."""
+        w = self.packed.pack(dense(W, self.K))
+        w[self.packed.diagonal] = 0.0
+        return w
+
+    def degrees(self, w):
+        """Sum of the weights at every stratum, shape (K,)."""
+        if kernels.compiled:
+            return kernels.compiled.degrees(self.K, w)
+        return self.packed.times(w, self._ones)
+
+    def laplacian(self, w, theta, degrees):
+        """G(w) theta, shape (K, n)."""
+        if kernels.compiled and theta.shape[1] > 1:  # BLAS is slow on one column
+            return kernels.compiled.laplacian(w, degrees, theta)
+        product = degrees[:, None] * theta
+        product -= self.packed.times(w, theta)
+        return product
+
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, for many products with one w."""
+        times = self.packed.operator(w)
+
+        def product(theta):
+            result = degrees[:, None] * theta
+            result -= times(theta)
+            return result
+
+        return product
+
+    def coupling(self, theta, out=None):
+        """What `energy` needs to know of theta: ||theta_k||^2 / 2 and, in memory `out`, -theta_i . theta_j."""
+        out = self.zeros() if out is None else out
+        if kernels.compiled:
+            return kernels.compiled.coupling(theta, out), out
+        theta, squares = self._centred(theta)
+        return squares, self.packed.add_products(-1.0, theta, 0.0, out)
+
+    def add_half_distances(self, theta, g, a=None):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term.
+
+        Without a compiled loop that adds c_i + c_j, c_i = a_i + ||theta_i||^2 / 2, products do it: for any s > 0 the
+        whole is a difference of squares, (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
+        """
+        a = np.zeros(self.K) if a is None else a
+        if kernels.compiled:
+            return kernels.compiled.add_half_distances(theta, a, g)
+        n = theta.shape[1]
+        less, more = np.empty((self.K, n + 2)), np.empty((self.K, 1))
+        less[:, :n], c = self._centred(theta)
+        c += a
+        root = np.sqrt(np.abs(c).max()) or 1.0
+        c /= root
+        less[:, n], less[:, n + 1] = c, root
+        np.add(c, root, out=more[:, 0])
+        self.packed.add_products(-1.0, less, 1.0, g)
+        return self.packed.add_products(1.0, more, 1.0, g)
+
+    def _centred(self, theta):
+        """theta less its mean over the strata, for less cancellation, and half its rows' squares."""
+        theta = theta - self._ones @ theta / self.K
+        return theta, 0.5 * np.vecdot(theta, theta)
+
+    def add_ends(self, a, g):
+        """In place: g_e += a_i + a_j."""
+        if kernels.compiled:
+            return kernels.compiled.add_ends(self.K, a, g)
+        for end in self._rows_and_columns:
+            g += a[end]
+        return g
+
+    def entries(self, S):
+        """Edge array of the entries S_ij of a packed matrix."""
+        return S
+
+    def distances(self, theta):
+        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        return pdist(theta, "sqeuclidean")
+
+    def precision(self, w, shift, degrees=None, out=None):
+        """Packed matrix diag(degrees + shift) - A(w), shift a scalar or one number per stratum."""
+        out = np.negative(w, out=out)
+        out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
+        return out
+
+    def log_det(self, w, shift, degrees, out):
+        """log det of `precision`, whose Cholesky factor is written to out; None where it is not positive definite."""
+        if kernels.compiled:
+            return kernels.compiled.log_det(w, degrees, shift, out)
+        return super().log_det(w, shift, degrees, out)
+
+    def dense_laplacian(self, w):
+        """G(w) as a (K, K) array."""
+        return np.diag(self.degrees(w)) - self.to_matrix(w)

@@ -1,0 +1,81 @@
+"""What the edge sets share."""
+
+from functools import cached_property, partial
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import ddot
+
+from strat.errors import GraphError
+from strat.problem.edges.packed import Packed
+
+CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
+
+
+class EdgeSet:
+    """What both edge sets share: K strata, `count` edges with ends `i` < `j`."""
+
+    @cached_property
+    def chunks(self):
+        """Slices that cover a flat edge array."""
+        size = self.mask.size
+        return [slice(start, min(start + CHUNK, size)) for start in range(0, size, CHUNK)]
+
+    def norm(self, a):
+        """Euclidean norm over the edges of an edge array that is zero off the edges."""
+        return np.sqrt(self.dot(a, a))
+
+    def dot(self, a, b):
+        """Sum over the edges of a * b; one of the two must be zero off the edges."""
+        return ddot(a, b) if a.size else 0.0
+
+    def energy(self, w, degrees, coupling):
+        """1/2 sum_e w_e ||theta_i - theta_j||^2 from the `coupling` of theta."""
+        s, g = coupling
+        return float(degrees @ s) + self.dot(w, g)
+
+    def half_energy(self, w, theta):
+        """1/2 sum_e w_e ||theta_i - theta_j||^2 from explicit differences, exact to rounding."""
+        return 0.5 * float(self.vector(w) @ self.distances(theta))
+
+    def solver(self, w, shift, degrees=None):
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one dense Cholesky factorisation.
+
+        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift).
+        """
+        matrix = self.precision(w, shift, degrees)
+        if not self.packed.factor(matrix):
+            raise np.linalg.LinAlgError("G(w) + diag(shift) is not positive definite")
+        return self.packed.solver(matrix)
+
+    def log_det(self, w, shift, degrees, out):
+        """log det of `precision`, whose Cholesky factor is written to out; None where it is not positive definite."""
+        if not self.packed.factor(self.precision(w, shift, degrees, out)):
+            return None
+        return 2 * float(np.log(out[self.packed.diagonal]).sum())
+
+    are_packed = False  # whether an edge array is a packed matrix
+    envelope = 0.0  # a dense factor is at hand, whatever the graph
+
+    @property
+    def band(self):
+        """Every stratum's place (K,) in a band order, and how far apart neighbours are: all are neighbours."""
+        return np.arange(self.K), self.K - 1
+
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, for many products with one w."""
+        return partial(self.laplacian, w, degrees=degrees)
+
+    @cached_property
+    def packed(self):
+        """The format of dense matrices over the strata."""
+        return Packed(self.K)
+
+
+def dense(W, K):
+    W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
+    if W.shape != (K, K):
+        raise GraphError(
+            f"the weights have shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix."
+        )
+    return W

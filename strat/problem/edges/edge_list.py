@@ -1,0 +1,214 @@
+"""A sparse set of candidate edges."""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.linalg import splu
+
+from strat.errors import GraphError
+from strat.problem.edges.base import EdgeSet, dense
+
+WIDTH = 1000  # mean envelope width up to which a sparse factor is used
+
+
+class EdgeList(EdgeSet):
+    """A sparse set of candidate edges.
+
+    Parameters
+    ----------
+    K : int
+        Number of strata.
+    i, j : array_like of int, shape (count,)
+        Ends of the edges; every pair once, i != j.
+    """
+
+    def __init__(self, K, i, j):
+        self.K = int(K)
+        i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
+        low, high = np.minimum(i, j), np.maximum(i, j)
+        if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
+            raise GraphError(
+                f"candidate edges must join two different strata among the {self.K} of the graph."
+            )
+        key = low * self.K + high
+        if not (key[1:] > key[:-1]).all():
+            order = np.argsort(key)
+            low, high, key = low[order], high[order], key[order]
+        self.i, self.j = low, high
+        if (key[1:] == key[:-1]).any():
+            raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
+        self.count = self.i.size
+        self.mask = np.ones(self.count)
+        # The adjacency's pattern is fixed: its values are w[edge_of_entry], so that a product needs no new structure.
+        rows, columns = np.concatenate([high, low]), np.concatenate([low, high])
+        order = np.argsort(rows, kind="stable")  # in a row first the edges from below, so that columns ascend
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self.K))])
+        self._edge_of_entry = np.tile(np.arange(self.count), 2)[order]
+        entries = np.ones(2 * self.count), columns[order].astype(np.int32), starts.astype(np.int32)
+        self._matrix = sp.csr_array(entries, shape=(self.K, self.K))
+
+    def __repr__(self):
+        return f"EdgeList({self.K}, {self.count} edges)"
+
+    @property
+    def ends(self):
+        """Arrays (i, j) of the edges' ends, i < j."""
+        return self.i, self.j
+
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros(self.count)
+
+    def vector(self, w):
+        """One number per edge, shape (count,), in the order of `ends`."""
+        return w
+
+    def from_vector(self, v):
+        """Edge array of the numbers v, shape (count,)."""
+        return np.array(v, dtype=float)
+
+    def assign(self, v, out):
+        """Write the numbers v, shape (count,), to an edge array."""
+        out[...] = v
+        return out
+
+    def nearest(self, c):
+        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
+        out = np.full(self.K, np.inf)
+        np.minimum.at(out, self.i, c)
+        np.minimum.at(out, self.j, c)
+        return out
+
+    def to_matrix(self, w):
+        """Symmetric (K, K) array of the weights w."""
+        return self._adjacency(w).toarray()
+
+    def to_sparse(self, w):
+        """Symmetric csr_array of the weights w."""
+        return self._adjacency(w).copy()
+
+    def from_matrix(self, W):
+        """Edge array of a symmetric (K, K) array or sparse array; pairs that are no candidate edges are left out."""
+        W = sp.csr_array(W) if sp.issparse(W) else dense(W, self.K)
+        return np.asarray(W[self.i, self.j], dtype=float).ravel() if self.count else self.zeros()
+
+    def degrees(self, w):
+        """Sum of the weights at every stratum, shape (K,)."""
+        return np.bincount(self.i, w, self.K) + np.bincount(self.j, w, self.K)
+
+    def laplacian(self, w, theta, degrees):
+        """G(w) theta, shape (K, n)."""
+        return degrees[:, None] * theta - self._adjacency(w) @ theta
+
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, for many products with one w."""
+        A, degrees = self._adjacency(w).copy(), np.asarray(degrees, dtype=float)[:, None]
+
+        def product(theta):
+            out = A @ theta
+            return np.subtract(degrees * theta, out, out=out)
+
+        return product
+
+    def coupling(self, theta, out=None):
+        """What `energy` needs to know of theta: nothing at the strata, and, in memory `out`, half the distances."""
+        half = self.distances(theta)
+        half *= 0.5
+        return np.zeros(self.K), half
+
+    def add_half_distances(self, theta, g, a=None):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
+        g += self.distances(theta) / 2
+        return g if a is None else self.add_ends(a, g)
+
+    def add_ends(self, a, g):
+        """In place: g_e += a_i + a_j."""
+        g += a[self.i]
+        g += a[self.j]
+        return g
+
+    @cached_property
+    def incidence(self):
+        """csr_array (K, count): 1 where an edge starts, -1 where it ends."""
+        edges, ones = np.arange(self.count), np.ones(self.count)
+        ends = np.concatenate([self.i, self.j]), np.concatenate([edges, edges])
+        return sp.csr_array((np.concatenate([ones, -ones]), ends), shape=(self.K, self.count))
+
+    @cached_property
+    def _places(self):
+        """Positions of the edges in a packed matrix."""
+        return self.packed.positions(self.j, self.i)
+
+    def entries(self, S):
+        """Edge array of the entries S_ij of a packed matrix."""
+        return S[self._places]
+
+    def distances(self, theta):
+        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        difference = theta[self.i] - theta[self.j]
+        return np.einsum("en,en->e", difference, difference)
+
+    @property
+    def exact_solver(self):
+        """Whether `solver` solves, or only divides by the diagonal."""
+        return not self._fills
+
+    def solver(self, w, shift, degrees=None):
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one sparse factorisation.
+
+        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift). Where the graph fills the factor
+        (a random graph), the function divides by the diagonal instead.
+        """
+        diagonal = (self.degrees(w) if degrees is None else degrees) + shift
+        if self._fills:
+            return lambda b: b / diagonal[:, None]
+        matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self._adjacency(w))
+        return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
+
+    @cached_property
+    def _fills(self):
+        return self.K > WIDTH and self.envelope > WIDTH
+
+    @cached_property
+    def _place(self):
+        """Every stratum's place in a band order (reverse Cuthill-McKee)."""
+        place = np.empty(self.K, dtype=np.intp)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._matrix), symmetric_mode=True)] = np.arange(self.K)
+        return place
+
+    @cached_property
+    def band(self):
+        """Every stratum's place (K,) in an order that keeps neighbours near, and how far apart they are at most."""
+        if not self.count:
+            return np.arange(self.K), 0
+        return self._place, int(np.abs(self._place[self.i] - self._place[self.j]).max())
+
+    @cached_property
+    def envelope(self):
+        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers a stratum."""
+        if not self.count:
+            return 0.0
+        place, first = self._place, np.arange(self.K)
+        low, high = np.minimum(place[self.i], place[self.j]), np.maximum(place[self.i], place[self.j])
+        np.minimum.at(first, high, low)
+        return float(np.mean(np.arange(self.K) - first))
+
+    def dense_laplacian(self, w):
+        """G(w) as a (K, K) array."""
+        return np.diag(self.degrees(w)) - self.to_matrix(w)
+
+    def _adjacency(self, w):
+        self._matrix.data = w[
+            self._edge_of_entry
+        ]  # a new csr_array each time costs as much as a small product
+        return self._matrix
+
+    def precision(self, w, shift, degrees=None, out=None):
+        """Packed matrix G(w) + diag(shift), shift a scalar or one number per stratum."""
+        out = np.empty(self.packed.size) if out is None else out
+        out.fill(0.0)
+        out[self._places] = -w
+        out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
+        return out

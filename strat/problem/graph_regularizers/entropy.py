@@ -1,0 +1,139 @@
+"""The entropy graph regularizer."""
+
+import numpy as np
+from scipy.special import wrightomega, xlogy
+
+from strat.problem.graph_regularizers.base import GraphRegularizer, check_range
+from strat.problem.graph_regularizers.oracle import GraphOracle
+
+
+class Entropy(GraphRegularizer):
+    """Entropy graph regularizer, which learns W as a Gaussian kernel of the parameters.
+
+    h(W) = (sigma^2/2) sum_{i != j} W_ij (log W_ij - 1), with W >= 0. For given parameters the best weights are
+    exp(-||theta_i - theta_j||^2 / (2 sigma^2)). The prior graph has no part in h; its nodes are the strata.
+
+    Parameters
+    ----------
+    sigma : float, > 0
+        Width of the kernel.
+
+    Examples
+    --------
+    >>> import strat
+    >>> graph = strat.learn_graph([[0.0], [0.1], [2.0]], strat.Entropy(sigma=1.0))
+    >>> graph.W.round(3)
+    array([[0.   , 0.995, 0.135],
+           [0.995, 0.   , 0.164],
+           [0.135, 0.164, 0.   ]])
+    """
+
+    def __init__(self, sigma):
+        self.sigma = sigma
+
+    def validate(self, joint=False):
+        """Check the parameter.
+
+        Parameters
+        ----------
+        joint : bool
+            Whether Theta is fitted together with W.
+
+        Raises
+        ------
+        OptionError
+            If it is out of its range.
+        """
+        check_range("sigma", self.sigma, "above 0", lambda v: v > 0)
+
+    def expression(self, W, W0=None):
+        """Give h(W) as a CVXPY expression, without constraints.
+
+        Parameters
+        ----------
+        W : cvxpy.Expression or ndarray, shape (K, K), symmetric
+            The graph.
+        W0 : ndarray, optional
+            Not used.
+
+        Returns
+        -------
+        cvxpy.Expression
+            A convex scalar.
+        """
+        import cvxpy as cp
+
+        w = cp.upper_tri(cp.Constant(W) if isinstance(W, np.ndarray) else W)
+        return self.sigma**2 * cp.sum(-cp.entr(w) - w)
+
+    def oracle(self, edges, w0, outside=0.0):
+        """Make memory for h and its derivatives at one point.
+
+        Parameters
+        ----------
+        edges : AllPairs or EdgeList
+            Where W may be nonzero.
+        w0 : edge array
+            Not used.
+        outside : float
+            Not used.
+
+        Returns
+        -------
+        EntropyOracle
+            The memory.
+        """
+        return EntropyOracle(self, edges)
+
+
+class EntropyOracle(GraphOracle):
+    """h(w) = sigma^2 sum_e w_e (log w_e - 1).
+
+    Its gradient has a pole at 0, so that the whole of h is left to the prox, and the smooth part is zero.
+    """
+
+    projects = False
+
+    def __init__(self, h, edges):
+        self.edges, self.square = edges, float(h.sigma) ** 2
+
+    def set(self, w, degrees=None):
+        """Move to the weights w and return the smooth part, zero."""
+        self._w = w
+        return 0.0
+
+    def rest(self):
+        """h(w), +inf where a weight is negative."""
+        w = self.edges.vector(self._w)
+        if not np.min(w, initial=0.0) >= 0:
+            return np.inf
+        return self.square * float(np.sum(xlogy(w, w) - w))
+
+    def prox(self, v, t, out):
+        """Prox of h: the z with z + t sigma^2 log z = v, by the Wright omega function."""
+        vector = self.edges.vector
+        s = self.square * (vector(t) if isinstance(t, np.ndarray) else t)
+        return self.edges.assign(s * wrightomega(vector(v) / s - np.log(s)), out)
+
+    def gradient_without_ends(self, out):
+        """Zero, as there is no smooth part."""
+        out[...] = 0.0
+        return np.zeros(self.edges.K)
+
+    def curvature(self, out):
+        """A number for the step lengths; with no smooth part any would do.
+
+        Weights are about 1 and less, where the curvature of h is sigma^2 and more.
+        """
+        out[...] = min(self.square, 1.0)
+        return out
+
+    def scale(self):
+        """Size of the terms that balance the distances; the prox holds them."""
+        return 0.0
+
+    def minimize(self, c):
+        """Exact graph step: the weights exp(-c / sigma^2), which minimise sum_e c_e w_e + h(w)."""
+        w = np.exp(c / -self.square)
+        w *= self.edges.mask
+        return w, 0

@@ -1,0 +1,268 @@
+"""The joint problem in parameters and edge weights, as the solvers see it."""
+
+import numpy as np
+
+from strat.oracles import kernels
+from strat.problem.edges.laplacians import Laplacians, laplacian_by_edge
+
+
+class JointProblem:
+    """F(theta, w) = sum_k loss_k + sum_k r + 1/2 sum_e w_e d_e + h(w).
+
+    Parameters
+    ----------
+    loss, regularizer : oracles
+        Batched over strata; the regularizer's prox also holds the constraints.
+    graph_regularizer : GraphRegularizer
+        h.
+    edges : AllPairs or EdgeList
+        Where the weights live.
+    w0 : edge array
+        The prior graph's weights.
+    couple : ndarray, shape (n,) or (E, n), optional
+        Weight of every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. One row for
+        each edge where edges differ in it, on a given graph.
+    outside : float
+        Sum of the squares of the prior graph's weights on pairs that are no edges; a constant of the objective.
+
+    Attributes
+    ----------
+    K, n : int
+        Strata, and numbers per stratum.
+    start_point : callable or None
+        ``start_point(theta, bad)`` gives a start (K, n) where the loss is not finite at theta in the strata `bad`.
+    """
+
+    def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None, outside=0.0):
+        self.loss, self.regularizer, self.graph_regularizer = loss, regularizer, graph_regularizer
+        self.edges, self.w0 = edges, w0
+        self.K, self.n, self.outside = edges.K, loss.n, outside
+        self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
+        self.by_edge = self.couple is not None and self.couple.ndim == 2
+        self._root = None if self.couple is None or self.by_edge else np.sqrt(self.couple)
+        self.learned = graph_regularizer.learned
+        self._arguments = getattr(loss, "arguments", None)
+        self.start_point = None
+
+    def point(self, theta=None, w=None):
+        """Memory for one point of the problem, moved to (theta, w) where they are given."""
+        point = Point(self)
+        if theta is not None:
+            point.theta[...], point.w[...] = theta, w
+            point.evaluate()
+        return point
+
+    def graph_oracle(self):
+        """Memory for h at one point."""
+        return self.graph_regularizer.oracle(self.edges, self.w0, self.outside)
+
+    def laplacian(self, w, theta, degrees=None):
+        """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
+        if self.by_edge:
+            return laplacian_by_edge(self.edges, w[:, None] * self.couple, theta)
+        product = self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
+        return product if self.couple is None else product * self.couple
+
+    def laplacian_operator(self, w, degrees):
+        """`laplacian` as a function of theta, for many products with one graph."""
+        return self.laplacians(w, degrees).operator
+
+    def laplacians(self, w, degrees=None):
+        """The Laplacians of the numbers of theta, weighted by `couple`."""
+        couple = np.ones(self.n) if self.couple is None else self.couple
+        return Laplacians(self.edges, w, couple, degrees)
+
+    def scaled(self, theta):
+        """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
+        return theta if self._root is None else theta * self._root
+
+    def arguments(self, theta):
+        """Affine images of theta that the loss takes as its second argument, in a tuple; empty if it takes none."""
+        arguments = None if self._arguments is None else self._arguments(theta)
+        return () if arguments is None else (arguments,)
+
+    def prox(self, theta, t):
+        """Prox of the regularizer and constraints, step t scalar or one per stratum."""
+        return self.regularizer.prox(theta, t)
+
+    def parts(self, theta, w):
+        """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
+        graph_oracle = self.graph_oracle() if self.learned else None
+        graph = graph_oracle.set(w) + graph_oracle.rest() if self.learned else 0.0
+        return {
+            "loss": float(np.sum(self.loss.value(theta))),
+            "regularizer": float(np.sum(self.regularizer.value(theta))),
+            "laplacian": self.laplacians(w).energy(theta),
+            "graph": float(graph),
+        }
+
+    def objective(self, theta, w):
+        """F(theta, w)."""
+        return sum(self.parts(theta, w).values())
+
+    def gradients(self, theta, w):
+        """Gradients of the smooth part: over theta (K, n), and over the edges (zero for a fixed graph)."""
+        point = self.point(theta, w).differentiate()
+        return point.theta_gradient, point.w_gradient * self.edges.mask
+
+    def residual(self, theta, w):
+        """Distances from stationarity, relative to the terms that balance, as ``{"theta": ..., "W": ...}``.
+
+        The step of a prox-gradient step of size 1, for theta over 1 + max(||grad loss||, ||G(w) theta||), for W over
+        the edges, over 1 + max(||d/2||, ||the gradient of h's main term||). It is zero exactly at critical points, and
+        infinite outside the domain.
+        """
+        point = self.point(theta, w)
+        if not point.objective < np.inf:
+            return {"theta": np.inf, "W": np.inf}
+        return point.differentiate().residual()
+
+
+class Point:
+    """One point (theta, w) with its values and gradients, in memory that is allocated once.
+
+    Write into `theta` and `w`, then call `evaluate` (objective F, +inf outside the domain) and, if wanted,
+    `differentiate`. One Cholesky factorisation of mu I + G(w) serves both.
+    """
+
+    def __init__(self, problem):
+        self.problem, edges = problem, problem.edges
+        self.theta, self.w = np.zeros((problem.K, problem.n)), edges.zeros()
+        self.graph_oracle = problem.graph_oracle() if problem.learned else None
+        self.w_gradient = edges.zeros()
+        self.graph, self.degrees = 0.0, None
+        self.arguments, self._coupling, self._memory = (), None, None
+
+    def evaluate(self, gradient=False):
+        """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
+        if self.evaluate_smooth(gradient) < np.inf:
+            self.add_regularizer()
+        return self
+
+    def evaluate_smooth(self, gradient=False, arguments=None):
+        """Compute and return the smooth part of F, without the regularizer.
+
+        Parameters
+        ----------
+        gradient : bool
+            Whether to compute its gradients, too.
+        arguments : tuple, optional
+            What `problem.arguments(theta)` would give, where it is known.
+        """
+        self.objective = self.smooth = np.inf
+        if self.evaluate_w() and self.evaluate_theta(gradient, arguments):
+            self.add_laplacian(gradient)
+            if gradient:
+                self._add_gradients()
+        return self.smooth
+
+    def evaluate_w(self):
+        """Compute what depends on w alone; return whether it is in the domain."""
+        if self.graph_oracle is not None:
+            self.degrees = self.problem.edges.degrees(self.w)
+            self.graph = self.graph_oracle.set(self.w, self.degrees)
+        elif self.degrees is None:
+            self.degrees = self.problem.edges.degrees(self.w)
+        return self.graph < np.inf
+
+    def evaluate_theta(self, gradient=False, arguments=None):
+        """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
+        loss, self._coupling = self.problem.loss, None
+        self.arguments = self.problem.arguments(self.theta) if arguments is None else arguments
+        if gradient:
+            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta, *self.arguments)
+        else:
+            self.losses = loss.value(self.theta, *self.arguments)
+        self.loss = float(np.add.reduce(self.losses))
+        return self.loss < np.inf
+
+    def add_laplacian(self, gradient=False):
+        """Compute the smooth part from what `evaluate_w` and `evaluate_theta` found; `gradient` is wanted next."""
+        self._product = None
+        if gradient or self.graph_oracle is None:
+            self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
+        else:  # the value alone is cheaper, the more so where several w are tried at one theta
+            edges = self.problem.edges
+            if self._coupling is None:
+                self._memory = edges.zeros() if self._memory is None else self._memory
+                self._coupling = edges.coupling(self.problem.scaled(self.theta), self._memory)
+            self.laplacian = edges.energy(self.w, self.degrees, self._coupling)
+        self.smooth = self.loss + self.laplacian + self.graph
+
+    @property
+    def product(self):
+        """Gradient of the Laplacian term in theta, shape (K, n), computed when it is first asked for."""
+        if self._product is None:
+            self._product = self.problem.laplacian(self.w, self.theta, self.degrees)
+        return self._product
+
+    def add_regularizer(self):
+        """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
+        self.regularizer = float(np.add.reduce(self.problem.regularizer.value(self.theta)))
+        self.rest = 0.0 if self.graph_oracle is None else self.graph_oracle.rest()
+        total = self.smooth + self.regularizer + self.rest
+        self.objective = total if total < np.inf else np.inf
+
+    @property
+    def noise(self):
+        """Rounding error to expect in F, whose terms may cancel, those of the Laplacian term included."""
+        # not centred, as the product's terms are not
+        energy = rows_product(self.degrees, self.theta, self.theta)
+        return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
+
+    def differentiate(self):
+        """Compute the gradients of the smooth part at a point that is evaluated."""
+        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta, *self.arguments)[1]
+        return self._add_gradients()
+
+    def _add_gradients(self):
+        self.theta_gradient = self.loss_gradient + self.product
+        if self.graph_oracle is not None:
+            self.differentiate_w()
+        return self
+
+    def differentiate_w(self):
+        """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
+        ends = self.graph_oracle.gradient_without_ends(self.w_gradient)
+        self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient, ends)
+        return self
+
+    def residual(self):
+        """The residual of `JointProblem.residual` at a point with gradients."""
+        problem = self.problem
+        step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
+        size = 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
+        return {"theta": _share(np.linalg.norm(step), size), "W": self.w_residual()}
+
+    def w_residual(self):
+        """The part of W in the residual, at a point with the gradient over the edges; 0 for a given graph."""
+        if self.graph_oracle is None:
+            return 0.0
+        return w_residual(self.problem.edges, self.graph_oracle, self.w, self.w_gradient, self.w_scale())
+
+    def w_scale(self):
+        """1 + max(||d/2||, scale of h), the size of the terms in the W part of the residual."""
+        edges, half = self.problem.edges, self.problem.edges.zeros()
+        edges.add_half_distances(self.problem.scaled(self.theta), half)
+        half *= edges.mask
+        return 1 + max(edges.norm(half), self.graph_oracle.scale())
+
+
+def rows_product(weight, a, b, c=None):
+    """Sum over the rows k of weight_k a_k . (b_k - c_k), c zero by default."""
+    if kernels.compiled:
+        return kernels.compiled.weighted_product(weight, a, b, c)
+    return float(weight @ np.vecdot(a, b if c is None else b - c))
+
+
+def w_residual(edges, graph_oracle, w, gradient, scale):
+    """Size over `scale` of a step of the prox with step 1 from w along the smooth part's gradient over the edges."""
+    moved = (w - gradient) * edges.mask
+    graph_oracle.prox(moved, 1.0, out=moved)
+    moved -= w
+    return _share(edges.norm(moved), scale)
+
+
+def _share(step, size):
+    """step / size, and infinite where numbers have overflowed: nothing is certified there."""
+    return float(step / size) if step < np.inf and size < np.inf else np.inf

@@ -1,0 +1,199 @@
+"""Records as a user hands them over, to be cut into parts."""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.model_selection import BaseCrossValidator
+
+from strat.errors import DataError, OptionError, ShapeError, type_name
+from strat.records.labels import named_columns, read_labels
+from strat.records.splitters import StrataKFold
+
+
+class Sample:
+    """The arguments ``(*data, strata)`` of a fit, in whatever form they came.
+
+    Parameters
+    ----------
+    models : sequence of StratifiedModel
+        Who will be given the records.
+    given : tuple
+        The data arguments, then the labels or the names of columns of the first; these may be left out where the models
+        were declared with ``strata=``.
+    where : str
+        The name of the argument, for messages.
+
+    Attributes
+    ----------
+    data : tuple
+        The data arguments.
+    strata : object
+        What was given as strata, None for the declared columns.
+    labels : RecordLabels
+        The label of each record.
+    """
+
+    def __init__(self, models, given, where):
+        self.where = where
+        if not isinstance(given, (tuple, list)):
+            raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(given)}.")
+        given = tuple(given)
+        declared = [m.strata for m in models if m.strata is not None]
+        names = [p.name() for p in models[0].base.data]
+        if declared and len(given) == len(names):
+            given += (None,)
+        if len(given) != len(names) + 1:
+            raise DataError(
+                f"{where} must hold the data arguments ({', '.join(names) or 'none'}) and then the strata, "
+                f"{len(names) + 1} entries, but it has {len(given)}."
+            )
+        *data, self.strata = given
+        self.data = tuple(data)
+        source = self.strata if self.strata is not None else declared[0] if declared else None
+        self.labels = read_labels(source, data[0] if data else None)
+        for argument, name in zip(data, names, strict=True):
+            if length(argument) != len(self.labels):
+                raise ShapeError(
+                    f"{where}: {name} has {length(argument)} records, but the strata have {len(self.labels)} labels."
+                )
+
+    def __len__(self):
+        return len(self.labels)
+
+    def part(self, index=None):
+        """Some records, all by default."""
+        return Part(self, np.arange(len(self)) if index is None else index)
+
+    def splits(self, folds, default):
+        """Pairs of training and held-out positions, checked.
+
+        Parameters
+        ----------
+        folds : splitter or iterable of pairs
+            ``split(X, y, groups=strata)`` gives the pairs; or the pairs themselves. Masks are taken for positions.
+        default : callable
+            ``default(number)`` makes the splitter that a whole number stands for.
+
+        Returns
+        -------
+        list of (ndarray of int, ndarray of int)
+            The pairs.
+        """
+        if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
+            folds = default(int(folds))
+        if hasattr(folds, "split") and not isinstance(folds, str):
+            X = self.data[0] if self.data else np.zeros(len(self))
+            y = self.data[-1] if len(self.data) > 1 else None
+            groups = self.part().labels if _takes_labels(folds) else self.labels.codes
+            folds = folds.split(X, y, groups)
+        pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
+        if not all(len(pair) == 2 for pair in pairs):
+            raise OptionError(
+                "folds must be a whole number, a splitter, or pairs of positions (training, held out)."
+            )
+        pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
+        if not pairs:
+            raise OptionError("there are no folds: give at least one pair of positions (training, held out).")
+        for train, test in pairs:
+            if not len(train) or not len(test):
+                raise OptionError("a fold has no records to train on, or none to hold out.")
+            if len(np.intersect1d(train, test)):
+                raise OptionError(
+                    "a fold holds out records that it also trains on; the two must be disjoint."
+                )
+        return pairs
+
+    def _positions(self, index):
+        index = np.asarray(index)
+        if index.dtype == bool and index.shape == (len(self),):
+            return np.flatnonzero(index)
+        whole = index.ndim == 1 and (index.dtype.kind in "iu" or not index.size)
+        if not whole or (index.size and not (index.min() >= 0 and index.max() < len(self))):
+            raise OptionError(
+                f"a fold must hold positions of records, whole numbers from 0 to {len(self) - 1}."
+            )
+        return index.astype(np.intp)
+
+
+class Part:
+    """Some records of a sample.
+
+    Parameters
+    ----------
+    sample : Sample
+        The records.
+    index : ndarray of int
+        Which of them.
+
+    Attributes
+    ----------
+    data : tuple
+        The data arguments, as ``fit`` takes them.
+    strata : object
+        Labels, or the names of columns, as ``fit`` takes them.
+    labels : list
+        The label of each record.
+    """
+
+    def __init__(self, sample, index):
+        self.sample, self.index = sample, index
+        labels = sample.labels
+        self.data = tuple(take(argument, index) for argument in sample.data)
+        self.labels = [labels.values[code] for code in labels.codes[index].tolist()]
+        given = sample.strata
+        columns = given is not None and sample.data and named_columns(given, sample.data[0])
+        self.strata = given if given is None or columns else self.labels
+
+    def __len__(self):
+        return len(self.index)
+
+    def only(self, mask):
+        """Those records of the part that a mask marks."""
+        return Part(self.sample, self.index[mask])
+
+
+def joined(first, second, models):
+    """All records of two samples of the same models."""
+    data = tuple(map(_stacked, first.data, second.data))
+    parts = first.part(), second.part()
+    given = [part.strata for part in parts]
+    labels = [label for part in parts for label in part.labels]
+    # Names of columns stand for both samples' labels if they are the same.
+    same = all(one is None or (isinstance(one, (str, list)) and one == given[0]) for one in given)
+    named = given[0] is None or given[0] is first.strata
+    strata = given[0] if same and named else labels
+    return Sample(models, (*data, strata), f"{first.where} and {second.where}")
+
+
+def strata_folds(random_state):
+    """What a whole number of folds stands for."""
+    return lambda n: StrataKFold(n, random_state=random_state)
+
+
+def take(argument, index):
+    """Some records of one data argument, of the kind that it is."""
+    if hasattr(argument, "iloc"):
+        return argument.iloc[index]
+    if sp.issparse(argument):
+        return argument.tocsr()[index]
+    return np.asarray(argument)[index]
+
+
+def _stacked(first, second):
+    """Two arguments of one kind, one below the other."""
+    if hasattr(first, "iloc") and hasattr(second, "iloc"):
+        import pandas as pd  # whoever passes a DataFrame has it
+
+        return pd.concat([first, second])
+    if sp.issparse(first) or sp.issparse(second):
+        return sp.vstack([sp.csr_array(first), sp.csr_array(second)]).tocsr()
+    return np.concatenate([np.asarray(first), np.asarray(second)])
+
+
+def length(argument):
+    """The number of records of one data argument."""
+    return argument.shape[0] if hasattr(argument, "shape") and argument.shape else len(argument)
+
+
+def _takes_labels(splitter):
+    """Whether a splitter reads labels of any kind; those of scikit-learn get whole numbers for groups."""
+    return not isinstance(splitter, BaseCrossValidator) or hasattr(splitter, "strata")

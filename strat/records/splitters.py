@@ -1,0 +1,172 @@
+"""Splitters of records, as scikit-learn takes them: folds that keep strata, and origins that roll through time."""
+
+from collections.abc import Callable
+from numbers import Integral
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator
+
+from strat.errors import DataError, OptionError
+from strat.records.labels import read_labels
+
+
+class StrataSplitter(BaseCrossValidator):
+    """Base class: ``split(X, y, groups=strata)``, or columns of X named in the constructor."""
+
+    __metadata_request__split = {"groups": True}
+
+    def split(self, X, y=None, groups=None):
+        """Yield training and held-out positions.
+
+        Parameters
+        ----------
+        X : array-like
+            The records; only their number matters, and the columns that ``strata`` names.
+        y : object
+            Not used.
+        groups : (N,) sequence, optional
+            Label of each record, or names of columns of X.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            Positions of records.
+        """
+        source = self.strata if groups is None else groups
+        if source is None:
+            raise DataError(
+                f"{type(self).__name__} splits by strata, but none were given: pass groups=, one label a record, "
+                f"or name columns of a DataFrame X in {type(self).__name__}(strata=…)."
+            )
+        N = None if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
+        labels = read_labels(source, X, N)
+        for train, test in self._parts(labels):
+            yield np.flatnonzero(train), np.flatnonzero(test)
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        """Give the number of splits.
+
+        Parameters
+        ----------
+        X, y, groups : object
+            Not used.
+
+        Returns
+        -------
+        int
+            How many.
+        """
+        return self.n_splits
+
+    def _at_least(self, name, least):
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+class StrataKFold(StrataSplitter):
+    """K folds of equal size over which the records of every stratum are spread evenly.
+
+    Where a stratum has two records or more, every training part has some of them. The only record of a stratum is held
+    out once like any other; a model with a graph then predicts for it from its neighbours.
+
+    Parameters
+    ----------
+    n_splits : int
+        Number of folds, at least 2.
+    strata : str or list of str, optional
+        Columns of a DataFrame X that hold the strata, where ``groups`` is not given.
+    random_state : int
+        Seed: which records of a stratum go to which fold.
+
+    Examples
+    --------
+    >>> import strat
+    >>> folds = strat.StrataKFold(3)
+    >>> z = ["a", "a", "a", "b", "b", "c"]
+    >>> [[z[i] for i in test] for _, test in folds.split(z, groups=z)]
+    [['a', 'b'], ['a', 'b'], ['a', 'c']]
+    """
+
+    def __init__(self, n_splits=5, *, strata=None, random_state=0):
+        self.n_splits = n_splits
+        self.strata = strata
+        self.random_state = random_state
+
+    def _parts(self, labels):
+        self._at_least("n_splits", 2)
+        N, n = len(labels), self.n_splits
+        if n > N:
+            raise DataError(f"{N} records cannot be spread over {n} folds; choose n_splits of at most {N}.")
+        rng = np.random.default_rng(self.random_state)
+        # Dealing one stratum after the other, without a new start, spreads each of them and keeps folds equal.
+        order = rng.permutation(N)
+        order = order[np.argsort(labels.codes[order], kind="stable")]
+        fold = np.empty(N, dtype=int)
+        fold[order] = np.arange(N) % n
+        for k in range(n):
+            yield fold != k, fold == k
+
+
+class RollingOrigin(StrataSplitter):
+    """Train on everything up to an origin in time, test on what follows; the origin rolls forward.
+
+    The last ``n_splits * horizon`` points in time are tested, ``horizon`` at once and each once, by fits to all records
+    before them.
+
+    Parameters
+    ----------
+    n_splits : int
+        Number of origins, at least 1.
+    time : int or callable, optional
+        Where in a label its point in time is: the position in a tuple, or a function of the label. By default the
+        whole label is the point in time.
+    horizon : int
+        Number of points in time tested after each origin.
+    strata : str or list of str, optional
+        Columns of a DataFrame X that hold the strata, where ``groups`` is not given.
+
+    Examples
+    --------
+    >>> import strat
+    >>> z = [("Ohio", 2008), ("Iowa", 2012), ("Ohio", 2012), ("Ohio", 2016)]
+    >>> [(train.tolist(), test.tolist()) for train, test in strat.RollingOrigin(2, time=1).split(z, groups=z)]
+    [([0], [1, 2]), ([0, 1, 2], [3])]
+    """
+
+    def __init__(self, n_splits=5, *, time=None, horizon=1, strata=None):
+        self.n_splits = n_splits
+        self.time = time
+        self.horizon = horizon
+        self.strata = strata
+
+    def _parts(self, labels):
+        self._at_least("n_splits", 1)
+        self._at_least("horizon", 1)
+        times = [self._time_of(label) for label in labels.values]
+        try:
+            points = sorted(set(times))
+        except TypeError as error:
+            raise DataError(f"the points in time cannot be put in order: {error}.") from None
+        tested = self.n_splits * self.horizon
+        if tested >= len(points):
+            raise DataError(
+                f"{self.n_splits} origins with horizon {self.horizon} need more than {tested} points in time, but the "
+                f"labels have {len(points)}; choose fewer origins."
+            )
+        rank = {t: r for r, t in enumerate(points)}
+        when = np.array([rank[t] for t in times])[labels.codes]
+        for origin in range(len(points) - tested, len(points), self.horizon):
+            yield when < origin, (when >= origin) & (when < origin + self.horizon)
+
+    def _time_of(self, label):
+        if self.time is None:
+            return label
+        if isinstance(self.time, Callable):
+            return self.time(label)
+        try:
+            return label[self.time]
+        except (TypeError, IndexError, KeyError):
+            raise OptionError(
+                f"time={self.time!r} is no position in the label {label!r}; give a position, or a function of the label."
+            ) from None

@@ -1,0 +1,140 @@
+"""Strata: records grouped by stratum, in the order of the graph's nodes."""
+
+from functools import cached_property
+
+import numpy as np
+
+from strat.errors import GraphError
+from strat.records.labels import RecordLabels, read_labels
+
+
+class Strata:
+    """Which stratum each record belongs to, and the records sorted by stratum.
+
+    Parameters
+    ----------
+    labels : list
+        The K strata, in node order.
+    index : ndarray of int, shape (N,)
+        The stratum of each record.
+
+    Attributes
+    ----------
+    counts : ndarray of int, shape (K,)
+        The number of records of each stratum.
+    order : ndarray of int, shape (N,)
+        The permutation that sorts the records by stratum and keeps their order within one.
+    starts : ndarray of int, shape (K + 1,)
+        Sorted records ``starts[k]:starts[k + 1]`` belong to stratum k.
+    """
+
+    def __init__(self, labels, index):
+        self.labels = labels
+        self.index = index
+
+    @classmethod
+    def read(cls, strata, frame=None, n_records=None, nodes=None):
+        """Group records by what a user gave as ``strata=``.
+
+        Parameters
+        ----------
+        strata : object
+            Labels or names of columns, as `read_labels` takes them, or `RecordLabels`.
+        frame : object, optional
+            The first data argument, whose columns `strata` may name.
+        n_records : int, optional
+            How many labels there must be.
+        nodes : list, optional
+            The strata in order; by default the labels seen, sorted.
+
+        Returns
+        -------
+        Strata
+            The grouping.
+        """
+        records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
+        nodes = in_order(records.values) if nodes is None else list(nodes)
+        if records.values == nodes:  # seen in the order of the nodes
+            return cls(nodes, records.codes)
+        position = {label: k for k, label in enumerate(nodes)}
+        where = np.array([position.get(label, -1) for label in records.values], dtype=np.intp)
+        index = where[records.codes]
+        if (where < 0).any():
+            raise GraphError(unknown_stratum(records, where < 0, nodes))
+        return cls(nodes, index)
+
+    @property
+    def K(self):
+        """The number of strata."""
+        return len(self.labels)
+
+    @property
+    def N(self):
+        """The number of records."""
+        return len(self.index)
+
+    @cached_property
+    def counts(self):
+        """The number of records of each stratum, shape (K,)."""
+        return np.bincount(self.index, minlength=self.K)
+
+    @cached_property
+    def order(self):
+        """The stable permutation that sorts the records by stratum, shape (N,)."""
+        return np.argsort(self.index, kind="stable")
+
+    @cached_property
+    def starts(self):
+        """The first sorted record of each stratum, and N at the end, shape (K + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @property
+    def empty(self):
+        """The labels of the strata without records."""
+        return [self.labels[k] for k in np.flatnonzero(self.counts == 0)]
+
+    def __repr__(self):
+        return f"Strata({self.N:,} records in {self.K:,} strata, {len(self.empty):,} of them empty)"
+
+
+def in_order(labels):
+    """Return labels sorted, or as they came where they cannot be compared."""
+    try:
+        return sorted(labels)
+    except TypeError:
+        return list(labels)
+
+
+def some_of(labels):
+    """Return a few labels as text: the first two and the last."""
+    labels = list(labels)
+    if len(labels) <= 4:
+        return ", ".join(repr(label) for label in labels)
+    return f"{labels[0]!r}, {labels[1]!r}, … {labels[-1]!r}"
+
+
+def unknown_stratum(records, unknown, nodes):
+    """Return the sentence about labels that are no nodes; `unknown` marks them among ``records.values``."""
+    affected = np.flatnonzero(unknown[records.codes])
+    label = records.values[records.codes[affected[0]]]
+    others = int(unknown.sum()) - 1
+    also = (
+        f" (nor are {others:,} other labels)" if others > 1 else " (nor is one other label)" if others else ""
+    )
+    verb = "is" if len(affected) == 1 else "are"
+    return (
+        f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
+        f"{'records' if len(records) > 1 else 'record'} {verb} affected. "
+        f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. {_advice(label, nodes)}"
+    )
+
+
+def _advice(label, nodes):
+    twin = next((node for node in nodes if str(node) == str(label) or _texts(node) == _texts(label)), None)
+    if twin is None:
+        return "Add the node to the graph or drop these records."
+    return f"Did you mean {twin!r}? The two differ in type: give the labels as the graph has them."
+
+
+def _texts(label):
+    return tuple(str(part) for part in label) if isinstance(label, tuple) else (str(label),)

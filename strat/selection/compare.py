@@ -1,0 +1,186 @@
+"""Compare models on held-out records."""
+
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.model_selection import ShuffleSplit
+
+from strat.errors import OptionError, type_name
+from strat.model.estimator import StratifiedModel
+from strat.model.fitting import fit_within
+from strat.records.sample import Sample
+from strat.records.strata import in_order
+from strat.selection.comparison import Comparison
+
+
+def compare(
+    models, *, train=None, test=None, data=None, splits=10, test_size=0.2, random_state=0, metrics=None
+):
+    """Fit models and measure them on the same records.
+
+    Every model is cloned; the user's objects stay as they are. A model that fails is a row with its error. A model
+    without a graph gets the strata of all records as its nodes, so that it predicts for those without training records.
+    Ctrl-C returns the table of the splits that are done.
+
+    Parameters
+    ----------
+    models : dict
+        ``{name: model}``.
+    train, test : tuple
+        ``(*data, strata)``: one split that is given.
+    data : tuple
+        ``(*data, strata)``: all records, to be split repeatedly.
+    splits : int, splitter or iterable of pairs
+        A number of random splits; a splitter such as ``StrataKFold(5)`` or ``RollingOrigin(6, time=1)``; or pairs of
+        positions (training, test).
+    test_size : float
+        Share of the records that random splits test on.
+    random_state : int
+        Random split number i has the seed random_state + i.
+    metrics : dict, optional
+        ``{name: metric}``, each the word "loss" (the mean loss, the default) or a function ``f(y_true, prediction)`` of
+        the last data argument and the declaration's ``predict``.
+
+    Returns
+    -------
+    Comparison
+        It prints; ``to_frame``, ``to_markdown``, ``plot``, ``paired``.
+
+    Raises
+    ------
+    OptionError, DataError
+        Where the arguments have no meaning.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,), predict=theta)
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.integers(0, 4, 80)
+    >>> models = {"common": strat.common(base), "lrsm": strat.lrsm(base, strat.graphs.path(4))}
+    >>> table = strat.compare(models, data=(z + rng.normal(size=80), z), splits=5)
+    >>> table.best()
+    'lrsm'
+    """
+    models = checked_models(models)
+    metrics = _checked_metrics(metrics)
+    if (train is None) != (test is None):
+        raise OptionError("train= and test= go together; give both, or data= to be split.")
+    if (train is None) == (data is None):
+        raise OptionError("give either train= and test=, or data= to be split.")
+    everyone = list(models.values())
+    if train is not None:
+        pieces = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]
+        seeds = [None]
+    else:
+        sample = Sample(everyone, data, "data")
+        pairs, seeds = _pairs(sample, splits, test_size, random_state)
+        pieces = [(sample.part(a), sample.part(b)) for a, b in pairs]
+    runs = []
+    nodes = in_order(dict.fromkeys(label for pair in pieces for part in pair for label in part.labels))
+    notes = []
+    try:
+        for (inside, outside), seed in zip(pieces, seeds, strict=True):
+            own = {n: _run(_with_nodes(m, nodes), inside, outside, metrics) for n, m in models.items()}
+            runs += [{"model": name, "seed": seed, **run} for name, run in own.items()]
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        notes.append(f"interrupted after {len(runs) // len(models)} of {len(pieces)} splits")
+    return Comparison(list(models), list(metrics), runs, notes)
+
+
+def _run(model, train, test, metrics):
+    """Fit one model to one split and measure it."""
+    parts = {"test": test, "train": train}
+    seen = set(train.labels)
+    unseen = np.array([label not in seen for label in test.labels])
+    if unseen.any():
+        parts["unseen"] = test.only(unseen)
+    run = {"status": "failed", "objective": None, "error": None, "values": {}, "unseen": int(unseen.sum())}
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fit_within(model, train.data, train.strata)
+            run["seconds"] = time.perf_counter() - started
+            run["values"] = {
+                (name, metric): _measure(model, part, function)
+                for name, part in parts.items()
+                for metric, function in metrics.items()
+            }
+            run |= {"status": model.result_.status, "objective": model.result_.objective}
+        except Exception as error:  # one model's failure is a row of the table
+            run["error"] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
+    return {"seconds": time.perf_counter() - started, **run}
+
+
+def _measure(model, part, metric):
+    if isinstance(metric, str):
+        return -model.score(*part.data, strata=part.strata)
+    program = model.base.predict_program
+    used = () if program is None else {p.id for p in program.data}
+    places = [i for i, p in enumerate(model.base.data) if p.id in used]
+    strata = part.strata if places[:1] == [0] else part.labels
+    prediction = model.predict(*(part.data[i] for i in places), strata=strata)
+    truth = part.data[-1]
+    return float(metric(truth.toarray() if sp.issparse(truth) else np.asarray(truth), prediction))
+
+
+def _pairs(sample, splits, test_size, random_state):
+    seeds = []
+
+    def repeated(n):
+        if n < 1:
+            raise OptionError(f"splits must be at least 1, not {n}.")
+        if isinstance(test_size, bool) or not 0 < test_size < 1:
+            raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
+        if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+            raise OptionError(
+                f"random_state must be a whole number, the seed of the first split, not {random_state!r}."
+            )
+        seeds.extend(range(random_state, random_state + n))
+        one = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
+        return [next(splitter.split(np.zeros(len(sample)))) for splitter in one]
+
+    pairs = sample.splits(splits, repeated)
+    return pairs, seeds or [None] * len(pairs)
+
+
+def _with_nodes(model, labels):
+    """A clone; one without a graph gets all labels as its nodes."""
+    twin = clone(model)
+    if twin.graph is None:
+        K = len(labels)
+        twin.graph = (labels, sp.csr_array((K, K)))
+    return twin
+
+
+def checked_models(models):
+    """The models by name, or an OptionError."""
+    if not isinstance(models, dict) or not models:
+        raise OptionError('models must be a dict {"name": model} with at least one model.')
+    for name, model in models.items():
+        if not isinstance(model, StratifiedModel):
+            raise OptionError(f"the model {name!r} is {type_name(model)}, not a StratifiedModel.")
+    return {str(name): model for name, model in models.items()}
+
+
+def _checked_metrics(metrics):
+    metrics = {"loss": "loss"} if metrics is None else metrics
+    if isinstance(metrics, str):
+        metrics = {metrics: metrics}
+    if not isinstance(metrics, dict) or not metrics:
+        raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
+    for name, metric in metrics.items():
+        if metric != "loss" and not isinstance(metric, Callable):
+            raise OptionError(
+                f'the metric {name!r} must be "loss" or a function f(y_true, prediction), not {metric!r}.'
+            )
+    return metrics

@@ -1,0 +1,271 @@
+"""Choose constants by cross-validation, with simple models beside."""
+
+import math
+import time
+
+import numpy as np
+from sklearn.base import clone
+
+from strat.compiler.program import read_weight
+from strat.errors import OptionError
+from strat.model.estimator import StratifiedModel
+from strat.records.sample import Sample, strata_folds
+from strat.records.strata import in_order
+from strat.selection.compare import checked_models
+from strat.selection.constants import grid_points, read_grid
+from strat.selection.contenders import MOST_POOLED, Contender, contenders, simple_models
+from strat.selection.cross_validation import CrossValidation
+from strat.selection.pattern_search import PatternSearch
+from strat.selection.search_result import Search
+
+#: log10 of the factors of the first scan, by the kind of constant.
+SCAN = {"scale": (-2.0, -1.0, 0.0, 1.0, 2.0), "regularizer": (-2.0, 0.0, 2.0)}
+#: Factors of the pooled model's weight where a grid is given for the other models.
+POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
+
+
+def search(
+    models,
+    grid=None,
+    *,
+    train,
+    sample_weight=None,
+    folds=5,
+    random_state=0,
+    tol=1e-4,
+    max_trials=200,
+):
+    """Choose constants by the lowest held-out loss, and refit the winner to all records.
+
+    Beside the given models stand those that a search must beat: the common model, separate models, and the pooled model (a
+    complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, each model's
+    constants are searched on the log scale without bounds: one scale for each factor of the graph, every scalar
+    hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. A
+    scan over four powers of ten comes first, then a pattern search down to steps of a factor 1.8. Models on a product
+    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started. Ctrl-C ends the
+    search with the best constants tried so far.
+
+    Parameters
+    ----------
+    models : dict or StratifiedModel
+        ``{name: model}``, or one model. They are not changed.
+    grid : dict or list of dict, optional
+        Values to try, every combination: ``{"scale__FACTOR": […], "lambda1": […], "base__NAME": […]}``, each for the
+        models that have such a constant. Common, separate and pooled models take part with the grid's ``base__NAME``.
+    train : tuple
+        ``(*data, strata)``.
+    sample_weight : (N,) array-like, optional
+        Weights of the records: in the fits, in the means over held-out records and in the winner's fit. A weight 0 leaves
+        a record out.
+    folds : int, splitter or iterable of pairs
+        A number of folds over which every stratum is spread; a splitter such as ``RollingOrigin(6, time=1)``; or pairs of
+        positions (training, held out).
+    random_state : int
+        Seed of the folds.
+    tol : float
+        Tolerance of the fits on folds; the winner is fitted with its own solver's.
+    max_trials : int
+        Most choices of constants tried for one candidate by the pattern search.
+
+    Returns
+    -------
+    Search
+        ``best`` (fitted), ``chosen`` (constants), ``table`` (one row a candidate), ``to_frame``, ``to_markdown``; it prints.
+
+    Raises
+    ------
+    OptionError, DataError
+        Where the arguments have no meaning; the first error of a fit where no candidate could be fitted.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.integers(0, 6, 90)
+    >>> found = strat.search(
+    ...     strat.lrsm(base, strat.graphs.path(6)), train=(z + rng.normal(size=90), z), folds=3
+    ... )
+    >>> found.candidate, sorted(found.chosen)
+    ('model', ['scale'])
+    """
+    started = time.perf_counter()
+    models = checked_models({"model": models} if isinstance(models, StratifiedModel) else models)
+    _check(tol, max_trials)
+    sample = Sample(list(models.values()), train, "train")
+    weight = np.ones(len(sample)) if sample_weight is None else read_weight(sample_weight, len(sample))
+    pairs = _weighed(sample.splits(folds, strata_folds(random_state)), weight)
+    nodes = in_order(list(sample.labels.values))
+    simple = simple_models(models, nodes)
+    if grid is None:
+        rows = [(None, name, model) for name, model in models.items()]
+        rows = [row for _, name, model in [*simple, *rows] for row in contenders(name, model)]
+    else:
+        rows = _on_grid(models, simple, read_grid(grid, list(models.values())))
+    table, notes, failures = [], [], []
+    validations, chosen, cut = {}, {}, False
+    for row in rows:
+        begun = time.perf_counter()
+        try:
+            if id(row.model) not in validations:
+                validations[id(row.model)] = CrossValidation(row.model, sample, pairs, nodes, tol, weight)
+            validation = validations[id(row.model)]
+            trials, count, cut = _trials(row, validation, chosen, max_trials)
+            if not trials:
+                break
+            chosen[row.name] = trials[0].constants
+            found = [_measured(trial, validation) for trial in trials]
+        except KeyboardInterrupt:
+            cut = True
+            break
+        except Exception as error:  # one candidate's failure is a row of the table
+            text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            found, count = [{**_NOTHING, "error": text}], 0
+            failures.append(error)
+        seconds = (time.perf_counter() - begun) / len(found)
+        count = count if len(found) == 1 else 1
+        table += [
+            {"candidate": row.name, "model": row.model, "trials": count, "seconds": seconds, **f}
+            for f in found
+        ]
+        if cut:
+            break
+    if cut:
+        notes.append(
+            f"interrupted: {len(chosen)} of {len(rows)} candidates were tried, the last not to its end"
+        )
+    good = [row for row in table if row["error"] is None]
+    if not good:
+        raise KeyboardInterrupt if cut else failures[0]
+    table.sort(key=lambda row: row["mean"])
+    _add_differences(table, next(iter(validations.values())).weight)
+    first = table[0]
+    best = clone(first["model"]).set_params(**first["constants"])
+    whole = sample.part()
+    best.fit(*whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight)
+    for validation in validations.values():
+        notes += _notes(validation)
+    if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
+        notes.append(
+            f"the pooled model is left out: its complete graph of {len(nodes):,} strata would have "
+            f"{len(nodes) * (len(nodes) - 1) // 2:,} edges (it takes part up to {MOST_POOLED} strata)"
+        )
+    records = sum(len(test) for _, test in pairs)
+    table = [{key: value for key, value in row.items() if key not in ("model", "losses")} for row in table]
+    return Search(table, best, len(pairs), records, time.perf_counter() - started, notes)
+
+
+_NOTHING = {"constants": {}, "mean": math.inf, "se": None, "losses": None}
+
+
+def _on_grid(models, simple, grids):
+    """The given models on the grid, the simple ones on what of it concerns their declaration."""
+    rows = [
+        Contender(name, model, [], points=grid_points(model, grids), each=True)
+        for name, model in models.items()
+    ]
+    for kind, name, model in simple:
+        points = grid_points(model, grids, prefix="base__")
+        if kind == "pooled":
+            points = [{**p, "scale": s} for p in points for s in POOLED_SCALES]
+        rows.append(Contender(name, model, [], points=points))
+    return rows
+
+
+def _trials(contender, validation, chosen, most):
+    """The trials that become rows, the best first, how many there were, and whether Ctrl-C cut them short."""
+    best, cut = [], False
+    if contender.points is not None:
+        try:
+            for point in contender.points:
+                best.append(validation.trial(point))
+        except KeyboardInterrupt:
+            cut = True
+        count = len(best)
+        best.sort(key=lambda trial: trial.loss)
+        return best if contender.each else best[:1], count, cut
+
+    def loss(x):
+        trial = validation.trial(contender.constants(x))
+        if not best or trial.loss < best[0].loss:
+            best[:] = [trial]
+        return trial.loss
+
+    search = PatternSearch(loss, most=most)
+    try:
+        _descend(search, contender, chosen)
+    except KeyboardInterrupt:
+        cut = True
+    return best, len(search.tried), cut
+
+
+def _descend(search, contender, chosen):
+    """Search the constants of a candidate."""
+    center = (0.0,) * len(contender.axes)
+    # All scales together, all penalties together: the coarse directions.
+    coarse = {
+        kind: direction
+        for kind in SCAN
+        if any(direction := tuple(float(axis.kind == kind) for axis in contender.axes))
+    }
+    if contender.scan and coarse:
+        start = search.scan(center, list(coarse.values()), [SCAN[kind] for kind in coarse])
+    else:
+        starts = [contender.place(chosen[name]) for name in contender.refines if name in chosen]
+        start = min([center, *starts], key=search.value)
+    # Penalty and graph may stand in for each other: one up and the other down, or both up.
+    pairs = list(zip(*coarse.values(), strict=True)) if len(coarse) == 2 else []
+    diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)] if pairs else []
+    search.search(start, diagonals)
+
+
+def _measured(trial, validation):
+    losses = validation.losses(trial)
+    se = _mean(losses, validation.weight)[1] if np.isfinite(losses).all() else None
+    return {"constants": trial.constants, "mean": trial.loss, "se": se, "losses": losses, "error": None}
+
+
+def _mean(values, weight):
+    """Weighted mean of independent values, and its standard error, None for a single value."""
+    mean, count = float(np.average(values, weights=weight)), len(values)
+    if count < 2:
+        return mean, None
+    share = weight / weight.sum()
+    return mean, float(np.sqrt(count / (count - 1) * np.sum((share * (values - mean)) ** 2)))
+
+
+def _weighed(pairs, weight):
+    """Pairs of positions without the records of weight 0."""
+    if weight.all():
+        return pairs
+    pairs = [(train[weight[train] > 0], test[weight[test] > 0]) for train, test in pairs]
+    if not all(len(train) and len(test) for train, test in pairs):
+        raise OptionError(
+            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or leave out the "
+            "records of weight 0 yourself."
+        )
+    return pairs
+
+
+def _add_differences(table, weight):
+    """Differences to the first row, record by record."""
+    best = table[0]["losses"]
+    for row in table:
+        row["difference"] = row["difference_se"] = None
+        if row["error"] is None and np.isfinite(row["losses"]).all():
+            row["difference"], row["difference_se"] = _mean(row["losses"] - best, weight)
+
+
+def _notes(validation):
+    stopped = sum(count for status, count in validation.states.items() if status != "converged")
+    if not stopped:
+        return []
+    return [f"{stopped} of {sum(validation.states.values())} fits on folds stopped before tol"]
+
+
+def _check(tol, max_trials):
+    if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
+        raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
+    if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
+        raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")

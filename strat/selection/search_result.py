@@ -1,0 +1,104 @@
+"""What a search found."""
+
+from strat.records.tables import Table, aligned, number
+
+#: Most rows that are printed.
+SHOWN = 40
+
+
+class Search(Table):
+    """The candidates of a search, from the lowest cross-validated loss to the highest.
+
+    Parameters
+    ----------
+    table : list of dict
+        One for each candidate.
+    best : StratifiedModel
+        The candidate with the lowest loss, fitted to all records.
+    folds : int
+        Number of folds.
+    records : int
+        Number of held-out records.
+    seconds : float
+        Time of the whole search.
+    notes : list of str
+        Remarks.
+
+    Attributes
+    ----------
+    table : list of dict
+        One for each candidate: candidate (name), constants (dict), mean (held-out loss), se (its standard error over
+        records), difference (to the best, record by record), difference_se, trials, seconds, error.
+    best : StratifiedModel
+        The refitted model.
+    """
+
+    def __init__(self, table, best, folds, records, seconds, notes):
+        self.table, self.best, self.folds, self.records = table, best, folds, records
+        self.seconds, self.notes = seconds, notes
+        self.names = list(dict.fromkeys(name for row in table for name in row["constants"]))
+        self.columns = ["candidate", "mean", "s.e.", "difference", "difference s.e."]
+        self.columns += [*self.names, "trials", "seconds", "error"]
+
+    @property
+    def chosen(self):
+        """The constants of the best candidate, by their names in ``set_params``."""
+        return dict(self.table[0]["constants"])
+
+    @property
+    def candidate(self):
+        """The name of the best candidate."""
+        return self.table[0]["candidate"]
+
+    def cells(self):
+        """Rows of values, one a candidate."""
+        return [
+            [
+                *(row[key] for key in ("candidate", "mean", "se", "difference", "difference_se")),
+                *(row["constants"].get(name) for name in self.names),
+                *(row[key] for key in ("trials", "seconds", "error")),
+            ]
+            for row in self.table
+        ]
+
+    def texts(self):
+        """Head and rows as texts."""
+        lines = [
+            ["candidate", "held-out loss", "above the best", *map(_short, self.names), "trials", "seconds"]
+        ]
+        for row in self.table:
+            loss = f"{number(row['mean'], 5)} ± {number(row['se'], 2)}" if row["error"] is None else "failed"
+            gap = (
+                ""
+                if not row["difference"]
+                else f"{number(row['difference'], 2)} ± {number(row['difference_se'], 2)}"
+            )
+            constants = [_value(row["constants"].get(name)) for name in self.names]
+            lines.append(
+                [row["candidate"], loss, gap, *constants, str(row["trials"]), number(row["seconds"], 2)]
+            )
+        return lines
+
+    def __str__(self):
+        lines = self.texts()
+        text = [aligned(lines[: SHOWN + 1])]
+        if len(lines) > SHOWN + 1:
+            text.append(f"… and {len(lines) - SHOWN - 1} more (to_frame() has all)")
+        text += [f"failed  {row['candidate']}: {row['error']}" for row in self.table if row["error"]]
+        text.append(
+            f"mean ± standard error over {self.records} held-out records of {self.folds} folds, differences record by "
+            f"record; {self.seconds:.1f} s"
+        )
+        return "\n".join(text + [f"note  {note}" for note in self.notes])
+
+    __repr__ = __str__
+
+
+def _short(name):
+    return name.removeprefix("graph_regularizer__").removeprefix("base__")
+
+
+def _value(value):
+    if value is None:
+        return ""
+    return number(float(value), 3) if isinstance(value, (int, float)) else str(value)

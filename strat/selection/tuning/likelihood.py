@@ -1,0 +1,142 @@
+"""What the evidence is computed from: a model read as a likelihood and a Gaussian prior, and what cannot be read so."""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from strat.compiler.symbols import AtomNode
+from strat.derivatives.linearization import hessian_blocks
+from strat.errors import GraphError, NoOracleError, OptionError
+from strat.model.refit import Refits
+from strat.problem.edges import EdgeList
+from strat.problem.graph_regularizers import FixedGraph
+from strat.problem.joint_problem import JointProblem
+from strat.records.strata import Strata
+from strat.rules.text import text
+from strat.selection.tuning.evidence import Evidence
+from strat.solvers import NewtonCG
+
+RECORDS = 20  # whose Hessians tell how many residuals a record has
+
+
+def evidence_of(model, prior, part):
+    """The evidence of some records, and the model bound_model on them."""
+    fits = clone(model).set_params(graph=prior, solver=NewtonCG(), n_starts=1, warm_start=False)
+    bound_model = Refits(fits, part.data, part.strata).bound_model
+    problem = bound_model.problem()
+    if not problem.loss.has("hessian_operator"):
+        raise NoOracleError(
+            f'method="evidence" needs a loss with second derivatives, but {problem.loss.missing("hessian_operator")}.'
+        )
+    start = prior.weights(model.scale)
+    kept = start > 0
+    edges = EdgeList(prior.K, prior.i[kept], prior.j[kept])
+    weight = prior.term_weight * prior._multipliers(model.scale)[prior.term_factor]
+    codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
+    own = [prior.term_factor == code for code in codes]
+    terms = np.stack([np.bincount(prior.term_edge[o], weight[o], len(start))[kept] for o in own])
+    residuals = (
+        residuals_of(model, bound_model.records) if getattr(problem.loss, "quadratic", False) else None
+    )
+    small = JointProblem(problem.loss, problem.regularizer, FixedGraph(), edges, terms.sum(axis=0))
+    small.start_point = problem.start_point
+    return Evidence(small, terms, table_of(model, prior), ridge_of(model), residuals), bound_model
+
+
+def axes(prior):
+    """The factors, and None where there are edges without one."""
+    return (*prior.factors, None) if (prior.term_factor < 0).any() else prior.factors
+
+
+def table_of(model, prior):
+    """Weights of every coefficient in ``couple`` on the edges of every axis, (A, n)."""
+    return np.stack([model.base.couple_weights(model.values, axis) for axis in axes(prior)])
+
+
+def check(model, prior):
+    """Raise where there is no evidence, or no weight to scale."""
+    base = model.base
+    if base.smoothing is not None:
+        raise NoOracleError(
+            'method="evidence" needs a loss with third derivatives, but the second derivatives of kinks that smoothing= '
+            "rounds off jump. Tune by held-out loss."
+        )
+    jump = _jump(base.loss_program)
+    if jump is not None:
+        raise NoOracleError(
+            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {text(jump)} jump. Tune by '
+            "held-out loss."
+        )
+    held = base.regularizer_program.constraints or any(
+        value is not None and value is not False and not (sp.issparse(value) or np.size(value) == 0)
+        for v in base.regularizer_program.variables
+        for value in v.attributes.values()
+    )
+    if held:
+        raise NoOracleError(
+            'method="evidence" reads the regularizer as minus the logarithm of a Gaussian prior, which constraints and '
+            "attributes of variables, such as bounds, cut. Leave them out, or tune by held-out loss."
+        )
+    ridge_of(model)
+    weights = prior.weights(model.scale)
+    factors = range(len(prior.factors)) if prior.factors else [-1]
+    for code in factors:
+        own = prior.term_edge[prior.term_factor == code]
+        if not len(own) or not weights[own].any():
+            name = f"the factor {prior.factors[code]!r}" if code >= 0 else "the graph"
+            raise GraphError(
+                f'method="evidence" multiplies weights, but all those of {name} are 0. Give it a positive scale.'
+            )
+    loose = prior.factors and (prior.term_factor < 0).any()
+    if loose and not isinstance(model.scale, dict) and model.scale != 1:
+        raise OptionError(
+            'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them too; give the scale of '
+            "each factor as a dict."
+        )
+    if not table_of(model, prior).any():
+        raise OptionError(
+            'method="evidence": couple= uncouples every variable, so there is no weight to tune.'
+        )
+
+
+def _jump(program):
+    """The first atom of a loss whose second derivatives jump, such as Huber's or the square of a positive part."""
+    for node in program.symbols.nodes:
+        if isinstance(node, AtomNode):
+            rule = node.rule
+            kinks = rule.kinks_of(node.forms) if hasattr(rule, "kinks_of") else rule.kinks
+            if rule.jumps or kinks != "none":
+                return node.expression
+    return None
+
+
+def ridge_of(model):
+    """The regularizer's curvature (n,), where it is a sum of squares of single coefficients."""
+    regularizer = model.base.regularizer_program.bind_regularizer(model.values)
+    text = None
+    if not regularizer.has("hessian_operator"):
+        text = regularizer.missing("hessian_operator")
+    elif not getattr(regularizer, "quadratic", False):
+        text = "its curvature is not the same everywhere"
+    else:
+        H = np.zeros((model.base.layout.n,) * 2)
+        H += hessian_blocks(regularizer, np.zeros((1, len(H))))[0]
+        own = np.diag(H)
+        if np.abs(H - np.diag(own)).max(initial=0.0) <= 1e-12 * own.max(initial=0.0):
+            return own.copy()
+        text = "it ties several coefficients together"
+    raise NoOracleError(
+        'method="evidence" takes regularizers that are sums of squares of single coefficients, such as '
+        f"lam * cp.sum_squares(theta), or none; of this one, {text}. Tune by held-out loss."
+    )
+
+
+def residuals_of(model, records):
+    """The number of squared residuals: for each record the rank of its Hessian, from a few records."""
+    N = len(records.weight)
+    few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)
+    alone = Strata(list(range(len(few))), np.arange(len(few)))
+    arrays = [array[few] for array in records.arrays]
+    oracle = model.base.loss_program.bind_records(arrays, alone, np.ones(len(few)), model.values)
+    blocks = hessian_blocks(oracle, np.zeros((len(few), model.base.layout.n)))
+    return N * float(np.mean(np.linalg.matrix_rank(blocks, hermitian=True)))

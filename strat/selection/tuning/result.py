@@ -1,0 +1,167 @@
+"""What tuning found."""
+
+import numpy as np
+
+from strat.plot import canvas
+from strat.records.tables import Table, aligned, number
+
+#: Edges and hyperparameters that are printed.
+SHOWN = 5
+#: A weight that is smaller than this, relative to the largest, has vanished.
+VANISHED = 1e-9
+
+
+class Tuned(Table):
+    """A tuned model, or the start where tuning did not help; made by ``strat.tune``.
+
+    Attributes
+    ----------
+    model : StratifiedModel
+        With the tuned constants, fitted to all records.
+    W0 : networkx.Graph
+        Its graph, with the nodes and attributes of the given one; ``strat.joint(base, graph=tuned.W0)`` takes it.
+    parameters : dict
+        What was tuned: "scale" (a dict by factor), "W0" (K, K), hyperparameters by name; by evidence "scale" and "couple".
+    improved : bool
+        Whether tuning lowered the loss of records held out of it by more than the standard error of the difference.
+        Otherwise the start was kept.
+    gain, gain_se : float
+        That difference, record by record, and its standard error.
+    before, after : float
+        Mean validation loss of the start and of ``W0`` and ``parameters``, smoothed where the declaration says so. The tuned
+        ones have seen these records.
+    folds : list of dict
+        The same for each fold: records, before, after.
+    history : list of float
+        Mean validation loss at the start and after each accepted step; the start alone where it was kept.
+    table : list of dict
+        What was tried: its held-out loss at the best step, and gain over the start; those of the row with the lowest loss
+        flatter a little, which `gain` does not.
+    choice : str
+        What had the lowest held-out loss.
+    grew, fell, vanished : list of tuple
+        Edges (u, v, before, after), the largest change first: with more weight, with less, with none left.
+    log_evidence : list of float or None
+        With ``method="evidence"``: at the start and the end of each maximisation, over all records.
+    status : {"finished", "time_limit", "interrupted"}
+        How it ended.
+    seconds : float
+        Time of everything.
+    """
+
+    columns = ("tried", "step", "held-out loss", "gain", "gain s.e.")
+
+    def __init__(
+        self, *, model, W0, parameters, improved, gain, gain_se, choice, history, folds, table, changes
+    ):
+        self.model, self.W0, self.parameters = model, W0, parameters
+        self.improved, self.gain, self.gain_se, self.choice = improved, gain, gain_se, choice
+        self.history, self.folds, self.table = [float(value) for value in history], folds, table
+        self.changes, self.status, self.seconds = changes, "finished", 0.0
+        self.log_evidence = None
+        counts = np.array([fold["records"] for fold in folds], dtype=float)
+        self.before, self.after = (
+            float(np.average([fold[key] for fold in folds], weights=counts)) if folds else np.nan
+            for key in ("before", "after")
+        )
+
+    @property
+    def grew(self):
+        """Edges with more weight than before, the largest gain first."""
+        found = [edge for edge in self.changes if edge[3] > edge[2] * (1 + VANISHED)]
+        return sorted(found, key=lambda edge: edge[2] - edge[3])
+
+    @property
+    def fell(self):
+        """Edges with less weight than before but some, the largest loss first."""
+        gone = {edge[:2] for edge in self.vanished}
+        found = [e for e in self.changes if e[3] < e[2] * (1 - VANISHED) and e[:2] not in gone]
+        return sorted(found, key=lambda edge: edge[3] - edge[2])
+
+    @property
+    def vanished(self):
+        """Edges that lost all weight, the heaviest first."""
+        least = VANISHED * max((edge[3] for edge in self.changes), default=0.0)
+        found = [edge for edge in self.changes if edge[2] > 0 and edge[3] <= least]
+        return sorted(found, key=lambda edge: -edge[2])
+
+    def cells(self):
+        """Rows of values, one for each thing tried."""
+        return [[row[key] for key in ("tried", "step", "loss", "gain", "gain_se")] for row in self.table]
+
+    def texts(self):
+        """Head and rows as texts."""
+        lines = [["tried", "step", "held-out loss", "gain"]]
+        for row in self.table:
+            gain = "" if row["gain"] is None else f"{number(row['gain'], 3)} ± {number(row['gain_se'], 2)}"
+            lines.append(
+                [row["tried"], "" if row["step"] is None else str(row["step"]), number(row["loss"], 5), gain]
+            )
+        return lines
+
+    def plot(self, ax=None):
+        """Draw the mean validation loss after each accepted step.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With the drawing.
+        """
+        ax = canvas.axes(ax, (6.4, 4.2))
+        ax.axhline(self.before, color="0.6", linestyle="--", label="start")
+        ax.plot(range(len(self.history)), self.history, marker="o", markersize=3, label="tuned")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.set_xlabel("accepted step")
+        ax.set_ylabel("mean validation loss")
+        ax.set_title("Tuning" if self.improved else "Tuning (the start was kept)")
+        ax.legend(frameon=False)
+        ax.grid(alpha=0.3)
+        return ax
+
+    def __str__(self):
+        records = sum(fold["records"] for fold in self.folds)
+        verdict = "tuning improved the held-out loss" if self.improved else "the start was kept"
+        gain = (
+            "not measured"
+            if not np.isfinite(self.gain_se)
+            else (
+                f"{number(self.gain, 3)} ± {number(self.gain_se, 2)} (standard error over {records} records)"
+            )
+        )
+        lines = [
+            f"tuned       {', '.join(self.parameters)}: {verdict}",
+            f"gain        {gain}, on records held out of tuning",
+            f"validation  {number(self.before, 5)} at the start, {number(self.after, 5)} now, with {self.choice}",
+        ]
+        for name, value in self.parameters.items():
+            if name != "W0":
+                lines.append(f"{name:<11} {_text(value)}")
+        if self.log_evidence:
+            lines.append(
+                f"evidence    log {number(self.log_evidence[0], 6)} → {number(self.log_evidence[-1], 6)}"
+            )
+        moved = {"grew": self.grew, "fell": self.fell, "vanished": self.vanished}
+        if any(moved.values()):
+            counts = ", ".join(f"{len(edges)} {name}" for name, edges in moved.items())
+            lines.append(f"edges       {counts}, of {len(self.changes)}")
+            lines += [
+                f"  {name:<9} {u!r} – {v!r}  {number(a, 3)} → {number(b, 3)}"
+                for name, edges in moved.items()
+                for u, v, a, b in edges[:SHOWN]
+            ]
+        lines += [aligned(self.texts())] if self.table else []
+        return "\n".join([*lines, f"{self.status} after {self.seconds:.1f} s"])
+
+    __repr__ = __str__
+
+
+def _text(value):
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
+    flat = np.ravel(value)
+    return ", ".join(number(float(one), 4) for one in flat[:SHOWN]) + (", …" if len(flat) > SHOWN else "")

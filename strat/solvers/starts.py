@@ -1,0 +1,164 @@
+"""Starting points, and the choice among several of them.
+
+The joint problem has many critical points; which one a solver reaches depends on the start. The starts are:
+
+* "zero": theta is the regularizer's prox at 0 with step 1; where the loss is not finite there, the stratum starts
+  at the prox of loss plus regularizer. W = W0.
+* "separate": theta fitted without any graph, W = W0.
+* "lrsm": theta fitted for W = W0, which is kept.
+* "random": "zero" with noise of the size of the "lrsm" parameters.
+Where W0 is not in the domain of h (it misses a given sum of weights, or a degree is 0 that stands in a logarithm), W is
+the best graph for theta instead.
+
+* "default": the same as "zero", which reached the lowest objective most often in our trials.
+"""
+
+import copy
+import time
+
+import numpy as np
+
+from strat.errors import OptionError
+from strat.problem.graph_regularizers import FixedGraph
+from strat.problem.joint_problem import JointProblem
+from strat.solvers.algorithm import PROJECTION
+from strat.solvers.consensus import Consensus
+from strat.solvers.graph_step import graph_step
+from strat.solvers.joint_steps import JointSteps
+
+NAMES = ("default", "zero", "separate", "lrsm", "random")
+ROUGH = 1e-3  # tolerance of the fits that only give a start
+ROUGH_ITERATIONS = 50
+
+
+def solve(problem, solver, start=None, *, n_starts=1, random_state=0, score=None, fingerprint=""):
+    """Solve a problem from one or several starts and keep the best.
+
+    Parameters
+    ----------
+    problem : JointProblem
+    solver : Solver
+    start : str or dict, optional
+        A name, or ``{"theta": (K, n), "w": edge array}`` (either may be missing); "default" by default.
+    n_starts : int
+        Number of starts: the given one, then those of `NAMES` in order, then more random ones.
+    random_state : int
+        Seed of the random starts.
+    score : callable, optional
+        Mean validation loss of theta; then the lowest one is kept, otherwise the lowest objective.
+    fingerprint : str
+        Identifies the fit in a checkpoint; several starts write one file each.
+
+    Returns
+    -------
+    Result
+    """
+    solver.validate()
+    solver.check(problem)
+    best, best_key, tried, started = None, np.inf, [], time.perf_counter()
+    for index, (name, given) in enumerate(_plan(start, n_starts)):
+        if name == "zero" and tried and tried[0]["init"] == "default":
+            tried.append({**tried[0], "init": name})  # the same start
+            continue
+        one = copy.copy(solver)
+        if index and solver.time_limit is not None:
+            one.time_limit = solver.time_limit - (time.perf_counter() - started)
+            if one.time_limit <= 0:
+                break
+        if n_starts > 1 and solver.checkpoint is not None:
+            one.checkpoint = f"{solver.checkpoint}.{index}"
+        theta, w = point(problem, given, random_state + index)
+        result = one.run(problem, theta, w, score=score, fingerprint=f"{fingerprint} {name}", init=name)
+        tried.append({"init": name, "objective": result.objective, "status": result.status})
+        key = result.objective if score is None else score(result.theta)
+        if best is None or key < best_key:
+            best, best_key = result, key
+        if result.status == "interrupted":
+            break
+    best.starts = tried
+    best.seconds = time.perf_counter() - started if n_starts > 1 else best.seconds
+    return best
+
+
+def point(problem, start, seed=0):
+    """The starting point (theta, w) of a name or a dict."""
+    given = start if isinstance(start, dict) else {}
+    name = "default" if isinstance(start, dict) else start
+    if name not in NAMES:
+        raise OptionError(f"init = {name!r} is unknown: it must be one of {', '.join(NAMES[1:])}, or a dict.")
+    theta = given.get("theta")
+    if theta is None or np.isnan(theta).any():
+        default = _theta(problem, name, seed)
+        theta = default if theta is None else np.where(np.isnan(theta), default, theta)
+    theta = _feasible(problem, theta) if "theta" in given else theta
+    if not problem.learned:
+        return theta, problem.w0
+    if "w" in given:
+        if not problem.graph_regularizer.feasible(problem.edges, given["w"]):
+            raise OptionError(
+                f'init["W"] is not in the domain of {problem.graph_regularizer!r}. '
+                "Give weights that meet its constraints, or leave W out: the graph step gives the best ones."
+            )
+        return theta, given["w"]
+    if problem.graph_regularizer.feasible(problem.edges, problem.w0):
+        return theta, problem.w0
+    return theta, graph_step(problem, theta).w
+
+
+def _feasible(problem, theta):
+    """A given theta, projected where it breaks constraints: F there may be lower than at the optimum."""
+    theta = np.array(theta, dtype=float)
+    inside = problem.prox(theta, PROJECTION)
+    return np.where(np.abs(inside - theta) > 1e-12 * (1 + np.abs(theta)), inside, theta)
+
+
+def zero(problem):
+    """Parameters of the start "zero", shape (K, n)."""
+    theta = problem.prox(np.zeros((problem.K, problem.n)), 1.0)
+    if getattr(problem.loss, "quadratic", False):
+        return theta
+    bad = ~np.isfinite(problem.loss.value(theta))
+    if bad.any():
+        if problem.start_point is not None:
+            return problem.start_point(theta, bad)
+        if problem.loss.has("prox"):
+            inside = problem.prox(problem.loss.prox(theta, 1.0), 1e-14)
+            theta = np.where(bad[:, None], inside, theta)
+    return theta
+
+
+def _theta(problem, name, seed):
+    theta = zero(problem)
+    if name == "separate":
+        return _fit(problem, theta, problem.edges.zeros())
+    if name == "lrsm":
+        return _fit(problem, theta, problem.w0)
+    if name == "random":
+        size = np.sqrt(np.mean(_fit(problem, theta, problem.w0) ** 2))
+        noise = np.random.default_rng(seed).standard_normal(theta.shape)
+        noisy = problem.prox(theta + size * noise, 1e-14)
+        return np.where(np.isfinite(problem.loss.value(noisy))[:, None], noisy, theta)
+    return theta
+
+
+def _fit(problem, theta, w):
+    """Roughly fitted parameters for the weights w."""
+    fixed = JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
+    smooth = problem.loss.has("value_and_gradient")
+    algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
+    if not np.isfinite(algorithm.x.objective):
+        return theta
+    for _ in range(ROUGH_ITERATIONS):
+        residual = algorithm.residual(ROUGH)
+        if algorithm.stalled or (residual is not None and residual["theta"] <= ROUGH):
+            break
+        algorithm.step()
+    return algorithm.x.theta.copy()
+
+
+def _plan(start, n_starts):
+    """Pairs (name for the result, start), n_starts of them."""
+    first = ("given", start) if isinstance(start, dict) else (start or "default", start or "default")
+    plan = [first] + [(name, name) for name in NAMES[:-1] if name != first[0]]
+    plan += [(f"random {i}", "random") for i in range(1, n_starts)]
+    return plan[:n_starts]
