@@ -11,7 +11,7 @@ flags = (
 loops = Extension(
     "strat.oracles._loops",
     ["strat/oracles/_loops.c"],
-    depends=["strat/oracles/kernels.c", "strat/oracles/active_sets.c", "strat/oracles/augmented.c"],
+    depends=["strat/oracles/kernels.c"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     extra_compile_args=flags,

@@ -30,7 +30,7 @@ from strat.records.splitters import RollingOrigin, StrataKFold
 from strat.selection.compare import compare
 from strat.selection.search import search
 from strat.selection.tuning import tune
-from strat.solvers import ADMM, MAPG, AlternatingMinimization, NewtonCG, Result
+from strat.solvers import ADMM, MAPG, AlternatingMinimization, Cone, NewtonCG, Result
 
 __version__ = "0.1.0"
 
@@ -40,6 +40,7 @@ __all__ = [
     "AlternatingMinimization",
     "BaseModel",
     "CollapseWarning",
+    "Cone",
     "ConvergenceWarning",
     "DataError",
     "DataWarning",

@@ -88,7 +88,7 @@ class Assembly:
         weights = {self.binder.node(node): w.reshape(-1, *node.shape) for node, w in self.roots.items()}
         return Tape(self.binder.nodes(self.roots), weights, self.segments, self.binder.n, self.active)
 
-    def oracle(self, prox=None, reason=""):
+    def oracle(self, prox=None, reason="", cones=None):
         """The sum as one oracle."""
         kink = self.kinked
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
@@ -97,7 +97,7 @@ class Assembly:
             why["value_and_gradient"] = why["hessian_operator"] = (
                 f"{text(kink.expression)} is not differentiable"
             )
-        return SumOracle(self.parts(), self.binder.n, kink is None, curved, prox, why)
+        return SumOracle(self.parts(), self.binder.n, kink is None, curved, prox, why, cones)
 
 
 def first_kink(binder, roots):

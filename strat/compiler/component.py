@@ -1,21 +1,18 @@
-"""One set of coordinates that pieces tie together, and the closed form or dual method that its prox has."""
+"""One set of coordinates that pieces tie together, and the closed form that its prox has."""
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.bounded import bounded
 from strat.compiler.chains import chain
-from strat.compiler.composed import composed
-from strat.compiler.dual import DENSE, dual
-from strat.compiler.interior import interior
-from strat.compiler.larger import larger
 from strat.compiler.rows import NoProx
 from strat.compiler.separable import soft_parts
 from strat.oracles.prox_groups import ConeBlock, GroupBlock
 from strat.oracles.prox_sets import HyperplaneBlock, SubspaceBlock
 from strat.rules.piecewise import Abs
-from strat.rules.powers import QuadForm
 from strat.rules.text import text
+
+#: Coordinates of one component up to which a dense system is factorised.
+DENSE = 3000
 
 
 class Component:
@@ -85,37 +82,13 @@ class Component:
         NoProx
             With the reason.
         """
-        plain = (Component._subspace, Component._hyperplane, Component._group, chain)
         cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
-        closed = () if self.levels else (Component._cone, *(() if cones else plain))
-        for way in (
-            (dual,)
-            if self.matrices
-            else (*closed, larger, bounded, Component._smooth, Component._dual, composed)
-        ):
+        plain = () if cones else (Component._subspace, Component._hyperplane, Component._group, chain)
+        for way in () if self.levels or self.matrices else (Component._cone, *plain):
             found = way(self)
             if found is not None:
                 return found
         raise NoProx(self._reason())
-
-    def _smooth(self):
-        """Smooth convex constraints, others than balls, beside smooth and piecewise linear functions."""
-        rules = [node.rule for node, *_ in self.balls]
-        if not self.levels and all(rule.project_slopes or isinstance(rule, QuadForm) for rule in rules):
-            return None
-        return interior(self, self._slower)
-
-    def _dual(self):
-        """The dual method; where no compiled loops serve it, weighted sums that they serve come first."""
-        found = dual(self)
-        if found is None or getattr(found, "quick", True):
-            return found
-        return bounded(self, closed=False) or found
-
-    def _slower(self):
-        """The prox where that method does not find it, by others; None where there is none."""
-        found, solver = dual(self), self.builder.solver
-        return solver(self.columns, None) if found is None and solver is not None else found
 
     def _cone(self):
         """Functions of eigenvalues and semidefinite cones of one symmetric variable."""

@@ -1,67 +1,122 @@
-"""Which prox a bound program gets: a closed form, Newton's method, a dual method, or a solver for strata."""
+"""Which prox a bound program gets: a closed form, Newton's method, or a cone program of all strata."""
 
-from functools import partial
-
+from strat.compiler.cone_form import RecordCones, stratum_cones
 from strat.compiler.data_checks import check_fixed
-from strat.compiler.fallback import FallbackProx
 from strat.compiler.prox import ProxBuilder
 from strat.compiler.record_prox import record_prox
 from strat.compiler.rows import NoProx
 from strat.compiler.sets import Sets
+from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_newton import NewtonProx
 
 
-def find_prox(program, form, assembly, walker, values, constrained=True, solver=None):
-    """The prox of a program and why it has no closed form, "" where it has one or a fast method.
+def regularizer_oracle(program, assembly, walker, values):
+    """The oracle of a program without data, with the prox of the expression and the constraints.
+
+    Parameters
+    ----------
+    program : Program
+    assembly : Assembly
+        Its expression, bound.
+    walker : Walker
+    values : dict
+        Hyperparameters by CVXPY id.
+
+    Returns
+    -------
+    SumOracle
+        ``why["prox"]`` says why the prox has no closed form, where it has none.
+    """
+    binder, layout = assembly.binder, program.layout
+    check_fixed(program.constraints, values)
+    sets = _sets(program, walker, binder)
+    builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, layout, assembly.active)
+    cones = _Once(lambda: [stratum_cones(program, values, *builder.domain(), sets.transposed)])
+    try:
+        return assembly.oracle(builder.build(), "", cones)
+    except NoProx as error:
+        reason = str(error)
+    oracle = assembly.oracle(None, reason, cones)
+    everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
+    if not sets.restrict and everywhere and oracle.has("hessian_operator"):
+        oracle.prox = NewtonProx(oracle, sets.transposed)
+    else:
+        oracle.prox = ConeProx(cones, program.what)
+    return oracle
+
+
+def loss_oracle(program, form, assembly, walker, values, prox, constrained):
+    """The oracle of a program with data.
 
     Parameters
     ----------
     program : Program
     form : Form
-        Its expression.
+        Its expression, smoothed where that is declared.
     assembly : Assembly
-        The form, bound.
+        The form, bound to records.
     walker : Walker
     values : dict
         Hyperparameters by CVXPY id.
+    prox : bool
+        Whether to look for a prox.
     constrained : bool
-        Whether the constraints and attributes must hold; symmetry always does.
-    solver : callable, optional
-        ``solver()`` makes the prox by a cone solver of a program with data, for want of another.
+        Whether the prox holds constraints and attributes; symmetry it always holds.
 
     Returns
     -------
-    prox, str
-        None where there is no prox.
+    SumOracle
     """
     binder, layout = assembly.binder, program.layout
-    on_records = assembly.quadratics or any(binder.node_has_data(node) for node in assembly.roots)
-    sets = Sets(binder.n)
-    # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
-    (sets.attributes if constrained or not on_records else sets.symmetries)(program.variables, layout)
+
+    def records():
+        return [RecordCones(program, values, walker, binder).cones(assembly.weight, binder.segments)]
+
+    as_declared = program.smoothing is None
+    if not prox:
+        return assembly.oracle(cones=_Once(records) if as_declared else None)
     check_fixed(program.constraints, values)
+    # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
+    sets = _sets(program, walker, binder) if constrained else Sets(binder.n)
+    if not constrained:
+        sets.symmetries(program.variables, layout)
+
+    def whole():
+        held = (
+            []
+            if not constrained
+            else [stratum_cones(program.without_expression(), values, sets.low, sets.high, sets.transposed)]
+        )
+        return records() + held
+
+    cone_prox = ConeProx(_Once(whole), program.what) if as_declared else None
     try:
-        for c in program.constraints if constrained else ():
-            if c.variables():
-                sets.constraint(c, walker, binder, layout)
-        if on_records:
-            return record_prox(form, assembly, sets, layout, solver), ""
-        builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, layout, assembly.active)
-        prox, reason = builder.build(None if program.data else partial(FallbackProx, program, values))
-        if not reason:
-            return prox, ""
+        found, reason = record_prox(form, assembly, sets, layout, cone_prox), ""
     except NoProx as error:
-        prox, reason = None, str(error)
-    oracle = assembly.oracle()
-    everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
-    smooth = not sets.restrict and oracle.has("hessian_operator")
-    if smooth and everywhere:
-        return NewtonProx(oracle, sets.transposed), reason
-    if prox is not None:
-        return NewtonProx(oracle, sets.transposed, prox) if smooth else prox, reason
-    try:
-        rescue = solver()
-    except NoProx as error:
-        return NewtonProx(oracle, sets.transposed) if smooth else None, f"{reason}; {error}"
-    rescue.box, rescue.value = (sets.low, sets.high), oracle.value
-    return NewtonProx(oracle, sets.transposed, rescue=rescue) if smooth else rescue, reason
+        found, reason = cone_prox, str(error)
+    return assembly.oracle(found, reason, _Once(records) if as_declared else None)
+
+
+def _sets(program, walker, binder):
+    sets = Sets(binder.n)
+    sets.attributes(program.variables, program.layout)
+    for constraint in program.constraints:
+        if constraint.variables():
+            sets.constraint(constraint, walker, binder, program.layout)
+    return sets
+
+
+class _Once:
+    """A function without arguments that is called once, when its result is first needed."""
+
+    def __init__(self, make):
+        self._make, self._made = make, None
+
+    def __call__(self):
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getstate__(self):
+        self()  # functions inside functions are not pickled, their result is
+        return {"_make": None, "_made": self._made}

@@ -1,6 +1,6 @@
 """Programs: a compiled expression without data, printable, to be bound to records."""
 
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +12,7 @@ from strat.compiler.convexity import Curvature
 from strat.compiler.data_checks import Origin, check_convexity, check_data_arguments
 from strat.compiler.evaluate import Evaluator, leaves
 from strat.compiler.evaluation import Evaluation
-from strat.compiler.find_prox import find_prox
-from strat.compiler.record_fallback import RecordFallback
+from strat.compiler.find_prox import loss_oracle, regularizer_oracle
 from strat.compiler.report import describe
 from strat.compiler.smoothing import smoothed
 from strat.compiler.symbols import Symbols
@@ -210,8 +209,7 @@ class Program:
         evaluator = Evaluator(symbols, {})
         check_convexity(self._curvature, walker, evaluator, None)
         binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, None)
-        assembly = Assembly(form, binder, None)
-        return assembly.oracle(*find_prox(self, form, assembly, walker, values))
+        return regularizer_oracle(self, Assembly(form, binder, None), walker, values)
 
     def bind_constraints(self, given=None):
         """Flat oracle of the constraints and attributes alone: value 0, prox a projection.
@@ -226,8 +224,11 @@ class Program:
         SumOracle
             The oracle of (K, n) arrays.
         """
-        twin = Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
-        return twin.bind_regularizer(given)
+        return self.without_expression().bind_regularizer(given)
+
+    def without_expression(self):
+        """The program of the constraints and attributes alone."""
+        return Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
 
     def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True, constrained=True):
         """Flat oracle of a program with data.
@@ -267,10 +268,7 @@ class Program:
         if smooth and self.smoothing is not None:
             form = smoothed(form, walker, binder, self.smoothing)
         assembly = Assembly(form, binder, weight[order])
-        if not prox:
-            return assembly.oracle()
-        solver = partial(RecordFallback, self, values, arrays, order, weight[order], segments, constrained)
-        return assembly.oracle(*find_prox(self, form, assembly, walker, values, constrained, solver))
+        return loss_oracle(self, form, assembly, walker, values, prox, constrained)
 
     def evaluation(self, arrays, strata, given=None):
         """Values of the expression on each record, as a function of theta.

@@ -1,7 +1,5 @@
 """Finding the prox of a sum of pieces: blocks of coordinates that do not touch, one closed form for each."""
 
-from copy import copy
-
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
@@ -10,7 +8,6 @@ from strat.compiler.component import Component
 from strat.compiler.pieces import Support, affine_rows, quadratic_diagonal, quadratic_matrix
 from strat.compiler.rows import NoProx, interval_below
 from strat.compiler.separable import separable
-from strat.errors import NoOracleError
 from strat.oracles.prox_base import BlockProx
 
 
@@ -31,7 +28,7 @@ class ProxBuilder:
 
     def __init__(self, binder, weights, linear, sets, layout, active=None):
         self.binder, self.sets, self.layout, self.active = binder, sets, layout, active
-        self.n, self.q, self._rows, self.solver = binder.n, linear, {}, None
+        self.n, self.q, self._rows = binder.n, linear, {}
         self.support = Support(binder)
         self.nodes, diagonal, matrices = {}, np.zeros(self.n), []
         for node, weight in weights.items():
@@ -72,29 +69,18 @@ class ProxBuilder:
             self._rows[id(form)] = (form, affine_rows(self.binder, form))
         return self._rows[id(form)][1]
 
-    def build(self, solver=None, columns=None):
-        """A BlockProx.
-
-        Parameters
-        ----------
-        solver : callable, optional
-            ``solver(columns, inside, box)`` gives a block for coordinates without a closed form, the others being fixed
-            at the point ``inside`` (n,), or free where that is None, and the bounds (low, high) being kept exactly.
-            Without it, they are an error.
-        columns : int ndarray, optional
-            Some coordinates, which nothing ties to others: the blocks of these alone.
+    def build(self):
+        """The prox in closed form.
 
         Returns
         -------
-        BlockProx, str
-            And why the solver was needed, "" where it was not.
+        BlockProx
 
         Raises
         ------
         NoProx
-            With the reason.
+            Where some coordinates have none, with the reason.
         """
-        self.solver, self.plan = solver, []
         pieces = [(node, self.support.node(node)) for node in self.nodes]
         labels = self._components([matrix for _, matrix in pieces])
         sizes = np.bincount(labels, minlength=self.n)
@@ -109,23 +95,15 @@ class ProxBuilder:
         ends = np.cumsum(sizes)
         parts = [np.flatnonzero(single)] if single.any() else []
         parts += [order[ends[k] - sizes[k] : ends[k]] for k in np.unique(labels[~single])]
-        if columns is not None:
-            parts = [own for part in parts if len(own := part[np.isin(part, columns)])]
-        blocks, open_, reasons = [], [], []
+        blocks, reasons = [], []
         for columns in parts:
             try:
                 blocks += self._blocks(columns, pieces, single[columns[0]])
             except NoProx as error:
-                if solver is None:
-                    raise
-                open_.append(columns)
                 reasons.append(str(error))
-        if open_:
-            columns = np.sort(np.concatenate(open_))
-            low, high = self.domain()
-            box = low[columns], high[columns]
-            blocks.append(solver(columns, self._inside(blocks), box))
-        return BlockProx(blocks, self.sets.transposed), "; ".join(reasons)
+        if reasons:
+            raise NoProx("; ".join(reasons))
+        return BlockProx(blocks, self.sets.transposed)
 
     def _blocks(self, columns, pieces, single):
         """Blocks of coordinates of one component, or of all that nothing ties together."""
@@ -136,22 +114,9 @@ class ProxBuilder:
                 raise NoProx(f"the constraint {what} has no projection in closed form")
         if np.any(self.sets.low[columns] > self.sets.high[columns]):
             raise NoProx("no point satisfies the constraints on one coordinate")
-        component = None if single else Component(self, columns, pieces)
-        self.plan.append((columns, pieces, component))
-        return separable(self, columns, pieces) if single else [component.block()]
-
-    def reweighted(self, weights, linear, active):
-        """The BlockProx of the same pieces with other weights {node: (K or 1, size)} and linear parts (K or 1, n)."""
-        other, blocks = copy(self), []
-        other.nodes, other.q, other.active = weights, linear, active
-        for columns, pieces, component in self.plan:
-            if component is None:
-                blocks += separable(other, columns, pieces)
-            else:
-                again = copy(component)
-                again.builder, again.q = other, linear[:, columns]
-                blocks.append(again.block())
-        return BlockProx(blocks, self.sets.transposed)
+        if single:
+            return separable(self, columns, pieces)
+        return [Component(self, columns, pieces).block()]
 
     def domain(self):
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
@@ -166,16 +131,6 @@ class ProxBuilder:
                     np.maximum.at(low, column, bounds[0])
                     np.minimum.at(high, column, bounds[1])
         return low, high
-
-    def _inside(self, blocks):
-        """A point where the blocks' functions are finite and their constraints hold; None where there is none."""
-        point = np.zeros(self.n)
-        try:
-            for block in blocks:
-                point[block.columns] = block(np.zeros((1, len(block.columns))), 1.0)[0]
-        except NoOracleError:
-            return None
-        return point
 
     def _bound(self, single):
         """Turn constraints on one coordinate alone into bounds; return the coordinates where that cannot be done."""

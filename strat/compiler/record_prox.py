@@ -24,8 +24,8 @@ from strat.rules.piecewise import Abs
 DENSE = 3000
 
 
-def record_prox(form, assembly, sets, layout, solver=None):
-    """The prox of Σ_records form over bounds and affine constraints; ``solver()`` makes one that is slow and safe.
+def record_prox(form, assembly, sets, layout, rescue=None):
+    """The prox of Σ_records form over bounds and affine constraints; ``rescue`` is another prox, slow and safe, or None.
 
     Raises
     ------
@@ -43,14 +43,10 @@ def record_prox(form, assembly, sets, layout, solver=None):
     smooth = first_kink(binder, assembly.roots) is None and all(node.rule.curved for node in nodes)
     restricted = [node for node in assembly.roots if any(n.rule.restricted for n in binder.nodes([node]))]
     if smooth and not restricted and not sets.restrict:
-        try:
-            rescue = _by_rows(form, assembly, sets, every=True)
-        except NoProx:
-            rescue = None
         return NewtonProx(assembly.oracle(), sets.transposed, rescue=rescue)
     try:
         rows = _by_rows(form, assembly, sets, every=False)
-        rows.rescue = _safe(solver)
+        rows.rescue = rescue
         return rows
     except NoProx as error:
         inner = [node for node in restricted if not binder.node_has_data(node)]
@@ -61,17 +57,8 @@ def record_prox(form, assembly, sets, layout, solver=None):
     start = Sets(binder.n)
     start.transposed = sets.transposed
     zero = np.zeros((1, binder.n))
-    inside = ProxBuilder(binder, weights, zero, start, layout, assembly.active).build()[0]
-    rescue = _safe(solver)
+    inside = ProxBuilder(binder, weights, zero, start, layout, assembly.active).build()
     return NewtonProx(assembly.oracle(), sets.transposed, inside, rescue=rescue, active=assembly.active)
-
-
-def _safe(solver):
-    """The slow prox that finds what others do not, or None."""
-    try:
-        return None if solver is None else solver()
-    except NoProx:
-        return None
 
 
 def _positive_definite(binder, assembly, layout):

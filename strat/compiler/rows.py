@@ -3,25 +3,12 @@
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.pieces import affine_matrix
-from strat.compiler.smoothing import atom_function, piecewise
+from strat.compiler.smoothing import atom_function
 from strat.oracles.design import ConstantDesign
-from strat.oracles.lifted_rows import LiftedRows
-from strat.oracles.row_functions import PiecewiseRows, ScalarRows
+from strat.oracles.row_functions import PiecewiseRows
 from strat.oracles.row_terms import RowTerm, row_norms
-from strat.rules.base import Elementwise
 from strat.rules.piecewise import Abs, Maximum, Minimum
 from strat.rules.piecewise_linear import PiecewiseLinear
-from strat.rules.powers import Square
-
-
-def _above_0(function):
-    """A convex function that is nowhere negative, or its negative if that is one; None for others."""
-    for f in (function, function.scaled(-1.0)):
-        convex = np.all(np.diff(f.slopes) >= 0)
-        if convex and f.left <= 0 <= f.right and f.values.min() >= -1e-12 * max(1.0, np.abs(f.values).max()):
-            return f
-    return None
 
 
 class NoProx(Exception):
@@ -86,91 +73,6 @@ class StratumRows:
         coo = sp.coo_array(A)
         design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.n)
         self.terms.append(RowTerm(design, np.reshape(offset, (1, -1)), functions, None, row_norms(design)))
-
-    def piecewise(self, node, weight, entries):
-        """Add entries of an atom as piecewise linear functions; whether that was possible."""
-        found = self.piecewise_functions(node, weight[:, entries], entries)
-        if found is not None:
-            self.add(found[0][:, self.columns], *found[1:])
-        return found is not None
-
-    def piecewise_functions(self, node, weight, entries):
-        """(A, b, PiecewiseRows) of entries of an atom of affine rows A z + b; None for others."""
-        found = piecewise_entries(self.binder, node, entries)
-        if found is None:
-            return None
-        rows = np.concatenate([np.full(len(f[0]), i) for i, f in enumerate(found)])
-        columns, values = np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
-        knots, slopes = stacked([f[2] for f in found])
-        first = np.array([f[2].values[0] for f in found])
-        A = sp.csr_array((values, (rows, columns)), shape=(len(found), self.binder.n))
-        return A, np.zeros(len(found)), PiecewiseRows(knots, slopes, weight, first)
-
-    def scalar(self, node, weight, entries):
-        """Add entries of an elementwise atom of affine rows; whether that was possible."""
-        found = self.scalar_functions(node, weight[:, entries], entries)
-        if found is not None:
-            self.add(found[0][:, self.columns], *found[1:])
-        return found is not None
-
-    def scalar_functions(self, node, weight, entries):
-        """(A, b, ScalarRows) of entries of an elementwise atom of affine rows A z + b; None for others."""
-        if not isinstance(node.rule, Elementwise) or not node.rule.curved:
-            return None
-        varying = [i for i, form in enumerate(node.forms) if not form.is_data]
-        if len(varying) != 1:
-            return None
-        (place,), evaluator = varying, self.binder.evaluator
-        affine = affine_matrix(self.binder, node.forms[place])
-        if affine is None:
-            return None
-        A, b = affine
-        others = [
-            evaluator.form(f).reshape(1, -1)[:, entries] for i, f in enumerate(node.forms) if i != place
-        ]
-        low, high = dict(node.rule.intervals).get(place, (-np.inf, np.inf))
-        limits = [np.full((1, len(entries)), end) for end in (low, high)]
-        A, b = A[entries], b[entries]
-        return A, b, ScalarRows(node.rule, others, weight, *limits, place=place)
-
-    def sizes(self, node, weight, entries, inside):
-        """Add entries of an elementwise atom of absolute values, ``inside(form)`` giving (A, b); whether that was possible."""
-        if not (isinstance(node.rule, Elementwise) and node.rule.curved and len(node.forms) == 1):
-            return False
-        found = inside(node.forms[0])
-        if found is None:
-            return False
-        ends = dict(node.rule.intervals).get(0, (-np.inf, np.inf))
-        low, high = (np.full((1, len(entries)), end) for end in ends)
-        functions = ScalarRows(node.rule, (), weight, low, high, absolute=True)
-        self.add(found[0][entries][:, self.columns], found[1][entries], functions)
-        return True
-
-    def squares(self, node, weight, entries):
-        """`LiftedRows` of squares of piecewise linear functions of rows, each of one sign; None for others."""
-        if not isinstance(node.rule, Square) or self.binder.node_has_data(node):
-            return None
-        slopes, offsets, place, rows = [], [], [], []
-        for i, entry in enumerate(entries):
-            form = node.forms[0].reshaped((node.size,))
-            row = form.where(form.row == entry)
-            row.row = np.zeros_like(row.row)
-            found = piecewise(self.binder, row.reshaped((1,)) if row.size != 1 else row)
-            function = None if found is None or found[0] is None else _above_0(found[1].simplified())
-            if function is None or found[0].coefficient.any():
-                return None
-            ends = np.append(np.arange(len(function.knots)), len(function.knots) - 1)  # a knot of each piece
-            ends[1:-1] = ends[:-2]
-            varying = found[0].column > 0
-            a = np.zeros(self.binder.n)
-            a[self.binder.flat(found[0].column[varying])] = found[0].scale[varying]
-            slopes.append(function.slopes)
-            offsets.append(function.values[ends] - function.slopes * function.knots[ends])
-            place.append(np.full(len(ends), i))
-            rows.append(np.outer(function.slopes, a[self.columns]))
-        return LiftedRows.squares(
-            np.concatenate(rows), np.concatenate(offsets), np.concatenate(place), weight[:, entries]
-        )
 
     def within(self, A, low, high):
         """Add low <= A z <= high, A over this collection's coordinates."""

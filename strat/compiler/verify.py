@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
+from strat.compiler.cone_form import attribute_constraints
 from strat.compiler.convexity import numbers, rebuilt, with_sign
-from strat.compiler.fallback import attribute_constraints
 from strat.compiler.random_records import INDEX, Records, random_points, random_records
 from strat.compiler.report import table
 from strat.errors import StratError

@@ -260,7 +260,7 @@ class BoundModel:
     def _joined(self, loss, regularizer, constraints):
         """Loss and regularizer; a smooth regularizer without a prox in closed form is part of the first."""
         weight = self.regularizer_weight
-        if constraints is None or loss.has("prox"):
+        if constraints is None or loss.has("prox") or not loss.has("value_and_gradient"):
             return loss, regularizer if weight == 1.0 else Weighted(regularizer, weight)
         curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
         both = [loss, Weighted(regularizer, weight)]

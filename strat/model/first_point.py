@@ -64,7 +64,7 @@ class FirstPoint:
         sets.attributes(loss.variables, loss.layout)
         for c in self.base.constraints:
             sets.constraint(c, walker, binder, loss.layout)
-        return ProxBuilder(binder, weights, whole.linear + own.linear, sets, loss.layout).build()[0]
+        return ProxBuilder(binder, weights, whole.linear + own.linear, sets, loss.layout).build()
 
     def _solved(self, theta, bad):
         out, layout = theta.copy(), self.base.layout

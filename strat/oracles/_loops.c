@@ -1,12 +1,10 @@
-/* The module strat._loops: what Python sees of kernels.c, active_sets.c and augmented.c. In the stable ABI of Python 3.11, so that one build serves
+/* The module strat.oracles._loops: what Python sees of kernels.c. In the stable ABI of Python 3.11, so that one build serves
    every later Python. Arrays are taken by the buffer protocol: those to read are converted where they are not contiguous
-   and of floats, those to write must be. Sizes are the caller's to know (strat/kernels.py): nothing checks them here. */
+   and of floats, those to write must be. Sizes are the caller's to know (kernels.py): nothing checks them here. */
 
 #include <Python.h>
 
 #include "kernels.c"
-#include "active_sets.c"
-#include "augmented.c"
 
 enum { MOST = 24 };
 
@@ -23,7 +21,7 @@ static void release(Py_buffer *views, int count)
         PyBuffer_Release(&views[count]);
 }
 
-/* What makes an array of floats, contiguous, of one that is not: strat.kernels.of_floats. */
+/* What makes an array of floats, contiguous, of one that is not: strat.oracles.kernels.of_floats. */
 static PyObject *convert;
 
 static int get(PyObject *array, int flags, const char *format, Py_buffer *view)
@@ -124,23 +122,11 @@ KERNEL(band_factor, "nnw", result = (double)band_factor(v[0].n, v[1].n, v[2].a))
 KERNEL(band_solve, "nnaw", band_solve(v[0].n, v[1].n, v[2].a, v[3].a))
 KERNEL(blocks_times, "nnaaw", blocks_times(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a))
 KERNEL(invert, "nnw", result = (double)invert(v[0].n, v[1].n, v[2].a))
-KERNEL(normal_matrices, "nnnnaaaaw",
-       normal_matrices(v[0].n, v[1].n, v[2].n, v[3].n, v[4].a, v[5].a, v[6].a, v[7].a, v[8].a))
-KERNEL(cholesky, "nnw", cholesky(v[0].n, v[1].n, v[2].a))
-KERNEL(cholesky_solve, "nnaw", cholesky_solve(v[0].n, v[1].n, v[2].a, v[3].a))
 KERNEL(sums, "nnnianaw", result = sums(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].n, v[6].a, v[7].a))
 KERNEL(soft_threshold, "nnaananw",
        soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].n, v[7].a))
 KERNEL(path_prox, "nnaannananww",
        path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].n, v[6].a, v[7].n, v[8].a, v[9].n, v[10].a, v[11].a))
-KERNEL(kinds, "", result = NUCLEAR_BALL + 1)
-KERNEL(active_sets, "nnnnnaanwananwww",
-       active_sets(v[0].n, v[1].n, v[2].n, v[3].n, v[4].n, v[5].a, v[6].a, v[7].n, v[8].a, v[9].a, v[10].n, v[11].a,
-                   v[12].n, v[13].a, v[14].a, v[15].a))
-KERNEL(stratum_proxes, "nnnnnnnaananaananiaanwww",
-       stratum_proxes(v[0].n, v[1].n, v[2].n, v[3].n, v[4].n, v[5].n, v[6].n, v[7].a, v[8].a, v[9].n, v[10].a,
-                             v[11].n, v[12].a, v[13].a, v[14].n, v[15].a, v[16].n, v[17].i, v[18].a, v[19].a, v[20].n,
-                             v[21].a, v[22].a, v[23].a))
 KERNEL(logistic, "naww", logistic(v[0].n, v[1].a, v[2].a, v[3].a))
 KERNEL(logistic_slope, "naaw", logistic_slope(v[0].n, v[1].a, v[2].a, v[3].a))
 
@@ -188,18 +174,12 @@ static PyMethodDef methods[] = {
     METHOD(grams),
     METHOD(band_factor),
     METHOD(invert),
-    METHOD(normal_matrices),
-    METHOD(cholesky),
-    METHOD(cholesky_solve),
     METHOD(blocks_times),
     METHOD(band_solve),
     METHOD(soft_threshold),
     METHOD(logistic),
     METHOD(logistic_slope),
     METHOD(path_prox),
-    METHOD(kinds),
-    METHOD(active_sets),
-    METHOD(stratum_proxes),
     {NULL, NULL, 0, NULL},
 };
 

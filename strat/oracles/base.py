@@ -1,5 +1,7 @@
 """The oracle protocol: functions of (K, n) parameters, batched over strata."""
 
+import numpy as np
+
 
 class Oracle:
     """A convex function of each stratum's parameters.
@@ -12,6 +14,7 @@ class Oracle:
       them: an array or a list of arrays and None, or None.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap.
+    * ``cones()``: a list of `Cones` whose sum is the function, or, of a prox, what it minimises, constraints included.
     * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum.
     """
 
@@ -28,3 +31,12 @@ class Oracle:
 
     def arguments(self, theta):
         """None: the other methods take theta alone."""
+
+
+def hessian_blocks(oracle, theta):
+    """The blocks (K, n, n) of an oracle's Hessian at theta, by products with unit vectors where it has no cheaper way."""
+    if oracle.has("hessian"):
+        return np.asarray(oracle.hessian(theta))
+    product = oracle.hessian_operator(theta)
+    units = (np.broadcast_to(e, theta.shape) for e in np.eye(theta.shape[1]))
+    return np.stack([product(e) for e in units], axis=2)

@@ -1,4 +1,4 @@
-"""The compiled loops of ``strat/oracles/*.c``, where a compiler was there when the package was installed.
+"""The compiled loops of ``kernels.c``, where a compiler was there when the package was installed.
 
 Each spares several passes of NumPy over memory and the calls around them, which is most of the time where there are few
 strata. Who has a use for one asks for ``kernels.compiled``, which is None where nothing was compiled, and has the same
@@ -12,20 +12,6 @@ from importlib import import_module
 import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
-#: Functions of rows in the order of strat/augmented.c.
-NUMBERS = ("power", "power above 0", "power below 1", "entropy", "logarithm", "exponential")
-KINDS = (*NUMBERS, "length", "ball", "cone", "p-norm", "largest", "largest sizes", "l1 ball")
-KINDS += (
-    "semidefinite",
-    "top eigenvalues",
-    "log det",
-    "inverse",
-    "nuclear",
-    "top singular value",
-    "spectral ball",
-    "nuclear ball",
-)
-
 
 def of_floats(array):
     """The array in the form that the loops take: contiguous, of floats."""
@@ -37,11 +23,9 @@ class Compiled:
 
     def __init__(self, loops):
         names = [name for name in vars(Compiled) if name[0] != "_"]
-        missing = [name for name in (*names, "kinds") if not hasattr(loops, name)]
-        if missing or loops.kinds() != len(KINDS):
-            raise ImportError(
-                f"strat.oracles._loops of another release, without {missing[0] if missing else 'all kinds'}"
-            )
+        missing = [name for name in names if not hasattr(loops, name)]
+        if missing:
+            raise ImportError(f"strat.oracles._loops is of another release, without {missing[0]}")
         routines = (
             (cython_lapack, "dpftrf"),
             (cython_lapack, "dsfrk"),
@@ -186,37 +170,6 @@ class Compiled:
         )
         return out
 
-    def active_sets(self, A, G, load, knots, slopes, free=0):
-        """argmin_x of ½ xᵀGx − loadᵀx + Σ φ_i(a_iᵀx) of each stratum, φ_i piecewise linear, and where it was found.
-
-        A is (m, n), G (1 or K, n, n) and definite, load (K, n); knots (1 or K, m, J) ascend, slopes are (1 or K, m, J + 1).
-        The last ``free`` coordinates are without curvature: what G has there is taken off again, and their load changes.
-        """
-        (K, n), (_, m, J) = load.shape, knots.shape
-        strides = [0 if len(part) == 1 else part[0].size for part in (G, knots, slopes)]
-        x, found, work = np.empty((K, n)), np.empty(K), np.empty(n * (3 * n + 8) + 6 * m)
-        arrays = (A, G, strides[0], load, knots, strides[1], slopes, strides[2], work, x, found)
-        self._loops.active_sets(K, n, free, m, J, *arrays)
-        return x, found > 0
-
-    def stratum_proxes(self, A, offset, G, load, knots, slopes, groups, start, steps):
-        """argmin_x of ½ xᵀGx − loadᵀx + Σ φ_i(a_iᵀx + offset_i) + Σ f_g(rows of group g) of each stratum, and where found.
-
-        The first rows of A (M, n) have the piecewise linear φ_i of `active_sets`, the others the functions of `groups`:
-        (g, 4) of kind, first row, rows and columns; (g, 4) of powers, scales, tilts and least numbers; and strengths
-        (1 or K, g). start is (K, n).
-        """
-        shapes, powers, strength = groups
-        (K, n), M, (_, m, J), g = load.shape, len(A), knots.shape, len(shapes)
-        strides = [0 if len(part) == 1 else part[0].size for part in (offset, G, knots, slopes, strength)]
-        matrices = shapes[:, 2:].max(axis=1, initial=0) + 3
-        size = 3 * n * n + 3 * n + 7 * M + M * n + 32 * g + 2 * int((matrices * matrices).sum())
-        x, found = np.array(start, dtype=float, order="C"), np.empty(K)
-        arrays = (A, offset, strides[0], G, strides[1], load, knots, strides[2], slopes, strides[3])
-        arrays = (*arrays, shapes, powers, strength, strides[4], np.empty(size), x, found)
-        self._loops.stratum_proxes(K, n, M, m, J, g, steps, *arrays)
-        return x, found > 0
-
     def grams(self, x, stratum, weight, K):
         """Sum of weight_i x_i x_iᵀ over the rows of each stratum, shape (K, p, p); the strata ascend."""
         p = x.shape[1]
@@ -241,28 +194,6 @@ class Compiled:
     def invert(self, matrices):
         """In place, the inverses of positive definite matrices (K, n, n); return whether all are definite."""
         return not self._loops.invert(len(matrices), matrices.shape[1], matrices)
-
-    def normal_matrices(self, rows, weights, vectors, factors, out):
-        """In place, add to the upper triangles of out (K, n, n) Σ weights_ki a_i a_iᵀ + Σ factors_kj v_kj v_kjᵀ.
-
-        rows a (m, n), weights (K, m), vectors v (K, r, n), factors (K, r).
-        """
-        K, r, n = vectors.shape
-        self._loops.normal_matrices(K, n, len(rows), r, rows, weights, vectors, factors, out)
-        return out
-
-    def cholesky(self, matrices):
-        """In place, the upper Cholesky factors of symmetric matrices (K, n, n), with inverted diagonals.
-
-        Directions in which rounding leaves nothing positive count as infinitely curved.
-        """
-        self._loops.cholesky(len(matrices), matrices.shape[1], matrices)
-        return matrices
-
-    def cholesky_solve(self, factors, b):
-        """In place, the solutions for right-hand sides b (K, n), from what `cholesky` made."""
-        self._loops.cholesky_solve(*b.shape, factors, b)
-        return b
 
     def band_solve(self, factor, b):
         """In place, the solution for a right-hand side b of N numbers, from what `band_factor` made."""

@@ -5,24 +5,17 @@ min_z f(z) + ‖z − v‖²/(2t) + Σ (envelope of φ_i of width 1/σ)(a_iᵀz 
 problem is strongly convex with a piecewise smooth gradient, which semismooth Newton solves in a few steps (Li, Sun and
 Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for Lasso problems). Nothing is smoothed: at
 the end A z agrees with s, at which y is a subgradient. Each stratum goes at its own pace.
-
-Where f is quadratic and all φ_i are piecewise linear, or become so in more coordinates, active sets find the solution
-exactly, and several times faster, where loops are compiled.
 """
 
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.oracles import kernels
 from strat.oracles.augmented_lagrangian import AugmentedLagrangian
 from strat.oracles.joined_rows import joined
 from strat.oracles.prox_active import from_nearby
-from strat.oracles.prox_active_set import ActiveSets
-from strat.oracles.prox_augmented import AugmentedLagrangians
 
-#: Newton steps after which what is left is guessed outright, where all is piecewise linear, and most steps, the fewer
-#: where another method is at hand.
-POLISHED, STEPS, STEPS_BEFORE_RESCUE = (20, 50), 200, 60
+#: Newton steps after which the active pieces are guessed outright, where all is piecewise linear, and most steps.
+POLISHED, STEPS = (20, 50), 200
 
 
 class RowsProx:
@@ -39,33 +32,23 @@ class RowsProx:
         Coordinates of the transposes of symmetric variables.
     box : (low, high) or None
         Bounds, which are among the terms too: here they hold exactly.
-    rescue : callable or None
-        Another prox, slower, for strata where the method does not come to the end; ``some`` of it is for given strata.
-    instead : (Quadratic, list of LiftedRows) or None
-        What f is, too.
+    rescue : ConeProx or None
+        Another prox, slower, for strata where the method does not come to the end.
     """
 
-    def __init__(self, columns, terms, smooth=None, transposed=None, box=None, rescue=None, instead=None):
+    kind = "dual method, to 1e-10"
+
+    def __init__(self, columns, terms, smooth=None, transposed=None, box=None, rescue=None):
         self.columns, self.terms, self.smooth, self.transposed = columns, joined(terms), smooth, transposed
         self.box, self.rescue = box, rescue
-        quadratic, more = instead or (smooth, [])
-        self._exact = ActiveSets.of(self.terms, quadratic, transposed, more)
-        self._compiled = self._exact or AugmentedLagrangians.of(self.terms, quadratic, transposed, more)
-
-    @property
-    def kind(self):
-        """How it is computed."""
-        return "dual method, " + ("to 1e-10" if self._exact is None else "exact")
 
     def __call__(self, v, t):
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
         if self.transposed is not None:
             v = 0.5 * (v + v[:, self.transposed])
-        z, open_ = self._found(v, t)
-        if open_.any() and hasattr(self.rescue, "some"):
+        z, open_ = self._solve(v, t, self.terms, self.smooth)
+        if open_.any() and self.rescue is not None:
             z[open_] = self.rescue.some(np.flatnonzero(open_), v[open_], t[open_])
-        elif open_.any() and self.rescue is not None:
-            z[open_] = self.rescue(v[open_], t[open_])
         elif open_.any():
             raise NoOracleError(
                 f"the prox was not found in {int(open_.sum())} strata. Check that the constraints can "
@@ -87,11 +70,6 @@ class RowsProx:
         return z
 
     @property
-    def quick(self):
-        """Whether compiled loops serve it."""
-        return kernels.compiled is not None and self._compiled is not None
-
-    @property
     def _piecewise(self):
         """Whether all is quadratic or piecewise linear."""
         quadratic = self.smooth is None or hasattr(self.smooth, "H")
@@ -107,19 +85,6 @@ class RowsProx:
         z = z if found.all() else np.where(found[:, None], z, self(v, t))
         return z if self.box is None else np.clip(z, *self.box)
 
-    def _found(self, v, t):
-        """Solution, and the strata without one: by a compiled method where one serves, and what it leaves by the one here."""
-        if self._compiled is None or kernels.compiled is None:
-            return self._solve(v, t, self.terms, self.smooth)
-        z, found = self._compiled(v, t)
-        open_ = ~found
-        if open_.any():
-            left = np.flatnonzero(open_)
-            terms = [term.take(left) for term in self.terms]
-            smooth = None if self.smooth is None else self.smooth.take(left)
-            z[left], open_[left] = self._solve(v[left], t[left], terms, smooth)
-        return z, open_
-
     def _solve(self, v, t, terms, smooth):
         """Solution, and the strata without one; where rows are strata, solved ones drop out on the way."""
         K = len(v)
@@ -129,11 +94,9 @@ class RowsProx:
             state.approach()
         elif state.droppable:
             state.approach(models=4)
-        slow = self.rescue is None or hasattr(self.rescue, "some")
-        rounds = STEPS if slow else STEPS_BEFORE_RESCUE
-        for round_ in range(rounds):
+        for round_ in range(STEPS):
             done = state.step()
-            if self._piecewise and round_ in (*POLISHED, rounds - 1) and not done.all():
+            if self._piecewise and round_ in (*POLISHED, STEPS - 1) and not done.all():
                 done = state.polish()
             if done.all():
                 break

@@ -16,11 +16,13 @@ class SumOracle(Oracle):
         Whether gradients and Hessian products exist.
     prox : callable or None
         ``prox(v, t)`` of the sum.
+    cones : callable or None
+        ``cones()`` gives the sum, and the constraints that its prox holds, as a list of `Cones`.
     why : dict
         Why a method is missing (or a prox has no closed form), by the method's name, for messages.
     """
 
-    def __init__(self, parts, n, smooth=True, curved=True, prox=None, why=None):
+    def __init__(self, parts, n, smooth=True, curved=True, prox=None, why=None, cones=None):
         self.parts, self.n, self.why = tuple(parts), n, why or {}
         if not smooth:
             self.value_and_gradient = None
@@ -28,7 +30,7 @@ class SumOracle(Oracle):
             self.hessian_operator = None
         if not (smooth and curved and all(part.has("hessian") for part in self.parts)):
             self.hessian = None
-        self.prox = prox
+        self.prox, self.cones = prox, cones
         self.quadratic = all(part.quadratic for part in self.parts)
 
     def missing(self, name):
@@ -97,6 +99,10 @@ class Weighted(Oracle):
             if not oracle.has(name):
                 setattr(self, name, None)
         self.prox = WeightedProx(oracle.prox, self.weight) if oracle.has("prox") else None
+        self.cones = self._weighted_cones if oracle.has("cones") else None
+
+    def _weighted_cones(self):
+        return [function.scaled(self.weight) for function in self.oracle.cones()]
 
     def missing(self, name):
         """Why a method is missing."""

@@ -8,10 +8,11 @@ class AlternatingMinimization(Solver):
     """Exact minimization over theta and over W in turn.
 
     One iteration fits the Laplacian regularised stratified model for the current graph, from the current parameters
-    (proximal Newton steps; MAPG for a loss without second derivatives; ADMM, with the exact prox, for one with kinks),
+    (proximal Newton steps; MAPG for a loss without second derivatives; cone programs where the loss has kinks or the
+    regularizer no prox in closed form),
     and then takes the graph that is best for these parameters: exactly for ``LogDiagonal``, ``TraceConstraint`` and
     ``Entropy``, to the same tolerance for ``LogDet``. The objective never rises, and the fit stops on the same residual
-    as ``MAPG``; for a loss with kinks, in theta, on that of ``ADMM``.
+    as ``MAPG``; with cone programs, in theta, on that of ``Cone``.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class AlternatingMinimization(Solver):
            [0.  , 0.  , 0.  ]])
     """
 
-    needs = {"loss": ("value_and_gradient", "prox"), "regularizer": "prox"}
+    needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
     ways = {
         "loss": "Write the loss as one function with a known prox, or smooth it (smoothing=1e-3 on the BaseModel)"
     }

@@ -8,8 +8,7 @@ from strat.errors import ConvergenceWarning
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem, Point
 from strat.solvers.algorithm import Algorithm
-from strat.solvers.certificate import subgradient_residual
-from strat.solvers.consensus import Consensus
+from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.graph_step import exact_weights, graph_step
 from strat.solvers.joint_steps import JointSteps
 from strat.solvers.proximal_newton import ProximalNewton
@@ -18,7 +17,6 @@ SHARE = 0.01  # of the residual before a step is what it may leave
 FINEST = 1e-10  # least tolerance of a step
 EXACT = 1e-13  # and no step need be finer to lower F
 INNER = 500  # most iterations of one step
-INNER_ADMM = 5000  # and where it is ADMM's
 TINY = (
     1e-3  # terms of the gradient smaller than this leave the residual, which is relative to 1 or more, no say
 )
@@ -29,11 +27,12 @@ IDLE = 10  # iterations whose decrease rounding hides, in which the residual mus
 class BlockDescent(Algorithm):
     """Steps in theta for fixed W and in W for fixed theta, each solved to a tolerance that follows the residual.
 
-    A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. For a
-    loss with kinks the step in theta is ADMM's, which goes on from the multipliers of the last one.
+    A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. Where the
+    loss has kinks, or the regularizer no prox in closed form, the step in theta is a cone program of all strata, whose dual
+    solution gives the residual.
     """
 
-    saved = ("left", "mark", "idle", "dual", "rho")
+    saved = ("left", "mark", "idle", "subgradient")
 
     def __init__(self, problem, theta, w, tol):
         super().__init__(problem, theta, w)
@@ -41,10 +40,9 @@ class BlockDescent(Algorithm):
         self.finest = max(0.3 * tol, FINEST)
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
-        self.dual, self.rho = (
-            np.zeros_like(theta),
-            0.0,
-        )  # of ADMM: minus a subgradient of the loss, and the penalty
+        self.by_cones = needs_cones(problem)
+        # Of losses, regularizer and constraints at x, where cone programs tell it.
+        self.subgradient = np.full_like(theta, np.inf)
         self.z = self.new_point()
 
     def step(self):
@@ -85,12 +83,13 @@ class BlockDescent(Algorithm):
         return self._certificate(point.evaluate())
 
     def _certificate(self, point):
-        if self.smooth:
+        """The residual of F; with cone programs ||subgradient + G(W) theta|| over 1 + max(||subgradient||, ||G(W) theta||)."""
+        if not self.by_cones:
             return point.differentiate().residual()
-        problem = self.problem
-        guess, t = (-self.dual, 1 / self.rho) if self.rho else (-0.5 * point.product, 1.0)
-        residual = subgradient_residual(problem, point.theta, point.w, guess, t)
-        return residual | {"W": point.differentiate_w().w_residual() if problem.learned else 0.0}
+        left = np.linalg.norm(self.subgradient + point.product)
+        size = 1 + max(np.linalg.norm(self.subgradient), np.linalg.norm(point.product))
+        share = float(left / size) if left < np.inf else np.inf
+        return {"theta": share, "W": point.differentiate_w().w_residual() if self.problem.learned else 0.0}
 
     def _theta_step(self, tol):
         """Parameters that are better for the graph of x, and F there."""
@@ -100,7 +99,7 @@ class BlockDescent(Algorithm):
         )
         inner = self._inner(fixed, tol)
         start, before = inner.x.objective, np.inf
-        for _ in range(INNER if self.smooth else INNER_ADMM):
+        for _ in range(INNER):
             residual = inner.residual(tol)
             if inner.stalled:
                 break
@@ -111,8 +110,8 @@ class BlockDescent(Algorithm):
             before = inner.x.objective
             inner.step()
         self.extra_factorizations += inner.factorizations
-        if not self.smooth:
-            self.dual, self.rho = inner.y, inner.rho
+        if self.by_cones and inner.subgradient is not None:
+            self.subgradient = inner.subgradient
         fall = start - inner.x.objective
         if fall >= 0:
             return inner.x.theta, x.objective - fall
@@ -121,7 +120,9 @@ class BlockDescent(Algorithm):
     def _moves(self, inner, start, before):
         """Whether F still changes where all terms are so tiny that the residual is small everywhere."""
         x = inner.x
-        terms = (x.loss_gradient, x.product) if self.smooth else (inner.y, inner.z)
+        if self.by_cones:
+            return False
+        terms = (x.loss_gradient, x.product)
         if max(map(np.linalg.norm, terms)) > TINY:
             return False
         return not abs(before - x.objective) <= FALL * (abs(start - x.objective) + abs(x.objective))
@@ -129,12 +130,8 @@ class BlockDescent(Algorithm):
     def _inner(self, fixed, tol):
         """The algorithm for theta, at the parameters of x."""
         theta, w = self.x.theta, self.x.w
-        if not self.smooth:
-            inner = Consensus(fixed, theta, w)
-            if self.rho:
-                inner.y, inner.rho = self.dual.copy(), self.rho
-                inner.z = inner.x.product - inner.y
-            return inner
+        if self.by_cones:
+            return ConeNewton(fixed, theta, w)
         if fixed.loss.has("hessian_operator"):
             return ProximalNewton(fixed, theta, w, tol)
         return JointSteps(fixed, theta, w)

@@ -1,8 +1,13 @@
 """Which solver fits a model that names none."""
 
+from strat.errors import NoOracleError
 from strat.solvers.admm import ADMM
+from strat.solvers.cone import Cone
 from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
+
+#: Numbers in the records up to which the cone program of all records is written.
+WRITTEN = 5_000_000
 
 
 def default_solver(loss, learned, regularizer=None):
@@ -20,13 +25,31 @@ def default_solver(loss, learned, regularizer=None):
     Returns
     -------
     Solver
-        For a given graph NewtonCG where the loss has Hessian products (and no prox takes a cone solver: its
-        Jacobian takes many), ADMM where it has no gradient; MAPG otherwise.
+        MAPG where W is learned. For a given graph NewtonCG where the loss has Hessian products and the regularizer a prox in
+        closed form, Cone where the prox is a cone program or the loss has kinks, and where it has neither second derivatives
+        nor cones, MAPG or, without a gradient, ADMM.
     """
-    costly = getattr(getattr(regularizer, "prox", None), "costly", False)
-    if not learned and loss.has("hessian_operator") and not costly:
+    if learned:
+        return MAPG()
+    curved, closed = (
+        loss.has("hessian_operator"),
+        not getattr(getattr(regularizer, "prox", None), "costly", False),
+    )
+    if curved and closed:
         return NewtonCG()
-    return MAPG() if learned or loss.has("value_and_gradient") else ADMM()
+    if curved or (has_cones(loss) and not (closed and loss.has("value_and_gradient"))):
+        return Cone()
+    return MAPG() if loss.has("value_and_gradient") else ADMM()
+
+
+def has_cones(loss):
+    """Whether the records' cone program can be written, and is not too large."""
+    if not loss.has("cones"):
+        return False
+    try:
+        return sum(function.A.values.size for function in loss.cones()) <= WRITTEN
+    except NoOracleError:
+        return False
 
 
 def needs_prox(solver, loss=None):

@@ -4,6 +4,8 @@ from numbers import Real
 
 from strat.errors import OptionError
 from strat.solvers.base import Solver
+from strat.solvers.block_descent import BlockDescent
+from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.fixed_steps import FixedSteps
 from strat.solvers.joint_steps import JointSteps
 
@@ -12,7 +14,8 @@ class MAPG(Solver):
     """Monotone accelerated proximal gradient in parameters and edge weights together.
 
     Without `step` it finds its own steps, never raises the objective, and helps itself with Newton steps in theta where
-    the loss has second derivatives. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
+    the loss has second derivatives. Where the regularizer has no prox in closed form, it fits theta by cone programs and W in
+    turn, as ``AlternatingMinimization``. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
 
     Parameters
     ----------
@@ -99,6 +102,10 @@ class MAPG(Solver):
         Algorithm
             The iteration, at its start.
         """
+        if self.step is None and needs_cones(problem):
+            if problem.learned:
+                return BlockDescent(problem, theta, w, self.tol)
+            return ConeNewton(problem, theta, w)
         if self.step is None:
             return JointSteps(problem, theta, w, self.tol)
         return FixedSteps(problem, theta, w, self.step)

@@ -2,6 +2,7 @@
 
 from strat.errors import OptionError
 from strat.solvers.base import Solver
+from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.proximal_newton import ProximalNewton
 
 
@@ -15,7 +16,8 @@ class NewtonCG(Solver):
     mean curvature, or by the strata's blocks where edges are weak; on a chain and other narrow graphs by one banded
     factor; strata that nothing couples are solved directly. The objective never rises. Least squares without a nonsmooth
     regularizer takes one or two steps; a smoothed kink a record (pinball, hinge) with a quadratic regularizer takes an
-    interior point method for its first.
+    interior point method for its first. Where the regularizer has no prox in closed form, every step is a cone program, as
+    those of ``Cone``.
 
     Parameters
     ----------
@@ -113,4 +115,6 @@ class NewtonCG(Solver):
         Algorithm
             The iteration, at its start.
         """
+        if needs_cones(problem):
+            return ConeNewton(problem, theta, w)
         return ProximalNewton(problem, theta, w, self.tol)

@@ -1,0 +1,368 @@
+"""One cone program for all strata, solved in one call of Clarabel."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.errors import NoOracleError
+
+#: Relative and absolute accuracy that is asked for, and the one that is accepted where rounding ends the iteration.
+ACCURACY, ACCEPTED = 1e-10, 1e-6
+#: A solution so much smaller than the unit it was found in is found again in its own unit, unless it is rounding alone.
+SMALL, NOISE = 1e-3, 1e-8
+#: The unit, in that of the solution, in which the distance from it is found.
+REFINED = 1e-5
+
+
+@dataclass
+class Matrix:
+    """Sparse matrices of one pattern: ``values`` has a row for each matrix, or one row for all."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+    def scaled(self, factor):
+        """Each matrix times a number, or all times one number."""
+        return Matrix(self.rows, self.columns, self.values * np.reshape(factor, (-1, 1)))
+
+
+@dataclass
+class Cones:
+    """A function of a stratum's parameters theta, written as the value of a cone program, once or many times.
+
+    f_i(theta) = min over u of ½ xᵀ P_i x + c_iᵀ x, subject to A_i x + s = b_i with s in a product of cones, where x stacks
+    theta and the program's own unknowns u. Numbers that are the same for all i have one row.
+
+    Parameters
+    ----------
+    n : int
+        Length of theta; the unknowns u come after it in x.
+    size : int
+        Length of x.
+    kinds : sequence of (str, number)
+        The cones in the order of the rows: their kind, and their size or exponent.
+    A, P : Matrix
+        P is symmetric, and its upper triangle is listed.
+    b, c : (I or 1, m), (I or 1, size) ndarray
+    strata : (I,) int ndarray or None
+        The stratum of every i; None for one function a stratum.
+    low, high : (n,) ndarray, optional
+        Bounds of theta that the cones imply; a solver keeps them but for rounding.
+    transposed : (n,) int ndarray, optional
+        Coordinates of the transposes of symmetric variables.
+    """
+
+    n: int
+    size: int
+    kinds: list
+    A: Matrix
+    P: Matrix
+    b: np.ndarray
+    c: np.ndarray
+    strata: np.ndarray = None
+    low: np.ndarray = None
+    high: np.ndarray = None
+    transposed: np.ndarray = None
+    rows: dict = field(init=False, repr=False)
+
+    def __post_init__(self):
+        sizes = np.array([rows_of(kind, number) for kind, number in self.kinds], dtype=int)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        cone = np.repeat(np.arange(len(sizes)), sizes)
+        self.rows = {"cone": cone, "offset": np.arange(starts[-1]) - starts[cone], "sizes": sizes}
+
+    def scaled(self, factor):
+        """The function times a positive number, or f_i times the i-th of several."""
+        return self._with(P=self.P.scaled(factor), c=self.c * np.reshape(factor, (-1, 1)))
+
+    def take(self, strata):
+        """One function a stratum, for some strata alone."""
+        if self.strata is None:
+            return self
+        place = np.full(int(max(self.strata.max(initial=-1), strata.max(initial=-1))) + 1, -1)
+        place[strata] = np.arange(len(strata))
+        here = place[self.strata] >= 0
+        few = {
+            name: value if len(value) == 1 else value[here] for name, value in (("b", self.b), ("c", self.c))
+        }
+        for name, matrix in (("A", self.A), ("P", self.P)):
+            values = matrix.values if len(matrix.values) == 1 else matrix.values[here]
+            few[name] = Matrix(matrix.rows, matrix.columns, values)
+        return self._with(strata=place[self.strata[here]], **few)
+
+    def inside(self, theta):
+        """theta (K, n) with its bounds and symmetries restored where rounding has broken them."""
+        if self.transposed is not None:
+            theta = 0.5 * (theta + theta[:, self.transposed])
+        return theta if self.low is None else np.clip(theta, self.low, self.high)
+
+    def _with(self, **changed):
+        names = (
+            "n",
+            "size",
+            "kinds",
+            "A",
+            "P",
+            "b",
+            "c",
+            "strata",
+            "low",
+            "high",
+            "transposed",
+        )
+        return Cones(**{**{name: getattr(self, name) for name in names}, **changed})
+
+
+def rows_of(kind, number):
+    """Rows of a cone."""
+    if kind == "psd":
+        return number * (number + 1) // 2
+    return 3 if kind in ("exponential", "power") else number
+
+
+@dataclass
+class Solution:
+    """A minimiser and how exact it is.
+
+    Attributes
+    ----------
+    theta : (K, n) ndarray
+    error : (K, n) ndarray
+        What the dual solution leaves of the stationarity condition in theta.
+    gap : float
+        Between the primal and the dual objective, over 1 + their size.
+    """
+
+    theta: np.ndarray
+    error: np.ndarray
+    gap: float
+
+
+class ConeProgram:
+    """argmin over theta (K, n) of Σ_k ½ theta_kᵀ H_k theta_k + g_kᵀ theta_k + ½ ⟨theta, L theta⟩ + Σ_i f_i(theta of i's stratum).
+
+    Parameters
+    ----------
+    K, n : int
+        Strata, and numbers a stratum.
+    functions : list of Cones
+    laplacian : (K n, K n) sparse array, optional
+        L, over strata and numbers.
+    what : str
+        What is solved, for messages.
+    """
+
+    def __init__(self, K, n, functions, laplacian=None, what="the cone program"):
+        self.K, self.n, self.functions, self.what = K, n, functions, what
+        self.laplacian = None if laplacian is None else sp.triu(sp.csc_array(laplacian), format="coo")
+        counts = [K if f.strata is None else len(f.strata) for f in functions]
+        self.strata = [np.arange(K) if f.strata is None else f.strata for f in functions]
+        unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
+        self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
+        self.size = int(self.first[-1])
+        self._pattern = self._scaled = None
+
+    def solve(self, H=None, g=None, weight=None, refined=False):
+        """Minimise.
+
+        Parameters
+        ----------
+        H : (K, n, n) ndarray or (K, n) ndarray of diagonals, optional
+        g : (K, n) ndarray, optional
+        weight : (K,) ndarray, optional
+            Weights of the functions f_i by stratum, 1 by default.
+        refined : bool
+            Whether to solve once more for the distance from the solution found, all numbers of which are small: where a
+            constraint is held without force, the first error is only the root of the gap.
+
+        Returns
+        -------
+        Solution
+
+        Raises
+        ------
+        NoOracleError
+            Where there is no solution.
+        """
+        P, q = self._objective(H, g, weight)
+        A, b, unit = self._scaled_constraints(P.diagonal()[: self.K * self.n].reshape(self.K, self.n))
+        P, q, cones = _scaled(P, unit, unit), q * unit, self._constraints[2]
+        slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
+        size = slope if P.nnz and slope else offset or 1.0
+        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope)
+        largest = np.abs(x[: self.K * self.n]).max(initial=0.0)
+        if NOISE < largest < SMALL:
+            again = self._in_units(P, q, A, b, cones, size * largest, slope, strict=False)
+            if again is not None:
+                size *= largest
+                x, solution, worth = again
+        if refined:
+            size_there = size * REFINED
+            slope_there, left = q + size * _times(P, x), b - size * (A @ x)
+            again = self._in_units(P, slope_there, A, left, cones, size_there, 1.0, strict=False)
+            if again is not None and np.abs(again[0]).max(initial=0.0) * REFINED < SMALL:
+                x, solution, worth = x + REFINED * again[0], again[1], again[2] * size / size_there
+        z = np.asarray(solution.z)
+        error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
+        shape, theta = (self.K, self.n), slice(self.K * self.n)
+        gap = abs(solution.obj_val - solution.obj_val_dual) / (1.0 + abs(solution.obj_val))
+        return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap)
+
+    def _in_units(self, P, q, A, b, cones, size, slope, strict=True):
+        """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
+        worth = size**2 if P.nnz and slope else size * (slope or 1.0)
+        solution = _clarabel(P * (size**2 / worth), q * (size / worth), A, b / size, cones)
+        if _usable(solution):
+            return np.asarray(solution.x), solution, worth
+        if strict:
+            raise NoOracleError(
+                f"{self.what} could not be solved: the solver Clarabel reports {solution.status}. "
+                f"Check that the constraints can be satisfied and that the objective has a minimum."
+            )
+        return None
+
+    def _objective(self, H, g, weight):
+        """(P, q): the upper triangle of the quadratic, csc, and the linear part."""
+        K, n = self.K, self.n
+        index = np.arange(K * n).reshape(K, n)
+        q = np.zeros(self.size)
+        if g is not None:
+            q[: K * n] = g.reshape(-1)
+        parts = []
+        if H is not None and H.ndim == 2:
+            parts.append((index.ravel(), index.ravel(), H.ravel()))
+        elif H is not None:
+            i, j = np.triu_indices(n)
+            parts.append((index[:, i].ravel(), index[:, j].ravel(), H[:, i, j].ravel()))
+        if self.laplacian is not None:
+            parts.append((*self.laplacian.coords, self.laplacian.data))
+        for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):
+            columns, f = _columns(f, strata, first), f if weight is None else f.scaled(weight[strata])
+            if len(f.P.rows):
+                ends = columns[:, f.P.rows], columns[:, f.P.columns]
+                low, high = np.minimum(*ends), np.maximum(*ends)
+                parts.append((low.ravel(), high.ravel(), np.broadcast_to(f.P.values, low.shape).ravel()))
+            np.add.at(q, columns, np.broadcast_to(f.c, columns.shape))
+        rows, columns, values = (
+            (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else np.zeros((3, 0))
+        )
+        if self._pattern is None or len(self._pattern[0]) != len(values):
+            # Entries of one place are added up; the places are the same in each call.
+            keys, place = np.unique(columns.astype(np.int64) * self.size + rows, return_inverse=True)
+            columns, rows = np.divmod(keys, self.size)
+            self._pattern = (
+                place,
+                rows,
+                np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=self.size))]),
+            )
+        place, rows, starts = self._pattern
+        values = np.bincount(place, values, len(rows))
+        return sp.csc_array((values, rows, starts), shape=(self.size, self.size)), q
+
+    def _scaled_constraints(self, curvature):
+        """(A, b) with rows and unknowns in units of their own, and the unknowns' units (size,).
+
+        A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, without curvature, one over
+        its largest coefficient. The rows and the other unknowns of a function share the size that its affine images of theta
+        then have. So results do not depend on the units of theta.
+        """
+        K, n, (A, b, _, function) = self.K, self.n, self._constraints
+        curvature = np.maximum(curvature.mean(axis=0), 0.0)
+        if self._scaled is None or not np.array_equal(self._scaled[0], curvature):
+            columns = np.repeat(np.arange(self.size), np.diff(A.indptr))
+            size, own = np.abs(A.data), columns < K * n
+            steepest = np.zeros(n)
+            np.maximum.at(steepest, columns[own] % n, size[own])
+            scale = np.where(curvature > 0, np.sqrt(curvature), steepest)
+            scale[~(scale > 0)] = 1.0
+            unit, share, images = np.ones(self.size), np.ones(len(b)), np.zeros(len(b))
+            unit[: K * n] = np.tile(1.0 / scale, K)
+            np.maximum.at(images, A.indices[own], size[own] * unit[columns[own]])
+            for f in range(len(self.functions)):
+                here = function == f
+                some = images[here & (images > 0)]
+                common = np.exp(np.log(some).mean()) if some.size else 1.0
+                share[here] = unit[self.first[f] : self.first[f + 1]] = common
+            self._scaled = curvature, _scaled(A, 1.0 / share, unit), b / share, unit
+        return self._scaled[1:]
+
+    @cached_property
+    def _constraints(self):
+        """(A, b, cones, function of every row): rows go cone by cone, and for each cone from instance to instance."""
+        import clarabel
+
+        rows, columns, values, b, cones, start = [], [], [], [], [], 0
+        lengths = []
+        for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):
+            count, sizes = len(strata), f.rows["sizes"]
+            starts = start + count * np.concatenate([[0], np.cumsum(sizes)])
+            instance = np.arange(count)[:, None]
+            cone = f.rows["cone"]
+            places = starts[cone] + f.rows["offset"] + instance * sizes[cone]
+            rows.append(places[:, f.A.rows].ravel())
+            columns.append(_columns(f, strata, first)[:, f.A.columns].ravel())
+            values.append(np.broadcast_to(f.A.values, (count, len(f.A.rows))).ravel())
+            right = np.empty(count * len(cone))
+            right[places - start] = f.b
+            b.append(right)
+            for (kind, number), size in zip(f.kinds, sizes, strict=True):
+                cones += _cones(clarabel, kind, number, size, count)
+            lengths.append(int(starts[-1]) - start)
+            start = int(starts[-1])
+        function = np.repeat(np.arange(len(lengths)), lengths)
+        rows, columns, values, b = (np.concatenate(part or [[]]) for part in (rows, columns, values, b))
+        return sp.csc_array((values, (rows, columns)), shape=(start, self.size)), b, cones, function
+
+
+def _columns(f, strata, first):
+    """Columns (I, size) of every instance's x: the stratum's theta, then unknowns of its own."""
+    unknown = f.size - f.n
+    theta = strata[:, None] * f.n + np.arange(f.n)
+    return np.concatenate(
+        [theta, first + np.arange(len(strata) * unknown).reshape(len(strata), unknown)], axis=1
+    )
+
+
+def _cones(clarabel, kind, number, size, count):
+    """Clarabel's cones for one cone of `count` instances; those made of half-lines are one."""
+    if kind in ("zero", "nonnegative"):
+        return [{"zero": clarabel.ZeroConeT, "nonnegative": clarabel.NonnegativeConeT}[kind](size * count)]
+    made = {
+        "second order": clarabel.SecondOrderConeT,
+        "psd": clarabel.PSDTriangleConeT,
+        "exponential": lambda _: clarabel.ExponentialConeT(),
+        "power": clarabel.PowerConeT,
+    }
+    return [made[kind](number) for _ in range(count)]
+
+
+def _scaled(M, rows, columns):
+    """The csc array M with its rows and columns multiplied by numbers."""
+    values = M.data * rows[M.indices] * np.repeat(columns, np.diff(M.indptr))
+    return sp.csc_array((values, M.indices, M.indptr), shape=M.shape)
+
+
+def _times(P, x):
+    """The symmetric matrix with the upper triangle P, times x."""
+    return P @ x + P.T @ x - P.diagonal() * x
+
+
+def _clarabel(P, q, A, b, cones):
+    import clarabel
+
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_iter = False, 200
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = ACCURACY
+    settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
+    return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
+
+
+def _usable(solution):
+    status = str(solution.status)
+    if status in ("Solved", "AlmostSolved"):
+        return True
+    exact = max(solution.r_prim, solution.r_dual) <= ACCEPTED
+    return status in ("InsufficientProgress", "MaxIterations", "NumericalError") and exact

@@ -1,0 +1,133 @@
+"""Proximal Newton steps for a given graph, each a cone program of all strata."""
+
+import numpy as np
+
+from strat.oracles.base import hessian_blocks
+from strat.oracles.cone_program import ConeProgram
+from strat.solvers.algorithm import Algorithm
+
+DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
+SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
+RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
+
+
+class ConeNewton(Algorithm):
+    """theta+ = argmin of the loss's quadratic model + regularizer + constraints + ½ ⟨theta, L theta⟩, and a line search on F.
+
+    The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta. Where the loss is quadratic it is exact and
+    the first step is the last. Where the loss has no second derivatives its records' cones stand in the program, which is
+    then the whole problem. Damping keeps steps short where curvature vanishes far out, as in an exponential.
+    """
+
+    saved = ("damping",)
+
+    def __init__(self, problem, theta, w):
+        self.smooth = problem.loss.has("hessian_operator")
+        super().__init__(problem, theta, w, gradient=self.smooth)
+        functions = problem.regularizer.cones()
+        if not self.smooth:
+            functions = functions + problem.loss.cones()
+        laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if self.x.degrees.any() else None
+        self.program = ConeProgram(problem.K, problem.n, functions, laplacian, "the fit's cone program")
+        self.z = self.new_point()
+        self.z.w, self.z.degrees = self.x.w, self.x.degrees
+        self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
+        self.damping, self.left = RIDGE, None
+        self.exact_functions = problem.regularizer.cones()
+
+    def step(self):
+        """One iteration."""
+        if not self.smooth:
+            self._whole(*self._solved(None, None))
+            return
+        x = self.differentiate_x()
+        H = hessian_blocks(self.problem.loss, x.theta)
+        n, mean = self.problem.n, np.einsum("kaa->k", H) / self.problem.n
+        ridge = self.damping * (mean + mean.mean() + 1e-300) * (not self.quadratic)
+        H = H + ridge[:, None, None] * np.eye(n)
+        g = x.loss_gradient
+        theta, solution = self._solved(H, g - _times(H, x.theta))
+        if self.quadratic:
+            self._whole(theta, solution)
+            return
+        self._searched(theta, H, solution)
+
+    def _solved(self, H, g):
+        """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
+        solution = self.program.solve(H, g)
+        theta = solution.theta
+        for function in self.exact_functions:
+            theta = function.inside(theta)
+        return theta, solution
+
+    def _whole(self, theta, solution):
+        """Take the solution of a program that is the whole problem."""
+        z = self.z
+        z.theta[...] = theta
+        z.evaluate()
+        self.left = (solution.error, solution.gap)
+        if not z.objective <= self.x.objective:
+            self.stalled = True
+            if not z.objective <= self.x.objective + z.noise + solution.gap * (1 + abs(z.objective)):
+                return
+        self.x, self.z, self.exact, self.differentiated = z, self.x, True, False
+
+    def _searched(self, theta, H, solution):
+        """Go from x towards theta as far as F falls as the model says."""
+        x, z = self.x, self.z
+        d = theta - x.theta
+        promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
+        for k in range(LENGTHS):
+            length = SHORTER**k
+            z.theta[...] = x.theta + length * d
+            if z.evaluate(gradient=True).objective < np.inf:
+                if not k:
+                    promised -= z.regularizer
+                gain = x.objective - z.objective
+                if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
+                    break
+        else:
+            self.stalled = self.damping >= STEEP
+            self.damping = min(max(30 * self.damping, 1e-4), STEEP)
+            return
+        self.damping = max(0.1 * self.damping, RIDGE) if k == 0 else min(max(10 * self.damping, 1e-6), STEEP)
+        # What the model leaves of the stationarity condition at z, where the whole step is taken.
+        error = z.loss_gradient - x.loss_gradient - _times(H, d) + solution.error
+        self.left = (error, solution.gap) if k == 0 else None
+        z.objective = min(z.objective, x.objective)
+        self.x, self.z, self.differentiated = z, x, True
+
+    @property
+    def subgradient(self):
+        """Of losses, regularizer and constraints at x, (K, n), from the dual solution; None where it is not known."""
+        return None if self.left is None else self.left[0] - self.x.product
+
+    def residual(self, tol):
+        """Residual of x, or None where it is not known."""
+        if self.left is None:
+            return None
+        error, gap = self.left
+        x = self.x
+        size = np.linalg.norm(x.product)
+        if self.smooth:
+            size = max(size, np.linalg.norm(self.differentiate_x().loss_gradient))
+        share = float(np.linalg.norm(error) / (1 + size))
+        return {"theta": share if self.smooth else max(share, gap), "W": 0.0}
+
+    def certificate(self, theta, w):
+        """Residual of a point that is to be returned: of x, or unknown and so infinite."""
+        known = self.residual(0.0) if np.array_equal(theta, self.x.theta) else None
+        if known is None and self.smooth:
+            return super().certificate(theta, w)
+        return known or {"theta": np.inf, "W": 0.0}
+
+
+def needs_cones(problem):
+    """Whether the step in theta is to be a cone program: the prox of the regularizer is one, or the loss has no gradient."""
+    usable = problem.loss.has("hessian_operator") or problem.loss.has("cones")
+    costly = getattr(problem.regularizer.prox, "costly", False) or not problem.loss.has("value_and_gradient")
+    return usable and costly
+
+
+def _times(H, theta):
+    return np.matmul(H, theta[..., None])[..., 0]
