@@ -4,9 +4,9 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
+from strat.compiler.fallback import attribute_constraints
 
 from strat.compiler.convexity import factors, rebuilt, with_sign
-from strat.compiler.fallback import attribute_constraints
 
 #: From the most accurate to what every problem gets.
 ACCURACIES = [

@@ -45,7 +45,7 @@ def regularizer_oracle(program, assembly, walker, values):
     return oracle
 
 
-def loss_oracle(program, form, assembly, walker, values, prox, constrained):
+def loss_oracle(program, form, assembly, walker, values, prox, constrained, smoothed):
     """The oracle of a program with data.
 
     Parameters
@@ -62,6 +62,8 @@ def loss_oracle(program, form, assembly, walker, values, prox, constrained):
         Whether to look for a prox.
     constrained : bool
         Whether the prox holds constraints and attributes; symmetry it always holds.
+    smoothed : bool
+        Whether the form is smoothed, so that the records' cones are another function.
 
     Returns
     -------
@@ -72,9 +74,8 @@ def loss_oracle(program, form, assembly, walker, values, prox, constrained):
     def records():
         return [RecordCones(program, values, walker, binder).cones(assembly.weight, binder.segments)]
 
-    as_declared = program.smoothing is None
     if not prox:
-        return assembly.oracle(cones=_Once(records) if as_declared else None)
+        return assembly.oracle(cones=None if smoothed else _Once(records))
     check_fixed(program.constraints, values)
     # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
     sets = _sets(program, walker, binder) if constrained else Sets(binder.n)
@@ -89,12 +90,12 @@ def loss_oracle(program, form, assembly, walker, values, prox, constrained):
         )
         return records() + held
 
-    cone_prox = ConeProx(_Once(whole), program.what) if as_declared else None
+    cone_prox = None if smoothed else ConeProx(_Once(whole), program.what)
     try:
         found, reason = record_prox(form, assembly, sets, layout, cone_prox), ""
     except NoProx as error:
         found, reason = cone_prox, str(error)
-    return assembly.oracle(found, reason, _Once(records) if as_declared else None)
+    return assembly.oracle(found, reason, None if smoothed else _Once(records))
 
 
 def _sets(program, walker, binder):

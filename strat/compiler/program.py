@@ -265,10 +265,11 @@ class Program:
         check_convexity(self._curvature, walker, evaluator, origin)
         binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, segments)
         check_data_arguments(binder, form, origin)
-        if smooth and self.smoothing is not None:
+        smooth = smooth and self.smoothing is not None
+        if smooth:
             form = smoothed(form, walker, binder, self.smoothing)
         assembly = Assembly(form, binder, weight[order])
-        return loss_oracle(self, form, assembly, walker, values, prox, constrained)
+        return loss_oracle(self, form, assembly, walker, values, prox, constrained, smooth)
 
     def evaluation(self, arrays, strata, given=None):
         """Values of the expression on each record, as a function of theta.

@@ -1,10 +1,6 @@
 """A first point inside the loss's domain, for losses that are not finite at zero (rates, precision matrices)."""
 
-import contextlib
-
-import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from strat.compiler.bind import Assembly
 from strat.compiler.binder import Binder
@@ -12,16 +8,16 @@ from strat.compiler.evaluate import Evaluator, leaves
 from strat.compiler.prox import NoProx, ProxBuilder
 from strat.compiler.sets import Sets
 from strat.compiler.symbols import Symbols
-from strat.errors import OptionError
-from strat.model.export import stratum_terms
+from strat.errors import NoOracleError, OptionError
+from strat.oracles.cone_program import ConeProgram
 from strat.oracles.segments import Segments
 
 
 class FirstPoint:
     """argmin_z loss(z) + regularizer(z) + ½‖z − v‖² for the strata where the loss is not finite at v.
 
-    In closed form where loss and regularizer have one together; otherwise by one CVXPY solve for each such stratum,
-    once, before the first iteration.
+    In closed form where loss and regularizer have one together; otherwise by one cone program of all such strata, once,
+    before the first iteration.
 
     Parameters
     ----------
@@ -67,23 +63,30 @@ class FirstPoint:
         return ProxBuilder(binder, weights, whole.linear + own.linear, sets, loss.layout).build()
 
     def _solved(self, theta, bad):
-        out, layout = theta.copy(), self.base.layout
-        for k in np.flatnonzero(bad):
-            variables, objective, constraints = stratum_terms(self.base, self.records, self.values, k)
-            v = layout.unpack(theta[[k]])
-            near = sum(cp.sum_squares(x - v[name][0]) for name, x in variables.items())
-            problem = cp.Problem(cp.Minimize(objective + 0.5 * near), constraints)
-            with contextlib.suppress(cp.SolverError):
-                problem.solve()
-            values = {name: x.value for name, x in variables.items()}
-            if any(value is None for value in values.values()):
-                raise OptionError(
-                    f"init: no point was found where the loss of stratum {self.records.strata.labels[k]!r} is finite "
-                    f"({int((self.records.strata.index == k).sum())} records, solver status {problem.status}). "
-                    f"Check its records, or give init= values inside the loss's domain."
-                )
-            dense = {
-                name: (a.toarray() if sp.issparse(a) else np.asarray(a))[None] for name, a in values.items()
-            }
-            out[k] = layout.pack(dense)[0]
+        """By one cone program of all these strata, from the cones of their records and of the regularizer."""
+        base, records, strata = self.base, self.records, np.flatnonzero(bad)
+        loss = base.loss_program.bind_records(
+            records.arrays, records.strata, records.weight, self.values, smooth=False
+        )
+        try:
+            functions = [*loss.cones(), *base.regularizer_program.bind_regularizer(self.values).cones()]
+            functions = [function.take(strata) for function in functions]
+            program = ConeProgram(len(strata), base.layout.n, functions, what="the first point")
+            point = program.solve(np.ones((len(strata), base.layout.n)), -theta[strata]).theta
+        except NoOracleError as error:
+            raise self._without_point(strata) from error
+        out = theta.copy()
+        out[strata] = functions[-1].inside(point)
+        lost = strata[~np.isfinite(loss.value(out)[strata])]
+        if lost.size:
+            raise self._without_point(lost)
         return out
+
+    def _without_point(self, strata):
+        """The error where some of these strata have no point, named after the first."""
+        labels, index = self.records.strata.labels, self.records.strata.index
+        count = int((index == strata[0]).sum())
+        return OptionError(
+            f"init: no point was found where the losses of all strata are finite: the first of {len(strata)} to look at is "
+            f"{labels[strata[0]]!r} ({count} records). Check its records, or give init= values inside the loss's domain."
+        )
