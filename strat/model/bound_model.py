@@ -12,7 +12,6 @@ from strat.errors import DataError, DataWarning, OptionError, type_name
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
-from strat.model import intake
 from strat.model.binding_cache import BindingCache
 from strat.model.first_point import FirstPoint
 from strat.model.held_out import HeldOut, one_stratum
@@ -21,6 +20,7 @@ from strat.oracles.sum import SumOracle, Weighted
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
+from strat.records.records import Records
 from strat.solvers.admm import ADMM
 from strat.solvers.default import default_solver, needs_prox
 
@@ -93,7 +93,7 @@ class BoundModel:
         bound = bound or Bindings(model, None if model.graph is None else read_graph(model.graph))
         self.prior = bound.prior
         nodes = nodes if self.prior is None else self.prior.labels
-        self.records = records or intake.read(
+        self.records = records or Records.read(
             self.base.data,
             data,
             strata,
@@ -190,7 +190,7 @@ class BoundModel:
         HeldOut
             Its mean loss is a function of theta.
         """
-        records = intake.read(
+        records = Records.read(
             self.base.data,
             tuple(data),
             strata,

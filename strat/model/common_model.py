@@ -5,10 +5,10 @@ from dataclasses import replace
 import cvxpy as cp
 from sklearn.utils.validation import check_is_fitted
 
-from strat.model import intake
 from strat.model.estimator import StratifiedModel
 from strat.model.export import stratum_terms, training_records
 from strat.problem.graph_regularizers import FixedGraph
+from strat.records.records import Records
 from strat.records.strata import Strata
 
 
@@ -63,7 +63,7 @@ class CommonModel(StratifiedModel):
 
     def _read(self, parameters, data, strata, where, sample_weight=None):
         """Records for the fitted model; labels it has not seen are read as the first stratum."""
-        records = intake.read(
+        records = Records.read(
             parameters,
             data,
             strata,

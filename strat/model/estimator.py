@@ -5,13 +5,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
-from strat.model import intake
 from strat.model.export import as_problem
 from strat.model.fitting import fit_model
 from strat.model.parameters import NestedParameters
 from strat.model.saving import save
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.labels import plain
+from strat.records.records import Records
 from strat.records.strata import some_of
 
 
@@ -278,7 +278,7 @@ class StratifiedModel(NestedParameters):
     def _read(self, parameters, data, strata, where, sample_weight=None):
         """Records for a fitted model."""
         try:
-            return intake.read(
+            return Records.read(
                 parameters,
                 data,
                 strata,

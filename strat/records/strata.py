@@ -34,12 +34,12 @@ class Strata:
 
     @classmethod
     def read(cls, strata, frame=None, n_records=None, nodes=None):
-        """Group records by what a user gave as ``strata=``.
+        """Group records by what a user passed as ``strata=``.
 
         Parameters
         ----------
         strata : object
-            Labels or names of columns, as `read_labels` takes them, or `RecordLabels`.
+            Labels or names of columns as for `read_labels`, or `RecordLabels`.
         frame : object, optional
             The first data argument, whose columns `strata` may name.
         n_records : int, optional
@@ -54,8 +54,6 @@ class Strata:
         """
         records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else list(nodes)
-        if records.values == nodes:  # seen in the order of the nodes
-            return cls(nodes, records.codes)
         position = {label: k for k, label in enumerate(nodes)}
         where = np.array([position.get(label, -1) for label in records.values], dtype=np.intp)
         index = where[records.codes]
@@ -114,17 +112,16 @@ def some_of(labels):
 
 
 def unknown_stratum(records, unknown, nodes):
-    """Return the sentence about labels that are no nodes; `unknown` marks them among ``records.values``."""
+    """Return the message about labels that are no nodes; `unknown` marks them among ``records.values``."""
     affected = np.flatnonzero(unknown[records.codes])
     label = records.values[records.codes[affected[0]]]
     others = int(unknown.sum()) - 1
     also = (
-        f" (nor are {others:,} other labels)" if others > 1 else " (nor is one other label)" if others else ""
+        f" (nor {f'are {others:,} other labels' if others > 1 else 'is one other label'})" if others else ""
     )
-    verb = "is" if len(affected) == 1 else "are"
     return (
         f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
-        f"{'records' if len(records) > 1 else 'record'} {verb} affected. "
+        f"record{'s' * (len(records) > 1)} {'is' if len(affected) == 1 else 'are'} affected. "
         f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. {_advice(label, nodes)}"
     )
 

@@ -6,9 +6,9 @@ import time
 import numpy as np
 from sklearn.base import clone
 
-from strat.compiler.program import read_weight
 from strat.errors import OptionError
 from strat.model.estimator import StratifiedModel
+from strat.records.records import read_weight
 from strat.records.sample import Sample, strata_folds
 from strat.records.strata import in_order
 from strat.selection.compare import checked_models
@@ -94,7 +94,7 @@ def search(
     models = checked_models({"model": models} if isinstance(models, StratifiedModel) else models)
     _check(tol, max_trials)
     sample = Sample(list(models.values()), train, "train")
-    weight = np.ones(len(sample)) if sample_weight is None else read_weight(sample_weight, len(sample))
+    weight = read_weight(sample_weight, len(sample))
     pairs = _weighed(sample.splits(folds, strata_folds(random_state)), weight)
     nodes = in_order(list(sample.labels.values))
     simple = simple_models(models, nodes)
