@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.export import as_problem
-from strat.model.fitting import fit_model
+from strat.model.fit import fit_model
 from strat.model.parameters import NestedParameters
 from strat.model.saving import save
 from strat.problem.graph_regularizers import FixedGraph

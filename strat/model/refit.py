@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from strat.model.bound_model import BoundModel
-from strat.model.fitting import check_options, solver_for
+from strat.model.fit import check_options, solver_for
 from strat.problem.joint_problem import JointProblem
 from strat.solvers import Result
 from strat.solvers.starts import solve
@@ -55,8 +55,6 @@ class Refits:
         The strata, for a model without a graph; by default the labels seen.
     tol : float, optional
         Tolerance, in place of the solver's.
-    like : Refits, optional
-        Refits of the same model on other records, such as another fold.
 
     Attributes
     ----------
@@ -64,12 +62,10 @@ class Refits:
         Records, strata, edges; ``bound_model.held_out(data, strata)`` binds records to score on.
     """
 
-    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None, like=None):
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None):
         check_options(model)
         self.model, self.tol = model, tol
-        self.bound_model = BoundModel(
-            model, tuple(data), strata, sample_weight, nodes, None if like is None else like.bound_model
-        )
+        self.bound_model = BoundModel(model, tuple(data), strata, sample_weight, nodes)
 
     def fit(self, theta=None, w=None, **constants):
         """Fit once more.

@@ -11,7 +11,7 @@ from sklearn.model_selection import ShuffleSplit
 
 from strat.errors import OptionError, type_name
 from strat.model.estimator import StratifiedModel
-from strat.model.fitting import fit_within
+from strat.model.fit import fit_within
 from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.selection.comparison import Comparison

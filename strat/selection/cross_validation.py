@@ -65,8 +65,7 @@ class CrossValidation:
         self.refits, self.held = [], []
         for train, test in pairs:
             inside, outside = sample.part(train), sample.part(test)
-            like = self.refits[0] if self.refits else None
-            refits = Refits(model, inside.data, inside.strata, weight[train], nodes=nodes, tol=tol, like=like)
+            refits = Refits(model, inside.data, inside.strata, weight[train], nodes=nodes, tol=tol)
             self.refits.append(refits)
             held = refits.bound_model.held_out(outside.data, outside.strata, weight[test], where="train")
             self.held.append(held)

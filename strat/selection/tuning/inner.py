@@ -26,15 +26,13 @@ class Inner:
         Its graph, candidate edges included.
     part : Part
         The training records.
-    like : Inner, optional
-        The same model on other records.
     """
 
-    def __init__(self, model, prior, part, like=None):
+    def __init__(self, model, prior, part):
         model = clone(model).set_params(
             graph=prior, scale=1.0, solver=NewtonCG(), n_starts=1, warm_start=False
         )
-        self.refits = Refits(model, part.data, part.strata, like=None if like is None else like.refits)
+        self.refits = Refits(model, part.data, part.strata)
         self.bound_model, self.theta, self.kept = self.refits.bound_model, None, []
 
     def check(self, x0):

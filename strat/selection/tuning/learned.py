@@ -12,7 +12,7 @@ from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.baselines import joint
 from strat.model.estimator import StratifiedModel
-from strat.model.fitting import fit_within
+from strat.model.fit import fit_within
 from strat.records.strata import some_of
 
 KERNELS = ("knn", "exponential", "entropy")

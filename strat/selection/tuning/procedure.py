@@ -8,7 +8,7 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning, OptionError
 from strat.graphs.reading import read_graph
-from strat.model.fitting import check_options
+from strat.model.fit import check_options
 from strat.records.sample import Sample, strata_folds
 from strat.selection.tuning import arguments as asked
 from strat.selection.tuning.by_evidence import tune_by_evidence

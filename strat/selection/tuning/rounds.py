@@ -176,8 +176,7 @@ class Branch:
         key = part.index.tobytes()
         if key not in self.known:
             prior = self.graph_of(part)
-            like = next((inner for inner, _ in self.known.values() if inner.bound_model.prior is prior), None)
-            inner, space = Inner(self.model, prior, part, like), self.space_of(prior)
+            inner, space = Inner(self.model, prior, part), self.space_of(prior)
             inner.check(space.at(space.start))
             self.known[key] = inner, space
         return self.known[key]
