@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 from strat.derivatives.linearization import hessian_blocks
 from strat.errors import DataWarning, NoOracleError, OptionError
-from strat.model.common_model import CommonModel
 from strat.model.estimator import check_fitted
 from strat.model.export import fitted_couple, training_records
 from strat.oracles.selected_inverse import inverse_entries
@@ -143,7 +142,7 @@ def _covariances(model, dispersion, what):
     free = np.stack([np.any(basis != 0, axis=1) for basis in bases])
     C *= dispersion
     _warn_of_infinite(model, C)
-    if isinstance(model, CommonModel):
+    if model.shared:
         K = len(model.strata_)
         C, free = np.repeat(C, K, axis=0), np.repeat(free, K, axis=0)
     return C, free
@@ -153,7 +152,7 @@ def _problem(model):
     """theta (K, n), the oracles of loss, regularizer and constraints, G(W) ⊗ P, (K n, K n)."""
     base, values, records = model.base, model.values, training_records(model, "standard_errors")
     theta, W, strata, weight = model._flat(), sp.csr_array(model.W_), records.strata, 1.0
-    if isinstance(model, CommonModel):
+    if model.shared:
         weight = len(theta) if model.regularizer_weight is None else model.regularizer_weight
         theta, W, strata = theta[:1], sp.csr_array((1, 1)), Strata([None], strata.index * 0)
     loss = base.loss_program.bind_records(records.arrays, strata, records.weight, values)

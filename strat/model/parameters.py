@@ -27,17 +27,6 @@ def _checked(key, value, parameter):
 class NestedParameters(BaseEstimator):
     """An estimator with ``base`` and ``graph``, whose hyperparameters and factors' scales are parameters, too."""
 
-    @property
-    def values(self):
-        """This model's own values of hyperparameters, by name; others are read from the Parameters.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
-        return self.__dict__.get("_values", {})
-
     def get_params(self, deep=True):
         """Parameters of the model.
 
