@@ -56,12 +56,8 @@ class BoundModel:
     ----------
     model : StratifiedModel
         The declaration, graph and constants; it is not changed.
-    data : tuple
-        The data arguments of the records.
-    strata : sequence
-        Label of each record.
-    sample_weight : (N,) array-like, optional
-        Weights of the records.
+    data, strata, sample_weight
+        The records, as ``fit`` takes them.
     nodes : list, optional
         The strata in order, for a model without a graph; by default the labels seen.
     records : Records, optional
@@ -96,20 +92,7 @@ class BoundModel:
         self._losses = BindingCache(self.base.loss_program)
 
     def on_edges(self, model, edges):
-        """The same records and bound losses, for the same model on other edges.
-
-        Parameters
-        ----------
-        model : StratifiedModel
-            The model.
-        edges : EdgeList
-            Where W may be nonzero.
-
-        Returns
-        -------
-        BoundModel
-            It shares all arrays with this one.
-        """
+        """A copy for the same model where W may be nonzero on other edges; it shares the records and the bound loss."""
         copied = copy.copy(self)
         copied.model, copied.edges = model, edges
         return copied
@@ -146,7 +129,6 @@ class BoundModel:
         Returns
         -------
         JointProblem
-            It may share oracles with the problem of the last call.
         """
         h = graph_regularizer or self.model.graph_regularizer
         h = FixedGraph() if self.shared else h
@@ -169,25 +151,10 @@ class BoundModel:
         return self._bind_loss(self.model.values, smooth=False)
 
     def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
-        """Read records that are not fitted.
+        """Read records that are not fitted, as a `HeldOut`.
 
-        Parameters
-        ----------
-        data : tuple
-            The data arguments.
-        strata : sequence
-            Labels, which must be strata of the model unless all strata share their parameters.
-        sample_weight : (N,) array-like, optional
-            Weights of the records.
-        where : str
-            The argument that they came from, for messages.
-        smooth : bool
-            Whether the declared smoothing applies.
-
-        Returns
-        -------
-        HeldOut
-            Its mean loss is a function of theta.
+        The labels must be strata of the model unless all strata share their parameters. `where` is the argument that
+        the records came from, for messages.
         """
         records = Records.read(
             self.base.data,
@@ -282,16 +249,8 @@ class BoundModel:
 class HeldOut:
     """Records that are not fitted: their losses as functions of theta.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
-    records : Records
-        The records.
-    values : dict
-        The model's own values of hyperparameters, by name.
-    smooth : bool
-        Whether the declared smoothing applies, as a derivative needs it.
+    `values` are the model's own values of hyperparameters, by name; with `smooth` the declared smoothing applies, as
+    derivatives need it.
     """
 
     def __init__(self, base, records, values, smooth=False):

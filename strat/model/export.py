@@ -14,18 +14,10 @@ from strat.records.strata import Strata
 
 
 def as_problem(model):
-    """The problem min Σ loss + Σ regularizer + Laplacian for the model's W, as CVXPY sees it.
+    """The problem min Σ loss + Σ regularizer + Laplacian for a fitted model's W, as CVXPY sees it.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        Fitted.
-
-    Returns
-    -------
-    cvxpy.Problem
-        One variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes; a common
-        model has one stratum with the label "common".
+    It has one variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes; a common
+    model has one stratum with the label "common".
     """
     base, records, weight = model.base, training_records(model), 1.0
     if model.shared:
@@ -54,13 +46,7 @@ def fitted_couple(model, i, j):
 
 
 def training_records(model, what="to_cvxpy"):
-    """The records of a model's fit; `what` is the caller, for messages.
-
-    Raises
-    ------
-    OptionError
-        If the model was loaded from a file, which does not hold them.
-    """
+    """The records of a model's fit; `what` is the caller, for messages."""
     if getattr(model, "_training", None) is None:
         raise OptionError(
             f"{what} needs the records of the fit, which a saved model does not keep; fit it again."

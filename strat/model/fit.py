@@ -70,26 +70,9 @@ def fit_model(model, data, strata, sample_weight, init, validation):
 
 
 def fit_within(model, data, strata):
-    """Fit a model as a part of a longer computation, all of which Ctrl-C is to end.
+    """Fit a model as a part of a longer computation, and return it.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        It is fitted.
-    data : tuple
-        The data arguments.
-    strata : sequence
-        Label of each record.
-
-    Returns
-    -------
-    StratifiedModel
-        The model.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Where Ctrl-C ended the fit, which by itself would return the best point so far.
+    Ctrl-C ends a single fit at the best point so far; here it raises a KeyboardInterrupt, to end the whole computation.
     """
     model.fit(*data, strata=strata)
     if model.result_.status == "interrupted" and getattr(model.solver, "callback", None) is None:

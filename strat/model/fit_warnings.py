@@ -21,16 +21,7 @@ def warn_of_zero_labels(base, records, values):
     """Warn where labels are 0 and 1 in a loss for labels -1 and 1.
 
     Such a loss of a record labelled 0 is one number other than 0, whatever the parameters. A mask may be 0 too, but then
-    the loss is 0.
-
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
-    records : Records
-        The records of the fit.
-    values : dict
-        Hyperparameters by name that go before the Parameters' own.
+    the loss is 0. `values` are the model's own values of hyperparameters, by name.
     """
     for parameter, array in zip(base.data, records.arrays, strict=True):
         binary = parameter.shape == () and np.all((array == 0) | (array == 1))
@@ -54,21 +45,9 @@ def warn_of_zero_labels(base, records, values):
 
 
 def warn_of_empty_strata(strata, degrees, learned):
-    """Warn where neither records nor edges say what the parameters of a stratum are.
+    """Warn where neither records nor edges determine the parameters of a stratum; return notes for the result.
 
-    Parameters
-    ----------
-    strata : Strata
-        The records' strata.
-    degrees : (K,) ndarray
-        Degrees of the prior graph.
-    learned : bool
-        Whether the graph is learned.
-
-    Returns
-    -------
-    list of str
-        Notes for the result.
+    `degrees` are those of the prior graph, and `learned` says whether W is learned.
     """
     empty = np.flatnonzero(strata.counts == 0)
     isolated = [strata.labels[k] for k in empty if degrees[k] == 0]
@@ -131,19 +110,8 @@ def strata_without_minimum(problem, theta, w):
         unbounded    F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
         asymptotic   F(z) − F(theta) < −½ f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
 
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem.
-    theta : ndarray, shape (K, n)
-        Where a solver stopped.
-    w : edge array
-        The graph.
-
-    Returns
-    -------
-    two ndarrays of int
-        The unbounded and the asymptotic strata; all strata where only doubling all of them at once lowers F.
+    Returns the positions of the unbounded and of the asymptotic strata: all strata where F falls only if the parameters
+    of all are doubled at once.
     """
     prox, K = problem.regularizer.prox, len(theta)
     if getattr(prox, "costly", False):

@@ -37,12 +37,8 @@ class Refits:
     ----------
     model : StratifiedModel
         Its constants hold where a refit gives no others; it is not changed, and its callback and checkpoint are not used.
-    data : tuple
-        The data arguments of the records.
-    strata : sequence
-        Label of each record.
-    sample_weight : (N,) array-like, optional
-        Weights of the records.
+    data, strata, sample_weight
+        The records, as ``fit`` takes them.
     nodes : list, optional
         The strata, for a model without a graph; by default the labels seen.
     tol : float, optional
@@ -74,7 +70,6 @@ class Refits:
         Returns
         -------
         Fit
-            The problem and its result.
 
         Raises
         ------

@@ -15,13 +15,7 @@ FORMAT = 1
 
 
 def save(model, path):
-    """Write a fitted model to one file.
-
-    Parameters
-    ----------
-    model : StratifiedModel
-    path : str or path
-    """
+    """Write a fitted model to one file, which ``strat.load`` reads."""
     arrays = {f"theta/{name}": value for name, value in model.theta_.items()}
     arrays |= {f"value/{name}": np.asarray(value, dtype=float) for name, value in model.values.items()}
     if sp.issparse(model.W_):

@@ -12,12 +12,8 @@ from strat.errors import DataError, type_name
 class RecordLabels:
     """The labels of N records, each distinct label stored once.
 
-    Attributes
-    ----------
-    values : list
-        The distinct labels in the order in which they first occur, as plain Python objects.
-    codes : ndarray of int, shape (N,)
-        The position in `values` of each record's label.
+    ``values`` lists the distinct labels in the order in which they first occur, as plain Python objects; ``codes``, of
+    shape (N,), has the position in it of each record's label.
     """
 
     values: list
@@ -27,24 +23,14 @@ class RecordLabels:
         return len(self.codes)
 
     def tolist(self):
-        """Return one label a record."""
+        """One label a record."""
         return [self.values[code] for code in self.codes.tolist()]
 
 
 def named_columns(strata, frame):
-    """Return the columns of a DataFrame that `strata` names, or None when it holds labels.
+    """The columns of a DataFrame that a user's ``strata=`` names, in its order; None where it holds labels.
 
-    Parameters
-    ----------
-    strata : object
-        What a user passed as ``strata=``.
-    frame : object
-        The first data argument; anything without ``columns`` names no column.
-
-    Returns
-    -------
-    list or None
-        The names of the columns, in the order given.
+    `frame` is the first data argument; where it has no ``columns``, no column is named.
     """
     if not hasattr(frame, "columns"):
         return None
@@ -57,23 +43,17 @@ def named_columns(strata, frame):
 
 
 def read_labels(strata, frame=None, n_records=None):
-    """Return the label of each record.
+    """The `RecordLabels` of records.
 
     Parameters
     ----------
     strata : array_like, Series, Index, Categorical, DataFrame, str or list of str
-        One label a record: hashables, tuples, or rows of a 2-d array or DataFrame with several columns
-        (tuples); rows of a single column are plain labels. One string or several that are columns of
-        `frame` mean those columns.
+        One label a record: hashables, or rows of a 2-d array or DataFrame, which become tuples unless they have a
+        single column. One string or several that are columns of `frame` mean those columns.
     frame : object, optional
         The first data argument, whose columns `strata` may name.
     n_records : int, optional
         How many labels there must be.
-
-    Returns
-    -------
-    RecordLabels
-        The labels.
     """
     if strata is None:
         raise DataError(
@@ -99,7 +79,7 @@ def read_labels(strata, frame=None, n_records=None):
 
 
 def label_list(labels):
-    """Return one hashable label a record, rows of several columns as tuples."""
+    """One hashable label a record, rows of several columns as tuples."""
     if hasattr(labels, "columns"):
         columns = list(labels.columns)
         if not columns or len(set(columns)) < len(columns):
@@ -134,7 +114,7 @@ def all_plain(labels):
 
 
 def plain(label):
-    """Return a label with NumPy scalars turned into Python ones, inside tuples too."""
+    """A label with NumPy scalars turned into Python ones, inside tuples too."""
     if isinstance(label, np.datetime64):
         # item() gives an integer for finer units, and a date for coarser ones.
         label = label.astype("datetime64[us]")

@@ -25,16 +25,9 @@ _ALLOWED = {
 
 @dataclass
 class Records:
-    """Records as arrays.
+    """Records as arrays: one for each data Parameter as from `read_records`, the strata, and weights of shape (N,).
 
-    Attributes
-    ----------
-    arrays : list of ndarray or csr_array
-        One for each data Parameter, as `read_records` returns them.
-    strata : Strata
-    weight : (N,) ndarray
-    columns : dict
-        Column names of the arguments that were DataFrames, by Parameter name.
+    ``columns`` has the column names of the arguments that were DataFrames, by Parameter name.
     """
 
     arrays: list
@@ -51,23 +44,17 @@ class Records:
         Parameters
         ----------
         parameters : sequence of cvxpy.Parameter
-        data : tuple
-            The data arguments.
-        strata : object
-            Labels, or names of columns of the first argument; None for the declared columns.
+            One record's data.
+        data, strata, sample_weight
+            The user's arguments; `strata` may name columns of the first data argument.
         where : str
             The calling method, for messages.
         declared : str or list of str, optional
-            Columns of the first argument that always hold the strata.
+            Columns of the first data argument that always hold the strata.
         nodes : list, optional
             The strata in order.
-        sample_weight : (N,) array-like, optional
         columns : dict, optional
             Column names at fit, which must be the same here.
-
-        Returns
-        -------
-        Records
         """
         names = [p.name() for p in parameters]
         _warn_of_order(
@@ -146,28 +133,11 @@ def _first_of(names):
 
 
 def read_records(parameters, data, where="the data"):
-    """Arrays of the records.
+    """Arrays of the records: (N, *shape) float64, or (N, size) CSR where the argument is sparse.
 
-    Parameters
-    ----------
-    parameters : sequence of cvxpy.Parameter
-        One record's data, in the order of the arguments.
-    data : sequence of array-like
-        Rows are records. Arrays, lists, Series and DataFrames (by position), SciPy sparse matrices.
-    where : str
-        What is being read, for messages.
-
-    Returns
-    -------
-    list of ndarray or csr_array
-        (N, *shape) float64, or (N, size) CSR.
-
-    Raises
-    ------
-    DataError
-        For a wrong number of arguments, text, complex numbers, None, NaN or infinity.
-    ShapeError
-        Where an argument does not have the declared shape, or another number of records than the first.
+    Rows of arrays, lists, Series, DataFrames (by position) and SciPy sparse matrices are records. A wrong number of
+    arguments, text, complex numbers, None, NaN and infinity are DataErrors; another shape than the declared one, or
+    another number of records than the first argument's, is a ShapeError.
     """
     check_count(parameters, data, where)
     arrays = [_read(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]

@@ -10,7 +10,7 @@ from strat.records.splitters import StrataKFold
 
 
 class Sample:
-    """The arguments ``(*data, strata)`` of a fit, in whatever form they came.
+    """The arguments ``(*data, strata)`` of a fit, in the form in which they came.
 
     Parameters
     ----------
@@ -24,10 +24,6 @@ class Sample:
 
     Attributes
     ----------
-    data : tuple
-        The data arguments.
-    strata : object
-        The strata as passed, None for the declared columns.
     by_column : bool
         Whether columns of the first data argument hold the labels.
     labels : RecordLabels
@@ -67,17 +63,8 @@ class Sample:
     def splits(self, folds, default):
         """Pairs of training and held-out positions, checked.
 
-        Parameters
-        ----------
-        folds : splitter or iterable of pairs
-            ``split(X, y, groups=strata)`` gives the pairs; or the pairs themselves. Masks are taken for positions.
-        default : callable
-            ``default(number)`` makes the splitter that a whole number stands for.
-
-        Returns
-        -------
-        list of (ndarray of int, ndarray of int)
-            The pairs.
+        `folds` is a whole number, for which ``default(number)`` makes the splitter; a splitter, whose
+        ``split(X, y, groups=strata)`` gives the pairs; or the pairs themselves, of positions or masks.
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
             folds = default(int(folds))
@@ -116,24 +103,7 @@ class Sample:
 
 
 class Part:
-    """Some records of a sample.
-
-    Parameters
-    ----------
-    sample : Sample
-        The records.
-    index : ndarray of int
-        Their positions in the sample.
-
-    Attributes
-    ----------
-    data : tuple
-        The data arguments, as ``fit`` takes them.
-    strata : object
-        Labels, or the names of columns, as ``fit`` takes them.
-    labels : list
-        The label of each record.
-    """
+    """The records of a sample at some positions: ``data`` and ``strata`` as ``fit`` takes them, and a list of ``labels``."""
 
     def __init__(self, sample, index):
         self.sample, self.index = sample, index

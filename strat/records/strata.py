@@ -17,15 +17,6 @@ class Strata:
         The K strata, in node order.
     index : ndarray of int, shape (N,)
         The stratum of each record.
-
-    Attributes
-    ----------
-    counts : ndarray of int, shape (K,)
-        The number of records of each stratum.
-    order : ndarray of int, shape (N,)
-        The permutation that sorts the records by stratum and keeps their order within one.
-    starts : ndarray of int, shape (K + 1,)
-        Sorted records ``starts[k]:starts[k + 1]`` belong to stratum k.
     """
 
     def __init__(self, labels, index):
@@ -34,23 +25,9 @@ class Strata:
 
     @classmethod
     def read(cls, strata, frame=None, n_records=None, nodes=None):
-        """Group records by what a user passed as ``strata=``.
+        """Group records by `RecordLabels`, or by a user's ``strata=`` as for `read_labels`.
 
-        Parameters
-        ----------
-        strata : object
-            Labels or names of columns as for `read_labels`, or `RecordLabels`.
-        frame : object, optional
-            The first data argument, whose columns `strata` may name.
-        n_records : int, optional
-            How many labels there must be.
-        nodes : list, optional
-            The strata in order; by default the labels seen, sorted.
-
-        Returns
-        -------
-        Strata
-            The grouping.
+        `nodes` are the strata in order; by default the labels seen, sorted.
         """
         records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else list(nodes)
@@ -78,12 +55,12 @@ class Strata:
 
     @cached_property
     def order(self):
-        """The stable permutation that sorts the records by stratum, shape (N,)."""
+        """The permutation that sorts the records by stratum and keeps their order within one, shape (N,)."""
         return np.argsort(self.index, kind="stable")
 
     @cached_property
     def starts(self):
-        """The first sorted record of each stratum, and N at the end, shape (K + 1,)."""
+        """Sorted records ``starts[k]:starts[k + 1]`` belong to stratum k; shape (K + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     @property
@@ -96,7 +73,7 @@ class Strata:
 
 
 def in_order(labels):
-    """Return labels sorted, or as they came where they cannot be compared."""
+    """Labels sorted, or as they came where they cannot be compared."""
     try:
         return sorted(labels)
     except TypeError:
@@ -104,7 +81,7 @@ def in_order(labels):
 
 
 def some_of(labels):
-    """Return a few labels as text: the first two and the last."""
+    """A few labels as text: the first two and the last."""
     labels = list(labels)
     if len(labels) <= 4:
         return ", ".join(repr(label) for label in labels)
