@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import strat
-from strat.solvers import Solver
 
 RNG = np.random.default_rng(0)
 K, N, D = 6, 120, 3
@@ -294,22 +293,6 @@ def test_hyperparameters_are_read_at_fit_and_can_be_set_on_a_model():
         model.set_params(base__other=1)
 
 
-def test_parameters_in_scikit_learns_way():
-    graph = strat.graphs.product(
-        strat.graphs.path(range(3), name="age"), strat.graphs.path(range(2), name="sex")
-    )
-    model = strat.StratifiedModel(logistic(), graph, strat.LogDet(1.0, 0.5, 0.1, 0.5), solver=strat.MAPG())
-    params = model.get_params()
-    assert params["graph_regularizer__lambda1"] == 1.0 and params["solver__tol"] == 1e-6
-    assert params["scale__age"] == 1.0
-    model.set_params(scale__age=2.0, graph_regularizer__lambda1=3.0, solver__tol=1e-3)
-    assert model.scale == {"age": 2.0, "sex": 1.0} and model.graph_regularizer.lambda1 == 3.0
-    twin = clone(model)
-    assert twin.base is model.base and twin.get_params()["scale__age"] == 2.0
-    with pytest.raises(strat.OptionError, match="scale__height"):
-        model.set_params(scale__height=1.0)
-
-
 def test_scales_multiply_the_edges_of_a_factor():
     graph = strat.graphs.product(
         strat.graphs.path(range(3), name="age"), strat.graphs.path(range(2), name="sex")
@@ -470,39 +453,6 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
         strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(checkpoint=path)).fit(
             X, -Y, strata=Z
         )
-
-
-def test_a_fitted_model_pickles_and_saves(tmp_path):
-    labels = {k: (k, "x") for k in range(K)}
-    graph = nx.relabel_nodes(PATH, labels)
-    z = [labels[k] for k in Z]
-    model = strat.StratifiedModel(logistic(), graph, JOINT).fit(X, Y, strata=z)
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(X, strata=z), model.predict(X, strata=z))
-    path = tmp_path / "model.npz"
-    model.save(path)
-    loaded = strat.load(path, base=model.base)
-    assert np.array_equal(loaded.predict(X, strata=z), model.predict(X, strata=z))
-    assert np.array_equal(loaded.W_, model.W_) and loaded.result_.objective == model.result_.objective
-    assert loaded.fit(X, Y, strata=z).result_.objective == pytest.approx(model.result_.objective)
-    record = strat.load(path)
-    assert record.strata_ == model.strata_ and np.array_equal(record.theta_["b"], model.theta_["b"])
-    assert "Logistic" in record.declaration
-    with pytest.raises(strat.OptionError, match="was fitted with the variables"):
-        strat.load(path, base=mean_model())
-
-
-SOLVERS = [kind for kind in vars(strat.solvers).values() if isinstance(kind, type)]
-SOLVERS = [kind for kind in SOLVERS if issubclass(kind, Solver) and kind is not Solver]
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_model_is_loaded_with_its_solver(solver, tmp_path):
-    h = JOINT if solver is strat.AlternatingMinimization else strat.FixedGraph()
-    model = strat.StratifiedModel(logistic(), PATH, h, solver=solver(tol=1e-4)).fit(X, Y, strata=Z)
-    model.save(tmp_path / "model.npz")
-    loaded = strat.load(tmp_path / "model.npz", base=model.base)
-    assert type(loaded.solver) is solver and loaded.solver.tol == 1e-4
 
 
 @pytest.mark.parametrize(

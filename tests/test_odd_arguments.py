@@ -1,7 +1,6 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
 import datetime
-import pickle
 import warnings
 
 import cvxpy as cp
@@ -213,16 +212,6 @@ def test_pandas_rows_in_another_order_are_warned_of():
         fitted(data=(frame, target[::-1]))
 
 
-def test_loading_with_another_declaration_is_warned_of(tmp_path):
-    path = tmp_path / "model.npz"
-    fitted().save(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        strat.load(path, declared())
-    with pytest.warns(strat.DataWarning, match="fitted with another declaration than base"):
-        strat.load(path, declared(lam * cp.norm1(theta)))
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -325,13 +314,6 @@ def test_records_that_are_only_scored_are_checked_like_those_fitted():
         ):
             score([1, 2], strata=list("ab"))
     assert np.isfinite(model.score([1, 2], strata=list("ab"), sample_weight=[1, 0]))
-
-
-def test_a_fit_loaded_without_its_declaration_says_how_to_predict(tmp_path):
-    strat.lrsm(BASE, PATH).fit(X, Y, strata=Z).save(tmp_path / "fit")
-    with pytest.raises(AttributeError, match=r"has no predict; give it: strat.load\(path, base=base\)"):
-        strat.load(tmp_path / "fit").predict(X, strata=Z)
-    assert pickle.loads(pickle.dumps(strat.load(tmp_path / "fit"))).strata_ == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("h", [strat.LogDet(1.0, 1.0, 0.1, 0.2), strat.Entropy(1.0)])
