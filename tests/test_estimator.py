@@ -135,24 +135,6 @@ def test_before_the_fit_there_is_nothing_to_predict():
         strat.lrsm(logistic(), PATH).predict(X, strata=Z)
 
 
-@pytest.mark.parametrize(
-    "strata",
-    [
-        Z.tolist(),
-        pd.Series(Z),
-        pd.Categorical(Z),
-        [(k, "x") for k in Z],
-        np.stack([Z, Z], axis=1),
-        pd.MultiIndex.from_arrays([Z, Z]),
-        pd.DataFrame({"a": Z, "b": Z}),
-    ],
-    ids=["list", "Series", "Categorical", "tuples", "2-d array", "MultiIndex", "DataFrame"],
-)
-def test_strata_may_come_in_any_usual_form(strata):
-    model = strat.separate(mean_model()).fit(Y, strata=strata)
-    assert np.allclose(model.theta_["mu"], [Y[k == Z].mean() for k in range(K)])
-
-
 def test_strata_as_columns_of_a_frame():
     frame = pd.DataFrame(X, columns=list("abc")).assign(age=Z // 2, sex=Z % 2)
     expected = strat.separate(logistic()).fit(X, Y, strata=list(zip(Z // 2, Z % 2, strict=True)))
@@ -264,14 +246,6 @@ def test_nothing_of_the_users_is_changed():
     assert nx.to_dict_of_dicts(graph) == before
     assert np.array_equal(x, X) and np.array_equal(y, Y) and np.array_equal(z, Z)
     assert np.array_equal(base.loss.variables()[0].value, np.ones(D))
-
-
-def test_two_fits_of_the_same_are_equal_to_the_bit():
-    first = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
-    second = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z)
-    assert np.array_equal(first.W_, second.W_) and np.array_equal(
-        first.theta_["theta"], second.theta_["theta"]
-    )
 
 
 def test_hyperparameters_are_read_at_fit_and_can_be_set_on_a_model():
@@ -389,12 +363,6 @@ def test_a_given_start_is_used():
             again.fit(X, Y, strata=Z, init=bad)
 
 
-def test_several_starts_keep_the_best():
-    model = strat.StratifiedModel(logistic(), PATH, JOINT, n_starts=4).fit(X, Y, strata=Z)
-    assert len(model.result_.starts) == 4
-    assert model.result_.objective <= min(s["objective"] for s in model.result_.starts) + 1e-9
-
-
 def test_no_iteration_returns_the_start_with_a_warning():
     with pytest.warns(strat.ConvergenceWarning, match="max_iter=0"):
         model = strat.lrsm(logistic(), PATH, solver=strat.MAPG(max_iter=0)).fit(X, Y, strata=Z, init="zero")
@@ -427,16 +395,6 @@ def test_a_callback_sees_parameters_and_graph_and_may_stop():
     model.fit(X, Y, strata=Z)
     assert model.result_.status == "interrupted" and model.result_.iterations == 3
     assert states[0].theta["theta"].shape == (K, D) and states[0].W.shape == (K, K)
-
-
-def test_an_interrupt_returns_the_best_iterate():
-    def callback(state):
-        if state.iteration == 2:
-            raise KeyboardInterrupt
-
-    model = strat.StratifiedModel(logistic(), PATH, JOINT, solver=strat.MAPG(callback=callback))
-    model.fit(X, Y, strata=Z)
-    assert model.result_.status == "interrupted" and hasattr(model, "theta_")
 
 
 def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):

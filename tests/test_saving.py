@@ -28,61 +28,33 @@ def declared(regularizer=cp.sum_squares):
 BASE = declared()
 
 #: What strat 0.1.0 wrote for a joint model before its rooms were laid anew, and what of it differs for a common one.
-META = {
-    "format": 1,
-    "class": "StratifiedModel",
-    "declaration": "BaseModel: variables theta (2,); 2 numbers a stratum; data y (2,)\n"
+DECLARATION = (
+    "BaseModel: variables theta (2,); 2 numbers a stratum; data y (2,)\n"
     "role         weight  piece                        rule    argument                          oracles\n"
     "loss         1       quad_over_lin(y - theta, 1)  Square  record data, 2 rows, Gram matrix  value gradient hvp prox\n"
     "regularizer  lam     quad_over_lin(theta, 1)      Square  no data, 2 entries                value gradient hvp prox\n"
     "loss's prox  one linear system a stratum\n"
     "regularizer's prox  closed form\n"
-    "predict  theta",
-    "variables": {"theta": [2]},
-    "strata": [{"tuple": ["F", 0]}, {"tuple": ["F", 1]}, {"tuple": ["M", 0]}, {"tuple": ["M", 1]}],
-    "graph": [{"tuple": ["F", 0]}, {"tuple": ["F", 1]}, {"tuple": ["M", 0]}, {"tuple": ["M", 1]}],
-    "factors": ["sex", "age"],
-    "graph_regularizer": {
-        "class": "LogDet",
-        "params": {"eta": 0.1, "lambda1": 0.5, "lambda2": 0.5, "mu": 0.5},
-    },
-    "solver": {
-        "class": "MAPG",
-        "params": {
-            "max_iter": 3,
-            "patience": None,
-            "step": [0.1, 0.1],
-            "time_limit": None,
-            "tol": 1e-06,
-            "verbose": False,
-        },
-    },
-    "options": {"scale": {"sex": 2.0, "age": 1.0}, "n_starts": 1, "warm_start": False, "random_state": 0},
-    "edges": "all",
-    "strata_columns": None,
-    "regularizer_weight": None,
-    "columns": {},
-    "result": {
-        "status": "max_iter",
-        "iterations": 3,
-        "objective": 3.3325033536548,
-        "parts": {
-            "loss": 3.3687053296346914,
-            "regularizer": 0.2772642600536006,
-            "laplacian": 0.8994070882326042,
-            "graph": -1.2128733242660963,
-        },
-        "residual": {"theta": 0.1929836601559814, "W": 0.18926207122504146},
-        "history": [6.850488437503963, 4.53485412987219, 3.7727169265678784, 3.3325033536548],
-        "seconds": 0.014939961999971274,
-        "factorizations": 10,
-        "init": "default",
-        "starts": [{"init": "default", "objective": 3.3325033536548, "status": "max_iter"}],
-        "notes": [],
-        "smoothed_objective": None,
-        "history_seconds": [0.0005628249996334489, 0.001391287999922497, 0.0022, 0.0029],
-    },
-}
+    "predict  theta"
+)
+META = json.loads(r"""
+{"format": 1, "class": "StratifiedModel",
+"variables": {"theta": [2]},
+"strata": [{"tuple": ["F", 0]}, {"tuple": ["F", 1]}, {"tuple": ["M", 0]}, {"tuple": ["M", 1]}],
+"graph": [{"tuple": ["F", 0]}, {"tuple": ["F", 1]}, {"tuple": ["M", 0]}, {"tuple": ["M", 1]}], "factors": ["sex",
+"age"], "graph_regularizer": {"class": "LogDet", "params": {"eta": 0.1, "lambda1": 0.5, "lambda2": 0.5, "mu": 0.5}},
+"solver": {"class": "MAPG", "params": {"max_iter": 3, "patience": null, "step": [0.1, 0.1], "time_limit": null,
+"tol": 1e-06, "verbose": false}}, "options": {"scale": {"sex": 2.0, "age": 1.0}, "n_starts": 1, "warm_start": false,
+"random_state": 0}, "edges": "all", "strata_columns": null, "regularizer_weight": null, "columns": {},
+"result": {"status": "max_iter", "iterations": 3, "objective": 3.3325033536548, "parts": {"loss": 3.3687053296346914,
+"regularizer": 0.2772642600536006, "laplacian": 0.8994070882326042, "graph": -1.2128733242660963},
+"residual": {"theta": 0.1929836601559814, "W": 0.18926207122504146},
+"history": [6.850488437503963, 4.53485412987219, 3.7727169265678784, 3.3325033536548],
+"seconds": 0.014939961999971274, "factorizations": 10, "init": "default", "starts": [{"init": "default",
+"objective": 3.3325033536548, "status": "max_iter"}], "notes": [], "smoothed_objective": null,
+"history_seconds": [0.0005628249996334489, 0.001391287999922497, 0.0022, 0.0029]}}
+""")
+META["declaration"] = DECLARATION
 COMMON = {"class": "CommonModel", "regularizer_weight": 2.0, "solver": None}
 COMMON["graph_regularizer"] = {"class": "FixedGraph", "params": {}}
 THETA = [[0.0595, 0.4462], [0.2340, 0.3491], [0.2219, 0.3276], [0.7256, -0.2160]]
@@ -120,14 +92,16 @@ def test_a_file_of_an_earlier_version_is_loaded(tmp_path, changes):
     assert strat.load(path).declaration == META["declaration"]
 
 
-@pytest.mark.parametrize("make", [strat.common, strat.separate, strat.lrsm, strat.joint])
-def test_a_fitted_model_pickles_and_saves(tmp_path, make):
+LEARN = [strat.joint, strat.log_diagonal, strat.trace_constraint, strat.entropy]
+
+
+@pytest.mark.parametrize("make", [strat.common, strat.separate, strat.lrsm, *LEARN])
+def test_what_is_loaded_is_what_was_saved(tmp_path, make):
     model = make(BASE, GRAPH).set_params(base__lam=0.1, scale__age=2.0).fit(Y, strata=Z)
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(strata=Z), model.predict(strata=Z))
     path = tmp_path / "model.npz"
     model.save(path)
     loaded = strat.load(path, base=BASE)
+    assert repr(loaded.graph_regularizer) == repr(model.graph_regularizer)
     assert (
         type(loaded) is type(model)
         and loaded.get_params().items() >= {"base__lam": 0.1, "scale__age": 2.0}.items()

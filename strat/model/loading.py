@@ -4,7 +4,7 @@ import datetime
 import json
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,17 +22,7 @@ from strat.solvers import Result, Solver
 
 @dataclass
 class SavedFit:
-    """A stored fit without its declaration: for reading.
-
-    Attributes
-    ----------
-    theta_ : dict
-    W_ : ndarray or csr_array
-    strata_ : list
-    result_ : Result
-    declaration : str
-        The printed base model.
-    """
+    """A stored fit without its declaration, for reading; ``declaration`` is the printed base model."""
 
     theta_: dict
     W_: object
@@ -96,7 +86,8 @@ def load(path, base=None):
     if W is None:
         W = sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))
     strata = [_decoded(label) for label in meta["strata"]]
-    result = Result(**meta["result"])
+    known = {f.name for f in fields(Result)}  # another version may have had more
+    result = Result(**{name: value for name, value in meta["result"].items() if name in known})
     if base is None:
         return SavedFit(theta, W, strata, result, meta["declaration"])
     _check_base(base, meta, path)
@@ -155,8 +146,8 @@ def _component(entry, kind, path):
     if entry is None:
         return None
     name, params = entry["class"], dict(entry["params"])
-    found = getattr(strat, name) if name in strat.__all__ else None
-    if not (isinstance(found, type) and issubclass(found, kind)):
+    public = getattr(strat, name) if name in strat.__all__ else None
+    if not (isinstance(public, type) and issubclass(public, kind)):
         what = "solver" if kind is Solver else "graph regularizer"
         raise OptionError(
             f"{path} was saved with the {what} {name}, which is none of strat's own, so that it cannot be made again. "
@@ -165,7 +156,7 @@ def _component(entry, kind, path):
         )
     if isinstance(params.get("step"), list):
         params["step"] = tuple(params["step"])
-    return found(**params)
+    return public(**params)
 
 
 def _decoded(label):
