@@ -417,7 +417,11 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
     ("change", "error", "match"),
     [
         ({"base": 3}, strat.OptionError, "BaseModel"),
-        ({"n_starts": 0}, strat.OptionError, "n_starts"),
+        ({"n_starts": 0}, strat.OptionError, "n_starts must be"),
+        ({"n_starts": 0.5}, strat.OptionError, "n_starts must be"),
+        ({"random_state": "a"}, strat.OptionError, "random_state must be"),
+        ({"solver": strat.ADMM}, strat.OptionError, "must be an object such as"),
+        ({"graph_regularizer": strat.LogDet}, strat.OptionError, "must be an object such as"),
         ({"scale": -1.0}, strat.OptionError, "scale"),
         ({"graph": "map"}, strat.GraphError, "graph"),
         ({"graph": nx.DiGraph([(0, 1)])}, strat.GraphError, "directed"),
@@ -453,7 +457,8 @@ def test_bad_data_are_named():
 
 def test_one_stratum_works():
     one = np.zeros(N, dtype=int)
-    fixed = strat.lrsm(logistic(), nx.empty_graph(1)).fit(X, Y, strata=one)
+    starts = {"n_starts": np.int64(1), "random_state": np.int64(1)}  # whole numbers of NumPy are taken, too
+    fixed = strat.lrsm(logistic(), nx.empty_graph(1), **starts).fit(X, Y, strata=one)
     learned = strat.StratifiedModel(logistic(), nx.empty_graph(1), JOINT).fit(X, Y, strata=one)
     assert np.allclose(fixed.theta_["theta"], learned.theta_["theta"], atol=1e-4)
 

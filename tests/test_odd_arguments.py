@@ -50,12 +50,6 @@ def test_couple_is_a_dict_or_a_tuple():
         declared(couple=2.0)
 
 
-@pytest.mark.parametrize("option", [{"solver": strat.ADMM}, {"graph_regularizer": strat.LogDet}])
-def test_classes_are_no_objects(option):
-    with pytest.raises(strat.OptionError, match="must be an object such as"):
-        strat.StratifiedModel(BASE, PATH, **option).fit(X, Y, strata=Z)
-
-
 def test_a_checkpoint_in_no_folder_is_refused_before_the_fit(tmp_path):
     solver = strat.NewtonCG(checkpoint=tmp_path / "none" / "fit.npz", max_iter=0)
     with pytest.raises(strat.OptionError, match="a folder that does not exist"):
@@ -101,16 +95,6 @@ def test_a_checkpoint_belongs_to_its_graph_and_to_where_numbers_stand(tmp_path, 
 def test_weights_to_start_from_are_a_graphs(W, text):
     with pytest.raises((strat.GraphError, strat.OptionError), match=text):
         strat.joint(BASE, PATH).fit(X, Y, strata=Z, init={"W": W})
-
-
-def test_options_of_a_model_are_of_their_kind():
-    for option, text in (
-        ({"random_state": "a"}, "random_state must be"),
-        ({"n_starts": 0.5}, "n_starts must be"),
-    ):
-        with pytest.raises(strat.OptionError, match=text):
-            strat.lrsm(BASE, PATH, **option).fit(X, Y, strata=Z)
-    strat.lrsm(BASE, PATH, n_starts=np.int64(1), random_state=np.int64(1)).fit(X, Y, strata=Z)
 
 
 def test_init_may_give_some_variables_only():

@@ -135,12 +135,10 @@ class BoundModel:
         h.check_edges(self.edges, self.prior.labels)
         values = {**self.model.values, **(values or {})}
         outside = 0.0
-        if w0 is None:
-            scale = self.model.scale if scale is None else scale
-            w0 = self._w0(scale)
-            if h.learned:
-                total = float(np.sum(self.prior.weights(scale) ** 2))
-                outside = max(total - self.edges.dot(w0, w0), 0.0)
+        if self.shared:
+            w0 = self.edges.zeros()
+        elif w0 is None:
+            w0, outside = prior_weights(self.prior, self.edges, self.model.scale if scale is None else scale)
         loss, regularizer = self._oracles(values)
         problem = JointProblem(loss, regularizer, h, self.edges, w0, self._couple(h, values), outside)
         problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values)
@@ -188,16 +186,7 @@ class BoundModel:
             return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
-        if isinstance(model.edges, str) and model.edges == "all":
-            return AllPairs(prior.K)
-        return EdgeList(prior.K, *candidate_edges(model.edges, prior))
-
-    def _w0(self, scale):
-        if self.shared:
-            return self.edges.zeros()
-        if isinstance(self.edges, AllPairs):
-            return self.edges.from_matrix(self.prior.matrix(scale))
-        return self.edges.from_vector(self.prior.weights_on(self.edges.i, self.edges.j, scale))
+        return learned_edges(model.edges, prior)
 
     def _couple(self, h, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
@@ -285,6 +274,22 @@ class HeldOut:
         """Loss of each record, shape (N,); arguments as in `mean_loss`."""
         evaluation = partial(self.base.loss_program.evaluation, self.records.arrays, self.records.strata)
         return self._evaluations({**self.values, **(values or {})}, evaluation)(theta)
+
+
+def learned_edges(edges, prior):
+    """Where a learned W may be nonzero: on all pairs, or on the candidate edges that a user's ``edges=`` means."""
+    if isinstance(edges, str) and edges == "all":
+        return AllPairs(prior.K)
+    return EdgeList(prior.K, *candidate_edges(edges, prior))
+
+
+def prior_weights(prior, edges, scale=1.0):
+    """W0 on a set of edges, and the sum of the squares of its weights elsewhere."""
+    if isinstance(edges, AllPairs):
+        w0 = edges.from_matrix(prior.matrix(scale))
+    else:
+        w0 = edges.from_vector(prior.weights_on(edges.i, edges.j, scale))
+    return w0, max(float(np.sum(prior.weights(scale) ** 2) - edges.dot(w0, w0)), 0.0)
 
 
 def one_stratum(strata):

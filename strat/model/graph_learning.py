@@ -7,11 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
-from strat.graphs.candidates import candidate_edges
 from strat.graphs.families import node_list
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
-from strat.problem.edges import AllPairs, EdgeList
+from strat.model.bound_model import learned_edges, prior_weights
 from strat.problem.graph_regularizers.base import GraphRegularizer, check_range
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
@@ -127,7 +126,8 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
             f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
         )
     theta = _in_order(theta, list(labels), prior.labels)
-    edges, w0, outside = _edge_set(edges, prior)
+    edges = learned_edges(edges, prior)
+    w0, outside = prior_weights(prior, edges)
     h.check_edges(edges, prior.labels)
     loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs no more of the loss
     problem = JointProblem(loss, None, h, edges, w0, outside=outside)
@@ -187,14 +187,3 @@ def _in_order(theta, labels, nodes):
             f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
         )
     return theta[[position[node] for node in nodes]]
-
-
-def _edge_set(edges, prior):
-    """Edge set, W0 on it, and the sum of the squares of W0 elsewhere."""
-    if isinstance(edges, str) and edges == "all":
-        pairs = AllPairs(prior.K)
-        return pairs, pairs.from_matrix(prior.matrix()) if len(prior.i) else pairs.zeros(), 0.0
-    i, j = candidate_edges(edges, prior)
-    pairs = EdgeList(prior.K, i, j)
-    w0 = pairs.from_vector(prior.weights_on(i, j))
-    return pairs, w0, max(float(np.sum(prior.weights() ** 2)) - pairs.dot(w0, w0), 0.0)

@@ -1,4 +1,4 @@
-"""Records as a user hands them over, to be cut into parts."""
+"""A user's records, to be split into parts."""
 
 import numpy as np
 import scipy.sparse as sp
