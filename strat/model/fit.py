@@ -62,9 +62,8 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     model.result_ = result
     model._columns, model._training = records.columns, records
     small = sum(array.data.nbytes for array in records.arrays) <= BYTES_KEPT
-    model._bound = (
-        bound_model.on_edges(None, None) if small else None
-    )  # without the model: no reference cycle
+    # Kept without the model: a reference cycle would hold the records longer than the model.
+    model._bound = bound_model.on_edges(None, None) if small else None
     if problem.learned:
         warn_of_collapse(result)
 
