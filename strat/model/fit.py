@@ -103,6 +103,8 @@ def check_options(model):
         value = getattr(model, name)
         if value is not None and (isinstance(value, type) or not hasattr(value, "validate")):
             raise OptionError(f"{name} must be an object such as strat.{example}, not {value!r}.")
+    if model.solver is not None:
+        model.solver.validate()
 
 
 def _start(model, problem, init, labels):
