@@ -20,7 +20,7 @@ from strat.oracles.selected_inverse import inverse_entries
 from strat.oracles.sum import Weighted
 from strat.problem.edges import EdgeList
 from strat.problem.edges.laplacians import Laplacians
-from strat.records.strata import Strata, some_of
+from strat.records.strata import some_of
 from strat.solvers.prox_slope import ProxSlope
 
 SUSPECT = 1e9  # variance times curvature above this asks whether anything determines the parameter
@@ -154,7 +154,7 @@ def _problem(model):
     theta, W, strata, weight = model._flat(), sp.csr_array(model.W_), records.strata, 1.0
     if model.shared:
         weight = len(theta) if model.regularizer_weight is None else model.regularizer_weight
-        theta, W, strata = theta[:1], sp.csr_array((1, 1)), Strata([None], strata.index * 0)
+        theta, W, strata = theta[:1], sp.csr_array((1, 1)), strata.merged()
     loss = base.loss_program.bind_records(records.arrays, strata, records.weight, values)
     if not loss.has("hessian_operator"):
         raise NoOracleError(

@@ -21,7 +21,6 @@ from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.records.records import Records
-from strat.records.strata import Strata
 from strat.solvers.admm import ADMM
 from strat.solvers.default import default_solver, needs_prox
 
@@ -100,7 +99,7 @@ class BoundModel:
     @property
     def strata(self):
         """The records' strata as the problem has them: a single one where all share their parameters."""
-        return one_stratum(self.records.strata) if self.shared else self.records.strata
+        return self.records.strata.merged() if self.shared else self.records.strata
 
     @property
     def regularizer_weight(self):
@@ -165,7 +164,7 @@ class BoundModel:
             columns=self.records.columns,
         )
         if self.shared:
-            records.strata = one_stratum(records.strata)
+            records.strata = records.strata.merged()
         return HeldOut(self.base, records, self.model.values, smooth)
 
     def validation(self, arguments, smooth=False):
@@ -290,11 +289,6 @@ def prior_weights(prior, edges, scale=1.0):
     else:
         w0 = edges.from_vector(prior.weights_on(edges.i, edges.j, scale))
     return w0, max(float(np.sum(prior.weights(scale) ** 2) - edges.dot(w0, w0)), 0.0)
-
-
-def one_stratum(strata):
-    """The same records in a single stratum."""
-    return Strata([None], strata.index * 0)
 
 
 def _bind_regularizer(program, values):

@@ -12,7 +12,7 @@ from strat.model.saving import save
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.labels import plain
 from strat.records.records import Records
-from strat.records.strata import Strata, some_of
+from strat.records.strata import some_of
 
 
 def check_fitted(model, what):
@@ -313,7 +313,7 @@ class StratifiedModel(NestedParameters):
                 f"all strata, such as graph=(labels, W), it predicts for those without records, too."
             ) from None
         if self.shared:
-            records.strata = Strata(self.strata_, records.strata.index * 0)
+            records.strata = records.strata.merged(self.strata_)
         return records
 
     def _losses(self, records):

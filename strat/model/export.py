@@ -10,7 +10,6 @@ from strat.compiler import coupling
 from strat.compiler.convexity import numbers, rebuilt
 from strat.errors import OptionError
 from strat.graphs.reading import read_graph
-from strat.records.strata import Strata
 
 
 def as_problem(model):
@@ -22,7 +21,7 @@ def as_problem(model):
     base, records, weight = model.base, training_records(model), 1.0
     if model.shared:
         weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
-        records = replace(records, strata=Strata(["common"], records.strata.index * 0))
+        records = replace(records, strata=records.strata.merged(["common"]))
     terms, constraints, copies = [], [], []
     for k in range(records.strata.K):
         variables, objective, of_stratum = stratum_terms(base, records, model.values, k, weight)

@@ -68,6 +68,10 @@ class Strata:
         """The labels of the strata without records."""
         return [self.labels[k] for k in np.flatnonzero(self.counts == 0)]
 
+    def merged(self, labels=(None,)):
+        """The same records, all in the first of some strata."""
+        return Strata(list(labels), self.index * 0)
+
     def __repr__(self):
         return f"Strata({self.N:,} records in {self.K:,} strata, {len(self.empty):,} of them empty)"
 
