@@ -137,7 +137,9 @@ class BoundModel:
         if self.shared:
             w0 = self.edges.zeros()
         elif w0 is None:
-            w0, outside = prior_weights(self.prior, self.edges, self.model.scale if scale is None else scale)
+            scale = self.model.scale if scale is None else scale
+            w0 = prior_weights(self.prior, self.edges, scale)
+            outside = weights_outside(self.prior, self.edges, w0, scale) if h.learned else 0.0
         loss, regularizer = self._oracles(values)
         problem = JointProblem(loss, regularizer, h, self.edges, w0, self._couple(h, values), outside)
         problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values)
@@ -283,12 +285,15 @@ def learned_edges(edges, prior):
 
 
 def prior_weights(prior, edges, scale=1.0):
-    """W0 on a set of edges, and the sum of the squares of its weights elsewhere."""
+    """W0 on a set of edges, as an edge array."""
     if isinstance(edges, AllPairs):
-        w0 = edges.from_matrix(prior.matrix(scale))
-    else:
-        w0 = edges.from_vector(prior.weights_on(edges.i, edges.j, scale))
-    return w0, max(float(np.sum(prior.weights(scale) ** 2) - edges.dot(w0, w0)), 0.0)
+        return edges.from_matrix(prior.matrix(scale))
+    return edges.from_vector(prior.weights_on(edges.i, edges.j, scale))
+
+
+def weights_outside(prior, edges, w0, scale=1.0):
+    """The sum of the squares of W0 outside a set of edges."""
+    return max(float(np.sum(prior.weights(scale) ** 2) - edges.dot(w0, w0)), 0.0)
 
 
 def _bind_regularizer(program, values):

@@ -10,7 +10,7 @@ from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError,
 from strat.graphs.families import node_list
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
-from strat.model.bound_model import learned_edges, prior_weights
+from strat.model.bound_model import learned_edges, prior_weights, weights_outside
 from strat.problem.graph_regularizers.base import GraphRegularizer, check_range
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
@@ -127,10 +127,10 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
         )
     theta = _in_order(theta, list(labels), prior.labels)
     edges = learned_edges(edges, prior)
-    w0, outside = prior_weights(prior, edges)
+    w0 = prior_weights(prior, edges)
     h.check_edges(edges, prior.labels)
     loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs no more of the loss
-    problem = JointProblem(loss, None, h, edges, w0, outside=outside)
+    problem = JointProblem(loss, None, h, edges, w0, outside=weights_outside(prior, edges, w0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its text is about a fit; see below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
