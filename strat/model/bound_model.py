@@ -231,7 +231,7 @@ class BoundModel:
                 f"the prox of the loss takes one cone program a stratum in every iteration, which is slow, because "
                 f"{loss.why['prox']}. {ADMM.ways['loss']}.",
                 DataWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         return loss
 
