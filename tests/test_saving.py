@@ -27,7 +27,7 @@ def declared(regularizer=cp.sum_squares):
 
 BASE = declared()
 
-#: What strat 0.1.0 wrote for a joint model before its rooms were laid anew, and what of it differs for a common one.
+#: What an earlier version wrote for a joint model (arrays rounded below), and what differs for a common one.
 DECLARATION = (
     "BaseModel: variables theta (2,); 2 numbers a stratum; data y (2,)\n"
     "role         weight  piece                        rule    argument                          oracles\n"
