@@ -7,8 +7,8 @@ import pytest
 from sklearn.base import clone
 
 import strat
-from strat.selection import search as searching
 from strat.selection.constants import snake
+from strat.selection.means import mean_and_error
 from strat.selection.pattern_search import PatternSearch
 
 RNG = np.random.default_rng(2)
@@ -262,10 +262,10 @@ def test_weights_count_records_in_fits_and_means():
 
 def test_the_standard_error_of_a_weighted_mean():
     losses = np.random.default_rng(0).random(30)
-    mean, se = searching._mean(losses, np.full(30, 7.0))
+    mean, se = mean_and_error(losses, np.full(30, 7.0))
     assert mean == pytest.approx(losses.mean()) and se == pytest.approx(losses.std(ddof=1) / np.sqrt(30))
-    assert searching._mean(losses[:1], np.ones(1)) == (losses[0], None)
-    mean, se = searching._mean(np.array([1.0, 4.0]), np.array([3.0, 1.0]))
+    assert mean_and_error(losses[:1], np.ones(1)) == (losses[0], None)
+    mean, se = mean_and_error(np.array([1.0, 4.0]), np.array([3.0, 1.0]))
     assert mean == 1.75 and se == pytest.approx(np.sqrt(2 * ((0.75 * 0.75) ** 2 + (0.25 * 2.25) ** 2)))
 
 

@@ -39,25 +39,15 @@ class PatternSearch:
         return self.tried[x]
 
     def scan(self, center, directions, offsets):
-        """Try every combination of some offsets along each direction from a center; give the best."""
+        """Try every combination of some offsets along each direction from a center; return the best point."""
         for lengths in snake({k: list(own) for k, own in enumerate(offsets)}):
             self.value(_moved(center, directions, lengths.values()))
         return self.best()
 
     def search(self, start, diagonals=()):
-        """Descend from a start; give the best point of all that were tried.
+        """Descend from a start; return the best point of all that were tried.
 
-        Parameters
-        ----------
-        start : tuple of float
-            Where to begin.
-        diagonals : sequence of tuple
-            Directions that the longest steps take besides the axes, for valleys that run between these.
-
-        Returns
-        -------
-        tuple of float
-            The best point.
+        `diagonals` are directions that the longest steps take besides the axes, for valleys that run between these.
         """
         x = tuple(start)
         axes = [tuple(float(k == axis) for k in range(len(x))) for axis in range(len(x))]
@@ -81,17 +71,18 @@ class PatternSearch:
         return min(self.tried, key=self.tried.get)
 
     def _along(self, x, direction, step):
-        for sign in (1.0, -1.0):
-            y = _moved(x, [direction], [sign * step])
+        """Steps along one direction, forwards or else backwards, as long as they help."""
+        for length in (step, -step):
+            y = _moved(x, [direction], [length])
             if self._better(y, x):
-                while self._better(z := _moved(y, [direction], [sign * step]), y):
+                while self._better(z := _moved(y, [direction], [length]), y):
                     y = z
                 return y
         return x
 
     def _better(self, y, x):
         here = self.value(x)
-        return self.value(y) < here - self.gain * abs(here) if here < float("inf") else self.value(y) < here
+        return self.value(y) < (here - self.gain * abs(here) if here < float("inf") else here)
 
 
 def _moved(x, directions, lengths):

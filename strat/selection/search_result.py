@@ -1,6 +1,7 @@
-"""What a search found."""
+"""The result of a search: its table of candidates."""
 
 from strat.records.tables import Table, aligned, number
+from strat.selection.means import text_of
 
 #: Most rows that are printed.
 SHOWN = 40
@@ -63,19 +64,14 @@ class Search(Table):
 
     def texts(self):
         """Head and rows as texts."""
-        lines = [
-            ["candidate", "held-out loss", "above the best", *map(_short, self.names), "trials", "seconds"]
-        ]
+        names = [name.removeprefix("graph_regularizer__").removeprefix("base__") for name in self.names]
+        lines = [["candidate", "held-out loss", "above the best", *names, "trials", "seconds"]]
         for row in self.table:
-            loss = f"{number(row['mean'], 5)} ± {number(row['se'], 2)}" if row["error"] is None else "failed"
-            gap = (
-                ""
-                if not row["difference"]
-                else f"{number(row['difference'], 2)} ± {number(row['difference_se'], 2)}"
-            )
+            loss = "failed" if row["error"] else text_of(row["mean"], row["se"], 5)
+            above = text_of(row["difference"], row["difference_se"], 2) if row["difference"] else ""
             constants = [_value(row["constants"].get(name)) for name in self.names]
             lines.append(
-                [row["candidate"], loss, gap, *constants, str(row["trials"]), number(row["seconds"], 2)]
+                [row["candidate"], loss, above, *constants, str(row["trials"]), number(row["seconds"], 2)]
             )
         return lines
 
@@ -92,10 +88,6 @@ class Search(Table):
         return "\n".join(text + [f"note  {note}" for note in self.notes])
 
     __repr__ = __str__
-
-
-def _short(name):
-    return name.removeprefix("graph_regularizer__").removeprefix("base__")
 
 
 def _value(value):

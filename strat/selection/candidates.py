@@ -1,4 +1,4 @@
-"""What a search compares: the user's models, and beside them the simple models of the same declaration."""
+"""The candidates of a search: the user's models, and simple models of the same declaration."""
 
 from dataclasses import dataclass, field
 
@@ -31,8 +31,8 @@ class Axis:
 
 
 @dataclass
-class Contender:
-    """One row of a search: a model and the constants to choose.
+class Candidate:
+    """A model and the constants of it to choose: a row of the search's table.
 
     Attributes
     ----------
@@ -43,18 +43,18 @@ class Contender:
     axes : list of Axis
         What a pattern search varies.
     scan : bool
-        Whether a coarse scan comes first; otherwise the search starts at the best of the contenders that it refines.
+        Whether a coarse scan comes first; otherwise the search starts at the best of the candidates that it refines.
     points : list of dict, optional
         The constants to try, in place of a pattern search.
     each : bool
         Whether every one of the points is a row of the table, not just the best.
     refines : list of str
-        Names of contenders whose constants are special cases of this one's.
+        Names of candidates whose constants are special cases of this one's.
     """
 
     name: str
     model: object
-    axes: list
+    axes: list = field(default_factory=list)
     scan: bool = True
     points: list | None = None
     each: bool = False
@@ -62,12 +62,8 @@ class Contender:
 
     def constants(self, x):
         """The constants at a point of the pattern search."""
-        pairs = (
-            (name, value, e)
-            for axis, e in zip(self.axes, x, strict=True)
-            for name, value in axis.start.items()
-        )
-        return {name: value * 10.0**e for name, value, e in pairs}
+        moved = zip(self.axes, x, strict=True)
+        return {name: value * 10.0**e for axis, e in moved for name, value in axis.start.items()}
 
     def place(self, constants):
         """The point where the axes come nearest to given constants."""
@@ -79,32 +75,30 @@ class Contender:
         )
 
 
-def contenders(name, model):
-    """A model with the constants that are searched by default, after its special cases of fewer constants."""
-    penalties = penalty_axes(model)
+def default_candidates(name, model):
+    """A model with the constants that are searched without a grid, after its special cases of fewer constants."""
+    penalties = [*penalty_axes(model), *graph_regularizer_axes(model)]
     if model.shared or model.graph is None:
-        return [Contender(name, model, penalties + graph_regularizer_axes(model))]
+        return [Candidate(name, model, penalties)]
     prior = read_graph(model.graph)
-    scales, rest = _scales(model), penalties + graph_regularizer_axes(model)
     if not prior.weights(model.scale).any():
-        return [Contender(name, model, rest)]
+        return [Candidate(name, model, penalties)]
+    # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
+    scales = {f"scale__{factor}": float(scale) for factor, scale in model._scales().items() if scale > 0}
     if not scales:
-        return [Contender(name, model, [Axis("scale", {"scale": model.scale}), *rest])]
-    whole = Contender(name, model, [Axis("scale", {key: value}) for key, value in scales.items()] + rest)
+        return [Candidate(name, model, [Axis("scale", {"scale": model.scale}), *penalties])]
+    whole = Candidate(name, model, [Axis("scale", {key: value}) for key, value in scales.items()] + penalties)
     if len(scales) < 2:
         return [whole]
-    tied = [Contender(f"{name}, one scale", model, [Axis("scale", scales), *rest])]
+    tied = [Candidate(f"{name}, one scale", model, [Axis("scale", scales), *penalties])]
     # Divided by the mean weight of its edges, every factor weighs the same.
-    means = {f"scale__{f}": weight for f, weight in _mean_weights(prior).items()}
+    means = {f"scale__{factor}": weight for factor, weight in _mean_weights(prior).items()}
     equal = {key: 1.0 / means[key] for key in scales if means[key] > 0}
     ratios = [equal[key] / scales[key] for key in equal]
     if len(equal) == len(scales) and not np.allclose(ratios, ratios[0]):
-        tied.append(
-            Contender(
-                f"{name}, equal weights", model, [Axis("scale", equal), *rest], False, refines=[tied[0].name]
-            )
-        )
-    whole.scan, whole.refines = False, [c.name for c in tied]
+        axes = [Axis("scale", equal), *penalties]
+        tied.append(Candidate(f"{name}, equal weights", model, axes, scan=False, refines=[tied[0].name]))
+    whole.scan, whole.refines = False, [candidate.name for candidate in tied]
     return [*tied, whole]
 
 
@@ -123,70 +117,57 @@ def simple_models(models, nodes):
     list of (str, str, StratifiedModel)
         Kind, name and model; the name begins with that of the declaration's first model where there are several.
     """
-    found, bases = [], {}
+    simple, by_declaration = [], {}
     for name, model in models.items():
-        bases.setdefault(id(model.base), []).append((name, model))
-    for group in bases.values():
-        first = group[0][0]
+        by_declaration.setdefault(id(model.base), {})[name] = model
+    for group in by_declaration.values():
         # The strata are those of the first graph that has a node for every label, as a model's graph should.
-        known = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for _, m in group]
-        model, labels = next((pair for pair in known if set(nodes) <= set(pair[1])), known[0])
-        empty = (list(labels), sp.csr_array((len(labels), len(labels))))
+        graphs_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
+        model, labels = next((pair for pair in graphs_of if set(nodes) <= set(pair[1])), graphs_of[0])
+        without_edges = (list(labels), sp.csr_array((len(labels), len(labels))))
         options = {"strata": model.strata, "random_state": model.random_state}
         if not model.graph_regularizer.learned:
             options["solver"] = model.solver
-        made = {
-            "common": common(model.base, empty, **options),
-            "separate": separate(model.base, empty, **options),
-        }
+        made = {}
+        if not any(m.shared for m in group.values()):
+            made["common"] = common(model.base, without_edges, **options)
+        if not any(map(_is_separate, group.values())):
+            made["separate"] = separate(model.base, without_edges, **options)
         if 2 <= len(labels) <= MOST_POOLED and not coupling.by_factor(model.base.couple):
             weight = _mean_degree(model) / (len(labels) - 1)
             made["pooled"] = lrsm(model.base, graphs.complete(labels, weight=weight), **options)
-        if any(m.shared for _, m in group):
-            del made["common"]
-        if any(is_separate(m) for _, m in group):
-            del made["separate"]
-        for kind, simple in made.items():
-            simple._values = dict(model.values)
-            label = kind if len(bases) == 1 else f"{first}: {kind}"
-            found.append((kind, label if label not in models else f"{label} (added)", simple))
-    return found
+        for kind, simple_model in made.items():
+            simple_model._values = dict(model.values)
+            name = kind if len(by_declaration) == 1 else f"{next(iter(group))}: {kind}"
+            simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
+    return simple
 
 
 def penalty_axes(model):
     """One axis for each scalar hyperparameter Parameter that only the regularizer has."""
     base = model.base
     elsewhere = {p.id for p in base.loss_program.hyperparameters}
-    elsewhere |= (
-        {p.id for p in base.predict_program.hyperparameters} if base.predict_program is not None else set()
-    )
     elsewhere |= {p.id for p in coupling.parameters(base.couple)}
     elsewhere |= {p.id for c in base.constraints for p in c.parameters()}
+    if base.predict_program is not None:
+        elsewhere |= {p.id for p in base.predict_program.hyperparameters}
     axes = []
     for p in base.regularizer_program.hyperparameters:
-        value = model.values.get(p.name(), p.value)
         if p.id not in elsewhere and p.shape == ():
-            start = float(value) if value is not None and float(value) > 0 else 1.0
-            axes.append(Axis("regularizer", {f"base__{p.name()}": start}))
+            value = float(model.values.get(p.name(), p.value) or 0.0)
+            axes.append(Axis("regularizer", {f"base__{p.name()}": value if value > 0 else 1.0}))
     return axes
 
 
 def graph_regularizer_axes(model):
     """One axis for each of lambda1, lambda2 and sigma that is above 0, where the graph is learned."""
-    h = model.graph_regularizer
-    if model.shared or not h.learned:
+    if model.shared or not model.graph_regularizer.learned:
         return []
-    own = {name: value for name, value in h.get_params().items() if name in ("lambda1", "lambda2", "sigma")}
     return [
         Axis("graph_regularizer", {f"graph_regularizer__{name}": float(value)})
-        for name, value in own.items()
-        if value > 0
+        for name, value in model.graph_regularizer.get_params().items()
+        if name in ("lambda1", "lambda2", "sigma") and value > 0
     ]
-
-
-def _scales(model):
-    """The model's scales by full name; one that is 0 stays so, as separate models or W0 = 0 ask for."""
-    return {f"scale__{f}": float(s) for f, s in model._scales().items() if s > 0}
 
 
 def _mean_weights(prior):
@@ -203,7 +184,8 @@ def _mean_degree(model):
     return float(2 * prior.weights().sum() / prior.K) or 1.0
 
 
-def is_separate(model):
+def _is_separate(model):
+    """Whether no edge of the model has weight."""
     if model.shared or model.graph_regularizer.learned:
         return False
     return model.graph is None or not read_graph(model.graph).weights(model.scale).any()
