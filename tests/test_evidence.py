@@ -14,9 +14,16 @@ from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.tuning import by_evidence
-from strat.selection.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
+from strat.selection.tuning.by_evidence import (
+    PRODUCT,
+    TABLE,
+    gain_over,
+    last_gain,
+    maximised,
+    tuned_parts,
+    ways_of,
+)
 from strat.selection.tuning.descent import Clock
-from strat.selection.tuning.held_out_losses import HeldOutLosses
 from strat.selection.tuning.likelihood import evidence_of
 
 N = 3
@@ -202,7 +209,7 @@ def test_a_start_that_held_out_records_prefer_is_kept(monkeypatch):
         x = np.full(evidence.shape, 6.0)  # so heavy that the intercepts can no longer differ
         return [(x, [0.0, 0.0])] * len(tried)
 
-    monkeypatch.setattr(by_evidence, "climbed", astray)
+    monkeypatch.setattr(by_evidence, "maximised", astray)
     tuned = strat.tune(start, TRAIN, method="evidence")
     assert not tuned.improved and tuned.gain < 0 and tuned.choice == "no tuning"
     assert tuned.model.base is start.base and tuned.parameters["scale"] == {"row": 0.5, "column": 0.5}
@@ -269,7 +276,7 @@ def by_axis(nodes, count, seed=0):
 def test_a_table_says_which_coefficient_changes_along_which_axis():
     graph = grid(5, 5)
     start, prior = strat.lrsm(declaration(), graph, scale=0.5), read_graph(graph)
-    ways = climbed(evidence(start, by_axis(graph, 5)), (PRODUCT, TABLE), 2, Clock(None))
+    ways = maximised(evidence(start, by_axis(graph, 5)), (PRODUCT, TABLE), 2, Clock(None))
     (product, _), (table, path) = ways
     assert path[2] > path[1] + 10 > path[0] + 10
     models, test = [start], by_axis(graph, 50, seed=1)
@@ -286,38 +293,33 @@ def test_a_table_says_which_coefficient_changes_along_which_axis():
 def test_a_table_is_not_tried_where_it_is_the_product():
     prior = read_graph(grid())
     one = strat.lrsm(declaration(couple={"theta": 0.0}), grid())
-    assert by_evidence.ways(one, prior) == (PRODUCT,)  # a single coefficient
-    assert by_evidence.ways(
-        strat.lrsm(declaration(), CASES["no factors"][2]), read_graph(CASES["no factors"][2])
-    ) == (PRODUCT,)
+    assert ways_of(one, prior) == (PRODUCT,)  # a single coefficient
+    assert ways_of(strat.lrsm(declaration(), CASES["no factors"][2]), read_graph(CASES["no factors"][2])) == (
+        PRODUCT,
+    )
     twice = nx.MultiGraph(grid())
     twice.add_edge((0, 0), (0, 1), weight=1.0, factor="row")
-    assert by_evidence.ways(strat.lrsm(declaration(), twice), read_graph(twice)) == (PRODUCT,)
-    assert by_evidence.ways(strat.lrsm(declaration(), grid()), prior) == (PRODUCT, TABLE)
+    assert ways_of(strat.lrsm(declaration(), twice), read_graph(twice)) == (PRODUCT,)
+    assert ways_of(strat.lrsm(declaration(), grid()), prior) == (PRODUCT, TABLE)
 
 
-def test_a_step_has_to_beat_what_was_kept_before():
+def test_a_step_has_to_beat_the_best_before_it():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=100)
 
-    def judged(*gains):
-        found = HeldOutLosses((PRODUCT, TABLE), False)
-        found.folds = [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
-        return found
+    def losses(*gains):
+        return [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
 
-    assert judged(1.0, 1.0).chosen() == 1
-    assert judged(1.0, 2.0).chosen() == 2
-    assert judged(-1.0, 1.0).chosen() == 2
-    assert judged(-1.0, -1.0).chosen() == 0
-    assert judged(0.2, np.nan).chosen() == 1
-    (start, product, table), found = judged(1.0, 2.0).table(), judged(1.0, 2.0)
-    assert start["gain"] is None and 0.8 < product["gain"] < 1.2 and 1.8 < table["gain"] < 2.2
-    assert found.best() == 2 and found.gain(1, 2)[0] == pytest.approx(
-        found.gain(0, 2)[0] - found.gain(0, 1)[0]
-    )
-    one = HeldOutLosses((PRODUCT,), True)
-    one.folds = [[np.full(3, 2.0), np.full(3, 1.0)], [np.full(9, 3.0), np.full(9, 1.0)]]
-    assert one.gain(0, 1) == (pytest.approx(21 / 12), pytest.approx(0.5))  # over folds, not records
+    for gains, last in {(1, 1): 1, (1, 2): 2, (-1, 1): 2, (-1, -1): 0, (0.2, np.nan): 1}.items():
+        assert last_gain(losses(*gains), False) == last
+    both = losses(1.0, 2.0)
+    (step, _), (product, _), (table, _) = (gain_over(both, a, b, False) for a, b in ((1, 2), (0, 1), (0, 2)))
+    assert 0.8 < product < 1.2 and 1.8 < table < 2.2 and step == pytest.approx(table - product)
+    folds = [[np.full(3, 2.0), np.full(3, 1.0)], [np.full(9, 3.0), np.full(9, 1.0)]]
+    assert gain_over(folds, 0, 1, True) == (
+        pytest.approx(21 / 12),
+        pytest.approx(0.5),
+    )  # over folds, not records
 
 
 def test_time_limit_returns_the_start():

@@ -13,12 +13,12 @@ import strat
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graphs.prior_graph import PriorGraph
 from strat.records.sample import Sample
-from strat.selection.tuning import arguments as asked
-from strat.selection.tuning.choice import START, guard
+from strat.selection.tuning.arguments import with_candidate_edges
+from strat.selection.tuning.choice import START, choose
 from strat.selection.tuning.descent import descend
-from strat.selection.tuning.inner import Inner, Objective, Task
+from strat.selection.tuning.objective import Branch, HeldOutLoss, InnerFits, Objective
 from strat.selection.tuning.path import Point
-from strat.selection.tuning.rounds import Branch, folds_of
+from strat.selection.tuning.rounds import rounds_of
 from strat.selection.tuning.space import Space
 
 SIDE, N = 6, 3
@@ -228,7 +228,7 @@ def test_only_listed_edges_move():
 
 def test_two_hop_edges_are_the_neighbours_neighbours():
     prior = PriorGraph.from_terms(list("abcde"), [0, 1, 2], [1, 2, 3], [1.0, 0.0, 2.0])
-    wide, varied = asked.widened(prior, "two-hop")
+    wide, varied = with_candidate_edges(prior, "two-hop")
     assert list(zip(wide.i.tolist(), wide.j.tolist(), strict=True)) == [
         (0, 1),
         (0, 2),
@@ -309,11 +309,11 @@ def test_folds_are_in_time_only_where_one_trains_the_next():
     rolling = [tuple(pair) for pair in folds.split(train[0], groups=train[1])]
     window = [(np.setdiff1d(a, np.arange(6 * k)), b) for k, (a, b) in enumerate(rolling)]
     for pairs in (rolling, window):
-        assert folds_of(sample, pairs).in_time
+        assert rounds_of(sample, None, pairs, 0).in_time
     spread = list(strat.StrataKFold(3).split(train[0], groups=train[1]))
     apart = [(np.arange(8 * k, 8 * k + 5), np.arange(8 * k + 5, 8 * k + 8)) for k in range(3)]
     for pairs in (spread, apart, [*rolling, rolling[0]]):
-        assert not folds_of(sample, pairs).in_time
+        assert not rounds_of(sample, None, pairs, 0).in_time
     with pytest.raises(
         DataError, match="needs three at least: one tunes, one says how far to go, one judges; there are 2"
     ):
@@ -403,12 +403,12 @@ def test_gradients_equal_differences():
     z = [label for label in model.graph for _ in range(4)]
     given = rng.normal(size=(24, 2)), np.sign(rng.normal(size=24)), z
     sample = Sample([model], given, "train")
-    wide, varied = asked.widened(strat.graphs.reading.read_graph(model.graph), "all")
+    wide, varied = with_candidate_edges(strat.graphs.reading.read_graph(model.graph), "all")
     names = ["scale", "W0", "lam", "pull", "centre"]
     for group in (None, np.arange(len(wide.i)) % 3):
         space = Space(model, wide, names, varied, group)
         even, odd = sample.part(np.arange(0, 24, 2)), sample.part(np.arange(1, 24, 2))
-        objective = Objective([Task(Inner(model, wide, even), space, odd, "train")], {})
+        objective = Objective([HeldOutLoss(InnerFits(model, space, even), odd, "train")], {})
         assert np.allclose(space.at(space.start)[0], wide.weights({"r": 0.7}))
         point = space.start + np.where(space.active(["W0"]), 0.2, 0.1)
         gradient = objective(point)[1]
@@ -450,17 +450,17 @@ def test_the_guard_judges_a_choice_by_records_that_did_not_make_it():
     start = [1.0, 1.1, 0.9]
     lucky = {"model": path(start, [0.1, 0.1, 0.1])}
     unlucky = {"model": path(start, [1.5, 1.4, 1.6])}
-    told = guard([lucky, unlucky])
+    choice = choose([lucky, unlucky])
     # Both together would choose the step, with a gain; each alone condemns what the other chose.
-    assert told.choice == ("model", 0, 1) and told.gain == pytest.approx(-0.25) and not told.improved
-    told = guard([lucky, lucky, lucky])
-    assert told.improved and told.gain == pytest.approx(0.9)
-    assert guard([unlucky, unlucky]).choice == START
-    assert not guard([lucky]).improved  # nobody left to judge
-    told = guard([lucky, unlucky, lucky], in_time=True)
+    assert choice.key == ("model", 0, 1) and choice.gain == pytest.approx(-0.25) and not choice.improves
+    choice = choose([lucky, lucky, lucky])
+    assert choice.improves and choice.gain == pytest.approx(0.9)
+    assert choose([unlucky, unlucky]).key == START
+    assert not choose([lucky]).improves  # nobody left to judge
+    choice = choose([lucky, unlucky, lucky], in_time=True)
     # The first round's choice loses in the second, that of both gains in the third; the first judges nothing.
-    assert told.gain == pytest.approx((-0.5 - 0.3 - 0.7 + 0.9 + 1.0 + 0.8) / 6) and not told.improved
-    assert not guard([lucky], in_time=True).improved
+    assert choice.gain == pytest.approx((-0.5 - 0.3 - 0.7 + 0.9 + 1.0 + 0.8) / 6) and not choice.improves
+    assert not choose([lucky], in_time=True).improves
 
 
 def test_time_limit_and_interrupt_return_the_best_so_far(monkeypatch):
