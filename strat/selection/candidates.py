@@ -16,49 +16,25 @@ MOST_POOLED = 500
 
 @dataclass
 class Axis:
-    """One number of a pattern search: log10 of a factor that multiplies some constants.
+    """One number of a pattern search: log10 of a factor that multiplies some constants."""
 
-    Attributes
-    ----------
-    kind : {"scale", "regularizer", "graph_regularizer"}
-        What it changes; a first scan moves all axes of one kind together.
-    start : dict
-        The constants by full name, where the factor is 1.
-    """
-
-    kind: str
-    start: dict
+    kind: (
+        str  # "scale", "regularizer" or "graph_regularizer": a first scan moves all axes of one kind together
+    )
+    start: dict  # the constants by full name, where the factor is 1
 
 
 @dataclass
 class Candidate:
-    """A model and the constants of it to choose: a row of the search's table.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    model : StratifiedModel
-        The model.
-    axes : list of Axis
-        What a pattern search varies.
-    scan : bool
-        Whether a coarse scan comes first; otherwise the search starts at the best of the candidates that it refines.
-    points : list of dict, optional
-        The constants to try, in place of a pattern search.
-    each : bool
-        Whether every one of the points is a row of the table, not just the best.
-    refines : list of str
-        Names of candidates whose constants are special cases of this one's.
-    """
+    """A model and the constants of it to choose: a row of the search's table."""
 
     name: str
     model: object
-    axes: list = field(default_factory=list)
-    scan: bool = True
-    points: list | None = None
-    each: bool = False
-    refines: list = field(default_factory=list)
+    axes: list = field(default_factory=list)  # what a pattern search varies
+    scan: bool = True  # whether a coarse scan comes first, or the search starts from the best that it refines
+    refines: list = field(default_factory=list)  # names of candidates whose constants are special cases
+    points: list | None = None  # the constants to try, in place of a pattern search
+    each: bool = False  # whether every one of the points is a row of the table, not just the best
 
     def constants(self, x):
         """The constants at a point of the pattern search."""
@@ -67,12 +43,9 @@ class Candidate:
 
     def place(self, constants):
         """The point where the axes come nearest to given constants."""
-        return tuple(
-            float(
-                np.mean([np.log10(constants.get(name, value) / value) for name, value in axis.start.items()])
-            )
-            for axis in self.axes
-        )
+        starts = [axis.start.items() for axis in self.axes]
+        logs = [[np.log10(constants.get(name, value) / value) for name, value in start] for start in starts]
+        return tuple(float(np.mean(each)) for each in logs)
 
 
 def default_candidates(name, model):
@@ -103,25 +76,16 @@ def default_candidates(name, model):
 
 
 def simple_models(models, nodes):
-    """Common, separate and pooled models of the declarations, where the user gave none.
+    """Common, separate and pooled models of the declarations, where the user gave none: (kind, name, model) of each.
 
-    Parameters
-    ----------
-    models : dict
-        The user's models.
-    nodes : list
-        The strata that have records; those of a model without a graph.
-
-    Returns
-    -------
-    list of (str, str, StratifiedModel)
-        Kind, name and model; the name begins with that of the declaration's first model where there are several.
+    Their strata are those of a graph, or else `nodes`, the strata that have records. Where there are several
+    declarations, a name begins with that of the declaration's first model.
     """
     simple, by_declaration = [], {}
     for name, model in models.items():
         by_declaration.setdefault(id(model.base), {})[name] = model
     for group in by_declaration.values():
-        # The strata are those of the first graph that has a node for every label, as a model's graph should.
+        # The first graph that has a node for every label, as a model's graph should.
         graphs_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
         model, labels = next((pair for pair in graphs_of if set(nodes) <= set(pair[1])), graphs_of[0])
         without_edges = (list(labels), sp.csr_array((len(labels), len(labels))))

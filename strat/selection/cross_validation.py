@@ -15,16 +15,16 @@ REMEMBERED = 24
 
 @dataclass
 class Trial:
-    """One choice of constants (by full name), its mean held-out loss, and the parameters and edge arrays of every fold."""
+    """One choice of constants, tried on every fold."""
 
-    constants: dict
-    loss: float
-    thetas: list
-    edges: list
+    constants: dict  # by full name
+    loss: float  # mean over all held-out records
+    thetas: list  # the fitted parameters of every fold
+    edges: list  # the edge arrays of every fold
 
 
 class CrossValidation:
-    """A model on all folds; every record that a fold holds out counts once.
+    """A model on all folds; every record that a fold holds out counts once, with its weight.
 
     Parameters
     ----------
@@ -40,15 +40,6 @@ class CrossValidation:
         Tolerance of the fits.
     weight : (N,) ndarray
         Weights of the records, in the fits and in the mean.
-
-    Attributes
-    ----------
-    weight : ndarray
-        Weights of the held-out records, fold after fold.
-    states : Counter
-        How many fits ended with each status.
-    trials : int
-        How many choices of constants were tried.
     """
 
     def __init__(self, model, sample, pairs, nodes, tol, weight):
@@ -60,7 +51,9 @@ class CrossValidation:
             self.refits.append(refits)
             held = refits.bound_model.held_out(outside.data, outside.strata, weight[test], where="train")
             self.held_out.append(held)
-        self.weight = np.concatenate([weight[test] for _, test in pairs])
+        self.weight = np.concatenate(
+            [weight[test] for _, test in pairs]
+        )  # of held-out records, fold after fold
         totals = np.array([weight[test].sum() for _, test in pairs])
         self.share = totals / totals.sum()
         self.remembered, self.states, self.trials = deque(maxlen=REMEMBERED), Counter(), 0

@@ -1,11 +1,13 @@
 """Tuning by held-out loss: rounds that choose, a guard, and a last descent on all held-out records."""
 
+import warnings
 from collections import Counter
 from functools import partial
 
 import numpy as np
 from sklearn.base import clone
 
+from strat.errors import ConvergenceWarning
 from strat.graphs.reading import read_graph
 from strat.model.fitting import DENSE_STRATA
 from strat.selection.tuning.arguments import (
@@ -27,8 +29,8 @@ from strat.selection.tuning.space import Space
 FOR_ROUNDS = 0.7
 
 
-def branches_of(model, wrt, edges, tie, penalty, candidates):
-    """What to tune by name, the graphs to tune by name ("model" for the model's own), and a counter of their warnings."""
+def _branches(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
+    """What to tune by name, and the graphs to tune by name, "model" for the model's own."""
     names = checked_names(model, wrt, edges, tie)
     penalties = checked_penalties(penalty, names)
     candidates = named_candidates(candidates)
@@ -46,24 +48,26 @@ def branches_of(model, wrt, edges, tie, penalty, candidates):
         stages = [Stage(", ".join(names), tuple(names), penalty) for penalty in penalties]
     group = None if tie is None else groups_of(model.graph, wide, tie)
     common = tie is not None and "scale" not in names  # factors' multipliers would part what is tied
-    space, notes = Space(model, wide, names, varied, group, common=common), Counter()
-    branches = {"model": Branch(model, stages, lambda part: space, notes)}
+    space = Space(model, wide, names, varied, group, common=common)
+    branches = {"model": Branch(model, rounds, stages, lambda part: space, notes)}
 
     def scaled_space(candidate, part):
         graph = learned_graph(candidate, model, prior, part)
         return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
 
     for name, candidate in candidates.items():
-        branches[name] = Branch(model, [scaling], partial(scaled_space, candidate), notes)
-    return names, branches, notes
+        branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate), notes)
+    return names, branches
 
 
-def tune_by_validation(model, names, rounds, branches, everything, clock, steps):
+def tune_by_validation(model, rounds, everything, clock, steps, **options):
     """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything.
 
     `steps` has the options ``max_iter`` and ``patience`` of every descent.
     """
-    start = branches["model"].objective(rounds.parts(rounds.pairs), rounds.where)
+    notes = Counter()
+    names, branches = _branches(model, rounds, notes, **options)
+    start = branches["model"].objective(rounds.pairs)
     x, name = start.space.start, "model"
     history = [start.mean_loss(x)]
     paths = _walk_rounds(rounds, branches, clock, steps)
@@ -75,7 +79,7 @@ def tune_by_validation(model, names, rounds, branches, everything, clock, steps)
     if improved:
         x, name, history = tuned_x, choice.key[0], history + values
     branch = branches[name]
-    end = branch.objective(rounds.parts(rounds.pairs), rounds.where)
+    end = branch.objective(rounds.pairs)
     space = branch.fits(rounds.learned_from).space
     w, values = space.at(x)
     W0, scales = as_networkx(model.graph, space.prior, w), space.scales(x)
@@ -89,6 +93,11 @@ def tune_by_validation(model, names, rounds, branches, everything, clock, steps)
         else:
             tuned.set_params(graph=W0, scale=1.0)
     tuned.fit(*everything.data, strata=everything.strata)
+    if notes:
+        text, count = notes.most_common(1)[0]
+        warnings.warn(
+            f"tune: {count} evaluations came with a warning: {text}", ConvergenceWarning, stacklevel=3
+        )
     parameters = {**values, "scale": scales}
     if "W0" in names:
         matrix = read_graph(W0).matrix()
@@ -119,9 +128,7 @@ def _walk_rounds(rounds, branches, clock, steps):
             paths.append({})
             for name, branch in branches.items():
                 try:
-                    objective, judge = (
-                        branch.objective(rounds.parts(pairs), rounds.where) for pairs in (tunes, judges)
-                    )
+                    objective, judge = branch.objective(tunes), branch.objective(judges)
                     label = f"round {number} of {len(rounds.rounds)}  {name}"
                     walk = Walk(objective, judge, check=check, label=label, **steps)
                     paths[-1][name] = walk.points
@@ -143,7 +150,7 @@ def _walk_to(key, rounds, branches, paths, clock, steps):
     """
     name, *until = key
     branch = branches[name]
-    objective = branch.objective(rounds.parts(rounds.pairs), rounds.where)
+    objective = branch.objective(rounds.pairs)
     walk = Walk(objective, check=clock.check, label="all records", **steps)
     if clock.status != "interrupted":
         with clock.interruptible():

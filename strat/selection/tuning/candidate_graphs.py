@@ -19,59 +19,33 @@ KERNELS = ("knn", "exponential", "entropy")
 
 
 def named_candidates(candidates):
-    """Candidates by name, checked.
-
-    Parameters
-    ----------
-    candidates : str, sequence or dict
-        Of "knn", "exponential", "entropy", "joint", models that learn W, and graphs.
-
-    Returns
-    -------
-    dict
-        The candidates.
-    """
+    """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
     if isinstance(candidates, str | nx.Graph | StratifiedModel):
         candidates = [candidates]
     if not isinstance(candidates, Mapping):
-        found = {}
-        for k, one in enumerate(candidates, start=1):
-            found[one if isinstance(one, str) else f"candidate {k}"] = one
-        candidates = found
-    for name, one in candidates.items():
-        model = isinstance(one, StratifiedModel)
-        if isinstance(one, str) and one not in (*KERNELS, "joint"):
-            raise OptionError(
-                f'candidates has {one!r}, but a candidate is "knn", "exponential", "entropy", "joint", a model that '
-                f"learns W, or a graph."
-            )
-        if model and (one.shared or not one.graph_regularizer.learned):
-            raise OptionError(f"candidates: the model {name!r} learns no graph; pass its graph instead.")
-        if not isinstance(one, str) and not model:
-            read_graph(one)
+        numbered = enumerate(candidates, start=1)
+        candidates = {c if isinstance(c, str) else f"candidate {k}": c for k, c in numbered}
+    for name, candidate in candidates.items():
         if name in ("start", "model"):
             raise OptionError(f"candidates: the name {name!r} is taken; give another one.")
+        if isinstance(candidate, str):
+            if candidate not in (*KERNELS, "joint"):
+                raise OptionError(
+                    f'candidates has {candidate!r}, but a candidate is "knn", "exponential", "entropy", "joint", a model '
+                    f"that learns W, or a graph."
+                )
+        elif not isinstance(candidate, StratifiedModel):
+            read_graph(candidate)
+        elif candidate.shared or not candidate.graph_regularizer.learned:
+            raise OptionError(f"candidates: the model {name!r} learns no graph; pass its graph instead.")
     return dict(candidates)
 
 
-def learned_graph(candidate, model, start, part):
-    """The candidate's graph over the model's strata, with the total weight of the start's.
+def learned_graph(candidate, model, prior, part):
+    """A candidate's graph over the model's strata, without factors, with the total weight of the model's graph `prior`.
 
-    Parameters
-    ----------
-    candidate : str, StratifiedModel or graph
-        A kernel on the parameters of the start fitted to the records; the W of a model fitted to them; a graph.
-    model : StratifiedModel
-        The start.
-    start : PriorGraph
-        Its graph.
-    part : Part
-        The training records.
-
-    Returns
-    -------
-    PriorGraph
-        Without factors.
+    It is the graph of a kernel on the parameters of the model fitted to the records, the W of a model fitted to them, or
+    the graph that the user gave.
     """
     if isinstance(candidate, str) and candidate in KERNELS:
         fitted = fit_within(clone(model), part.data, part.strata)
@@ -82,18 +56,19 @@ def learned_graph(candidate, model, start, part):
         graph = read_graph((fitted.strata_, fitted.W_))
     else:
         graph = read_graph(candidate)
-    unknown = [label for label in graph.labels if label not in start.position]
+    unknown = [label for label in graph.labels if label not in prior.position]
     if unknown:
         raise GraphError(
-            f"candidates: {unknown[0]!r} is no stratum of the model's graph, whose strata are {some_of(start.labels)}."
+            f"candidates: {unknown[0]!r} is no stratum of the model's graph, whose strata are {some_of(prior.labels)}."
         )
-    place = np.array([start.position[label] for label in graph.labels], dtype=np.intp)
-    w, kept = graph.weights(), graph.weights() > 0
-    if not kept.any():
+    position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
+    positive = graph.weights() > 0
+    if not positive.any():
         raise GraphError("candidates: the graph has no edges of positive weight.")
-    total = float(start.weights(model.scale).sum()) or float(kept.sum())
-    w = w[kept] * (total / w.sum())
-    return PriorGraph.from_terms(start.labels, place[graph.i[kept]], place[graph.j[kept]], w)
+    w = graph.weights()[positive]
+    total = float(prior.weights(model.scale).sum()) or float(len(w))
+    ends = position[graph.i[positive]], position[graph.j[positive]]
+    return PriorGraph.from_terms(prior.labels, *ends, w * (total / w.sum()))
 
 
 def _joint(model):

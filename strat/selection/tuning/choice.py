@@ -12,20 +12,11 @@ START = ("start", 0, 0)
 
 @dataclass
 class Choice:
-    """What the held-out records say.
+    """What had the lowest mean held-out loss, and how much lower than the start's it is on records that did not choose."""
 
-    Attributes
-    ----------
-    key : (str, int, int)
-        Branch, stage and step with the lowest mean held-out loss; `START` for no tuning.
-    gain, se : float
-        How much lower than the start's the held-out loss is, and the paired standard error over records. The choice that
-        is measured is that of the other rounds' records.
-    """
-
-    key: tuple = START
+    key: tuple = START  # branch, stage and step
     gain: float = 0.0
-    se: float = np.nan
+    se: float = np.nan  # paired standard error of the gain over records
 
     @property
     def improves(self):
@@ -34,20 +25,11 @@ class Choice:
 
 
 def choose(rounds, in_time=False):
-    """Choose by all rounds, and measure the choice on records that took no part in it.
+    """Choose by all rounds; in each round, measure what the other rounds choose.
 
-    Parameters
-    ----------
-    rounds : list of dict
-        For each round and branch the list of its points; the first point of "model" is the start.
-    in_time : bool
-        Whether the rounds follow one another in time: then the choice that a round measures is that of the rounds before
-        it, and the first one measures nothing.
-
-    Returns
-    -------
-    Choice
-        The start, without gain, where fewer than two rounds were finished.
+    A round has the points of each branch by name; the first point of "model" is the start. Where rounds follow one another
+    in time (`in_time`), a round measures what the rounds before it choose, and the first one measures nothing. Where fewer
+    than two rounds were finished, the choice is the start, without gain.
     """
     if len(rounds) < 2:
         return Choice()

@@ -19,13 +19,7 @@ class OutOfTime(Exception):
 
 
 class Clock:
-    """The seconds since the start, and how the work within a time limit ended.
-
-    Attributes
-    ----------
-    status : {"finished", "time_limit", "interrupted"}
-        Whether it was cut short.
-    """
+    """The seconds since the start, and how the work ended: status "finished", "time_limit" or "interrupted"."""
 
     def __init__(self, limit=None):
         self.started, self.limit, self.status = time.perf_counter(), limit, "finished"

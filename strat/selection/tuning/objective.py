@@ -18,23 +18,10 @@ REMEMBERED = 3
 
 
 class InnerFits:
-    """Polished fits of a model to one set of training records at any x, each started at the last.
+    """Polished fits of a model to one set of training records (a Part) at any x of a Space, each started at the last.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        The start.
-    space : Space
-        The variables x, and the graph with their edges.
-    part : Part
-        The training records.
-    like : InnerFits, optional
-        The same model and graph on other records.
-
-    Raises
-    ------
-    NoOracleError
-        Where the fit has no derivatives.
+    `like` are the fits of the same model and graph to other records, whose compiled problem is used again. A fit without
+    derivatives is a NoOracleError.
     """
 
     def __init__(self, model, space, part, like=None):
@@ -70,16 +57,9 @@ class InnerFits:
 
 
 class HeldOutLoss:
-    """The loss of held-out records as a function of x, at the model's own hyperparameters throughout.
+    """The loss of held-out records (a Part) after InnerFits, as a function of x.
 
-    Parameters
-    ----------
-    fits : InnerFits
-        The fits to the training records.
-    part : Part
-        The held-out records.
-    where : str
-        The name of the argument they came from, for messages.
+    The loss itself has the model's own hyperparameters at every x. `where` is the name of the records' argument.
     """
 
     def __init__(self, fits, part, where):
@@ -128,15 +108,7 @@ class HeldOutLoss:
 
 
 class Objective:
-    """The mean loss over all held-out records of several fits, and its gradient.
-
-    Parameters
-    ----------
-    terms : list of HeldOutLoss
-        Each counts by its number of records.
-    notes : Counter
-        Counts the texts of warnings.
-    """
+    """The mean over all held-out records of several HeldOutLoss, and its gradient; `notes` counts texts of warnings."""
 
     def __init__(self, terms, notes):
         counts = np.array([term.count for term in terms])
@@ -167,26 +139,19 @@ class Objective:
 
 
 class Branch:
-    """One graph to tune, the model's own or a learned candidate; its fits to training records are made once.
+    """One graph to tune, the model's own or a learned candidate, and the stages of its descent.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        The start.
-    stages : list of Stage
-        The way.
-    space_of : callable
-        ``space_of(part)`` returns the variables; a candidate's graph is learned from these records.
-    notes : Counter
-        Counts the texts of warnings.
+    ``space_of(part)`` returns the variables; a candidate's graph is learned from these training records. Fits to the same
+    records are shared by all rounds.
     """
 
-    def __init__(self, model, stages, space_of, notes):
-        self.model, self.stages, self.space_of, self.notes = model, stages, space_of, notes
-        self.known = {}
+    def __init__(self, model, rounds, stages, space_of, notes):
+        self.model, self.rounds, self.stages, self.notes = model, rounds, stages, notes
+        self.space_of, self.known = space_of, {}
 
-    def objective(self, parts, where):
-        """Mean loss over pairs (training records, held-out records)."""
+    def objective(self, pairs):
+        """Mean held-out loss over pairs of positions (training records, held-out records)."""
+        parts, where = self.rounds.parts(pairs), self.rounds.where
         return Objective([HeldOutLoss(self.fits(train), held, where) for train, held in parts], self.notes)
 
     def fits(self, part):

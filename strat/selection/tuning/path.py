@@ -9,21 +9,11 @@ from strat.selection.tuning.descent import descend, logger
 
 @dataclass(frozen=True)
 class Stage:
-    """One descent.
+    """One descent."""
 
-    Attributes
-    ----------
-    name : str
-        What moves, for the report.
-    moves : tuple of str
-        "scale", "W0", hyperparameters.
-    penalty : float
-        Weight of the mean squared change, in units of the start's loss.
-    """
-
-    name: str
-    moves: tuple
-    penalty: float = 0.0
+    name: str  # what moves, for the report
+    moves: tuple  # of "scale", "W0" and hyperparameters
+    penalty: float = 0.0  # weight of the mean squared change, in units of the start's loss
 
     @property
     def many(self):
@@ -33,25 +23,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Point:
-    """One accepted step.
-
-    Attributes
-    ----------
-    stage, step : int
-        Where on the way; the start is step 0 of stage 0. In a round, the end of a stage with few variables is step 1.
-    x : ndarray
-        The variables.
-    value : float
-        Mean validation loss without the penalty.
-    losses : ndarray or None
-        Losses of the records that judge.
-    """
+    """One accepted step; the start is step 0 of stage 0. In a round, the end of a stage with few variables is step 1."""
 
     stage: int
     step: int
     x: np.ndarray
-    value: float
-    losses: np.ndarray | None
+    value: float  # mean validation loss without the penalty
+    losses: np.ndarray | None  # of the records that judge
 
     @property
     def held_out(self):
@@ -60,7 +38,7 @@ class Point:
 
 
 class Walk:
-    """Descends stage after stage, each from the end of the one before.
+    """Descends stage after stage, each from the end of the one before; `points` is there when it is cut short.
 
     Parameters
     ----------
@@ -75,11 +53,6 @@ class Walk:
         Called before each evaluation; may raise.
     label : str
         For the log.
-
-    Attributes
-    ----------
-    points : list of Point
-        The path so far, which is there when the walk is cut short.
     """
 
     def __init__(self, objective, judge=None, *, max_iter, patience, check, label):

@@ -14,28 +14,14 @@ ROUNDS = 3
 
 @dataclass
 class Rounds:
-    """Pairs of positions (training records, held-out records), and what of them tunes and judges in each round.
+    """Pairs of positions (training records, held-out records), and what of them tunes and judges in each round."""
 
-    Attributes
-    ----------
-    train, held_out : Sample
-        The samples that the positions are in.
-    where : str
-        The name of the argument with the held-out records, for messages.
-    pairs : list of pairs
-        One for each fold.
-    rounds : list of (list of pairs, list of pairs)
-        For each round the pairs that tune, and those that judge.
-    in_time : bool
-        Whether the folds, and so the rounds, follow one another in time.
-    """
-
-    train: Sample
-    held_out: Sample
-    where: str
-    pairs: list
-    rounds: list
-    in_time: bool = False
+    train: Sample  # has the training records
+    held_out: Sample  # has the held-out records: the same, or validation records
+    where: str  # the name of the argument with the held-out records, for messages
+    pairs: list  # one for each fold
+    rounds: list  # for each round the pairs that tune, and the pairs that judge
+    in_time: bool = False  # whether the folds, and so the rounds, follow one another in time
 
     def parts(self, pairs):
         """Training records and held-out records of some pairs."""

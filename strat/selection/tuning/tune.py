@@ -1,13 +1,11 @@
 """Tune a prior graph and hyperparameters by held-out loss or by evidence."""
 
-import warnings
-
-from strat.errors import ConvergenceWarning, OptionError
+from strat.errors import OptionError
 from strat.model.fitting import check_options
 from strat.records.sample import Sample, joined
 from strat.selection.tuning.arguments import check_counts, check_model, is_by_evidence
 from strat.selection.tuning.by_evidence import tune_by_evidence
-from strat.selection.tuning.by_validation import branches_of, tune_by_validation
+from strat.selection.tuning.by_validation import tune_by_validation
 from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.rounds import rounds_of
 from strat.solvers.progress import Listening
@@ -126,9 +124,8 @@ def tune(
     if validation is not None and folds is not None:
         raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
     options = {"wrt": wrt, "edges": edges, "tie": tie, "penalty": penalty, "candidates": candidates}
-    clock, folds = Clock(time_limit), 5 if folds is None else folds
     by_evidence = is_by_evidence(method, options)
-    names, branches, notes = (None, None, None) if by_evidence else branches_of(model, **options)
+    clock, folds = Clock(time_limit), 5 if folds is None else folds
     sample = Sample([model], train, "train")
     held_out = None if validation is None else Sample([model], validation, "validation")
     everything = sample if held_out is None else joined(sample, held_out, [model])
@@ -138,11 +135,6 @@ def tune(
         else:
             rounds = rounds_of(sample, held_out, folds, random_state)
             steps = {"max_iter": max_iter, "patience": patience}
-            tuned = tune_by_validation(model, names, rounds, branches, everything, clock, steps)
-    if notes:
-        text, count = notes.most_common(1)[0]
-        warnings.warn(
-            f"tune: {count} evaluations came with a warning: {text}", ConvergenceWarning, stacklevel=2
-        )
+            tuned = tune_by_validation(model, rounds, everything, clock, steps, **options)
     tuned.status, tuned.seconds = clock.status, clock.seconds
     return tuned
