@@ -15,15 +15,6 @@ PARTS = ("test", "train", "unseen")
 class Comparison(Table):
     """Models on held-out records.
 
-    Parameters
-    ----------
-    models, metrics : list of str
-        The names.
-    runs : list of dict
-        One for each split and model.
-    notes : sequence of str
-        Remarks on the whole.
-
     Attributes
     ----------
     runs : list of dict

@@ -1,4 +1,4 @@
-"""Choose constants by cross-validation, with simple models beside."""
+"""Choose constants by cross-validation, with simple models for comparison."""
 
 import math
 import time
@@ -139,7 +139,9 @@ def search(
         notes.append(
             f"interrupted: {len(chosen)} of {len(candidates)} candidates were tried, the last not to its end"
         )
-    notes += [note for validation in validations.values() for note in _unconverged(validation)]
+    for states in (validation.states for validation in validations.values()):
+        if stopped := states.total() - states["converged"]:
+            notes.append(f"{stopped} of {states.total()} fits on folds stopped before tol")
     if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
         notes.append(
             f"the pooled model is left out: its complete graph of {len(nodes):,} strata would have "
@@ -187,22 +189,22 @@ def _tried(candidate, validation, chosen, most):
 
 
 def _descend(search, candidate, chosen):
-    """Search the constants of a candidate."""
+    """Search the constants of a candidate: a coarse scan, or the best of what it refines, then a pattern search."""
     center = (0.0,) * len(candidate.axes)
-    # All scales together, all penalties together: the coarse directions.
-    coarse = {
-        kind: direction
-        for kind in SCAN
-        if any(direction := tuple(float(axis.kind == kind) for axis in candidate.axes))
-    }
+    # The coarse directions: all scales together, all hyperparameters of the regularizer together.
+    coarse = {kind: tuple(float(axis.kind == kind) for axis in candidate.axes) for kind in SCAN}
+    coarse = {kind: direction for kind, direction in coarse.items() if any(direction)}
     if candidate.scan and coarse:
         start = search.scan(center, list(coarse.values()), [SCAN[kind] for kind in coarse])
     else:
         starts = [candidate.place(chosen[name]) for name in candidate.refines if name in chosen]
         start = min([center, *starts], key=search.value)
-    # Penalty and graph may stand in for each other: one up and the other down, or both up.
-    pairs = list(zip(*coarse.values(), strict=True)) if len(coarse) == 2 else []
-    diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)] if pairs else []
+    diagonals = []
+    if (
+        len(coarse) == 2
+    ):  # regularizer and graph can replace each other: one up and the other down, or both up
+        pairs = list(zip(*coarse.values(), strict=True))
+        diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)]
     search.search(start, diagonals)
 
 
@@ -233,12 +235,6 @@ def _add_differences(table, weight):
         row["difference"] = row["difference_se"] = None
         if row["error"] is None and np.isfinite(row["losses"]).all():
             row["difference"], row["difference_se"] = mean_and_error(row["losses"] - best, weight)
-
-
-def _unconverged(validation):
-    """A note where fits did not converge."""
-    stopped = validation.states.total() - validation.states["converged"]
-    return [f"{stopped} of {validation.states.total()} fits on folds stopped before tol"] if stopped else []
 
 
 def _check(tol, max_trials):

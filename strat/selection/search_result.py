@@ -10,28 +10,19 @@ SHOWN = 40
 class Search(Table):
     """The candidates of a search, from the lowest cross-validated loss to the highest.
 
-    Parameters
-    ----------
-    table : list of dict
-        One for each candidate.
-    best : StratifiedModel
-        The candidate with the lowest loss, fitted to all records.
-    folds : int
-        Number of folds.
-    records : int
-        Number of held-out records.
-    seconds : float
-        Time of the whole search.
-    notes : list of str
-        Remarks.
-
     Attributes
     ----------
     table : list of dict
         One for each candidate: candidate (name), constants (dict), mean (held-out loss), se (its standard error over
         records), difference (to the best, record by record), difference_se, trials, seconds, error.
     best : StratifiedModel
-        The refitted model.
+        The candidate with the lowest loss, fitted to all records.
+    folds, records : int
+        Number of folds, and of held-out records.
+    seconds : float
+        Time of the whole search.
+    notes : list of str
+        Remarks.
     """
 
     def __init__(self, table, best, folds, records, seconds, notes):

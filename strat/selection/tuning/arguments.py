@@ -1,4 +1,4 @@
-"""What a user asks to tune, checked: names, candidate edges, ties, penalties."""
+"""Arguments of tune, checked: names, candidate edges, ties, penalties."""
 
 import math
 
@@ -12,7 +12,7 @@ from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.estimator import StratifiedModel
 
-#: Pulls towards the start that are tried on edges, from strong to weak.
+#: Penalties that are tried on edges, from strong to weak.
 PENALTIES = (1.0, 0.1, 0.01, 0.001)
 
 
@@ -60,7 +60,7 @@ def with_candidate_edges(prior, edges):
 
 
 def groups_of(graph, wide, tie):
-    """The group of each edge: the value of an edge attribute, one group more for edges without it."""
+    """The number (E,) of each edge's group: edges of one value of an attribute, and all edges without it."""
     if not isinstance(tie, str):
         raise OptionError(f'tie is the name of an edge attribute, such as "factor", not {tie!r}.')
     values, prior = {}, read_graph(graph)
