@@ -17,12 +17,12 @@ from strat.selection.tuning import by_evidence
 from strat.selection.tuning.by_evidence import (
     PRODUCT,
     TABLE,
-    gain_over,
-    last_gain,
+    last_that_gains,
     maximised,
     tuned_parts,
     ways_of,
 )
+from strat.selection.tuning.choice import paired_gain
 from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.likelihood import evidence_of
 
@@ -218,21 +218,21 @@ def test_a_start_that_held_out_records_prefer_is_kept(monkeypatch):
     assert tuned.after == tuned.before and "the start was kept" in str(tuned)
 
 
-def test_validation_records_judge_in_place_of_folds():
-    other = records(grid(4, 5), count=4, seed=3)
-    tuned = strat.tune(strat.lrsm(declaration(), grid(4, 5), scale=0.5), TRAIN, other, method="evidence")
+def test_validation_records_judge_in_place_of_folds_and_a_time_limit_returns_the_start():
+    start, other = strat.lrsm(declaration(), grid(4, 5), scale=0.5), records(grid(4, 5), count=4, seed=3)
+    tuned = strat.tune(start, TRAIN, other, method="evidence")
     assert tuned.improved and len(tuned.folds) == 1 and tuned.folds[0]["records"] == len(other[1])
     assert len(tuned.model._training.arrays[1]) == len(TRAIN[1]) + len(other[1])  # refitted to all
+    tuned = strat.tune(start, TRAIN, other, method="evidence", time_limit=1e-9)
+    assert tuned.status == "time_limit" and not tuned.improved and tuned.model.theta_["b"].shape == (20,)
 
 
 def test_rolling_origins_are_judged_one_by_one():
     rng = np.random.default_rng(0)
     z = [(c, t) for t in range(8) for c in "ab" for _ in range(5)]
     X, y = rng.normal(size=(80, N)), rng.normal(size=80) + np.array([t for _, t in z])
-    graph = strat.graphs.product(
-        strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(8), name="year")
-    )
-    model = strat.lrsm(declaration(), graph)
+    cities, years = strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(8), name="year")
+    model = strat.lrsm(declaration(), strat.graphs.product(cities, years))
     tuned = strat.tune(model, (X, y, z), folds=strat.RollingOrigin(4, time=1), method="evidence")
     assert len(tuned.folds) == 4
     gaps = np.array([fold["before"] - fold["after"] for fold in tuned.folds])
@@ -291,16 +291,16 @@ def test_a_table_says_which_coefficient_changes_along_which_axis():
 
 
 def test_a_table_is_not_tried_where_it_is_the_product():
-    prior = read_graph(grid())
-    one = strat.lrsm(declaration(couple={"theta": 0.0}), grid())
-    assert ways_of(one, prior) == (PRODUCT,)  # a single coefficient
-    assert ways_of(strat.lrsm(declaration(), CASES["no factors"][2]), read_graph(CASES["no factors"][2])) == (
-        PRODUCT,
-    )
     twice = nx.MultiGraph(grid())
     twice.add_edge((0, 0), (0, 1), weight=1.0, factor="row")
-    assert ways_of(strat.lrsm(declaration(), twice), read_graph(twice)) == (PRODUCT,)
-    assert ways_of(strat.lrsm(declaration(), grid()), prior) == (PRODUCT, TABLE)
+    cases = [
+        (grid(), {}, (PRODUCT, TABLE)),
+        (grid(), {"couple": {"theta": 0.0}}, (PRODUCT,)),  # a single coefficient
+        (CASES["no factors"][2], {}, (PRODUCT,)),
+        (twice, {}, (PRODUCT,)),
+    ]
+    for graph, options, ways in cases:
+        assert ways_of(strat.lrsm(declaration(**options), graph), read_graph(graph)) == ways
 
 
 def test_a_step_has_to_beat_the_best_before_it():
@@ -311,20 +311,9 @@ def test_a_step_has_to_beat_the_best_before_it():
         return [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
 
     for gains, last in {(1, 1): 1, (1, 2): 2, (-1, 1): 2, (-1, -1): 0, (0.2, np.nan): 1}.items():
-        assert last_gain(losses(*gains), False) == last
-    both = losses(1.0, 2.0)
-    (step, _), (product, _), (table, _) = (gain_over(both, a, b, False) for a, b in ((1, 2), (0, 1), (0, 2)))
-    assert 0.8 < product < 1.2 and 1.8 < table < 2.2 and step == pytest.approx(table - product)
-    folds = [[np.full(3, 2.0), np.full(3, 1.0)], [np.full(9, 3.0), np.full(9, 1.0)]]
-    assert gain_over(folds, 0, 1, True) == (
-        pytest.approx(21 / 12),
-        pytest.approx(0.5),
-    )  # over folds, not records
-
-
-def test_time_limit_returns_the_start():
-    tuned = strat.tune(strat.lrsm(declaration(), grid(4, 5)), TRAIN, method="evidence", time_limit=1e-9)
-    assert tuned.status == "time_limit" and not tuned.improved and tuned.model.theta_["b"].shape == (20,)
+        assert last_that_gains(losses(*gains), False) == last
+    before, after = [np.full(3, 2.0), np.full(9, 3.0)], [np.full(3, 1.0), np.full(9, 1.0)]
+    assert paired_gain(before, after, True) == (pytest.approx(21 / 12), pytest.approx(0.5))  # over folds
 
 
 def test_what_has_no_evidence_is_refused_by_name():
@@ -351,19 +340,14 @@ def test_what_has_no_evidence_is_refused_by_name():
     refused(OptionError, "uncouples every variable", square, couple={theta: 0.0})
     refused(OptionError, "edges without a factor", square, scale=2.0, graph=with_other_edges())
     model = strat.lrsm(strat.BaseModel(square, data=(x, y)), graph)
-    for name, value in {
-        "wrt": ["W0"],
-        "edges": "all",
-        "tie": "factor",
-        "penalty": 1.0,
-        "candidates": ["knn"],
-    }.items():
+    options = {"wrt": ["W0"], "edges": "all", "tie": "factor", "penalty": 1.0, "candidates": ["knn"]}
+    for name, value in options.items():
         with pytest.raises(OptionError, match=f'{name}= is no option of method="evidence"'):
             strat.tune(model, data, method="evidence", **{name: value})
     with pytest.raises(OptionError, match='method is \'bayes\'; it is "validation" or "evidence"'):
         strat.tune(model, data, method="bayes")
     few = tuple(part[:2] for part in data)
     with pytest.raises(
-        DataError, match="found none at the start: the residuals leave nothing.*a small ridge helps"
+        DataError, match="none at the start: the residuals leave nothing.*a small ridge helps"
     ):
         strat.tune(model, few, few, method="evidence")

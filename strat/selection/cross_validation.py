@@ -24,22 +24,10 @@ class Trial:
 
 
 class CrossValidation:
-    """A model on all folds; every record that a fold holds out counts once, with its weight.
+    """A model fitted to every fold of a Sample; every record that a fold holds out counts once, with its weight.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        The model.
-    sample : Sample
-        The records.
-    pairs : list of pairs
-        Positions (training, held out).
-    nodes : list
-        The strata of a model without a graph.
-    tol : float
-        Tolerance of the fits.
-    weight : (N,) ndarray
-        Weights of the records, in the fits and in the mean.
+    `pairs` has positions (training, held out), `nodes` the strata of a model without a graph, `tol` is the fits' tolerance,
+    and `weight` has the records' weights, in the fits and in the mean.
     """
 
     def __init__(self, model, sample, pairs, nodes, tol, weight):

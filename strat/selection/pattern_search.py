@@ -17,17 +17,12 @@ class PatternSearch:
     most : int
         Most points to try.
     far : float
-        Where to stop: no number leaves [-far, far].
-
-    Attributes
-    ----------
-    tried : dict
-        The function's value at every point tried.
+        No number leaves [-far, far].
     """
 
     def __init__(self, function, steps=(1.0, 0.5, 0.25), gain=1e-4, most=200, far=8.0):
         self.function, self.steps, self.gain, self.most, self.far = function, steps, gain, most, far
-        self.tried = {}
+        self.tried = {}  # the function's value at every point tried
 
     def value(self, x):
         """The function at x, +inf where no more points may be tried."""
@@ -45,9 +40,9 @@ class PatternSearch:
         return self.best()
 
     def search(self, start, diagonals=()):
-        """Descend from a start; return the best point of all that were tried.
+        """Descend from a start along the axes; return the best point of all that were tried.
 
-        `diagonals` are directions that the longest steps take besides the axes, for valleys that run between these.
+        The longest steps also go along `diagonals`, for valleys that run between the axes.
         """
         x = tuple(start)
         axes = [tuple(float(k == axis) for k in range(len(x))) for axis in range(len(x))]

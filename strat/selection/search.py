@@ -38,13 +38,13 @@ def search(
 ):
     """Choose constants by the lowest held-out loss, and refit the winner to all records.
 
-    Beside the given models stand those that a search must beat: the common model, separate models, and the pooled model (a
-    complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, each model's
-    constants are searched on the log scale without bounds: one scale for each factor of the graph, every scalar
+    The given models compete with those that a search must beat: the common model, separate models, and the pooled model (a
+    complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, the search is over the
+    logarithms of each model's constants, without bounds: one scale for each factor of the graph, every scalar
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. A
     scan over four powers of ten comes first, then a pattern search down to steps of a factor 1.8. Models on a product
-    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started. Ctrl-C ends the
-    search with the best constants tried so far.
+    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started. Ctrl-C ends
+    the search with the best constants tried so far.
 
     Parameters
     ----------

@@ -63,16 +63,11 @@ def groups_of(graph, wide, tie):
     """The number (E,) of each edge's group: edges of one value of an attribute, and all edges without it."""
     if not isinstance(tie, str):
         raise OptionError(f'tie is the name of an edge attribute, such as "factor", not {tie!r}.')
-    values, prior = {}, read_graph(graph)
-    if isinstance(graph, nx.Graph):
-        position = dict(zip(graph, range(prior.K), strict=True))
-        for u, v, value in graph.edges(data=tie):
-            if value is not None:
-                values[frozenset((position[u], position[v]))] = _hashable(value)
-    elif tie == "factor":
-        for edge, code in zip(prior.term_edge.tolist(), prior.term_factor.tolist(), strict=True):
-            if code >= 0:
-                values[frozenset((int(prior.i[edge]), int(prior.j[edge])))] = prior.factors[code]
+    graph = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
+    position, values = {node: k for k, node in enumerate(graph)}, {}
+    for u, v, value in graph.edges(data=tie):
+        if value is not None:
+            values[frozenset((position[u], position[v]))] = _hashable(value)
     if not values:
         raise OptionError(f"tie={tie!r}, but no edge of the graph has that attribute.")
     numbers = {value: k for k, value in enumerate(dict.fromkeys(values.values()))}

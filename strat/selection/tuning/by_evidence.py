@@ -10,7 +10,7 @@ from strat.errors import DataError
 from strat.graphs.reading import read_graph
 from strat.records.sample import strata_folds
 from strat.records.splitters import RollingOrigin
-from strat.selection.tuning.choice import paired_gain
+from strat.selection.tuning.choice import paired_gain, table_row
 from strat.selection.tuning.descent import descend, logger
 from strat.selection.tuning.likelihood import axes, check, evidence_of, table_of
 from strat.selection.tuning.result import Tuned, as_networkx, changes
@@ -31,7 +31,7 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
     parts, in_time = _parts(sample, held_out, folds, random_state)
     where = "train" if held_out is None else "validation"
     ways, scaled = ways_of(model, prior), max(len(prior.factors), 1)
-    losses, choice, gain, se, x, path = [], 0, 0.0, np.nan, None, None
+    losses, x, path = [], None, None
     with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
             evidence, bound_model = evidence_of(model, prior, inside)
@@ -41,12 +41,17 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
             text = ", ".join(f"{each.mean():.6g}" for each in losses[-1])
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
-        last = last_gain(losses, in_time)
-        if last:
+        if choice := last_that_gains(losses, in_time):
             evidence, _ = evidence_of(model, prior, everything.part())
-            *_, (x, path) = maximised(evidence, ways[:last], scaled, clock)
-        gain, se = gain_over(losses, 0, last or 1 + int(np.argmin(_means(losses)[1:])), in_time)
-        gain, choice = (0.0 if np.isnan(gain) else gain), last
+            *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
+    start, *others = zip(*losses, strict=True) if losses else ([],)
+    table = [table_row("start", start)] if losses else []
+    table += [table_row(way, each, start, by_fold=in_time) for way, each in zip(ways, others, strict=False)]
+    measured = {"gain": 0.0, "gain_se": np.nan}
+    if clock.status != "finished":
+        choice = 0
+    else:
+        measured = table[choice] if choice else min(table[1:], key=lambda row: row["loss"])
     name = ways[choice - 1] if choice else "no tuning"
     scales, base = tuned_parts(model, prior, x, name == TABLE)
     tuned = clone(model).set_params(base=base, scale=scales)
@@ -60,15 +65,15 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
             "couple": _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple)),
         },
         improved=choice > 0,
-        gain=gain,
-        gain_se=se,
+        gain=measured["gain"],
+        gain_se=measured["gain_se"],
         choice=name,
-        history=_means(losses)[: 1 + choice],
+        history=[row["loss"] for row in table[: 1 + choice]] or [np.nan],
         folds=[
             {"records": len(fold[0]), "before": float(fold[0].mean()), "after": float(fold[choice].mean())}
             for fold in losses
         ],
-        table=_table(losses, ways, in_time),
+        table=table,
         changes=changes(model, W0),
         log_evidence=path,
     )
@@ -125,34 +130,18 @@ def _maximise(evidence, z, directions, clock):
     return end, first, at(end)[0]
 
 
-def gain_over(losses, a, b, in_time):
-    """How much lower the mean loss of b is than that of a, and the standard error: over folds where these are in time.
+def last_that_gains(losses, in_time):
+    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none.
 
-    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2).
+    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2). Where folds follow one
+    another in time, standard errors are over folds.
     """
-    return paired_gain([fold[a] - fold[b] for fold in losses], by_fold=in_time)
-
-
-def last_gain(losses, in_time):
-    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none."""
-    best = 0
-    for way in range(1, len(losses[0])):
-        gain, error = gain_over(losses, best, way, in_time)
-        best = way if gain > error else best
+    best, (start, *others) = 0, zip(*losses, strict=True)
+    for way, after in enumerate(others, start=1):
+        gain, error = paired_gain(start, after, in_time)
+        if gain > error:
+            best, start = way, after
     return best
-
-
-def _means(losses):
-    return [float(np.concatenate(each).mean()) for each in zip(*losses, strict=True)] or [np.nan]
-
-
-def _table(losses, ways, in_time):
-    """One row for the start and for each way: the held-out loss, and how much lower it is than the start's."""
-    rows = []
-    for number, (name, loss) in enumerate(zip(("start", *ways), _means(losses), strict=False)):
-        gain, error = gain_over(losses, 0, number, in_time) if number else (None, None)
-        rows.append({"tried": name, "step": None, "loss": loss, "gain": gain, "gain_se": error})
-    return rows if losses else []
 
 
 def _parts(sample, held_out, folds, random_state):

@@ -18,7 +18,7 @@ from strat.selection.tuning.arguments import (
     with_candidate_edges,
 )
 from strat.selection.tuning.candidate_graphs import learned_graph, named_candidates
-from strat.selection.tuning.choice import START, all_losses, choices, choose, paired_gain, point_of
+from strat.selection.tuning.choice import START, choices, choose, losses_of, point_of, table_row
 from strat.selection.tuning.descent import FAILURES, logger
 from strat.selection.tuning.objective import Branch
 from strat.selection.tuning.path import Stage, Walk
@@ -164,21 +164,19 @@ def _walk_to(key, rounds, branches, paths, clock, steps):
 
 
 def _table(paths, branches):
-    """One row for each stage: the held-out loss at its best step, and how much lower than the start's, with its s.e."""
+    """One row for the start and for each stage at its best step."""
     if not paths:
         return []
-    first = all_losses(paths, START)
-    rows = [{"tried": "start", "step": None, "loss": float(first.mean()), "gain": None, "gain_se": None}]
-    best = {}
-    for key in choices(paths):
-        losses = all_losses(paths, key)
-        if key[2] and (key[:2] not in best or losses.mean() < best[key[:2]][0].mean()):
-            best[key[:2]] = losses, key[2]
-    for (name, number), (losses, step) in best.items():
-        gain, se = paired_gain([first - losses])
-        row = {"tried": _described((name, number, step), branches, with_step=False), "step": None}
-        row["step"] = step if branches[name].stages[number].many else None
-        rows.append({**row, "loss": float(losses.mean()), "gain": gain, "gain_se": se})
+    start, best = losses_of(paths, START), {}
+    for key in choices(paths)[1:]:
+        mean = np.concatenate(losses_of(paths, key)).mean()
+        if key[2] and (key[:2] not in best or mean < best[key[:2]][0]):
+            best[key[:2]] = mean, key
+    rows = [table_row("start", start)]
+    for _, key in best.values():
+        step = key[2] if branches[key[0]].stages[key[1]].many else None
+        tried = _described(key, branches, with_step=False)
+        rows.append(table_row(tried, losses_of(paths, key), start, step))
     return rows
 
 

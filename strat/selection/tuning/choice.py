@@ -33,19 +33,19 @@ def choose(rounds, in_time=False):
     """
     if len(rounds) < 2:
         return Choice()
-    gaps = []
+    before, after = [], []
     for k, measuring in enumerate(rounds):
         choosing = rounds[:k] if in_time else rounds[:k] + rounds[k + 1 :]
         if choosing:
-            gaps.append(_losses(measuring, START) - _losses(measuring, best(choosing)))
-    gain, se = paired_gain(gaps)
+            before += losses_of([measuring], START)
+            after += losses_of([measuring], best(choosing))
+    gain, se = paired_gain(before, after)
     return Choice(best(rounds), gain, se) if np.isfinite(se) else Choice()
 
 
 def best(rounds):
     """The choice with the lowest mean loss over the records of some rounds, the earliest of equals."""
-    keys = choices(rounds)
-    return keys[int(np.argmin([all_losses(rounds, key).mean() for key in keys]))]
+    return min(choices(rounds), key=lambda key: np.concatenate(losses_of(rounds, key)).mean())
 
 
 def choices(rounds):
@@ -65,22 +65,24 @@ def point_of(paths, key):
     return [p for p in path if [p.stage, p.step] <= place][-1] if any(place) else path[0]
 
 
-def all_losses(rounds, key):
-    """Held-out losses at a choice, round after round."""
-    return np.concatenate([_losses(paths, key) for paths in rounds])
+def losses_of(rounds, key):
+    """Held-out losses at a choice, an array for each round."""
+    return [point_of(paths, key).losses for paths in rounds]
 
 
-def paired_gain(gaps, by_fold=False):
-    """Mean of differences of losses, and its standard error over records or folds; nan where they do not exist.
+def paired_gain(before, after, by_fold=False):
+    """How much lower the mean loss is after than before, and the standard error of that, over records or folds.
 
-    `gaps` has an array of differences for each fold.
+    Both have an array for each fold. Where there is no standard error, the result is 0 and nan.
     """
-    if not gaps:
-        return np.nan, np.nan
-    records = np.concatenate(gaps)
+    gaps = [a - b for a, b in zip(before, after, strict=True)]
+    records = np.concatenate(gaps) if gaps else []
     error = mean_and_error([gap.mean() for gap in gaps] if by_fold else records)[1]
-    return (np.nan, np.nan) if error is None else (float(records.mean()), error)
+    return (0.0, np.nan) if error is None else (float(records.mean()), error)
 
 
-def _losses(paths, key):
-    return point_of(paths, key).losses
+def table_row(tried, losses, start=None, step=None, by_fold=False):
+    """What was tried: its held-out loss, and its gain over the losses of the start."""
+    gain, se = (None, None) if start is None else paired_gain(start, losses, by_fold)
+    loss = float(np.concatenate(losses).mean())
+    return {"tried": tried, "step": step, "loss": loss, "gain": gain, "gain_se": se}

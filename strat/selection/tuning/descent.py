@@ -48,25 +48,9 @@ class Clock:
 def descend(function, x, bounds, accept, max_iter):
     """Minimise a function over a box by projected L-BFGS.
 
-    A trial at which the function raises or is not finite is rejected and logged; the line search shortens its step.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(x)`` returns value and gradient.
-    x : ndarray
-        The start, at which the function must be finite.
-    bounds : (lower, upper)
-        The box.
-    accept : callable
-        ``accept(x)`` after each accepted step; returns True to stop.
-    max_iter : int
-        Most steps.
-
-    Returns
-    -------
-    ndarray
-        Where it ended.
+    ``function(x)`` returns value and gradient, and must be finite at the start. A later trial at which it raises or is not
+    finite is rejected and logged, and the line search shortens its step. ``accept(x)`` is called after each accepted step,
+    and returns True to stop. The result is where the descent ended.
     """
     lower, upper = bounds
     free = lower < upper

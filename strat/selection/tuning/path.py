@@ -38,21 +38,11 @@ class Point:
 
 
 class Walk:
-    """Descends stage after stage, each from the end of the one before; `points` is there when it is cut short.
+    """Descends stage after stage, each from the end of the one before.
 
-    Parameters
-    ----------
-    objective : Objective
-        What is minimised, plus the stage's penalty.
-    judge : Objective, optional
-        Records that do not take part: a stage ends where their loss has not fallen for `patience` steps in a row, the
-        walk after a stage with single edges that brought it no lower than it was.
-    max_iter, patience : int
-        Most steps of a stage; see `judge`.
-    check : callable
-        Called before each evaluation; may raise.
-    label : str
-        For the log.
+    `judge` is the objective of records that take no part: a stage ends where their loss has not fallen for `patience` steps
+    in a row, and the walk ends after a stage of single edges that has not lowered it. A stage has at most `max_iter`
+    steps. ``check()`` is called before each evaluation and may raise: `points` then has the path so far.
     """
 
     def __init__(self, objective, judge=None, *, max_iter, patience, check, label):

@@ -34,19 +34,19 @@ class Tuned(Table):
     gain, gain_se : float
         That difference, record by record, and its standard error.
     before, after : float
-        Mean validation loss of the start and of ``W0`` and ``parameters``, smoothed where the declaration says so. The tuned
-        ones have seen these records.
+        Mean validation loss of the start and of ``W0`` and ``parameters``, smoothed where the declaration says so. Tuning
+        has used these records.
     folds : list of dict
         The same for each fold: records, before, after.
     history : list of float
         Mean validation loss at the start and after each accepted step; the start alone where it was kept.
     table : list of dict
-        What was tried: its held-out loss at the best step, and gain over the start; those of the row with the lowest loss
-        flatter a little, which `gain` does not.
+        What was tried: its held-out loss at the best step, and its gain over the start. The gain of the row with the
+        lowest loss is a little too high, because these records chose it; `gain` is not.
     choice : str
         What had the lowest held-out loss.
     grew, fell, vanished : list of tuple
-        Edges (u, v, before, after), the largest change first: with more weight, with less, with none left.
+        Edges (u, v, before, after) with more weight, with less, and with none left; the largest change first.
     log_evidence : list of float or None
         With ``method="evidence"``: at the start and the end of each maximisation, over all records.
     status : {"finished", "time_limit", "interrupted"}

@@ -33,11 +33,6 @@ class Space:
         The graph's multipliers at the start, by default the model's.
     common : bool
         Whether all edges have one multiplier, in place of one for each factor.
-
-    Attributes
-    ----------
-    start, lower, upper : ndarray
-        The start and its bounds.
     """
 
     def __init__(self, model, prior, names, varied=None, group=None, scale=None, common=False):

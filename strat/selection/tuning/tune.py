@@ -35,12 +35,11 @@ def tune(
     L-BFGS: in the logarithms of the factors' scales and of positive hyperparameters, and in edge weights at least 0.
     Edge weights begin with one scale for each factor, and are then set free with an ever weaker pull towards it.
 
-    Rounds decide how far to go. Each holds a third of the validation records out of everything and measures them after
-    every step; what has the lowest loss over all rounds is chosen, no tuning among the choices. A choice made without a
-    third's records is measured on that third, record by record against the start. Only where it gains more than the
-    standard error of that difference are all validation records used for a last descent, and is the result not the start.
-    Folds that follow one another in time, such as rolling origins, are judged in that order: what tunes and what chooses
-    comes before what judges.
+    Three rounds decide how far to go. Each leaves a third of the validation records out and measures them after every
+    step. What has the lowest loss over all rounds is chosen, where no tuning is one of the choices. What two thirds of the
+    records choose is then measured on the other third, record by record against the start. Only where it gains more than
+    the standard error of that difference, a last descent uses all validation records; otherwise the start is the result.
+    Where folds follow one another in time, such as rolling origins, the records that measure are later than all others.
 
     Parameters
     ----------
@@ -51,8 +50,8 @@ def tune(
     validation : tuple, optional
         ``(*data, strata)``: records to tune on, which no fit sees until the last. The rounds split them.
     folds : int, splitter or iterable of pairs, optional
-        In place of `validation`: folds of `train`, such as ``RollingOrigin(6, time=1)``. 5 by default; the rounds hold a
-        third of the folds out. Every fold needs a fit for each evaluation.
+        In place of `validation`: folds of `train`, such as ``RollingOrigin(6, time=1)``; 5 by default. A round leaves a
+        third of the folds out. Every evaluation needs a fit for each fold.
     wrt : sequence of {"scale", "W0"} or cvxpy.Parameter
         What to tune: the scales of the graph's factors, single edges, hyperparameters (or their names) of the loss,
         the regularizer, the constraints or ``couple``.
@@ -60,31 +59,31 @@ def tune(
         The edges that "W0" tunes: the graph's own; those and the neighbours' neighbours; all pairs; others. They start
         at weight 0 where the graph has none. The graph's other edges stay.
     tie : str, optional
-        An edge attribute: edges of one value share a multiplier, those without it are one group.
+        An edge attribute: edges with the same value share a multiplier, and so do all edges without it.
     penalty : float or sequence, optional
-        Pull towards the start: times the start's loss times the mean squared change of a weight, in units of the mean
-        weight. Several are a path from strong to weak. By default (1, 0.1, 0.01, 0.001) for "W0", else 0. Where edges
-        are tuned, the scales are free of it: it holds on to the ratios of the weights.
+        Added to the loss is `penalty` times the start's loss times the mean squared change of a weight, in units of the
+        mean weight. Several are tried from strong to weak. By default (1, 0.1, 0.01, 0.001) for "W0", else 0. Where
+        edges are tuned, the scales have no penalty: it holds on to the ratios of the weights.
     candidates : sequence or dict, optional
-        Graphs to try beside the tuned one, each with its scale tuned: "knn", "exponential" and "entropy" are kernels on
-        the parameters of the start's fit, "joint" and models that learn W give their W; or graphs.
+        Other graphs to try, each with its scale tuned: "knn", "exponential" and "entropy" are kernels on the parameters
+        of the start's fit, "joint" and models that learn W give their W; or graphs.
     max_iter : int
         Most steps of a descent.
     patience : int
-        A round ends where its held-out loss has not fallen for so many steps.
+        A descent of a round ends where its held-out loss has not fallen for so many steps.
     time_limit : float, optional
-        Seconds. The best so far is returned, and where Ctrl-C is pressed.
+        Seconds after which the best so far is returned, as it is where Ctrl-C is pressed.
     random_state : int
         Seed of the splits.
     verbose : bool
         Report each step through ``logging.getLogger("strat")``.
     method : {"validation", "evidence"}
-        "evidence" is experimental: from constants that were chosen by cross-validation, a few steps to a higher marginal
-        likelihood of the training records (Laplace's approximation) in the weights of all pairs of axis and coefficient:
-        first products of the factors' scales and the coefficients' weights in ``couple``, then a table, ``couple`` by
-        factor. The loss is read as minus a log likelihood. Held-out records have the last word as above, on the products
-        and then on the table; where folds follow one another in time, the standard error is over folds, of which three
-        are the least. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
+        "evidence" is experimental. From constants that were chosen by cross-validation, it takes a few steps to a higher
+        marginal likelihood of the training records (Laplace's approximation), where the loss is minus a log likelihood.
+        They change the weights of all pairs of axis and coefficient: first as products of the factors' scales and the
+        coefficients' weights in ``couple``, then as a table, ``couple`` by factor. Held-out records have to agree, as
+        above, to the products and then to the table; where folds follow one another in time, there must be three, and
+        the standard error is over folds. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
 
     Returns
     -------
