@@ -16,11 +16,12 @@ MOST_POOLED = 500
 
 @dataclass
 class Axis:
-    """One number of a pattern search: log10 of a factor that multiplies some constants."""
+    """One number of a pattern search: log10 of a factor that multiplies some constants.
 
-    kind: (
-        str  # "scale", "regularizer" or "graph_regularizer": a first scan moves all axes of one kind together
-    )
+    A first scan moves all axes of one kind together.
+    """
+
+    kind: str  # "scale", "regularizer" or "graph_regularizer"
     start: dict  # the constants by full name, where the factor is 1
 
 
@@ -50,27 +51,25 @@ class Candidate:
 
 def default_candidates(name, model):
     """A model with the constants that are searched without a grid, after its special cases of fewer constants."""
-    penalties = [*penalty_axes(model), *graph_regularizer_axes(model)]
-    if model.shared or model.graph is None:
-        return [Candidate(name, model, penalties)]
-    prior = read_graph(model.graph)
-    if not prior.weights(model.scale).any():
-        return [Candidate(name, model, penalties)]
+    others = [*_regularizer_axes(model), *_graph_regularizer_axes(model)]
+    if model.shared or not _has_weights(model):
+        return [Candidate(name, model, others)]
     # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
-    scales = {f"scale__{factor}": float(scale) for factor, scale in model._scales().items() if scale > 0}
-    if not scales:
-        return [Candidate(name, model, [Axis("scale", {"scale": model.scale}), *penalties])]
-    whole = Candidate(name, model, [Axis("scale", {key: value}) for key, value in scales.items()] + penalties)
+    positive = {factor: float(scale) for factor, scale in model._scales().items() if scale > 0}
+    scales = {f"scale__{factor}": scale for factor, scale in positive.items()} or {"scale": model.scale}
+    whole = Candidate(name, model, [Axis("scale", {key: value}) for key, value in scales.items()] + others)
     if len(scales) < 2:
         return [whole]
-    tied = [Candidate(f"{name}, one scale", model, [Axis("scale", scales), *penalties])]
+    tied = [Candidate(f"{name}, one scale", model, [Axis("scale", scales), *others])]
     # Divided by the mean weight of its edges, every factor weighs the same.
-    means = {f"scale__{factor}": weight for factor, weight in _mean_weights(prior).items()}
-    equal = {key: 1.0 / means[key] for key in scales if means[key] > 0}
-    ratios = [equal[key] / scales[key] for key in equal]
-    if len(equal) == len(scales) and not np.allclose(ratios, ratios[0]):
-        axes = [Axis("scale", equal), *penalties]
-        tied.append(Candidate(f"{name}, equal weights", model, axes, scan=False, refines=[tied[0].name]))
+    prior = read_graph(model.graph)
+    codes = [prior.factors.index(factor) for factor in positive]
+    means = np.array([prior.term_weight[prior.term_factor == code].mean() for code in codes])
+    if means.all():
+        ratios = 1 / (means * list(positive.values()))
+        if not np.allclose(ratios, ratios[0]):
+            axes = [Axis("scale", dict(zip(scales, (1 / means).tolist(), strict=True))), *others]
+            tied.append(Candidate(f"{name}, equal weights", model, axes, scan=False, refines=[tied[0].name]))
     whole.scan, whole.refines = False, [candidate.name for candidate in tied]
     return [*tied, whole]
 
@@ -107,7 +106,7 @@ def simple_models(models, nodes):
     return simple
 
 
-def penalty_axes(model):
+def _regularizer_axes(model):
     """One axis for each scalar hyperparameter Parameter that only the regularizer has."""
     base = model.base
     elsewhere = {p.id for p in base.loss_program.hyperparameters}
@@ -123,7 +122,7 @@ def penalty_axes(model):
     return axes
 
 
-def graph_regularizer_axes(model):
+def _graph_regularizer_axes(model):
     """One axis for each of lambda1, lambda2 and sigma that is above 0, where the graph is learned."""
     if model.shared or not model.graph_regularizer.learned:
         return []
@@ -134,12 +133,6 @@ def graph_regularizer_axes(model):
     ]
 
 
-def _mean_weights(prior):
-    """Mean weight of each factor's edges."""
-    weights = {f: prior.term_weight[prior.term_factor == k] for k, f in enumerate(prior.factors)}
-    return {f: float(w.mean()) if len(w) else 0.0 for f, w in weights.items()}
-
-
 def _mean_degree(model):
     """Mean degree of a model's graph, 1 where it has no edges."""
     if model.graph is None:
@@ -148,8 +141,11 @@ def _mean_degree(model):
     return float(2 * prior.weights().sum() / prior.K) or 1.0
 
 
+def _has_weights(model):
+    """Whether some edge of the model's graph has weight."""
+    return model.graph is not None and read_graph(model.graph).weights(model.scale).any()
+
+
 def _is_separate(model):
-    """Whether no edge of the model has weight."""
-    if model.shared or model.graph_regularizer.learned:
-        return False
-    return model.graph is None or not read_graph(model.graph).weights(model.scale).any()
+    """Whether the strata have nothing in common."""
+    return not (model.shared or model.graph_regularizer.learned or _has_weights(model))

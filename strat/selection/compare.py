@@ -84,15 +84,9 @@ def compare(
     strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels))
     runs, notes = [], []
     try:
-        for (training, held_out), seed in zip(parts, seeds, strict=True):
-            runs += [
-                {
-                    "model": name,
-                    "seed": seed,
-                    **_run(_with_strata(model, strata), training, held_out, metrics),
-                }
-                for name, model in models.items()
-            ]
+        for pair, seed in zip(parts, seeds, strict=True):
+            clones = {name: _with_strata(model, strata) for name, model in models.items()}
+            runs += [_run(name, seed, model, *pair, metrics) for name, model in clones.items()]
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -100,14 +94,15 @@ def compare(
     return Comparison(list(models), list(metrics), runs, notes)
 
 
-def _run(model, train, test, metrics):
+def _run(name, seed, model, train, test, metrics):
     """Fit one model to one split and measure it."""
     parts = {"test": test, "train": train}
     seen = set(train.labels)
     unseen = np.array([label not in seen for label in test.labels])
     if unseen.any():
         parts["unseen"] = test.only(unseen)
-    run = {"status": "failed", "objective": None, "error": None, "values": {}, "unseen": int(unseen.sum())}
+    run = {"model": name, "seed": seed, "status": "failed", "objective": None, "error": None}
+    run |= {"values": {}, "unseen": int(unseen.sum())}
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -115,8 +110,8 @@ def _run(model, train, test, metrics):
             fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started
             run["values"] = {
-                (name, metric): _measure(model, part, function)
-                for name, part in parts.items()
+                (where, metric): _measure(model, part, function)
+                for where, part in parts.items()
                 for metric, function in metrics.items()
             }
             run |= {"status": model.result_.status, "objective": model.result_.objective}
