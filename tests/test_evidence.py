@@ -227,17 +227,26 @@ def test_validation_records_judge_in_place_of_folds_and_a_time_limit_returns_the
     assert tuned.status == "time_limit" and not tuned.improved and tuned.model.theta_["b"].shape == (20,)
 
 
-def test_rolling_origins_are_judged_one_by_one():
+def test_rolling_origins_are_judged_one_by_one(monkeypatch):
+    by_fold, table_row = [], by_evidence.table_row
+
+    def spy(*arguments, **options):
+        by_fold.append(options.get("by_fold"))
+        return table_row(*arguments, **options)
+
+    monkeypatch.setattr(by_evidence, "table_row", spy)
     rng = np.random.default_rng(0)
     z = [(c, t) for t in range(8) for c in "ab" for _ in range(5)]
     X, y = rng.normal(size=(80, N)), rng.normal(size=80) + np.array([t for _, t in z])
     cities, years = strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(8), name="year")
     model = strat.lrsm(declaration(), strat.graphs.product(cities, years))
     tuned = strat.tune(model, (X, y, z), folds=strat.RollingOrigin(4, time=1), method="evidence")
-    assert len(tuned.folds) == 4
-    gaps = np.array([fold["before"] - fold["after"] for fold in tuned.folds])
-    if tuned.improved:
-        assert tuned.gain_se == pytest.approx(gaps.std(ddof=1) / 2)  # over origins, not records
+    assert len(tuned.folds) == 4 and by_fold == [
+        None,
+        True,
+        True,
+    ]  # standard errors over origins, not records
+    assert not tuned.improved and tuned.gain_se == tuned.table[2]["gain_se"]
     for folds in (strat.RollingOrigin(2, time=1), strat.RollingOrigin(1, time=1)):
         with pytest.raises(DataError, match="knows nothing of time.*three origins at least"):
             strat.tune(model, (X, y, z), folds=folds, method="evidence")
