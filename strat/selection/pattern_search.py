@@ -35,7 +35,7 @@ class PatternSearch:
 
     def scan(self, center, directions, offsets):
         """Try every combination of some offsets along each direction from a center; return the best point."""
-        for lengths in snake({k: list(own) for k, own in enumerate(offsets)}):
+        for lengths in snake({k: list(each) for k, each in enumerate(offsets)}):
             self.value(_moved(center, directions, lengths.values()))
         return self.best()
 

@@ -199,10 +199,9 @@ def _descend(search, candidate, chosen):
     else:
         starts = [candidate.place(chosen[name]) for name in candidate.refines if name in chosen]
         start = min([center, *starts], key=search.value)
+    # Regularizer and graph can replace each other: one up and the other down, or both up.
     diagonals = []
-    if (
-        len(coarse) == 2
-    ):  # regularizer and graph can replace each other: one up and the other down, or both up
+    if len(coarse) == 2:
         pairs = list(zip(*coarse.values(), strict=True))
         diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)]
     search.search(start, diagonals)

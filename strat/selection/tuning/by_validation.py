@@ -47,7 +47,9 @@ def _branches(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
         wide, varied = prior, None
         stages = [Stage(", ".join(names), tuple(names), penalty) for penalty in penalties]
     group = None if tie is None else groups_of(model.graph, wide, tie)
-    common = tie is not None and "scale" not in names  # factors' multipliers would part what is tied
+    common = (
+        tie is not None and "scale" not in names
+    )  # factors' multipliers would change the ratios of tied edges
     space = Space(model, wide, names, varied, group, common=common)
     branches = {"model": Branch(model, rounds, stages, lambda part: space, notes)}
 
@@ -124,13 +126,13 @@ def _walk_rounds(rounds, branches, clock, steps):
     """The path of every branch in every round that was begun, as far as it went."""
     paths, check = [], partial(clock.check, FOR_ROUNDS)
     with clock.interruptible():
-        for number, (tunes, judges) in enumerate(rounds.rounds, start=1):
+        for number, (tuning, left_out) in enumerate(rounds.rounds, start=1):
             paths.append({})
             for name, branch in branches.items():
                 try:
-                    objective, judge = branch.objective(tunes), branch.objective(judges)
+                    objective, apart = branch.objective(tuning), branch.objective(left_out)
                     label = f"round {number} of {len(rounds.rounds)}  {name}"
-                    walk = Walk(objective, judge, check=check, label=label, **steps)
+                    walk = Walk(objective, apart, check=check, label=label, **steps)
                     paths[-1][name] = walk.points
                     walk.run(branch.stages)
                 except FAILURES as error:
@@ -174,7 +176,7 @@ def _table(paths, branches):
             best[key[:2]] = mean, key
     rows = [table_row("start", start)]
     for _, key in best.values():
-        step = key[2] if branches[key[0]].stages[key[1]].many else None
+        step = key[2] if branches[key[0]].stages[key[1]].tunes_edges else None
         tried = _described(key, branches, with_step=False)
         rows.append(table_row(tried, losses_of(paths, key), start, step))
     return rows
@@ -188,4 +190,4 @@ def _described(key, branches, with_step=True):
     stage = branches[branch].stages[number]
     text = stage.name if branch == "model" else f"{branch}, {stage.name}"
     text += f", penalty {stage.penalty:g}" if stage.penalty else ""
-    return f"{text}, step {step}" if with_step and stage.many else text
+    return f"{text}, step {step}" if with_step and stage.tunes_edges else text

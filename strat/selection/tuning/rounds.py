@@ -1,4 +1,4 @@
-"""Which held-out records tune and which judge, round by round."""
+"""Which held-out records are tuned on and which are left out, round by round."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ from strat.errors import DataError
 from strat.records.sample import Sample, strata_folds
 from strat.records.splitters import StrataKFold
 
-#: Rounds, each with its own records that judge.
+#: Rounds, each of which leaves out its own records.
 ROUNDS = 3
 
 
 @dataclass
 class Rounds:
-    """Pairs of positions (training records, held-out records), and what of them tunes and judges in each round."""
+    """Pairs of positions (training records, held-out records), and which of them each round tunes on and leaves out."""
 
     train: Sample  # has the training records
     held_out: Sample  # has the held-out records: the same, or validation records
     where: str  # the name of the argument with the held-out records, for messages
     pairs: list  # one for each fold
-    rounds: list  # for each round the pairs that tune, and the pairs that judge
+    rounds: list  # for each round the pairs that it tunes on, and the pairs that it leaves out
     in_time: bool = False  # whether the folds, and so the rounds, follow one another in time
 
     def parts(self, pairs):
@@ -46,7 +46,7 @@ def rounds_of(train, validation, folds, random_state):
 
 
 def _of_records(train, held_out, where, pair, random_state):
-    """Each round judges by a third of the held-out records of a single pair."""
+    """Each round leaves out a third of the held-out records of a single pair."""
     inside, held = pair
     count = min(ROUNDS, len(held))
     if count < 2:
@@ -60,25 +60,25 @@ def _of_records(train, held_out, where, pair, random_state):
 
 
 def _of_folds(train, pairs):
-    """Each round judges by a third of the folds; what these hold out takes no part in anything else."""
+    """Each round leaves out a third of the folds, and the records that they hold out from all other folds."""
     count, rounds = min(ROUNDS, len(pairs)), []
     for number in range(count):
-        judges = pairs[number::count]
-        hidden = np.unique(np.concatenate([held for _, held in judges]))
+        left_out = pairs[number::count]
+        hidden = np.unique(np.concatenate([held for _, held in left_out]))
         others = [pair for k, pair in enumerate(pairs) if k % count != number]
-        tunes = [(np.setdiff1d(a, hidden), np.setdiff1d(b, hidden)) for a, b in others]
-        tunes = [(a, b) for a, b in tunes if len(a) and len(b)]
-        if not tunes:
+        tuning = [(np.setdiff1d(a, hidden), np.setdiff1d(b, hidden)) for a, b in others]
+        tuning = [(a, b) for a, b in tuning if len(a) and len(b)]
+        if not tuning:
             raise DataError(
                 "the folds hold out the same records, so that none is left to judge; give folds whose held-out records "
                 "differ, or a single one, whose held-out records are then split."
             )
-        rounds.append((tunes, judges))
+        rounds.append((tuning, left_out))
     return Rounds(train, train, "train", pairs, rounds)
 
 
 def _of_origins(train, pairs):
-    """Each round tunes on one origin more and judges by the next: later records never take part."""
+    """Each round tunes on one origin more and leaves out the next; later records take no part."""
     if len(pairs) < 3:
         raise DataError(
             f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
@@ -86,7 +86,7 @@ def _of_origins(train, pairs):
             f"then split."
         )
     first = len(pairs) - min(ROUNDS, len(pairs) - 1)
-    rounds = [(pairs[:judge], [pairs[judge]]) for judge in range(first, len(pairs))]
+    rounds = [(pairs[:k], [pairs[k]]) for k in range(first, len(pairs))]
     return Rounds(train, train, "train", pairs, rounds, in_time=True)
 
 

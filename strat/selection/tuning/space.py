@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 from strat.errors import OptionError
 
-#: Most that a logarithm may move: a factor of three millions either way.
+#: Most that a logarithm may move: a factor of three million either way.
 MOST = 15.0
 
 
