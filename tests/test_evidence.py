@@ -18,12 +18,10 @@ from strat.selection.tuning.by_evidence import (
     PRODUCT,
     TABLE,
     last_that_gains,
-    maximised,
     tuned_parts,
     ways_of,
 )
 from strat.selection.tuning.choice import paired_gain
-from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.likelihood import evidence_of
 
 N = 3
@@ -270,33 +268,6 @@ def test_couplings_and_edges_without_factor_keep_their_place():
     tuned = strat.tune(model, records(grid()), method="evidence")
     copy.deepcopy(tuned.model)
     assert tuned.parameters["couple"]["theta"].shape == (N,)
-
-
-def by_axis(nodes, count, seed=0):
-    """Records whose first slope differs from row to row, and the second from column to column."""
-    rng = np.random.default_rng(seed)
-    z = [node for node in nodes for _ in range(count)]
-    X = rng.normal(size=(len(z), N))
-    places = np.array(z, dtype=float)
-    u = X[:, 0] * (places[:, 0] - 2) + X[:, 1] * (places[:, 1] - 2) + 0.3 * X[:, 2]
-    return X, u + 0.7 * rng.normal(size=len(z)), z
-
-
-def test_a_table_says_which_coefficient_changes_along_which_axis():
-    graph = grid(5, 5)
-    start, prior = strat.lrsm(declaration(), graph, scale=0.5), read_graph(graph)
-    ways = maximised(evidence(start, by_axis(graph, 5)), (PRODUCT, TABLE), 2, Clock(None))
-    (product, _), (table, path) = ways
-    assert path[2] > path[1] + 10 > path[0] + 10
-    models, test = [start], by_axis(graph, 50, seed=1)
-    for x, by_cell in ((product, False), (table, True)):
-        scales, base = tuned_parts(start, prior, x, by_cell)
-        models.append(strat.lrsm(base, graph, scale=scales))
-    row, column = (base.couple["theta"][axis] for axis in ("row", "column"))
-    assert row[1] > 3 * row[0] and column[0] > 3 * column[1]
-    few = by_axis(graph, 5)
-    losses = [-model.fit(*few[:2], strata=few[2]).score(*test[:2], strata=test[2]) for model in models]
-    assert losses[2] < 0.97 * losses[1] < 0.97 * losses[0]
 
 
 def test_a_table_is_not_tried_where_it_is_the_product():

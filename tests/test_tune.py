@@ -327,15 +327,6 @@ def test_a_candidate_that_fails_is_logged_and_left_out(caplog):
     assert tuned.improved and not any("bad" in row["tried"] for row in tuned.table)
 
 
-def test_the_same_twice():
-    runs = [
-        strat.tune(strat.lrsm(BASE, grid()), TRAIN, VALIDATION, wrt=["W0"], penalty=0.1, max_iter=8)
-        for _ in "ab"
-    ]
-    assert runs[0].history == runs[1].history
-    assert np.array_equal(runs[0].parameters["W0"], runs[1].parameters["W0"])
-
-
 @pytest.mark.slow
 def test_smoothed_kinks_and_labels_in_columns():
     residual = BASE.data[1] - BASE.data[0] @ BASE.loss_program.variables[0]

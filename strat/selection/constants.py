@@ -6,16 +6,19 @@ from sklearn.base import clone
 from strat.errors import OptionError
 
 
-def full_name(model, key):
-    """The name of a constant in ``get_params``, or None where the model has no such constant.
-
-    ``lambda1`` stands for ``graph_regularizer__lambda1``, and the name of a hyperparameter for ``base__NAME``.
-    """
-    names = {f"base__{name}" for name in model.base.hyperparameters}
+def names_of(model):
+    """The names of a model's constants in ``get_params``."""
+    names = []
     if not model.shared:
-        names |= {f"graph_regularizer__{name}" for name in model.graph_regularizer.get_params()}
         if model.graph is not None:
-            names |= {"scale", *(f"scale__{factor}" for factor in model._scales())}
+            names += ["scale", *(f"scale__{factor}" for factor in model._scales())]
+        names += [f"graph_regularizer__{name}" for name in model.graph_regularizer.get_params()]
+    return names + [f"base__{name}" for name in model.base.hyperparameters]
+
+
+def full_name(model, key):
+    """The name in ``get_params`` of a constant such as ``lambda1`` or ``NAME``, None where the model has no such constant."""
+    names = names_of(model)
     return next((name for name in (key, f"graph_regularizer__{key}", f"base__{key}") if name in names), None)
 
 
@@ -50,7 +53,7 @@ def read_grid(grid, models):
         if isinstance(values, (str, bytes)) or np.ndim(values) == 0 or not len(values):
             raise OptionError(f"grid[{key!r}] must be a list of values to try, not {values!r}.")
         if not any(full_name(model, key) for model in models):
-            known = dict.fromkeys(name for model in models for name in _known(model))
+            known = dict.fromkeys(name for model in models for name in names_of(model))
             raise OptionError(
                 f"grid: no model has a constant {key!r}; known are {', '.join(known) or 'none'}."
             )
@@ -83,10 +86,3 @@ def snake(grid):
             for value in (values if k % 2 == 0 else values[::-1])
         ]
     return points
-
-
-def _known(model):
-    """The names that a message offers."""
-    prefixes = ("base__", "scale__", "graph_regularizer__")
-    names = [name for name in model.get_params() if name.startswith(prefixes)]
-    return names if model.graph is None else ["scale", *names]
