@@ -58,7 +58,8 @@ def coordinates(labels):
     """Coordinates of labels that are pairs: (rows, columns), and the row and column of each label; None for other labels."""
     if len(labels) < 2 or not all(type(label) is tuple and len(label) == 2 for label in labels):
         return None
-    values = [_ordered(dict.fromkeys(label[axis] for label in labels)) for axis in (0, 1)]
+    values = [list(dict.fromkeys(label[axis] for label in labels)) for axis in (0, 1)]
+    values = [sorted(along) if are_numbers(along) else along for along in values]
     places = [{value: k for k, value in enumerate(along)} for along in values]
     return values, [np.array([places[axis][label[axis]] for label in labels]) for axis in (0, 1)]
 
@@ -79,11 +80,6 @@ def axis_names(graph, count=2):
 def are_numbers(labels):
     """Whether all labels are real numbers."""
     return all(isinstance(label, numbers.Real) and not isinstance(label, bool) for label in labels)
-
-
-def _ordered(values):
-    values = list(values)
-    return sorted(values) if are_numbers(values) else values
 
 
 def _groups(labels):

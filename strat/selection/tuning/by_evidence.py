@@ -1,4 +1,4 @@
-"""Tuning by evidence: one weight for each pair of axis and coefficient, and the guard of held-out records."""
+"""Tuning by evidence: one weight for each pair of axis and coefficient, kept where held-out records agree."""
 
 import copy
 
@@ -16,11 +16,11 @@ from strat.selection.tuning.likelihood import axes, check, evidence_of, table_of
 from strat.selection.tuning.result import Tuned, as_networkx, changes
 from strat.selection.tuning.rounds import in_order_of_time
 
-#: Standard deviation of a normal prior on the logarithms of the weights around the start, which holds weights in place
-#: of which the records say little.
+#: Standard deviation of a normal prior on the logarithms of the multipliers, which keeps weights near the start where the
+#: records say little of them.
 WIDTH = 1.0
 STEPS = 10  # of each maximisation; few, because the start was chosen by held-out records
-#: What is tried, each from the end of the one before: a number for each axis times one for each coefficient, and any table.
+#: The ways, each from the end of the one before: a number for each axis times one for each coefficient, then any table.
 PRODUCT, TABLE = "evidence, product", "evidence, table"
 
 

@@ -1,4 +1,4 @@
-"""Tuning by held-out loss: rounds that choose, a guard, and a last descent on all held-out records."""
+"""Tuning by held-out loss: rounds that choose and measure, and a last descent on all held-out records."""
 
 import warnings
 from collections import Counter

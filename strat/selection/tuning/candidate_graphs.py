@@ -15,6 +15,7 @@ from strat.model.estimator import StratifiedModel
 from strat.model.fitting import fit_within
 from strat.records.strata import some_of
 
+#: Kernels of ``graphs.from_parameters``.
 KERNELS = ("knn", "exponential", "entropy")
 
 
@@ -72,6 +73,7 @@ def learned_graph(candidate, model, prior, part):
 
 
 def _joint(model):
+    """A joint model with the constants of an LRSM."""
     learner = joint(model.base, model.graph, scale=model.scale, strata=model.strata)
     learner._values = dict(model.values)
     return learner

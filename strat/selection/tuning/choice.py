@@ -1,4 +1,4 @@
-"""Choices by held-out losses, no tuning among them, and their gain measured on records that did not choose."""
+"""The choice by held-out losses, which may be no tuning, and its gain on records that did not choose."""
 
 from dataclasses import dataclass
 

@@ -93,11 +93,11 @@ def _of_origins(train, pairs):
 def in_order_of_time(pairs):
     """The order in which folds follow one another in time; None where they do not.
 
-    They do where no fold trains on records that itself or a later fold holds out, some fold trains on what an earlier one
-    held out, and no record is held out twice.
+    They do where no fold trains on records that it or a later fold holds out, some fold trains on records that an earlier
+    one holds out, and no record is held out twice.
     """
     held = [np.unique(b) for _, b in pairs]
-    uses = np.array([[np.isin(one, a, assume_unique=True).any() for one in held] for a, _ in pairs])
+    uses = np.array([[np.isin(b, a, assume_unique=True).any() for b in held] for a, _ in pairs])
     # The later a fold, the more of the others' held-out records it trains on.
     order = np.argsort(uses.sum(axis=1), kind="stable")
     uses = uses[np.ix_(order, order)]
