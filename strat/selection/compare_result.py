@@ -28,13 +28,10 @@ class Comparison(Table):
         any_unseen = any(("unseen", metrics[0]) in run["values"] for run in runs)
         self.parts = [part for part in PARTS if part != "unseen" or any_unseen]
         self.splits = len(runs) // len(models)
-        self.columns = ["model"]
-        for part in self.parts:
-            for metric in metrics:
-                self.columns.append(f"{part} {metric}")
-                if self.splits > 1:
-                    self.columns.append(f"{part} {metric} s.e.")
-        self.columns += ["seconds", "status", "objective", "error"]
+        self._measures = [(part, metric) for part in self.parts for metric in metrics]
+        kinds = ("", " s.e.") if self.splits > 1 else ("",)
+        measured = [f"{part} {metric}{kind}" for part, metric in self._measures for kind in kinds]
+        self.columns = ["model", *measured, "seconds", "status", "objective", "error"]
 
     def mean(self, model, metric=None, part="test"):
         """Mean over the splits, and its standard error.
@@ -100,29 +97,23 @@ class Comparison(Table):
 
     def cells(self):
         """Rows of values, one a model."""
+        shown = slice(None) if self.splits > 1 else slice(1)  # the standard error of several splits
         rows = []
         for name in self.models:
-            row = [name]
-            for part in self.parts:
-                for metric in self.metrics:
-                    mean, error = self.mean(name, metric, part)
-                    row += [mean] if self.splits == 1 else [mean, error]
-            rows.append([*row, *self._outcome(name)])
+            means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
+            rows.append([name, *(value for pair in means for value in pair), *self._outcome(name)])
         return rows
 
     def texts(self):
         """Head and rows as texts, mean and standard error in one cell."""
-        pairs = [(part, metric) for part in self.parts for metric in self.metrics]
         failed = any(run["error"] for run in self.runs)
-        lines = [
-            ["model", *(" ".join(p) for p in pairs), "seconds", "status", "objective"] + ["error"] * failed
-        ]
+        head = ["model", *map(" ".join, self._measures), "seconds", "status", "objective"]
+        lines = [head + ["error"] * failed]
         for name in self.models:
-            row = [name]
-            row += [text_of(*self.mean(name, metric, part), 4) for part, metric in pairs]
-            seconds, status, objective, failure = self._outcome(name)
-            row += [number(seconds, 2), status, number(objective, 8)]
-            lines.append(row + [failure or ""] * failed)
+            means = [text_of(*self.mean(name, metric, part), 4) for part, metric in self._measures]
+            seconds, status, objective, error = self._outcome(name)
+            row = [name, *means, number(seconds, 2), status, number(objective, 8)]
+            lines.append(row + [error or ""] * failed)
         return lines
 
     def plot(self, metric=None, ax=None):
