@@ -112,7 +112,7 @@ def test_random_splits_need_a_seed():
 
 
 def test_a_search_says_that_the_pooled_model_is_left_out(monkeypatch):
-    for module in (strat.selection.search, strat.selection.contenders):
+    for module in (strat.selection.search, strat.selection.candidates):
         monkeypatch.setattr(module, "MOST_POOLED", 3)
     found = strat.search(strat.lrsm(BASE, PATH), {"scale": [1.0]}, train=(X, Y, Z), folds=2)
     assert "pooled" not in {row["candidate"] for row in found.table}
