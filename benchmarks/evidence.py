@@ -13,7 +13,7 @@ import numpy as np
 import strat
 from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
-from strat.selection.tuning.by_evidence import PRODUCT, TABLE, climbed
+from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised
 from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.likelihood import evidence_of
 
@@ -60,7 +60,7 @@ def line(side):
 
     def whole(*ways):
         evidence.theta = None
-        return seconds(lambda: list(climbed(evidence, ways, 2, Clock(None))), times=1)[0]
+        return seconds(lambda: list(maximised(evidence, ways, 2, Clock(None))), times=1)[0]
 
     product, both = whole(PRODUCT), whole(PRODUCT, TABLE)
     return f"{side**2:6d} {fit:10.3f} {one:13.3f} {many:16.3f} {many / one:9.1f} {product:10.2f} {both:11.2f} {error:9.0e}"

@@ -20,7 +20,7 @@ from sklearn.base import clone
 import strat
 from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
-from strat.selection.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
+from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised, tuned_parts
 from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.likelihood import evidence_of
 
@@ -101,7 +101,7 @@ def losses(model, train, test, seed):
     start, prior = clone(model).set_params(**constants), read_graph(model.graph)
     evidence, _ = evidence_of(start, prior, Sample([start], train, "train").part())
     models, ways = [start], (PRODUCT, TABLE)
-    for way, (x, _) in zip(ways, climbed(evidence, ways, 2, Clock(None)), strict=True):
+    for way, (x, _) in zip(ways, maximised(evidence, ways, 2, Clock(None)), strict=True):
         scale, base = tuned_parts(start, prior, x, way == TABLE)
         models.append(clone(start).set_params(scale=scale, base=base))
     # Other folds than those that chose the start, which flatter it.

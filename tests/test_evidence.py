@@ -14,9 +14,14 @@ from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.tuning import by_evidence
-from strat.selection.tuning.by_evidence import PRODUCT, TABLE, climbed, tuned_parts
-from strat.selection.tuning.descent import Clock
-from strat.selection.tuning.held_out_losses import HeldOutLosses
+from strat.selection.tuning.by_evidence import (
+    PRODUCT,
+    TABLE,
+    last_that_gains,
+    tuned_parts,
+    ways_of,
+)
+from strat.selection.tuning.choice import paired_gain
 from strat.selection.tuning.likelihood import evidence_of
 
 N = 3
@@ -202,7 +207,7 @@ def test_a_start_that_held_out_records_prefer_is_kept(monkeypatch):
         x = np.full(evidence.shape, 6.0)  # so heavy that the intercepts can no longer differ
         return [(x, [0.0, 0.0])] * len(tried)
 
-    monkeypatch.setattr(by_evidence, "climbed", astray)
+    monkeypatch.setattr(by_evidence, "maximised", astray)
     tuned = strat.tune(start, TRAIN, method="evidence")
     assert not tuned.improved and tuned.gain < 0 and tuned.choice == "no tuning"
     assert tuned.model.base is start.base and tuned.parameters["scale"] == {"row": 0.5, "column": 0.5}
@@ -211,26 +216,35 @@ def test_a_start_that_held_out_records_prefer_is_kept(monkeypatch):
     assert tuned.after == tuned.before and "the start was kept" in str(tuned)
 
 
-def test_validation_records_judge_in_place_of_folds():
-    other = records(grid(4, 5), count=4, seed=3)
-    tuned = strat.tune(strat.lrsm(declaration(), grid(4, 5), scale=0.5), TRAIN, other, method="evidence")
+def test_validation_records_judge_in_place_of_folds_and_a_time_limit_returns_the_start():
+    start, other = strat.lrsm(declaration(), grid(4, 5), scale=0.5), records(grid(4, 5), count=4, seed=3)
+    tuned = strat.tune(start, TRAIN, other, method="evidence")
     assert tuned.improved and len(tuned.folds) == 1 and tuned.folds[0]["records"] == len(other[1])
     assert len(tuned.model._training.arrays[1]) == len(TRAIN[1]) + len(other[1])  # refitted to all
+    tuned = strat.tune(start, TRAIN, other, method="evidence", time_limit=1e-9)
+    assert tuned.status == "time_limit" and not tuned.improved and tuned.model.theta_["b"].shape == (20,)
 
 
-def test_rolling_origins_are_judged_one_by_one():
+def test_rolling_origins_are_judged_one_by_one(monkeypatch):
+    by_fold, table_row = [], by_evidence.table_row
+
+    def spy(*arguments, **options):
+        by_fold.append(options.get("by_fold"))
+        return table_row(*arguments, **options)
+
+    monkeypatch.setattr(by_evidence, "table_row", spy)
     rng = np.random.default_rng(0)
     z = [(c, t) for t in range(8) for c in "ab" for _ in range(5)]
     X, y = rng.normal(size=(80, N)), rng.normal(size=80) + np.array([t for _, t in z])
-    graph = strat.graphs.product(
-        strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(8), name="year")
-    )
-    model = strat.lrsm(declaration(), graph)
+    cities, years = strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(8), name="year")
+    model = strat.lrsm(declaration(), strat.graphs.product(cities, years))
     tuned = strat.tune(model, (X, y, z), folds=strat.RollingOrigin(4, time=1), method="evidence")
-    assert len(tuned.folds) == 4
-    gaps = np.array([fold["before"] - fold["after"] for fold in tuned.folds])
-    if tuned.improved:
-        assert tuned.gain_se == pytest.approx(gaps.std(ddof=1) / 2)  # over origins, not records
+    assert len(tuned.folds) == 4 and by_fold == [
+        None,
+        True,
+        True,
+    ]  # standard errors over origins, not records
+    assert not tuned.improved and tuned.gain_se == tuned.table[2]["gain_se"]
     for folds in (strat.RollingOrigin(2, time=1), strat.RollingOrigin(1, time=1)):
         with pytest.raises(DataError, match="knows nothing of time.*three origins at least"):
             strat.tune(model, (X, y, z), folds=folds, method="evidence")
@@ -256,73 +270,30 @@ def test_couplings_and_edges_without_factor_keep_their_place():
     assert tuned.parameters["couple"]["theta"].shape == (N,)
 
 
-def by_axis(nodes, count, seed=0):
-    """Records whose first slope differs from row to row, and the second from column to column."""
-    rng = np.random.default_rng(seed)
-    z = [node for node in nodes for _ in range(count)]
-    X = rng.normal(size=(len(z), N))
-    places = np.array(z, dtype=float)
-    u = X[:, 0] * (places[:, 0] - 2) + X[:, 1] * (places[:, 1] - 2) + 0.3 * X[:, 2]
-    return X, u + 0.7 * rng.normal(size=len(z)), z
-
-
-def test_a_table_says_which_coefficient_changes_along_which_axis():
-    graph = grid(5, 5)
-    start, prior = strat.lrsm(declaration(), graph, scale=0.5), read_graph(graph)
-    ways = climbed(evidence(start, by_axis(graph, 5)), (PRODUCT, TABLE), 2, Clock(None))
-    (product, _), (table, path) = ways
-    assert path[2] > path[1] + 10 > path[0] + 10
-    models, test = [start], by_axis(graph, 50, seed=1)
-    for x, by_cell in ((product, False), (table, True)):
-        scales, base = tuned_parts(start, prior, x, by_cell)
-        models.append(strat.lrsm(base, graph, scale=scales))
-    row, column = (base.couple["theta"][axis] for axis in ("row", "column"))
-    assert row[1] > 3 * row[0] and column[0] > 3 * column[1]
-    few = by_axis(graph, 5)
-    losses = [-model.fit(*few[:2], strata=few[2]).score(*test[:2], strata=test[2]) for model in models]
-    assert losses[2] < 0.97 * losses[1] < 0.97 * losses[0]
-
-
 def test_a_table_is_not_tried_where_it_is_the_product():
-    prior = read_graph(grid())
-    one = strat.lrsm(declaration(couple={"theta": 0.0}), grid())
-    assert by_evidence.ways(one, prior) == (PRODUCT,)  # a single coefficient
-    assert by_evidence.ways(
-        strat.lrsm(declaration(), CASES["no factors"][2]), read_graph(CASES["no factors"][2])
-    ) == (PRODUCT,)
     twice = nx.MultiGraph(grid())
     twice.add_edge((0, 0), (0, 1), weight=1.0, factor="row")
-    assert by_evidence.ways(strat.lrsm(declaration(), twice), read_graph(twice)) == (PRODUCT,)
-    assert by_evidence.ways(strat.lrsm(declaration(), grid()), prior) == (PRODUCT, TABLE)
+    cases = [
+        (grid(), {}, (PRODUCT, TABLE)),
+        (grid(), {"couple": {"theta": 0.0}}, (PRODUCT,)),  # a single coefficient
+        (CASES["no factors"][2], {}, (PRODUCT,)),
+        (twice, {}, (PRODUCT,)),
+    ]
+    for graph, options, ways in cases:
+        assert ways_of(strat.lrsm(declaration(**options), graph), read_graph(graph)) == ways
 
 
-def test_a_step_has_to_beat_what_was_kept_before():
+def test_a_step_has_to_beat_the_best_before_it():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=100)
 
-    def judged(*gains):
-        found = HeldOutLosses((PRODUCT, TABLE), False)
-        found.folds = [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
-        return found
+    def losses(*gains):
+        return [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
 
-    assert judged(1.0, 1.0).chosen() == 1
-    assert judged(1.0, 2.0).chosen() == 2
-    assert judged(-1.0, 1.0).chosen() == 2
-    assert judged(-1.0, -1.0).chosen() == 0
-    assert judged(0.2, np.nan).chosen() == 1
-    (start, product, table), found = judged(1.0, 2.0).table(), judged(1.0, 2.0)
-    assert start["gain"] is None and 0.8 < product["gain"] < 1.2 and 1.8 < table["gain"] < 2.2
-    assert found.best() == 2 and found.gain(1, 2)[0] == pytest.approx(
-        found.gain(0, 2)[0] - found.gain(0, 1)[0]
-    )
-    one = HeldOutLosses((PRODUCT,), True)
-    one.folds = [[np.full(3, 2.0), np.full(3, 1.0)], [np.full(9, 3.0), np.full(9, 1.0)]]
-    assert one.gain(0, 1) == (pytest.approx(21 / 12), pytest.approx(0.5))  # over folds, not records
-
-
-def test_time_limit_returns_the_start():
-    tuned = strat.tune(strat.lrsm(declaration(), grid(4, 5)), TRAIN, method="evidence", time_limit=1e-9)
-    assert tuned.status == "time_limit" and not tuned.improved and tuned.model.theta_["b"].shape == (20,)
+    for gains, last in {(1, 1): 1, (1, 2): 2, (-1, 1): 2, (-1, -1): 0, (0.2, np.nan): 1}.items():
+        assert last_that_gains(losses(*gains), False) == last
+    before, after = [np.full(3, 2.0), np.full(9, 3.0)], [np.full(3, 1.0), np.full(9, 1.0)]
+    assert paired_gain(before, after, True) == (pytest.approx(21 / 12), pytest.approx(0.5))  # over folds
 
 
 def test_what_has_no_evidence_is_refused_by_name():
@@ -349,19 +320,14 @@ def test_what_has_no_evidence_is_refused_by_name():
     refused(OptionError, "uncouples every variable", square, couple={theta: 0.0})
     refused(OptionError, "edges without a factor", square, scale=2.0, graph=with_other_edges())
     model = strat.lrsm(strat.BaseModel(square, data=(x, y)), graph)
-    for name, value in {
-        "wrt": ["W0"],
-        "edges": "all",
-        "tie": "factor",
-        "penalty": 1.0,
-        "candidates": ["knn"],
-    }.items():
+    options = {"wrt": ["W0"], "edges": "all", "tie": "factor", "penalty": 1.0, "candidates": ["knn"]}
+    for name, value in options.items():
         with pytest.raises(OptionError, match=f'{name}= is no option of method="evidence"'):
             strat.tune(model, data, method="evidence", **{name: value})
     with pytest.raises(OptionError, match='method is \'bayes\'; it is "validation" or "evidence"'):
         strat.tune(model, data, method="bayes")
     few = tuple(part[:2] for part in data)
     with pytest.raises(
-        DataError, match="found none at the start: the residuals leave nothing.*a small ridge helps"
+        DataError, match="none at the start: the residuals leave nothing.*a small ridge helps"
     ):
         strat.tune(model, few, few, method="evidence")

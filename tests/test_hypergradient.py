@@ -21,7 +21,6 @@ import strat
 from strat.derivatives import free_system
 from strat.derivatives.fitted_model import FittedModel
 from strat.derivatives.linearization import Linearization
-from strat.model import fitting
 
 EDGES = [(0, 1), (3, 4), (0, 5), (2, 7), (1, 6)]  # with a weight, of weight 0, no edge at all
 
@@ -311,7 +310,7 @@ def test_products_in_both_forms_agree_with_the_hessian():
 
 def test_what_the_fit_has_bound_is_used_again():
     model, validation = fitted("logistic", "l1")
-    assert FittedModel(model, "a test").bound_model._loss.answers  # bound by the fit
+    assert FittedModel(model, "a test").bound_model._losses.entries  # bound by the fit
     for lam in (0.3, 0.4):  # the fit's own value, and another one since
         model.set_params(base__lam=lam)
         afresh = copy.copy(model)
@@ -323,7 +322,7 @@ def test_what_the_fit_has_bound_is_used_again():
 
 
 def test_models_of_many_records_keep_nothing_bound(monkeypatch):
-    monkeypatch.setattr(fitting, "KEPT", 100)
+    monkeypatch.setattr("strat.model.fit.BYTES_KEPT", 100)
     model, validation = fitted("squared", "ridge")
     assert model._bound is None
     strat.hypergradient(model, validation)

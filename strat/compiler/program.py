@@ -21,7 +21,7 @@ from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.layout import Layout
 from strat.oracles.segments import Segments
-from strat.records.records import read_records, read_vector
+from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
 from strat.rules import atoms, rule_of
 
@@ -186,7 +186,7 @@ class Program:
         grouped = Strata([0], np.zeros(N, dtype=np.intp)) if strata is None else None
         if grouped is None:
             grouped = Strata.read(strata, data[0] if data else None, N, strata_order)
-        weight = np.ones(N) if sample_weight is None else read_weight(sample_weight, N)
+        weight = read_weight(sample_weight, N)
         oracle = self.bind_records(arrays, grouped, weight, prox=True)
         return BoundOracle(self, oracle, list(grouped.labels))
 
@@ -292,22 +292,6 @@ class Program:
 
     def _coordinates(self):
         return {v.id: self.layout.slices[v.name()] for v in self.variables}
-
-
-def read_weight(sample_weight, N):
-    """Checked weights of the records."""
-    weight = read_vector("sample_weight", sample_weight, N)
-    if (weight < 0).any():
-        record = int(np.flatnonzero(weight < 0)[0])
-        raise DataError(
-            f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 "
-            f"(0 leaves the record out)."
-        )
-    if not weight.any():
-        raise DataError(
-            "all weights in sample_weight are zero, so there is nothing to fit; give some record weight."
-        )
-    return weight
 
 
 def what_for(what):

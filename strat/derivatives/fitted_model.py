@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from strat.compiler import coupling
 from strat.derivatives.linearization import Linearization
 from strat.errors import OptionError
-from strat.model.bound_model import BoundModel, read_held_out
+from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
@@ -53,8 +53,9 @@ class FittedModel:
             edges = EdgeList(len(model.strata_), *_ends(model.W_))
         self.model, self.theta, self.w = model, model._flat(), edges.from_matrix(model.W_)
         bound = getattr(model, "_bound", None)
-        bound = bound if bound is not None and bound.suits(model) else None
-        self.bound_model = BoundModel(model, records=model._training, edges=edges, bound=bound)
+        if bound is None or bound.base is not model.base or bound.graph is not model.graph:
+            bound = BoundModel(model, records=model._training)
+        self.bound_model = bound.on_edges(model, edges)
 
     def problem(self, values=None, w=None):
         """The JointProblem in theta, with hyperparameters by name and weights in place of the model's own."""
@@ -67,7 +68,7 @@ class FittedModel:
 
     def held_out(self, validation):
         """Records that took no part in the fit, with the declared smoothing."""
-        return read_held_out(self.bound_model, validation, smooth=True)
+        return self.bound_model.validation(validation, smooth=True)
 
     def linearized(self):
         """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""

@@ -14,14 +14,13 @@ import scipy.sparse as sp
 
 from strat.derivatives.linearization import hessian_blocks
 from strat.errors import DataWarning, NoOracleError, OptionError
-from strat.model.common_model import CommonModel
 from strat.model.estimator import check_fitted
 from strat.model.export import fitted_couple, training_records
 from strat.oracles.selected_inverse import inverse_entries
 from strat.oracles.sum import Weighted
 from strat.problem.edges import EdgeList
 from strat.problem.edges.laplacians import Laplacians
-from strat.records.strata import Strata, some_of
+from strat.records.strata import some_of
 from strat.solvers.prox_slope import ProxSlope
 
 SUSPECT = 1e9  # variance times curvature above this asks whether anything determines the parameter
@@ -143,7 +142,7 @@ def _covariances(model, dispersion, what):
     free = np.stack([np.any(basis != 0, axis=1) for basis in bases])
     C *= dispersion
     _warn_of_infinite(model, C)
-    if isinstance(model, CommonModel):
+    if model.shared:
         K = len(model.strata_)
         C, free = np.repeat(C, K, axis=0), np.repeat(free, K, axis=0)
     return C, free
@@ -153,9 +152,9 @@ def _problem(model):
     """theta (K, n), the oracles of loss, regularizer and constraints, G(W) ⊗ P, (K n, K n)."""
     base, values, records = model.base, model.values, training_records(model, "standard_errors")
     theta, W, strata, weight = model._flat(), sp.csr_array(model.W_), records.strata, 1.0
-    if isinstance(model, CommonModel):
+    if model.shared:
         weight = len(theta) if model.regularizer_weight is None else model.regularizer_weight
-        theta, W, strata = theta[:1], sp.csr_array((1, 1)), Strata([None], strata.index * 0)
+        theta, W, strata = theta[:1], sp.csr_array((1, 1)), strata.merged()
     loss = base.loss_program.bind_records(records.arrays, strata, records.weight, values)
     if not loss.has("hessian_operator"):
         raise NoOracleError(

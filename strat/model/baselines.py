@@ -1,38 +1,79 @@
 """The models to compare with, each one line: common, separate, a given graph, and the ways to learn one."""
 
+import inspect
+
 from strat.errors import OptionError
-from strat.model.common_model import CommonModel
 from strat.model.estimator import StratifiedModel
 from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 
 
-def common(base, graph=None, regularizer_weight=None, **options):
-    """One set of parameters for all records.
+class CommonModel(StratifiedModel):
+    """A StratifiedModel whose strata share their parameters; see ``strat.common``."""
 
-    The regularizer counts once for each stratum, so that the objective is that of the stratified model where all
-    strata are equal.
+    shared = True
 
+    def __init__(self, *args, regularizer_weight=None, **options):
+        super().__init__(*args, **options)
+        self.regularizer_weight = regularizer_weight
+
+    # scikit-learn reads the parameters from the signature.
+    __init__.__signature__ = inspect.Signature(
+        [
+            *inspect.signature(StratifiedModel.__init__).parameters.values(),
+            inspect.Parameter("regularizer_weight", inspect.Parameter.KEYWORD_ONLY, default=None),
+        ]
+    )
+
+
+#: What the docstrings below have in common, by the mark that stands for it there.
+_SHARED_TEXT = {
+    "{base}": """
     Parameters
     ----------
     base : BaseModel
-        The declaration.
+        The declaration.""",
+    "{nodes}": """
     graph : networkx.Graph or (labels, W), optional
-        Its nodes are the strata; by default the labels seen at fit.
-    regularizer_weight : float, optional
-        How often the regularizer counts; K times by default.
+        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.""",
+    "{options}": """
     **options
         Keywords of ``StratifiedModel``.
 
     Returns
     -------
     StratifiedModel
-        Its ``theta_`` has K equal rows, and unseen labels predict, too.
-
+        The model, not yet fitted.""",
+    "{example}": """
     Examples
     --------
     >>> import cvxpy as cp, strat
     >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))""",
+}
+
+
+def _documented(function):
+    """Put the shared text into a docstring."""
+    for mark, text in _SHARED_TEXT.items():
+        function.__doc__ = function.__doc__.replace(mark, text.strip())
+    return function
+
+
+@_documented
+def common(base, graph=None, regularizer_weight=None, **options):
+    """One set of parameters for all records.
+
+    The regularizer counts once for each stratum, so that the objective is that of the stratified model where all
+    strata are equal. ``theta_`` has K equal rows, and unseen labels predict, too.
+
+    {base}
+    graph : networkx.Graph or (labels, W), optional
+        Its nodes are the strata; by default the labels seen at fit.
+    regularizer_weight : float, optional
+        How often the regularizer counts; K times by default.
+    {options}
+
+    {example}
     >>> model = strat.common(base).fit([1.0, 1.0, 4.0], strata=["a", "a", "b"])
     >>> model.theta_["theta"].round(6)
     array([2., 2.])
@@ -40,28 +81,17 @@ def common(base, graph=None, regularizer_weight=None, **options):
     return CommonModel(base, graph, regularizer_weight=regularizer_weight, **options)
 
 
+@_documented
 def separate(base, graph=None, **options):
     """Each stratum by itself: W = 0.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
-    graph : networkx.Graph or (labels, W), optional
-        Its nodes are the strata; its edges are not used. By default the labels seen at fit.
-    **options
-        Keywords of ``StratifiedModel``.
+    Strata without records get the regularizer's minimiser.
 
-    Returns
-    -------
-    StratifiedModel
-        Strata without records get the regularizer's minimiser.
+    {base}
+    {nodes}
+    {options}
 
-    Examples
-    --------
-    >>> import cvxpy as cp, strat
-    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    {example}
     >>> model = strat.separate(base).fit([1.0, 1.0, 4.0], strata=["a", "a", "b"])
     >>> model.theta_["theta"].round(6)
     array([1., 4.])
@@ -69,32 +99,20 @@ def separate(base, graph=None, **options):
     return StratifiedModel(base, graph, FixedGraph(), **{**options, "scale": 0.0})
 
 
+@_documented
 def lrsm(base, graph, **options):
     """The Laplacian regularised stratified model on a given graph.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
+    {base}
     graph : networkx.Graph or (labels, W)
         The graph W.
-    **options
-        Keywords of ``StratifiedModel``.
-
-    Returns
-    -------
-    StratifiedModel
-        The model, not yet fitted.
+    {options}
 
     References
     ----------
     Tuck, Barratt and Boyd, "A distributed method for fitting Laplacian regularized stratified models", 2019.
 
-    Examples
-    --------
-    >>> import cvxpy as cp, strat
-    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    {example}
     >>> model = strat.lrsm(base, strat.graphs.path(["a", "b"], weight=1e6))
     >>> model.fit([1.0, 1.0, 4.0], strata=["a", "a", "b"]).theta_["theta"].round(3)
     array([2., 2.])
@@ -102,82 +120,56 @@ def lrsm(base, graph, **options):
     return StratifiedModel(base, graph, FixedGraph(), **options)
 
 
+@_documented
 def joint(
     base, graph=None, graph_regularizer=None, *, lambda1=None, lambda2=None, eta=None, mu=None, **options
 ):
     """Parameters and graph learned jointly with the log-determinant regularizer.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
+    {base}
     graph : networkx.Graph or (labels, W), optional
         The prior graph W0.
     graph_regularizer : LogDet, optional
         In place of the four constants.
     lambda1, lambda2, eta, mu : float, optional
         Constants of ``LogDet``: 1, 1, 0.1 and 1 by default.
-    **options
-        Keywords of ``StratifiedModel``.
-
-    Returns
-    -------
-    StratifiedModel
-        The model, not yet fitted.
+    {options}
 
     Raises
     ------
     OptionError
         Where constants stand beside a `graph_regularizer`, which has its own.
 
-    Examples
-    --------
-    >>> import cvxpy as cp, strat
-    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    {example}
     >>> model = strat.joint(base, strat.graphs.path(["a", "b", "c"]), lambda1=0.5)
     >>> model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"]).W_.shape
     (3, 3)
     """
-    given = {"lambda1": lambda1, "lambda2": lambda2, "eta": eta, "mu": mu}
-    given = {name: value for name, value in given.items() if value is not None}
+    constants = {"lambda1": lambda1, "lambda2": lambda2, "eta": eta, "mu": mu}
+    constants = {name: value for name, value in constants.items() if value is not None}
     if graph_regularizer is None:
-        graph_regularizer = LogDet(**{"lambda1": 1.0, "lambda2": 1.0, "eta": 0.1, "mu": 1.0, **given})
-    elif given:
+        graph_regularizer = LogDet(**{"lambda1": 1.0, "lambda2": 1.0, "eta": 0.1, "mu": 1.0, **constants})
+    elif constants:
         raise OptionError(
-            f"joint was given {', '.join(given)} beside graph_regularizer={graph_regularizer!r}, which has constants of "
-            f"its own. Give one or the other."
+            f"joint was given {', '.join(constants)} beside graph_regularizer={graph_regularizer!r}, which has "
+            f"constants of its own. Give one or the other."
         )
     return StratifiedModel(base, graph, graph_regularizer, **options)
 
 
+@_documented
 def log_diagonal(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
     """Parameters and graph learned jointly with the log-degree regularizer.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
-    graph : networkx.Graph or (labels, W), optional
-        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    {base}
+    {nodes}
     lambda1, lambda2 : float
         Constants of ``LogDiagonal``.
-    **options
-        Keywords of ``StratifiedModel``.
+    {options}
 
-    Returns
-    -------
-    StratifiedModel
-        The model, not yet fitted.
-
-    Examples
-    --------
-    >>> import cvxpy as cp, strat
-    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    {example}
     >>> model = strat.log_diagonal(base, lambda1=0.5, lambda2=0.5)
-    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
-    >>> model.W_.round(2)
+    >>> model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"]).W_.round(2)
     array([[0.  , 0.96, 0.  ],
            [0.96, 0.  , 0.17],
            [0.  , 0.17, 0.  ]])
@@ -185,33 +177,19 @@ def log_diagonal(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
     return StratifiedModel(base, graph, LogDiagonal(lambda1=lambda1, lambda2=lambda2), **options)
 
 
+@_documented
 def trace_constraint(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
     """Parameters and graph learned jointly with a given sum of weights.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
-    graph : networkx.Graph or (labels, W), optional
-        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    {base}
+    {nodes}
     lambda1, lambda2 : float
         Constants of ``TraceConstraint``.
-    **options
-        Keywords of ``StratifiedModel``.
+    {options}
 
-    Returns
-    -------
-    StratifiedModel
-        The model, not yet fitted.
-
-    Examples
-    --------
-    >>> import cvxpy as cp, strat
-    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    {example}
     >>> model = strat.trace_constraint(base, lambda1=2.0, lambda2=0.5)
-    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
-    >>> model.W_.round(2)
+    >>> model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"]).W_.round(2)
     array([[0., 1., 0.],
            [1., 0., 0.],
            [0., 0., 0.]])
@@ -219,33 +197,19 @@ def trace_constraint(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
     return StratifiedModel(base, graph, TraceConstraint(lambda1=lambda1, lambda2=lambda2), **options)
 
 
+@_documented
 def entropy(base, graph=None, *, sigma=1.0, **options):
     """Parameters and graph learned jointly with the entropy regularizer, W a Gaussian kernel of the parameters.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
-    graph : networkx.Graph or (labels, W), optional
-        Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.
+    {base}
+    {nodes}
     sigma : float
         Constant of ``Entropy``.
-    **options
-        Keywords of ``StratifiedModel``.
+    {options}
 
-    Returns
-    -------
-    StratifiedModel
-        The model, not yet fitted.
-
-    Examples
-    --------
-    >>> import cvxpy as cp, strat
-    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    {example}
     >>> model = strat.entropy(base, sigma=0.5)
-    >>> model = model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"])
-    >>> model.W_.round(2)
+    >>> model.fit([1.0, 1.1, 4.0], strata=["a", "b", "c"]).W_.round(2)
     array([[0.  , 0.99, 0.  ],
            [0.99, 0.  , 0.  ],
            [0.  , 0.  , 0.  ]])

@@ -1,6 +1,8 @@
-"""A model bound_model on records: the problem that solvers see, for the model's constants or any others."""
+"""A model bound to records: the problem that solvers see, for the model's constants or any others."""
 
+import copy
 import warnings
+from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -8,62 +10,57 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from strat.compiler import coupling
-from strat.errors import DataError, DataWarning, OptionError, type_name
+from strat.errors import DataError, DataWarning, NoOracleError, OptionError, type_name
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
-from strat.model import intake
-from strat.model.binding_cache import BindingCache
 from strat.model.first_point import FirstPoint
-from strat.model.held_out import HeldOut, one_stratum
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.sum import SumOracle, Weighted
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
+from strat.records.records import Records
 from strat.solvers.admm import ADMM
 from strat.solvers.default import default_solver, needs_prox
 
-#: Regularizers kept for values of hyperparameters that come back; they hold no records.
-REGULARIZERS = 32
-_REGULARIZERS = WeakKeyDictionary()  # by declaration
+
+class BindingCache:
+    """What a program was bound to, for the last `size` values of its hyperparameters."""
+
+    def __init__(self, program, size=1):
+        self.parameters, self.size = program.hyperparameters, size
+        self.entries = OrderedDict()
+
+    def __call__(self, values, bind):
+        """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
+        key = tuple(_bytes(values.get(p.name(), p.value)) for p in self.parameters)
+        if key not in self.entries:
+            self.entries[key] = bind(values)
+            if len(self.entries) > self.size:
+                self.entries.popitem(last=False)
+        self.entries.move_to_end(key)
+        return self.entries[key]
 
 
-class Bindings:
-    """A model's graph as read and its loss as bound to records, to be used again."""
-
-    def __init__(self, model, prior, losses=None):
-        self.base, self.graph, self.prior = model.base, model.graph, prior
-        self.losses = losses
-
-    def suits(self, model):
-        """Whether a model still has the declaration and the graph that this was made of."""
-        return self.base is model.base and self.graph is model.graph
+#: The bound regularizers of each declaration: they hold no records, so that all fits share them.
+_REGULARIZERS = WeakKeyDictionary()
+REGULARIZERS_KEPT = 32
 
 
 class BoundModel:
-    """A model and records, read once; `problem` puts constants in, and binds only what depends on those that changed.
+    """A model and records, read once; `problem` takes constants and binds again only what depends on changed ones.
 
     Parameters
     ----------
     model : StratifiedModel
         The declaration, graph and constants; it is not changed.
-    data : tuple
-        The data arguments of the records.
-    strata : sequence
-        Label of each record.
-    sample_weight : (N,) array-like, optional
-        Weights of the records.
+    data, strata, sample_weight
+        The records, as ``fit`` takes them.
     nodes : list, optional
         The strata in order, for a model without a graph; by default the labels seen.
-    like : BoundModel, optional
-        The same model bound_model on other records, to share the bound regularizer with.
     records : Records, optional
-        The records where they are read already, in place of `data`, `strata` and `sample_weight`.
-    edges : EdgeList, optional
-        Where W may be nonzero, in place of what the model says.
-    bound : Bindings, optional
-        What these records were bound to before.
+        The records where they have been read, in place of `data`, `strata` and `sample_weight`.
 
     Attributes
     ----------
@@ -77,48 +74,32 @@ class BoundModel:
         Where W may be nonzero.
     """
 
-    def __init__(
-        self,
-        model,
-        data=(),
-        strata=None,
-        sample_weight=None,
-        nodes=None,
-        like=None,
-        records=None,
-        edges=None,
-        bound=None,
-    ):
-        self.model, self.base, self.shared = model, model.base, model.shared
-        bound = bound or Bindings(model, None if model.graph is None else read_graph(model.graph))
-        self.prior = bound.prior
-        nodes = nodes if self.prior is None else self.prior.labels
-        self.records = records or intake.read(
+    def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None):
+        self.model, self.base, self.graph, self.shared = model, model.base, model.graph, model.shared
+        prior = None if model.graph is None else read_graph(model.graph)
+        self.records = records or Records.read(
             self.base.data,
             data,
             strata,
             "fit",
             declared=model.strata,
-            nodes=nodes,
+            nodes=nodes if prior is None else prior.labels,
             sample_weight=sample_weight,
         )
-        labels = self.records.strata.labels
-        self.prior = PriorGraph.without_edges(labels) if self.prior is None else self.prior
-        self.edges = self._edges() if edges is None else edges
-        self._loss = BindingCache(self.base.loss_program, self._bind_loss, answers=bound.losses)
-        self._regularizer = BindingCache(self.base.regularizer_program, self._bind_regularizer, REGULARIZERS)
-        if like is not None:
-            self._regularizer = like._regularizer
+        self.prior = PriorGraph.without_edges(self.records.strata.labels) if prior is None else prior
+        self.edges = self._edges()
+        self._losses = BindingCache(self.base.loss_program)
 
-    @property
-    def bound(self):
-        """What has been bound, for another `BoundModel` of the same model and records."""
-        return Bindings(self.model, self.prior, self._loss.answers)
+    def on_edges(self, model, edges):
+        """A copy for the same model where W may be nonzero on other edges; it shares the records and the bound loss."""
+        copied = copy.copy(self)
+        copied.model, copied.edges = model, edges
+        return copied
 
     @property
     def strata(self):
         """The records' strata as the problem has them: a single one where all share their parameters."""
-        return one_stratum(self.records.strata) if self.shared else self.records.strata
+        return self.records.strata.merged() if self.shared else self.records.strata
 
     @property
     def regularizer_weight(self):
@@ -131,7 +112,7 @@ class BoundModel:
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The problem for given constants; those left out are the model's.
+        """The problem for some constants; the others are the model's.
 
         Parameters
         ----------
@@ -147,50 +128,34 @@ class BoundModel:
         Returns
         -------
         JointProblem
-            Its oracles may be those of the last call.
         """
-        model, h = self.model, graph_regularizer
-        h = FixedGraph() if self.shared else model.graph_regularizer if h is None else h
+        h = graph_regularizer or self.model.graph_regularizer
+        h = FixedGraph() if self.shared else h
         h.check_edges(self.edges, self.prior.labels)
-        values = {**model.values, **(values or {})}
+        values = {**self.model.values, **(values or {})}
         outside = 0.0
-        if w0 is None:
-            scale = model.scale if scale is None else scale
-            w0 = self._w0(scale)
-            if h.learned:
-                all_of_it = np.sum(self.prior.weights(scale) ** 2)
-                outside = max(float(all_of_it - self.edges.dot(w0, w0)), 0.0)
-        loss, regularizer = self._joined(self._loss(values), *self._regularizer(values))
+        if self.shared:
+            w0 = self.edges.zeros()
+        elif w0 is None:
+            scale = self.model.scale if scale is None else scale
+            w0 = prior_weights(self.prior, self.edges, scale)
+            outside = weights_outside(self.prior, self.edges, w0, scale) if h.learned else 0.0
+        loss, regularizer = self._oracles(values)
         problem = JointProblem(loss, regularizer, h, self.edges, w0, self._couple(h, values), outside)
         problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values)
         return problem
 
-    def true_loss(self, values=None):
+    def true_loss(self):
         """The loss without the declared smoothing, as an oracle."""
-        return self._bind_loss({**self.model.values, **(values or {})}, smooth=False)
+        return self._bind_loss(self.model.values, smooth=False)
 
     def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
-        """Read records that are not fitted.
+        """Read records that are not fitted, as a `HeldOut`.
 
-        Parameters
-        ----------
-        data : tuple
-            The data arguments.
-        strata : sequence
-            Labels, which must be strata of the model unless all strata share their parameters.
-        sample_weight : (N,) array-like, optional
-            Weights of the records.
-        where : str
-            Who asks, for messages.
-        smooth : bool
-            Whether the declared smoothing applies.
-
-        Returns
-        -------
-        HeldOut
-            Its mean loss is a function of theta.
+        The labels must be strata of the model unless all strata share their parameters. `where` is the argument that
+        the records came from, for messages.
         """
-        records = intake.read(
+        records = Records.read(
             self.base.data,
             tuple(data),
             strata,
@@ -201,8 +166,20 @@ class BoundModel:
             columns=self.records.columns,
         )
         if self.shared:
-            records.strata = one_stratum(records.strata)
+            records.strata = records.strata.merged()
         return HeldOut(self.base, records, self.model.values, smooth)
+
+    def validation(self, arguments, smooth=False):
+        """`held_out` records from one tuple ``(*data, strata)``."""
+        if not isinstance(arguments, (tuple, list)):
+            raise DataError(f"validation must be a tuple (*data, strata), not {type_name(arguments)}.")
+        expected = len(self.base.data)
+        if len(arguments) != expected + 1:
+            raise DataError(
+                f"validation must hold the {expected} data arguments and the strata, "
+                f"but it has {len(arguments)} entries."
+            )
+        return self.held_out(arguments[:-1], arguments[-1], smooth=smooth)
 
     def _edges(self):
         model, prior = self.model, self.prior
@@ -210,16 +187,7 @@ class BoundModel:
             return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
-        if isinstance(model.edges, str) and model.edges == "all":
-            return AllPairs(prior.K)
-        return EdgeList(prior.K, *candidate_edges(model.edges, prior))
-
-    def _w0(self, scale):
-        if self.shared:
-            return self.edges.zeros()
-        if isinstance(self.edges, AllPairs):
-            return self.edges.from_matrix(self.prior.matrix(scale))
-        return self.edges.from_vector(self.prior.weights_on(self.edges.i, self.edges.j, scale))
+        return learned_edges(model.edges, prior)
 
     def _couple(self, h, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
@@ -230,78 +198,115 @@ class BoundModel:
                 f"couple has weights by factor of the graph, but {type(h).__name__} learns one weight for each pair of "
                 f"strata, which has no factor. Couple one weight for all edges, or fit a given graph: strat.lrsm."
             )
-        prior = None if self.model.graph is None or self.shared else self.prior
+        prior = None if self.graph is None or self.shared else self.prior
         return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 
+    def _oracles(self, values):
+        """The loss, and the regularizer with the constraints; a smooth regularizer without a closed prox joins the loss."""
+        loss = self._losses(values, self._bind_loss)
+        program, weight = self.base.regularizer_program, self.regularizer_weight
+        if self.base not in _REGULARIZERS:
+            _REGULARIZERS[self.base] = BindingCache(program, REGULARIZERS_KEPT)
+        regularizer, constraints = _REGULARIZERS[self.base](values, partial(_bind_regularizer, program))
+        if constraints is not None and loss.has("value_and_gradient") and not loss.has("prox"):
+            curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
+            terms = [loss, Weighted(regularizer, weight)]
+            loss = SumOracle(terms, loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
+            regularizer = constraints
+        return loss, regularizer if weight == 1.0 else Weighted(regularizer, weight)
+
     def _bind_loss(self, values, smooth=True):
-        """The loss at the records, with a prox where the solver needs it; constraints are the regularizer's."""
-        records, solver = self.records, self.model.solver
-        bind = partial(
-            self.base.loss_program.bind_records, records.arrays, self.strata, records.weight, values
-        )
+        """The loss at the records, with a prox where the solver needs it; the regularizer has the constraints."""
+        program, solver = self.base.loss_program, self.model.solver
+        bind = partial(program.bind_records, self.records.arrays, self.strata, self.records.weight, values)
         if not smooth:
             return bind(smooth=False)
-        if needs_prox(solver):
-            return _announced(bind(prox=True, constrained=False))
-        loss, learned = bind(), self.model.graph_regularizer.learned and not self.shared
-        if needs_prox(solver or default_solver(loss, learned), loss):
-            return _announced(bind(prox=True, constrained=False))
+        if not needs_prox(solver):
+            loss, learned = bind(), self.model.graph_regularizer.learned and not self.shared
+            if not needs_prox(solver or default_solver(loss, learned), loss):
+                return loss
+        loss = bind(prox=True, constrained=False)
+        if getattr(loss.prox, "costly", False):
+            warnings.warn(
+                f"the prox of the loss is a cone program of all records in every iteration, which is slow, because "
+                f"{loss.why['prox']}. {ADMM.ways['loss']}.",
+                DataWarning,
+                stacklevel=7,
+            )
         return loss
 
-    def _bind_regularizer(self, values):
-        """The regularizer and its constraints, which hold no records: all fits of a declaration share them."""
-        if self.base not in _REGULARIZERS:
-            program = self.base.regularizer_program
-            _REGULARIZERS[self.base] = BindingCache(
-                program, partial(_bound_regularizer, program), REGULARIZERS
-            )
-        return _REGULARIZERS[self.base](values)
 
-    def _joined(self, loss, regularizer, constraints):
-        """Loss and regularizer; a smooth regularizer without a prox in closed form is part of the first."""
-        weight = self.regularizer_weight
-        if constraints is None or loss.has("prox") or not loss.has("value_and_gradient"):
-            return loss, regularizer if weight == 1.0 else Weighted(regularizer, weight)
-        curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
-        both = [loss, Weighted(regularizer, weight)]
-        loss = SumOracle(both, loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
-        return loss, constraints if weight == 1.0 else Weighted(constraints, weight)
+class HeldOut:
+    """Records that are not fitted: their losses as functions of theta.
 
+    `values` are the model's own values of hyperparameters, by name; with `smooth` the declared smoothing applies, as
+    derivatives need it.
+    """
 
-def _announced(loss):
-    """The loss, with a warning where its prox takes a cone solver."""
-    if getattr(loss.prox, "costly", False):
-        warnings.warn(
-            f"the prox of the loss takes one cone program a stratum in every iteration, which is slow, because "
-            f"{loss.why['prox']}. {ADMM.ways['loss']}.",
-            DataWarning,
-            stacklevel=6,
+    def __init__(self, base, records, values, smooth=False):
+        self.base, self.records, self.values, self.smooth = base, records, values, smooth
+        self._oracles, self._evaluations = BindingCache(base.loss_program), BindingCache(base.loss_program)
+
+    def oracle(self, values=None):
+        """The loss as an oracle over the strata; `values` of hyperparameters by name go before the model's own."""
+        program, records = self.base.loss_program, self.records
+        bind = partial(
+            program.bind_records, records.arrays, records.strata, records.weight, smooth=self.smooth
         )
-    return loss
+        return self._oracles({**self.values, **(values or {})}, bind)
+
+    def mean_loss(self, theta, values=None):
+        """Mean of the records' losses at theta (K, n), weighted where weights were given; +inf outside the domain."""
+        return float(self.oracle(values).value(theta).sum()) / self.records.weight.sum()
+
+    def mean_loss_and_gradient(self, theta, values=None):
+        """The same, and its gradient in theta, shape (K, n); a NoOracleError where the loss has none."""
+        oracle = self.oracle(values)
+        if not oracle.has("value_and_gradient"):
+            raise NoOracleError(
+                f"the loss has no gradient: {oracle.missing('value_and_gradient')}. "
+                f"Smooth it: smoothing= on the BaseModel."
+            )
+        value, gradient = oracle.value_and_gradient(theta)
+        total = self.records.weight.sum()
+        return float(value.sum()) / total, gradient / total
+
+    def losses(self, theta, values=None):
+        """Loss of each record, shape (N,); arguments as in `mean_loss`."""
+        evaluation = partial(self.base.loss_program.evaluation, self.records.arrays, self.records.strata)
+        return self._evaluations({**self.values, **(values or {})}, evaluation)(theta)
 
 
-def _bound_regularizer(program, values):
+def learned_edges(edges, prior):
+    """Where a learned W may be nonzero: on all pairs, or on the candidate edges that a user's ``edges=`` means."""
+    if isinstance(edges, str) and edges == "all":
+        return AllPairs(prior.K)
+    return EdgeList(prior.K, *candidate_edges(edges, prior))
+
+
+def prior_weights(prior, edges, scale=1.0):
+    """W0 on a set of edges, as an edge array."""
+    if isinstance(edges, AllPairs):
+        return edges.from_matrix(prior.matrix(scale))
+    return edges.from_vector(prior.weights_on(edges.i, edges.j, scale))
+
+
+def weights_outside(prior, edges, w0, scale=1.0):
+    """The sum of the squares of W0 outside a set of edges."""
+    return max(float(np.sum(prior.weights(scale) ** 2) - edges.dot(w0, w0)), 0.0)
+
+
+def _bind_regularizer(program, values):
     """The regularizer, and its constraints alone where the rest of it had better join the loss."""
     regularizer = program.bind_regularizer(values)
-    if not (is_iterative(regularizer.prox) and regularizer.has("value_and_gradient")):
+    prox = regularizer.prox
+    closed = not (isinstance(prox, NewtonProx) or getattr(prox, "iterative", False))
+    if closed or not regularizer.has("value_and_gradient"):
         return regularizer, None
     constraints = program.bind_constraints(values)
     return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
 
 
-def is_iterative(prox):
-    """Whether a prox has no closed form."""
-    return isinstance(prox, NewtonProx) or getattr(prox, "iterative", False)
-
-
-def read_held_out(bound_model, validation, where="validation", smooth=False):
-    """Records given as one tuple ``(*data, strata)``."""
-    expected = len(bound_model.base.data)
-    if not isinstance(validation, (tuple, list)):
-        raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(validation)}.")
-    if len(validation) != expected + 1:
-        raise DataError(
-            f"{where} must hold the {expected} data arguments and the strata, "
-            f"but it has {len(validation)} entries."
-        )
-    return bound_model.held_out(validation[:-1], validation[-1], where=where, smooth=smooth)
+def _bytes(value):
+    value = value.toarray() if hasattr(value, "toarray") else value
+    return None if value is None else np.asarray(value, dtype=float).tobytes()

@@ -5,18 +5,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
-from strat.model import intake
 from strat.model.export import as_problem
-from strat.model.fitting import fit_model
+from strat.model.fit import fit_model
 from strat.model.parameters import NestedParameters
 from strat.model.saving import save
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.labels import plain
+from strat.records.records import Records
 from strat.records.strata import some_of
 
 
 def check_fitted(model, what):
-    """Raise where something is no model, or one that is not fitted; `what` needs it."""
+    """Raise where something is no model, or one that is not fitted; `what` is the caller, for messages."""
     if not isinstance(model, StratifiedModel):
         raise OptionError(f"{what} needs a fitted StratifiedModel, not {type_name(model)}.")
     check_is_fitted(model, "theta_")
@@ -207,8 +207,8 @@ class StratifiedModel(NestedParameters):
         """
         check_is_fitted(self, "theta_")
         records = self._read(self.base.data, data, strata, "score", sample_weight)
-        kept = records.weight > 0
-        return -float(np.average(self._losses(records)[kept], weights=records.weight[kept]))
+        counted = records.weight > 0
+        return -float(np.average(self._losses(records)[counted], weights=records.weight[counted]))
 
     def at(self, label):
         """Parameters of one stratum.
@@ -229,7 +229,12 @@ class StratifiedModel(NestedParameters):
             If the label is no stratum.
         """
         check_is_fitted(self, "theta_")
-        k = self._position(label)
+        try:
+            k = self.strata_.index(plain(label))
+        except ValueError:
+            raise GraphError(
+                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}."
+            ) from None
         return {name: np.array(value[k]) for name, value in self.theta_.items()}
 
     def to_cvxpy(self):
@@ -238,7 +243,8 @@ class StratifiedModel(NestedParameters):
         Returns
         -------
         cvxpy.Problem
-            One variable ``NAME[LABEL]`` for each variable and stratum, with its declared shape and attributes.
+            One variable ``NAME[LABEL]`` for each variable and stratum, with its declared shape and attributes; a
+            common model has those of one stratum.
         """
         check_is_fitted(self, "theta_")
         return as_problem(self)
@@ -255,8 +261,19 @@ class StratifiedModel(NestedParameters):
         save(self, path)
 
     @property
+    def values(self):
+        """This model's own values of hyperparameters, by name; the others are the Parameters' values.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
+        return self.__dict__.get("_values", {})
+
+    @property
     def W_(self):
-        """The fitted graph's weights, (K, K): made when they are first asked for, as many fits need no matrix."""
+        """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
         W = self.__dict__.get("W_")
         if W is None:
             raise AttributeError(
@@ -271,20 +288,20 @@ class StratifiedModel(NestedParameters):
         self.__dict__["W_"] = W
 
     def __getstate__(self):
-        """What is pickled and copied: all but what the records were bound to, which can be made again."""
-        made = {"W_": self.W_} if hasattr(self, "W_") else {}
-        return {**super().__getstate__(), **made, "_bound": None}
+        """What is pickled and copied: all but the bound records, which can be bound again."""
+        W = {"W_": self.W_} if hasattr(self, "W_") else {}
+        return {**super().__getstate__(), **W, "_bound": None}
 
     def _read(self, parameters, data, strata, where, sample_weight=None):
-        """Records for a fitted model."""
+        """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
         try:
-            return intake.read(
+            records = Records.read(
                 parameters,
                 data,
                 strata,
                 where,
                 declared=self.strata,
-                nodes=self.strata_,
+                nodes=None if self.shared else self.strata_,
                 sample_weight=sample_weight,
                 columns=self._columns,
             )
@@ -295,6 +312,9 @@ class StratifiedModel(NestedParameters):
                 f"{error} The model was given no graph, so its strata are the labels seen at fit; with a graph that has "
                 f"all strata, such as graph=(labels, W), it predicts for those without records, too."
             ) from None
+        if self.shared:
+            records.strata = records.strata.merged(self.strata_)
+        return records
 
     def _losses(self, records):
         program = self.base.loss_program
@@ -304,11 +324,3 @@ class StratifiedModel(NestedParameters):
     def _flat(self):
         """Parameters as (K, n)."""
         return self.base.layout.pack(self.theta_)
-
-    def _position(self, label):
-        try:
-            return self.strata_.index(plain(label))
-        except ValueError:
-            raise GraphError(
-                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}."
-            ) from None

@@ -1,5 +1,7 @@
 """A fitted model's convex problem in theta, rebuilt in CVXPY from the declaration and the data."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
@@ -11,25 +13,21 @@ from strat.graphs.reading import read_graph
 
 
 def as_problem(model):
-    """The problem min Σ loss + Σ regularizer + Laplacian for the model's W, as CVXPY sees it.
+    """The problem min Σ loss + Σ regularizer + Laplacian for a fitted model's W, as CVXPY sees it.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        Fitted.
-
-    Returns
-    -------
-    cvxpy.Problem
-        One variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes.
+    It has one variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes; a common
+    model has one stratum with the label "common".
     """
-    base, records = model.base, training_records(model)
+    base, records, weight = model.base, training_records(model), 1.0
+    if model.shared:
+        weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
+        records = replace(records, strata=records.strata.merged(["common"]))
     terms, constraints, copies = [], [], []
     for k in range(records.strata.K):
-        variables, objective, own = stratum_terms(base, records, model.values, k)
+        variables, objective, of_stratum = stratum_terms(base, records, model.values, k, weight)
         copies.append(variables)
         terms.append(objective)
-        constraints += own
+        constraints += of_stratum
     W = sp.triu(sp.csr_array(model.W_)).tocoo()
     roots = np.broadcast_to(np.sqrt(fitted_couple(model, *W.coords)), (len(W.data), base.layout.n))
     for i, j, w, root in zip(*W.coords, W.data, roots, strict=True):
@@ -47,13 +45,7 @@ def fitted_couple(model, i, j):
 
 
 def training_records(model, what="to_cvxpy"):
-    """The records of a model's fit, for `what`.
-
-    Raises
-    ------
-    OptionError
-        If the model was loaded from a file, which does not hold them.
-    """
+    """The records of a model's fit; `what` is the caller, for messages."""
     if getattr(model, "_training", None) is None:
         raise OptionError(
             f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
@@ -85,27 +77,25 @@ def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
     label = records.strata.labels[k]
     variables = {v.name(): _copy(v, f"{v.name()}[{label}]") for v in base.loss_program.variables}
     kept = dict(kept)
-    fixed = {
-        id(p): kept[name] if name in kept else cp.Constant(values.get(name, p.value))
-        for name, p in base.hyperparameters.items()
-    }
-    mine = fixed | {id(v): variables[v.name()] for v in base.loss_program.variables}
-    stay = {id(p) for name, p in base.hyperparameters.items() if name in kept}
-    terms = [regularizer_weight * _own(base.regularizer, mine, stay)]
+    leaves = {id(v): variables[v.name()] for v in base.loss_program.variables}
+    for name, p in base.hyperparameters.items():
+        leaves[id(p)] = kept[name] if name in kept else cp.Constant(values.get(name, p.value))
+    symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
+    terms = [regularizer_weight * _on_leaves(base.regularizer, leaves, symbolic)]
     for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):
         data = {id(p): cp.Constant(_entry(p, a, i)) for p, a in zip(base.data, records.arrays, strict=True)}
-        loss = _own(base.loss, mine | data, stay)
+        loss = _on_leaves(base.loss, leaves | data, symbolic)
         terms.append(loss if records.weight[i] == 1 else float(records.weight[i]) * loss)
-    constraints = [c.copy([_own(a, mine, stay) for a in c.args]) for c in base.constraints]
+    constraints = [c.copy([_on_leaves(a, leaves, symbolic) for a in c.args]) for c in base.constraints]
     return variables, _sum(terms), constraints
 
 
-def _own(expression, leaves, stay):
-    """The expression on other leaves; what holds neither variables nor Parameters that stay becomes its value.
+def _on_leaves(expression, leaves, symbolic):
+    """The expression with other leaves; parts without variables and without symbolic Parameters become their values.
 
     CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1.
     """
-    return rebuilt(expression, leaves | numbers(expression, leaves, stay))
+    return rebuilt(expression, leaves | numbers(expression, leaves, symbolic))
 
 
 def _sum(terms):

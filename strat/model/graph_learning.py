@@ -2,15 +2,15 @@
 
 import warnings
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
-from strat.graphs.candidates import candidate_edges
 from strat.graphs.families import node_list
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
-from strat.problem.edges import AllPairs, EdgeList
+from strat.model.bound_model import learned_edges, prior_weights, weights_outside
 from strat.problem.graph_regularizers.base import GraphRegularizer, check_range
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
@@ -126,11 +126,13 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
             f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
         )
     theta = _in_order(theta, list(labels), prior.labels)
-    on, w0, outside = _edge_set(edges, prior)
-    h.check_edges(on, prior.labels)
-    problem = JointProblem(_Size(theta), None, h, on, w0, outside=outside)
+    edges = learned_edges(edges, prior)
+    w0 = prior_weights(prior, edges)
+    h.check_edges(edges, prior.labels)
+    loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs no more of the loss
+    problem = JointProblem(loss, None, h, edges, w0, outside=weights_outside(prior, edges, w0))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it would speak of a fit
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its text is about a fit; see below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
     if result.status == "max_iter":
         warnings.warn(
@@ -140,7 +142,7 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
             stacklevel=2,
         )
     return LearnedGraph(
-        W=on.to_matrix(result.w),
+        W=edges.to_matrix(result.w),
         objective=result.objective,
         residual=result.residual["W"],
         labels=list(prior.labels),
@@ -150,34 +152,27 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
     )
 
 
-class _Size:
-    """Stands for the loss, of which the graph step needs the number of columns only."""
-
-    def __init__(self, theta):
-        self.n = theta.shape[1]
-
-
 def _rows(theta):
     """Theta as a finite (K, n) array."""
-    blocks = theta if isinstance(theta, dict) else {"theta": theta}
-    rows = []
-    for name, block in blocks.items():
+    by_name = theta if isinstance(theta, dict) else {"theta": theta}
+    rows = {}
+    for name, values in by_name.items():
         try:
-            array = np.asarray(block, dtype=float)
+            array = np.asarray(values, dtype=float)
         except (TypeError, ValueError):
             raise DataError(f"{name} holds something that is no number.") from None
-        if array.ndim == 0 or (array.ndim == 1 and not isinstance(theta, dict)):
+        if array.ndim == 0 or (array.ndim == 1 and by_name is not theta):
             raise ShapeError(f"{name} has shape {array.shape}; give one row a stratum: (K, n).")
         if not np.isfinite(array).all():
             row = np.argwhere(~np.isfinite(array))[0][0]
             raise DataError(f"{name} is not finite in row {row}.")
-        rows.append(array.reshape(len(array), int(np.prod(array.shape[1:]))))
-    lengths = {name: len(row) for name, row in zip(blocks, rows, strict=True)}
-    if not rows or len(set(lengths.values())) != 1 or not len(rows[0]):
+        rows[name] = array.reshape(len(array), int(np.prod(array.shape[1:])))
+    lengths = {name: len(array) for name, array in rows.items()}
+    if len(set(lengths.values())) != 1 or 0 in lengths.values():
         raise ShapeError(
             f"theta must hold the same number of rows in each entry, at least one; it has {lengths}."
         )
-    return np.concatenate(rows, axis=1)
+    return np.concatenate(list(rows.values()), axis=1)
 
 
 def _in_order(theta, labels, nodes):
@@ -192,14 +187,3 @@ def _in_order(theta, labels, nodes):
             f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
         )
     return theta[[position[node] for node in nodes]]
-
-
-def _edge_set(edges, prior):
-    """Edge set, W0 on it, and the sum of the squares of W0 elsewhere."""
-    if isinstance(edges, str) and edges == "all":
-        on = AllPairs(prior.K)
-        return on, on.from_matrix(prior.matrix()) if len(prior.i) else on.zeros(), 0.0
-    i, j = candidate_edges(edges, prior)
-    on = EdgeList(prior.K, i, j)
-    w0 = on.from_vector(prior.weights_on(i, j))
-    return on, w0, max(float(np.sum(prior.weights() ** 2)) - on.dot(w0, w0), 0.0)

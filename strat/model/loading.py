@@ -4,44 +4,25 @@ import datetime
 import json
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat import solvers
+import strat
 from strat.compiler.base_model import BaseModel
 from strat.errors import DataWarning, OptionError, type_name
 from strat.graphs.prior_graph import PriorGraph
 from strat.model.baselines import common
 from strat.model.estimator import StratifiedModel
 from strat.model.saving import FORMAT
-from strat.problem import graph_regularizers
 from strat.problem.graph_regularizers import GraphRegularizer
 from strat.solvers import Result, Solver
-
-#: What a stored model may name: the classes that these packages export, so that a new one is loaded without an entry here.
-_CLASSES = {
-    name: kind
-    for package in (graph_regularizers, solvers)
-    for name, kind in vars(package).items()
-    if isinstance(kind, type) and issubclass(kind, (GraphRegularizer, Solver))
-}
 
 
 @dataclass
 class SavedFit:
-    """A stored fit without its declaration: for reading.
-
-    Attributes
-    ----------
-    theta_ : dict
-    W_ : ndarray or csr_array
-    strata_ : list
-    result_ : Result
-    declaration : str
-        The printed base model.
-    """
+    """A stored fit without its declaration, for reading; ``declaration`` is the printed base model."""
 
     theta_: dict
     W_: object
@@ -75,7 +56,8 @@ def load(path, base=None):
     Raises
     ------
     OptionError
-        If the file is no saved model, or ``base`` has other variables.
+        If the file is no saved model, ``base`` has other variables, or the graph regularizer or solver is none of
+        strat's own.
 
     Examples
     --------
@@ -104,21 +86,22 @@ def load(path, base=None):
     if W is None:
         W = sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))
     strata = [_decoded(label) for label in meta["strata"]]
-    result = Result(**meta["result"])
+    known = {f.name for f in fields(Result)}  # another version may have had more
+    result = Result(**{name: value for name, value in meta["result"].items() if name in known})
     if base is None:
         return SavedFit(theta, W, strata, result, meta["declaration"])
     _check_base(base, meta, path)
-    model = _model(base, meta, arrays)
+    model = _model(base, meta, arrays, path)
     model.theta_, model.W_, model.strata_, model.result_ = theta, W, strata, result
     model._columns = meta["columns"]
     model._training = model._bound = None
-    values = {name[len("value/") :]: a for name, a in arrays.items() if name.startswith("value/")}
+    values = {name.removeprefix("value/"): a for name, a in arrays.items() if name.startswith("value/")}
     if values:
         model._values = {name: (a.item() if a.ndim == 0 else a) for name, a in values.items()}
     return model
 
 
-def _model(base, meta, arrays):
+def _model(base, meta, arrays, path):
     graph = None
     if meta["graph"] is not None:
         labels = [_decoded(label) for label in meta["graph"]]
@@ -126,12 +109,14 @@ def _model(base, meta, arrays):
         names = [None if f < 0 else meta["factors"][f] for f in factor]
         i, j = arrays["graph/i"][edge], arrays["graph/j"][edge]
         graph = PriorGraph.from_terms(labels, i, j, arrays["graph/weight"], names).to_networkx()
-    options = dict(meta["options"], strata=meta["strata_columns"], solver=_made(meta["solver"]))
+    solver = _component(meta["solver"], Solver, path)
+    options = dict(meta["options"], strata=meta["strata_columns"], solver=solver)
     if meta["edges"] is not None:
         options["edges"] = meta["edges"]
     if meta["class"] == "CommonModel":
         return common(base, graph, meta["regularizer_weight"], **options)
-    return StratifiedModel(base, graph, _made(meta["graph_regularizer"]), **options)
+    h = _component(meta["graph_regularizer"], GraphRegularizer, path)
+    return StratifiedModel(base, graph, h, **options)
 
 
 def _check_base(base, meta, path):
@@ -156,21 +141,28 @@ def _anonymous(declaration):
     return re.sub(r"\bparam\d+", "param", str(declaration))
 
 
-def _made(entry):
+def _component(entry, kind, path):
+    """The graph regularizer or solver that a file names: a public class of strat."""
     if entry is None:
         return None
-    params = dict(entry["params"])
+    name, params = entry["class"], dict(entry["params"])
+    public = getattr(strat, name) if name in strat.__all__ else None
+    if not (isinstance(public, type) and issubclass(public, kind)):
+        what = "solver" if kind is Solver else "graph regularizer"
+        raise OptionError(
+            f"{path} was saved with the {what} {name}, which is none of strat's own, so that it cannot be made again. "
+            f"strat.load(path) without base= reads what was fitted (theta_, W_, strata_, result_); to predict, fit a "
+            f"model with {name} again."
+        )
     if isinstance(params.get("step"), list):
         params["step"] = tuple(params["step"])
-    return _CLASSES[entry["class"]](**params)
+    return public(**params)
 
 
 def _decoded(label):
     if not isinstance(label, dict):
         return label
     ((kind, value),) = label.items()
-    if kind == "tuple":
-        return tuple(_decoded(part) for part in value)
-    if kind == "frozenset":
-        return frozenset(_decoded(part) for part in value)
+    if kind in ("tuple", "frozenset"):
+        return (tuple if kind == "tuple" else frozenset)(map(_decoded, value))
     return getattr(datetime, kind).fromisoformat(value)

@@ -10,33 +10,8 @@ from strat.errors import GraphError, OptionError
 from strat.graphs.reading import read_graph
 
 
-def _checked(key, value, parameter):
-    """A value that a hyperparameter can have, as it came."""
-    try:
-        array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=float)
-    except (TypeError, ValueError):
-        raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
-    if value is not None and (array.shape != parameter.shape or not np.isfinite(array).all()):
-        raise OptionError(
-            f"{key} must be finite and of the Parameter's shape {parameter.shape}, but it is {value!r} "
-            f"of shape {array.shape}."
-        )
-    return value
-
-
 class NestedParameters(BaseEstimator):
     """An estimator with ``base`` and ``graph``, whose hyperparameters and factors' scales are parameters, too."""
-
-    @property
-    def values(self):
-        """This model's own values of hyperparameters, by name; others are read from the Parameters.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
-        return self.__dict__.get("_values", {})
 
     def get_params(self, deep=True):
         """Parameters of the model.
@@ -53,10 +28,10 @@ class NestedParameters(BaseEstimator):
             Values by name.
         """
         params = super().get_params(deep=deep)
+        if deep and isinstance(self.base, BaseModel):
+            for name, p in self.base.hyperparameters.items():
+                params[f"base__{name}"] = self.values.get(name, p.value)
         if deep:
-            if isinstance(self.base, BaseModel):
-                for name, p in self.base.hyperparameters.items():
-                    params[f"base__{name}"] = self.values.get(name, p.value)
             params.update({f"scale__{f}": s for f, s in self._scales().items()})
         return params
 
@@ -78,36 +53,46 @@ class NestedParameters(BaseEstimator):
         OptionError
             For a hyperparameter or factor that does not exist.
         """
-        rest = {k: v for k, v in params.items() if not k.startswith(("base__", "scale__"))}
-        super().set_params(**rest)
-        for key, value in params.items():
+        nested = {key: value for key, value in params.items() if key.startswith(("base__", "scale__"))}
+        super().set_params(**{key: value for key, value in params.items() if key not in nested})
+        for key, value in nested.items():
             prefix, _, name = key.partition("__")
-            if key in rest:
-                continue
             known = self._scales() if prefix == "scale" else self.base.hyperparameters
             if name not in known:
                 raise OptionError(f"{key}: there is no {name!r}; known are {', '.join(known) or 'none'}.")
             if prefix == "scale":
                 self.scale = {**known, name: value}
             else:
-                self._values = {**self.values, name: _checked(key, value, known[name])}
+                _check_value(key, value, known[name].shape)
+                self._values = {**self.values, name: value}
         return self
 
     def _scales(self):
         """Multiplier of each factor of the graph."""
         try:
             factors = [] if self.graph is None else [f for f in read_graph(self.graph).factors if f]
-        except GraphError:  # it is fit that complains
+        except GraphError:  # which fit will raise
             return {}
-        if isinstance(self.scale, dict):
-            return {f: self.scale.get(f, 1.0) for f in factors}
-        return dict.fromkeys(factors, self.scale)
+        scale = self.scale
+        return {f: scale.get(f, 1.0) if isinstance(scale, dict) else scale for f in factors}
 
     def __sklearn_clone__(self):
         params = {name: clone(value, safe=False) for name, value in self.get_params(deep=False).items()}
-        twin = type(self)(**params)
-        if self.values:
-            twin._values = dict(self.values)
-        if hasattr(self, "_metadata_request"):
-            twin._metadata_request = copy.deepcopy(self._metadata_request)
-        return twin
+        cloned = type(self)(**params)
+        for name in ("_values", "_metadata_request"):
+            if hasattr(self, name):
+                setattr(cloned, name, copy.deepcopy(getattr(self, name)))
+        return cloned
+
+
+def _check_value(key, value, shape):
+    """Raise an OptionError unless a hyperparameter can have this value."""
+    try:
+        array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=float)
+    except (TypeError, ValueError):
+        raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
+    if value is not None and (array.shape != shape or not np.isfinite(array).all()):
+        raise OptionError(
+            f"{key} must be finite and of the Parameter's shape {shape}, but it is {value!r} "
+            f"of shape {array.shape}."
+        )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from strat.model.bound_model import BoundModel
-from strat.model.fitting import check_options, solver_for
+from strat.model.fit import check_options, solver_for
 from strat.problem.joint_problem import JointProblem
 from strat.solvers import Result
 from strat.solvers.starts import solve
@@ -11,22 +11,14 @@ from strat.solvers.starts import solve
 
 @dataclass
 class Fit:
-    """A solved problem.
-
-    Attributes
-    ----------
-    problem : JointProblem
-        The problem, at its constants.
-    result : Result
-        Where and how the solver ended.
-    """
+    """A problem and the solver's result; both have a single stratum where all share their parameters."""
 
     problem: JointProblem
     result: Result
 
     @property
     def theta(self):
-        """The parameters, shape (K, n); a single row where all strata share them."""
+        """The parameters, shape (K, n)."""
         return self.result.theta
 
     @property
@@ -39,24 +31,18 @@ class Refits:
     """Fits of one model to one set of records, for many constants.
 
     The records are read and the loss is bound once; a refit binds again only what depends on constants that changed,
-    and starts where it is told, such as at the solution for constants nearby.
+    and may start from the solution for similar constants.
 
     Parameters
     ----------
     model : StratifiedModel
-        Its constants are those that a refit leaves out; it is not changed, and its callback and checkpoint rest.
-    data : tuple
-        The data arguments of the records.
-    strata : sequence
-        Label of each record.
-    sample_weight : (N,) array-like, optional
-        Weights of the records.
+        Its constants hold where a refit gives no others; it is not changed, and its callback and checkpoint are not used.
+    data, strata, sample_weight
+        The records, as ``fit`` takes them.
     nodes : list, optional
         The strata, for a model without a graph; by default the labels seen.
     tol : float, optional
         Tolerance, in place of the solver's.
-    like : Refits, optional
-        Refits of the same model on other records, such as another fold.
 
     Attributes
     ----------
@@ -64,12 +50,10 @@ class Refits:
         Records, strata, edges; ``bound_model.held_out(data, strata)`` binds records to score on.
     """
 
-    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None, like=None):
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None):
         check_options(model)
         self.model, self.tol = model, tol
-        self.bound_model = BoundModel(
-            model, tuple(data), strata, sample_weight, nodes, None if like is None else like.bound_model
-        )
+        self.bound_model = BoundModel(model, tuple(data), strata, sample_weight, nodes)
 
     def fit(self, theta=None, w=None, **constants):
         """Fit once more.
@@ -86,12 +70,11 @@ class Refits:
         Returns
         -------
         Fit
-            The problem and its result.
 
         Raises
         ------
         KeyboardInterrupt
-            Where Ctrl-C ended the fit: whoever refits many times has to know.
+            Where Ctrl-C ended the fit, so that it also ends the loop of refits.
         """
         problem = self.bound_model.problem(**constants)
         if problem.learned:
@@ -101,8 +84,9 @@ class Refits:
         if self.tol is not None:
             solver.set_params(tol=self.tol)
         start = None if theta is None else {"theta": theta}
+        # Without w the start is W0, or the best graph for theta where W0 is infeasible.
         if start is not None and w is not None and problem.graph_regularizer.feasible(problem.edges, w):
-            start["w"] = w  # else the best graph for theta, as for an infeasible W0
+            start["w"] = w
         result = solve(problem, solver, start, random_state=self.model.random_state)
         if result.status == "interrupted":  # no callback is left that could have stopped it
             raise KeyboardInterrupt

@@ -29,47 +29,43 @@ def text(label):
     return ", ".join(map(str, label)) if type(label) is tuple else str(label)
 
 
-def set_ticks(axis, labels):
-    """Put labels at 0, 1, … of an axis, at most TICKS of them, evenly spaced; long ones turned on the x axis."""
+def set_ticks(axis, labels, places=None):
+    """Put labels at 0, 1, … of an axis, or at `places`: at most TICKS of them, long ones turned on the x axis."""
+    places = range(len(labels)) if places is None else places
     step = -(-len(labels) // TICKS)
     shown = [text(label) for label in labels[::step]]
-    turned = axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60
-    axis.set_ticks(range(0, len(labels), step), shown)
-    if turned:
-        axis.set_tick_params(rotation=90)
+    axis.set_ticks(places[::step], shown)
+    if axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60:
+        axis.set_tick_params(which="major", rotation=90)
 
 
 def set_strata_ticks(axis, labels, name):
-    """Label an axis that has one place a stratum: by its first coordinate where strata of one stand together."""
+    """Label an axis with one place for each stratum: by the first coordinate where strata that share it are adjacent."""
     groups = _groups(labels)
     if groups is None:
         set_ticks(axis, labels)
         axis.set_label_text("stratum")
         return
     names, starts = groups
-    centres = (np.array(starts) + np.array([*starts[1:], len(labels)]) - 1) / 2
-    step = -(-len(names) // TICKS)
-    shown = [text(name) for name in names[::step]]
-    axis.set_ticks(centres[::step], shown)
+    set_ticks(axis, names, (np.array(starts) + np.array([*starts[1:], len(labels)]) - 1) / 2)
     axis.set_ticks(np.array(starts[1:]) - 0.5, minor=True)
     axis.set_tick_params(which="major", length=0)
     axis.set_tick_params(which="minor", length=4)
-    if axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60:
-        axis.set_tick_params(which="major", rotation=90)
     axis.set_label_text(f"stratum, by {name}")
 
 
 def coordinates(labels):
-    """The coordinates of labels that are pairs, as ((rows, columns), (row of each, column of each)), else None."""
+    """Coordinates of labels that are pairs: (rows, columns), and the row and column of each label; None for other labels."""
     if len(labels) < 2 or not all(type(label) is tuple and len(label) == 2 for label in labels):
         return None
-    values = [_ordered(dict.fromkeys(label[axis] for label in labels)) for axis in (0, 1)]
-    places = [{value: k for k, value in enumerate(several)} for several in values]
+    values = [list(dict.fromkeys(label[axis] for label in labels)) for axis in (0, 1)]
+    values = [sorted(along) if are_numbers(along) else along for along in values]
+    places = [{value: k for k, value in enumerate(along)} for along in values]
     return values, [np.array([places[axis][label[axis]] for label in labels]) for axis in (0, 1)]
 
 
 def axis_names(graph, count=2):
-    """What each coordinate of a product graph's strata is called: the factor of the edges along it, where it has a name."""
+    """Names of the coordinates of a product graph's strata: the factor of the edges along each, where it has a name."""
     graph = getattr(graph, "graph", graph) if hasattr(graph, "theta_") else graph
     names = [f"{word} coordinate" for word in ("first", "second", "third", "fourth")[:count]]
     if isinstance(graph, nx.Graph):
@@ -86,13 +82,8 @@ def are_numbers(labels):
     return all(isinstance(label, numbers.Real) and not isinstance(label, bool) for label in labels)
 
 
-def _ordered(values):
-    values = list(values)
-    return sorted(values) if are_numbers(values) else values
-
-
 def _groups(labels):
-    """First coordinates and where each begins, if each one's strata stand together and there are fewer of them."""
+    """First coordinates and where each begins, if strata that share one are adjacent and some do; else None."""
     if not all(type(label) is tuple and len(label) > 1 for label in labels):
         return None
     starts = [k for k, label in enumerate(labels) if k == 0 or label[0] != labels[k - 1][0]]

@@ -14,7 +14,7 @@ NAMED = 60  # most strata that are named
 
 
 def graph(graph, most=2000, ax=None, **options):
-    """Draw a graph: strata whose labels are pairs on a grid, others where their weights put them.
+    """Draw a graph: strata whose labels are pairs on a grid, others where a layout by weights puts them.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ def graph(graph, most=2000, ax=None, **options):
     """
     if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
         raise OptionError(f"most is {most!r}, but it is a number of edges, at least 1.")
-    found = read_weights(graph)
-    labels, W = found.labels, found.matrix()
+    weighted = read_weights(graph)
+    labels, W = weighted.labels, weighted.matrix()
     ax = canvas.axes(ax, (7.0, 6.0))
     upper = sparse.coo_array(sparse.triu(W, 1))
-    kept = np.flatnonzero(upper.data > 0)
-    total = len(kept)
-    kept = kept[np.argsort(upper.data[kept], kind="stable")[-most:]]  # the heaviest last, on top
-    i, j, w = upper.coords[0][kept], upper.coords[1][kept], upper.data[kept]
+    positive = np.flatnonzero(upper.data > 0)
+    total = len(positive)
+    heaviest = positive[np.argsort(upper.data[positive], kind="stable")[-most:]]  # the heaviest last, on top
+    i, j, w = upper.coords[0][heaviest], upper.coords[1][heaviest], upper.data[heaviest]
     grid = canvas.coordinates(labels)
     places = _layout(len(labels), i, j, w) if grid is None else np.column_stack(grid[1][::-1]).astype(float)
     alike = bool(len(w)) and w.max() - w.min() <= 1e-9 * w.max()
@@ -59,8 +59,8 @@ def graph(graph, most=2000, ax=None, **options):
     if grid is None:
         _name_strata(ax, labels, places)
     else:
-        for axis, several, title in zip((ax.yaxis, ax.xaxis), grid[0], canvas.axis_names(graph), strict=True):
-            canvas.set_ticks(axis, several)
+        for axis, values, title in zip((ax.yaxis, ax.xaxis), grid[0], canvas.axis_names(graph), strict=True):
+            canvas.set_ticks(axis, values)
             axis.set_label_text(title)
         ax.invert_yaxis()
         ax.spines[["top", "right"]].set_visible(False)
@@ -100,14 +100,8 @@ def _name_strata(ax, labels, places):
     ax.set_axis_off()
     halo = [withStroke(linewidth=2, foreground="white")]
     for label, place in zip(labels, places, strict=True) if len(labels) <= NAMED else ():
-        ax.annotate(
-            canvas.text(label),
-            place,
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize=8,
-            path_effects=halo,
-        )
+        beside = {"xytext": (4, 4), "textcoords": "offset points"}
+        ax.annotate(canvas.text(label), place, **beside, fontsize=8, path_effects=halo)
 
 
 def _layout(K, i, j, w):
@@ -120,8 +114,7 @@ def _layout(K, i, j, w):
         for *_, data in drawn.edges(data=True):
             data["length"] = 1 / np.sqrt(max(data["weight"], 1e-3))  # heavy edges are short, within reason
         parts = [max(part, key=drawn.degree) for part in nx.connected_components(drawn)]
-        for one, other in zip(parts[:-1], parts[1:], strict=True):  # components keep together, too
-            drawn.add_edge(one, other, length=3.0)
+        nx.add_path(drawn, parts, length=3.0)  # keeps components near one another
         places = nx.kamada_kawai_layout(drawn, weight="length")
     else:
         places = nx.spring_layout(drawn, seed=0, k=2.5 / np.sqrt(K), iterations=100)
@@ -134,8 +127,7 @@ def _curves(places, i, j, bent):
     along = np.linspace(0, 1, 13 if bent else 2)[None, :, None]
     lines = a[:, None] + along * (b - a)[:, None]
     if bent:
-        step = b - a
-        far = np.abs(step).sum(axis=1) > 1
-        across = np.column_stack([-step[:, 1], step[:, 0]]) * far[:, None]
+        (dx, dy), far = (b - a).T, np.abs(b - a).sum(axis=1) > 1
+        across = np.column_stack([-dy, dx]) * far[:, None]
         lines += 0.4 * along * (1 - along) * across[:, None]
     return lines

@@ -101,17 +101,17 @@ def _heatmap(values, grid, titles, name, without, ax, options):
     if "norm" in options:
         shades = {"cmap": shades["cmap"]}
     image = ax.imshow(table, interpolation="nearest", aspect="auto", **{**shades, **options})
-    if without is not None and without.any() and not without.all():
+    if without.any():
         ax.plot(column[without], row[without], ".", color="0.25", markersize=2.5)
-    for axis, several, title in zip((ax.yaxis, ax.xaxis), (rows, columns), titles, strict=True):
-        if axis.axis_name == "y" and len(several) <= 60:
-            axis.set_ticks(range(len(several)), [canvas.text(label) for label in several])
-            axis.set_tick_params(labelsize=8 if len(several) > 25 else None)
-        else:
-            canvas.set_ticks(axis, several)
-        axis.set_label_text(title)
-    dots = " (dot: no records)" if without is not None and without.any() and not without.all() else ""
-    ax.set_title(f"{name} over strata{dots}")
+    canvas.set_ticks(ax.xaxis, columns)
+    if len(rows) <= 60:
+        ax.yaxis.set_ticks(range(len(rows)), [canvas.text(label) for label in rows])
+        ax.yaxis.set_tick_params(labelsize=8 if len(rows) > 25 else None)
+    else:
+        canvas.set_ticks(ax.yaxis, rows)
+    ax.set_ylabel(titles[0])
+    ax.set_xlabel(titles[1])
+    ax.set_title(f"{name} over strata" + " (dot: no records)" * bool(without.any()))
     ax.figure.colorbar(image, ax=ax).set_label(name)
     return ax
 
@@ -123,25 +123,18 @@ def _lines(model, labels, values, bands, names, variable, ax, options):
     order = np.argsort(x, kind="stable")
     line = "-" if ordered or _is_path(model.W_) else ""
     without = _without_records(model)
-    marked = without is not None and without.any() and not without.all()
     size = float(np.clip(150 / len(labels), 1.5, 5.0))
     marker = "" if line and len(labels) > 200 else "o"
+    marked = bool(marker) and without.any()
     middle, places = (len(names) - 1) / 2, x
     for position, (name, entry) in enumerate(names.items()):
         y = values[(slice(None), *entry)]
         x = places if line else places + 0.6 / len(names) * (position - middle)  # side by side
         style = {"linestyle": line, "marker": marker, "markersize": size, "label": name, **options}
         (drawn,) = ax.plot(x[order], y[order], **style)
-        if marked and marker:
-            ax.plot(
-                x[without],
-                y[without],
-                "o",
-                color=drawn.get_color(),
-                markersize=size,
-                markerfacecolor="white",
-                zorder=3,
-            )
+        if marked:
+            style = {"color": drawn.get_color(), "markersize": size, "markerfacecolor": "white", "zorder": 3}
+            ax.plot(x[without], y[without], "o", **style)
         if bands is not None:
             error = bands[(slice(None), *entry)]
             error = np.where(np.isfinite(error), error, np.nan)
@@ -156,7 +149,7 @@ def _lines(model, labels, values, bands, names, variable, ax, options):
         ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("stratum")
     ax.set_ylabel(next(iter(names)) if len(names) == 1 else variable)
-    notes = ["hollow: no records"] * bool(marked and marker)
+    notes = ["hollow: no records"] * bool(marked)
     notes += [f"{'band' if line else 'bar'}: two standard errors"] * (bands is not None)
     ax.set_title(f"{variable} over strata" + (f" ({', '.join(notes)})" if notes else ""))
     if len(names) > 1:
@@ -172,8 +165,8 @@ def _is_path(W):
 
 
 def _without_records(model):
-    """Mask of the strata without records, None where the model does not know."""
-    records = getattr(model, "_training", None)
-    if records is None:
-        return None
-    return np.bincount(records.strata.index[records.weight > 0], minlength=len(model.strata_)) == 0
+    """Mask of the strata without records; none where the model does not know, or where no stratum has any."""
+    records, K = getattr(model, "_training", None), len(model.strata_)
+    if records is None or not records.weight.any():
+        return np.zeros(K, dtype=bool)
+    return np.bincount(records.strata.index[records.weight > 0], minlength=K) == 0

@@ -21,7 +21,7 @@ def weights(graph, prior=None, ax=None, **options):
         The graph.
     prior : graph or True, optional
         W0: then W − W0 is drawn, blue where it is below 0 and red above. True is a model's own prior, with its scale.
-        Where a few changes are far larger than the rest, they share the darkest colours.
+        Where a few changes are far larger than the rest, they all get the darkest colours.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options
@@ -39,8 +39,8 @@ def weights(graph, prior=None, ax=None, **options):
     >>> ax.get_title()
     'Weights W'
     """
-    found = read_weights(graph)
-    labels, W = found.labels, found.matrix()
+    weighted = read_weights(graph)
+    labels, W = weighted.labels, weighted.matrix()
     if prior is not None:
         W = W - _prior(graph, prior, labels)
     ax = canvas.axes(ax, (6.4, 5.4))
@@ -75,8 +75,8 @@ def _prior(graph, prior, labels):
         if graph.graph is None:
             return sparse.csr_array((len(labels), len(labels)))
         return read_graph(graph.graph).matrix(graph.scale)
-    found = read_weights(prior)
-    nodes, W0 = found.labels, found.matrix()
+    weighted = read_weights(prior)
+    nodes, W0 = weighted.labels, weighted.matrix()
     if sparse.issparse(prior) or isinstance(prior, np.ndarray):
         nodes = labels
     place = {label: k for k, label in enumerate(nodes)}
@@ -89,7 +89,7 @@ def _prior(graph, prior, labels):
 
 
 def _extent(change):
-    """The size that takes the darkest colour, and which ends go beyond it: a few large changes do not hide the others."""
+    """The size of the darkest colour, and which ends go beyond it: a few large changes are not to hide the others."""
     sizes = np.abs(change[change != 0])
     if not sizes.size:
         return 1.0, "neither"

@@ -12,12 +12,8 @@ from strat.errors import DataError, type_name
 class RecordLabels:
     """The labels of N records, each distinct label stored once.
 
-    Attributes
-    ----------
-    values : list
-        The distinct labels in the order in which they first occur, as plain Python objects.
-    codes : ndarray of int, shape (N,)
-        The position in `values` of each record's label.
+    ``values`` lists the distinct labels in the order in which they first occur, as plain Python objects; ``codes``, of
+    shape (N,), has the position in it of each record's label.
     """
 
     values: list
@@ -27,57 +23,37 @@ class RecordLabels:
         return len(self.codes)
 
     def tolist(self):
-        """Return one label a record."""
+        """One label a record."""
         return [self.values[code] for code in self.codes.tolist()]
 
 
 def named_columns(strata, frame):
-    """Return the columns of a DataFrame that `strata` names, or None when it holds labels.
+    """The columns of a DataFrame that a user's ``strata=`` names, in its order; None where it holds labels.
 
-    Parameters
-    ----------
-    strata : object
-        What a user gave as ``strata=``.
-    frame : object
-        The first data argument; anything without ``columns`` names no column.
-
-    Returns
-    -------
-    list or None
-        The names of the columns, in the order given.
+    `frame` is the first data argument; where it has no ``columns``, no column is named.
     """
     if not hasattr(frame, "columns"):
         return None
-    columns = list(frame.columns)
+    columns = set(frame.columns)
     if isinstance(strata, str):
         return [strata] if strata in columns else None
-    if (
-        not isinstance(strata, list | tuple)
-        or not strata
-        or not all(isinstance(name, str) for name in strata)
-    ):
+    if not isinstance(strata, list | tuple) or not all(isinstance(name, str) for name in strata):
         return None
-    return list(strata) if set(strata) <= set(columns) else None
+    return list(strata) if strata and columns.issuperset(strata) else None
 
 
 def read_labels(strata, frame=None, n_records=None):
-    """Return the label of each record.
+    """The `RecordLabels` of records.
 
     Parameters
     ----------
     strata : array_like, Series, Index, Categorical, DataFrame, str or list of str
-        One label a record: hashables, tuples, or rows of a 2-d array or DataFrame with several columns
-        (tuples); rows of a single column are plain labels. One string or several that are columns of
-        `frame` mean those columns.
+        One label a record: hashables, or rows of a 2-d array or DataFrame, which become tuples unless they have a
+        single column. One string or several that are columns of `frame` mean those columns.
     frame : object, optional
         The first data argument, whose columns `strata` may name.
     n_records : int, optional
         How many labels there must be.
-
-    Returns
-    -------
-    RecordLabels
-        The labels.
     """
     if strata is None:
         raise DataError(
@@ -85,27 +61,30 @@ def read_labels(strata, frame=None, n_records=None):
             "of X that holds them."
         )
     columns = named_columns(strata, frame)
-    one = strata if columns is None else frame[columns[0]] if len(columns) == 1 else None
-    labels = _whole_numbers(one)
-    if labels is not None:
-        pass
-    elif columns is not None:
-        labels = _join(_take_columns(frame, columns))
+    if columns is not None:
+        repeated = [name for name in columns if list(frame.columns).count(name) > 1]
+        if repeated:
+            raise DataError(f"strata: {repeated[0]!r} names more than one column of X. Rename them.")
+        strata = frame[columns] if len(columns) > 1 else frame[columns[0]]
     elif isinstance(strata, str | bytes):
         raise DataError(_no_such_column(strata, frame))
-    else:
-        labels = label_list(strata)
+    labels = _factorize_numbers(strata)
+    if labels is None:
+        labels = _factorize(label_list(strata))
     if n_records is not None and len(labels) != n_records:
         raise DataError(
             f"strata: there are {len(labels):,} labels for {n_records:,} records. Give one label a record."
         )
-    return _factorize(labels) if isinstance(labels, list) else _factorize_numbers(labels)
+    return labels
 
 
 def label_list(labels):
-    """Return one hashable label a record, rows of several columns as tuples."""
+    """One hashable label a record, rows of several columns as tuples."""
     if hasattr(labels, "columns"):
-        return _join([_items(labels[name]) for name in _distinct(labels)])
+        columns = list(labels.columns)
+        if not columns or len(set(columns)) < len(columns):
+            raise DataError(f"strata: the columns {columns} are not distinct names. Rename them.")
+        return _join([_items(labels[name]) for name in columns])
     if hasattr(labels, "toarray") or isinstance(labels, dict | set | frozenset):
         raise DataError(
             f"strata: {type_name(labels)} has no order of records. Pass an array or a list of labels."
@@ -127,7 +106,7 @@ def label_list(labels):
 
 
 def all_plain(labels):
-    """Whether labels are plain text or whole numbers, or tuples of them: the common case, with nothing to look into."""
+    """Whether labels are plain text or whole numbers, or tuples of them, so that no label needs a closer look."""
     kinds = set(map(type, labels))
     if kinds == {tuple}:
         kinds = set(map(type, chain.from_iterable(labels)))
@@ -135,11 +114,10 @@ def all_plain(labels):
 
 
 def plain(label):
-    """Return a label with NumPy scalars turned into Python ones, inside tuples too."""
+    """A label with NumPy scalars turned into Python ones, inside tuples too."""
     if isinstance(label, np.datetime64):
-        label = label.astype(
-            "datetime64[us]"
-        )  # finer units would come out as integers, coarser ones as dates
+        # item() gives an integer for finer units, and a date for coarser ones.
+        label = label.astype("datetime64[us]")
     if isinstance(label, np.generic):
         return label.item()
     if type(label) is tuple:
@@ -159,29 +137,27 @@ def is_missing(label):
         return True
 
 
-def _whole_numbers(column):
-    """A column of whole numbers that lie so close that tables of all between them are small; None for any other."""
-    kind = getattr(getattr(column, "dtype", None), "kind", None)
-    if kind not in ("i", "u") or not (type(column) is np.ndarray or hasattr(column, "to_numpy")):
+def _factorize_numbers(column):
+    """`_factorize` of whole numbers by a table of all numbers between the least and the largest; None where it is large."""
+    if type(column) is not np.ndarray and not hasattr(column, "to_numpy"):
+        return None
+    if getattr(getattr(column, "dtype", None), "kind", None) not in ("i", "u"):
         return None
     numbers = np.asarray(column)
     if numbers.dtype.kind not in ("i", "u") or numbers.ndim != 1 or not numbers.size:
         return None
-    return numbers if int(numbers.max()) - int(numbers.min()) <= 4 * numbers.size + 1000 else None
-
-
-def _factorize_numbers(numbers):
-    """`_factorize` of what `_whole_numbers` returned."""
+    N, low, high = len(numbers), int(numbers.min()), int(numbers.max())
+    if high - low > 4 * N + 1000:
+        return None
     numbers = numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
-    N, low = len(numbers), int(numbers.min())
     above = (numbers - numbers.dtype.type(low)).astype(np.intp)
-    first = np.full(int(above.max()) + 1, N)
-    first[above[::-1]] = np.arange(N - 1, -1, -1)  # of several with one index the last is kept
-    seen = np.flatnonzero(first < N)
-    seen = seen[np.argsort(first[seen])]
+    first = np.full(high - low + 1, N)
+    first[above[::-1]] = np.arange(N - 1, -1, -1)  # of several values for one index NumPy keeps the last
+    present = np.flatnonzero(first < N)
+    present = present[np.argsort(first[present])]
     code = np.empty(len(first), dtype=np.intp)
-    code[seen] = np.arange(len(seen))
-    return RecordLabels([low + k for k in seen.tolist()], code[above])
+    code[present] = np.arange(len(present))
+    return RecordLabels([low + k for k in present.tolist()], code[above])
 
 
 def _factorize(labels):
@@ -218,7 +194,7 @@ def _is_hashable(label):
 def _items(column):
     """One column as a list of Python objects."""
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
-        column = column.astype("datetime64[us]")  # finer units would come out as integers
+        column = column.astype("datetime64[us]")  # tolist() turns finer units into integers
     for method in ("tolist", "to_list"):
         if hasattr(column, method):
             items = getattr(column, method)()
@@ -230,20 +206,6 @@ def _items(column):
 
 def _join(columns):
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-
-
-def _distinct(frame):
-    columns = list(frame.columns)
-    if not columns or len(set(columns)) < len(columns):
-        raise DataError(f"strata: the columns {columns} are not distinct names. Rename them.")
-    return columns
-
-
-def _take_columns(frame, names):
-    repeated = [name for name in names if list(frame.columns).count(name) > 1]
-    if repeated:
-        raise DataError(f"strata: {repeated[0]!r} names more than one column of X. Rename them.")
-    return [_items(frame[name]) for name in names]
 
 
 def _no_such_column(name, frame):

@@ -1,51 +1,17 @@
-"""Record data as arrays: one entry for each declared Parameter, checked once, with errors that say where."""
+"""What a user passes to fit, predict and score, read and checked once: records, strata and weights."""
+
+import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.errors import DataError, ShapeError
+from strat.errors import DataError, DataWarning, ShapeError
+from strat.records.labels import named_columns, read_labels
+from strat.records.strata import Strata
 
 #: The fourth power of a larger number, summed over records, leaves the range of floating point.
 LARGEST = 1e60
-
-
-def read_records(parameters, data, where="the data"):
-    """Arrays of the records.
-
-    Parameters
-    ----------
-    parameters : sequence of cvxpy.Parameter
-        One record's data, in the order of the arguments.
-    data : sequence of array-like
-        Rows are records. Arrays, lists, Series and DataFrames (by position), SciPy sparse matrices.
-    where : str
-        What is being read, for messages.
-
-    Returns
-    -------
-    list of ndarray or csr_array
-        (N, *shape) float64, or (N, size) CSR.
-
-    Raises
-    ------
-    DataError
-        For a wrong number of arguments, text, complex numbers, None, NaN or infinity.
-    ShapeError
-        Where an argument does not have the declared shape, or another number of records than the first.
-    """
-    check_count(parameters, data, where)
-    arrays = [_read(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
-    for p, array in zip(parameters, arrays, strict=True):
-        _check_attributes(p, array)
-    for p, array in zip(parameters[1:], arrays[1:], strict=True):
-        if array.shape[0] != arrays[0].shape[0]:
-            raise ShapeError(
-                f"{p.name()} has {array.shape[0]} records, but {parameters[0].name()} has {arrays[0].shape[0]}. "
-                f"Rows of every argument are the same records."
-            )
-    return arrays
-
-
 #: What a declared attribute allows.
 _ALLOWED = {
     "nonneg": ("at least 0", lambda v: v >= 0),
@@ -57,8 +23,136 @@ _ALLOWED = {
 }
 
 
+@dataclass
+class Records:
+    """Records as arrays: one for each data Parameter as from `read_records`, the strata, and weights of shape (N,).
+
+    ``columns`` has the column names of the arguments that were DataFrames, by Parameter name.
+    """
+
+    arrays: list
+    strata: Strata
+    weight: np.ndarray
+    columns: dict
+
+    @classmethod
+    def read(
+        cls, parameters, data, strata, where, *, declared=None, nodes=None, sample_weight=None, columns=None
+    ):
+        """Read the arguments of fit, predict or score.
+
+        Parameters
+        ----------
+        parameters : sequence of cvxpy.Parameter
+            One record's data.
+        data, strata, sample_weight
+            The user's arguments; `strata` may name columns of the first data argument.
+        where : str
+            The calling method, for messages.
+        declared : str or list of str, optional
+            Columns of the first data argument that always hold the strata.
+        nodes : list, optional
+            The strata in order.
+        columns : dict, optional
+            Column names at fit, which must be the same here.
+        """
+        names = [p.name() for p in parameters]
+        _warn_of_order(
+            {**dict(zip(names, data, strict=False)), "strata": strata, "sample_weight": sample_weight}
+        )
+        data, labels = _without_strata(parameters, data, strata, declared, where)
+        arrays = read_records(parameters, data, where)
+        N = arrays[0].shape[0] if arrays else len(labels)
+        if len(labels) != N:
+            transposed = N and all(isinstance(label, tuple) and len(label) == N for label in labels.values)
+            raise DataError(
+                f"strata has {len(labels)} labels, but there are {N} records; give one label a record"
+                f"{', such as list(zip(*strata))' if transposed else ''}."
+            )
+        if N == 0:
+            raise DataError(f"{where} was given no records; there is nothing to work on.")
+        weight = read_weight(sample_weight, N)
+        present = {
+            name: list(d.columns) for name, d in zip(names, data, strict=True) if hasattr(d, "columns")
+        }
+        for name, listed in present.items():
+            if columns and columns.get(name, listed) != listed:
+                raise ShapeError(
+                    f"{name} has the columns {_first_of(listed)}, but at fit it had {_first_of(columns[name])}. "
+                    f"Give the same columns in the same order, or an array."
+                )
+        return cls(arrays, Strata.read(labels, nodes=nodes), weight, present)
+
+
+def _without_strata(parameters, data, strata, declared, where):
+    """The data without the columns that hold strata, and the records' labels."""
+    source = declared if strata is None else strata
+    if source is None:  # the strata were forgotten, or passed as one more data argument
+        check_count(parameters, data, where)
+    frame = data[0] if data else None
+    names = named_columns(source, frame)
+    if strata is None and declared is not None and names is None:
+        raise DataError(
+            f"the model was declared with strata={declared!r}, so the first argument of {where} must be a DataFrame "
+            f"with that column, or strata= must be given."
+        )
+    labels = read_labels(source, frame)
+    named = set(names or ())
+    always = {declared} if isinstance(declared, str) else set(declared or ())
+    always &= set(getattr(frame, "columns", ()))
+    if named | always:
+        wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
+        # Columns that only this call names are features too where the model needs all columns of the frame.
+        spare = strata is None or frame.shape[1] - len(always - named) > wanted
+        rest = frame.drop(columns=[c for c in frame.columns if c in always or (c in named and spare)])
+        if not rest.shape[1] and len(data) == len(parameters) + 1:
+            data = data[1:]  # the frame holds nothing but strata, for a model without x
+        elif rest.shape[1] < frame.shape[1]:
+            data = (rest, *data[1:])
+    return data, labels
+
+
+def _warn_of_order(arguments):
+    """Warn where pandas objects have the same index in different orders: rows are matched by position, not by index."""
+    indexes = {name: value.index for name, value in arguments.items() if hasattr(value, "iloc")}
+    first = next(iter(indexes), None)
+    for name, index in indexes.items():
+        reference = indexes[first]
+        reordered = len(index) == len(reference) and not reference.equals(index)
+        if reordered and reference.is_unique and set(reference) == set(index):
+            warnings.warn(
+                f"{name} has the index of {first} in another order, but rows are matched by position. Where they should "
+                f"be matched by index, pass {name}.loc[{first}.index].",
+                DataWarning,
+                stacklevel=6,
+            )
+
+
+def _first_of(names):
+    return ", ".join(map(str, names[:6])) + (", …" if len(names) > 6 else "")
+
+
+def read_records(parameters, data, where="the data"):
+    """Arrays of the records: (N, *shape) float64, or (N, size) CSR where the argument is sparse.
+
+    Rows of arrays, lists, Series, DataFrames (by position) and SciPy sparse matrices are records. A wrong number of
+    arguments, text, complex numbers, None, NaN and infinity are DataErrors; another shape than the declared one, or
+    another number of records than the first argument's, is a ShapeError.
+    """
+    check_count(parameters, data, where)
+    arrays = [_read(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
+    for p, array in zip(parameters, arrays, strict=True):
+        _check_attributes(p, array)
+        if array.shape[0] != arrays[0].shape[0]:
+            raise ShapeError(
+                f"{p.name()} has {array.shape[0]} records, but {parameters[0].name()} has {arrays[0].shape[0]}. "
+                f"Rows of every argument are the same records."
+            )
+    return arrays
+
+
 def _check_attributes(parameter, array):
-    """Raise DataError where records break what their Parameter was declared to be."""
+    """Raise a DataError where records break what their Parameter was declared to be."""
     values = array.data if sp.issparse(array) else array
     for name, (words, allowed) in _ALLOWED.items():
         if parameter.attributes.get(name) is not True or allowed(values).all():
@@ -72,7 +166,7 @@ def _check_attributes(parameter, array):
 
 
 def check_count(parameters, data, where):
-    """Check that there is one argument for each Parameter; `where` is who asks, for messages."""
+    """Check that there is one argument for each Parameter; `where` is the caller, for messages."""
     if len(data) != len(parameters):
         names = ", ".join(p.name() for p in parameters) or "none"
         raise DataError(
@@ -82,24 +176,33 @@ def check_count(parameters, data, where):
         )
 
 
-def read_vector(name, values, N):
-    """A vector with one finite number for each of N records, such as sample_weight."""
+def read_weight(sample_weight, N):
+    """Checked weights of N records, 1 by default."""
+    if sample_weight is None:
+        return np.ones(N)
+    needs = f"it must hold one number for each of the {N} records."
     try:
-        shape = np.shape(values)
+        shape = np.shape(sample_weight)
     except ValueError as error:
-        raise ShapeError(
-            f"{name} is ragged, but it must hold one number for each of the {N} records."
-        ) from error
+        raise ShapeError(f"sample_weight is ragged, but {needs}") from error
     if not shape:
-        raise ShapeError(f"{name} is {values!r}, but it must hold one number for each of the {N} records.")
+        raise ShapeError(f"sample_weight is {sample_weight!r}, but {needs}")
     if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise ShapeError(
-            f"{name} has shape {shape}, but it must hold one number for each of the {N} records."
+        raise ShapeError(f"sample_weight has shape {shape}, but {needs}")
+    weight = _read("sample_weight", (), sample_weight)
+    if len(weight) != N:
+        raise ShapeError(f"sample_weight has {len(weight)} entries, but there are {N} records.")
+    if (weight < 0).any():
+        record = int(np.flatnonzero(weight < 0)[0])
+        raise DataError(
+            f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 "
+            f"(0 leaves the record out)."
         )
-    vector = _read(name, (), values)
-    if len(vector) != N:
-        raise ShapeError(f"{name} has {len(vector)} entries, but there are {N} records.")
-    return vector
+    if not weight.any():
+        raise DataError(
+            "all weights in sample_weight are zero, so there is nothing to fit; give some record weight."
+        )
+    return weight
 
 
 def _read(name, shape, data):
@@ -107,7 +210,6 @@ def _read(name, shape, data):
     if sp.issparse(data):
         return _read_sparse(name, shape, data)
     array = _as_float(name, data)
-    wanted = (f"N, {', '.join(map(str, shape))}" if shape else "N,") if len(shape) != 1 else f"N, {shape[0]}"
     if array.ndim == len(shape) + 2 and array.shape[-1] == 1 and array.shape[1:-1] == shape:
         array = array[..., 0]
     if array.ndim == 0 or array.shape[1:] != shape:
@@ -116,11 +218,17 @@ def _read(name, shape, data):
             hint = f" Declare cp.Parameter({array.shape[1]}, name={name!r}) if a record has {array.shape[1]} numbers."
         elif len(shape) == 1 and array.ndim == 1 and np.isin(array, np.arange(shape[0])).all():
             hint = f" Give numbers of classes as one-hot rows: np.eye({shape[0]})[{name}]."
+        rows = f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
         raise ShapeError(
-            f"{name} was declared with shape {shape}, so its argument must have shape ({wanted}) with one row for "
+            f"{name} was declared with shape {shape}, so its argument must have shape {rows} with one row for "
             f"each of N records, but it has shape {array.shape}.{hint}"
         )
-    _check_finite(name, array, columns)
+    good = np.abs(array) <= LARGEST
+    if not good.all():
+        bad, column = np.argwhere(~good), ""
+        if array.ndim == 2:
+            column = f"column {columns[bad[0, 1]]!r} of " if columns else f"column {bad[0, 1]} of "
+        _refuse(name, bad[:, 0], array[tuple(bad[0])], column)
     return array
 
 
@@ -129,8 +237,7 @@ def _read_sparse(name, shape, data):
     if csr.dtype.kind not in "fiub":
         raise DataError(f"{name} holds {csr.dtype} values; records must be real numbers.")
     csr = csr.astype(float)
-    size = int(np.prod(shape, dtype=int))
-    if len(shape) > 1 or csr.shape[1] != size:
+    if len(shape) > 1 or csr.shape[1] != int(np.prod(shape, dtype=int)):
         raise ShapeError(
             f"{name} was declared with shape {shape}, but the sparse matrix has shape {csr.shape}."
         )
@@ -155,23 +262,21 @@ def _as_float(name, data):
         array = np.asarray(data)
     except ValueError as error:
         raise ShapeError(f"{name} is ragged: its records do not all have the same shape.") from error
-    if array.dtype.kind == "O":
-        for index, value in np.ndenumerate(array):
-            if value is None or isinstance(value, (str, bytes, complex)):
-                raise DataError(_kind(name, index, value))
-        try:
-            array = array.astype(float)
-        except (TypeError, ValueError) as error:
-            index, value = next((k, v) for k, v in np.ndenumerate(array) if not _is_number(v))
-            raise DataError(_kind(name, index, value)) from error
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind in "fiub":
+        return np.asarray(array, dtype=float, order="C")
+    if array.dtype.kind != "O":
         index = (0,) * array.ndim
-        value = array[index] if array.size else array.dtype
-        raise DataError(_kind(name, index, value))
-    return np.asarray(array, dtype=float, order="C")
+        raise DataError(_no_number(name, index, array[index] if array.size else array.dtype))
+    for index, value in np.ndenumerate(array):
+        if not _is_number(value):
+            raise DataError(_no_number(name, index, value))
+    return array.astype(float, order="C")
 
 
 def _is_number(value):
+    """Whether a Python object is a real number; text is none, even where it reads like one."""
+    if value is None or isinstance(value, (str, bytes, complex)):
+        return False
     try:
         float(value)
     except (TypeError, ValueError):
@@ -179,23 +284,12 @@ def _is_number(value):
     return True
 
 
-def _kind(name, index, value):
+def _no_number(name, index, value):
     record = index[0] if index else 0
     return (
         f"{name} holds {value!r} in record {record}; records must be real numbers. Encode categories as numbers, "
         f"and drop or fill what is missing."
     )
-
-
-def _check_finite(name, array, columns):
-    good = np.abs(array) <= LARGEST
-    if good.all():
-        return
-    bad = np.argwhere(~good)
-    column = ""
-    if array.ndim == 2:
-        column = f"column {columns[bad[0, 1]]!r} of " if columns else f"column {bad[0, 1]} of "
-    _refuse(name, bad[:, 0], array[tuple(bad[0])], column)
 
 
 def _refuse(name, records, value, column):

@@ -1,22 +1,22 @@
-"""Records as a user hands them over, to be cut into parts."""
+"""A user's records, to be split into parts."""
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import BaseCrossValidator
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
-from strat.records.labels import named_columns, read_labels
+from strat.records.labels import RecordLabels, named_columns, read_labels
 from strat.records.splitters import StrataKFold
 
 
 class Sample:
-    """The arguments ``(*data, strata)`` of a fit, in whatever form they came.
+    """The arguments ``(*data, strata)`` of a fit, in the form in which they came.
 
     Parameters
     ----------
     models : sequence of StratifiedModel
-        Who will be given the records.
-    given : tuple
+        The models that the records are for.
+    arguments : tuple
         The data arguments, then the labels or the names of columns of the first; these may be left out where the models
         were declared with ``strata=``.
     where : str
@@ -24,32 +24,29 @@ class Sample:
 
     Attributes
     ----------
-    data : tuple
-        The data arguments.
-    strata : object
-        What was given as strata, None for the declared columns.
+    by_column : bool
+        Whether columns of the first data argument hold the labels.
     labels : RecordLabels
         The label of each record.
     """
 
-    def __init__(self, models, given, where):
+    def __init__(self, models, arguments, where):
         self.where = where
-        if not isinstance(given, (tuple, list)):
-            raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(given)}.")
-        given = tuple(given)
+        if not isinstance(arguments, (tuple, list)):
+            raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(arguments)}.")
         declared = [m.strata for m in models if m.strata is not None]
         names = [p.name() for p in models[0].base.data]
-        if declared and len(given) == len(names):
-            given += (None,)
-        if len(given) != len(names) + 1:
+        if declared and len(arguments) == len(names):
+            arguments = (*arguments, None)
+        if len(arguments) != len(names) + 1:
             raise DataError(
                 f"{where} must hold the data arguments ({', '.join(names) or 'none'}) and then the strata, "
-                f"{len(names) + 1} entries, but it has {len(given)}."
+                f"{len(names) + 1} entries, but it has {len(arguments)}."
             )
-        *data, self.strata = given
-        self.data = tuple(data)
-        source = self.strata if self.strata is not None else declared[0] if declared else None
-        self.labels = read_labels(source, data[0] if data else None)
+        *data, self.strata = arguments
+        self.data, frame = tuple(data), data[0] if data else None
+        self.by_column = self.strata is None or named_columns(self.strata, frame) is not None
+        self.labels = read_labels(declared[0] if self.strata is None and declared else self.strata, frame)
         for argument, name in zip(data, names, strict=True):
             if length(argument) != len(self.labels):
                 raise ShapeError(
@@ -66,17 +63,8 @@ class Sample:
     def splits(self, folds, default):
         """Pairs of training and held-out positions, checked.
 
-        Parameters
-        ----------
-        folds : splitter or iterable of pairs
-            ``split(X, y, groups=strata)`` gives the pairs; or the pairs themselves. Masks are taken for positions.
-        default : callable
-            ``default(number)`` makes the splitter that a whole number stands for.
-
-        Returns
-        -------
-        list of (ndarray of int, ndarray of int)
-            The pairs.
+        `folds` is a whole number, for which ``default(number)`` makes the splitter; a splitter, whose
+        ``split(X, y, groups=strata)`` gives the pairs; or the pairs themselves, of positions or masks.
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
             folds = default(int(folds))
@@ -115,62 +103,39 @@ class Sample:
 
 
 class Part:
-    """Some records of a sample.
-
-    Parameters
-    ----------
-    sample : Sample
-        The records.
-    index : ndarray of int
-        Which of them.
-
-    Attributes
-    ----------
-    data : tuple
-        The data arguments, as ``fit`` takes them.
-    strata : object
-        Labels, or the names of columns, as ``fit`` takes them.
-    labels : list
-        The label of each record.
-    """
+    """The records of a sample at some positions: ``data`` and ``strata`` as ``fit`` takes them, and a list of ``labels``."""
 
     def __init__(self, sample, index):
         self.sample, self.index = sample, index
-        labels = sample.labels
         self.data = tuple(take(argument, index) for argument in sample.data)
-        self.labels = [labels.values[code] for code in labels.codes[index].tolist()]
-        given = sample.strata
-        columns = given is not None and sample.data and named_columns(given, sample.data[0])
-        self.strata = given if given is None or columns else self.labels
+        self.labels = RecordLabels(sample.labels.values, sample.labels.codes[index]).tolist()
+        self.strata = sample.strata if sample.by_column else self.labels
 
     def __len__(self):
         return len(self.index)
 
     def only(self, mask):
-        """Those records of the part that a mask marks."""
+        """The records of the part where a mask is true."""
         return Part(self.sample, self.index[mask])
 
 
 def joined(first, second, models):
     """All records of two samples of the same models."""
     data = tuple(map(_stacked, first.data, second.data))
-    parts = first.part(), second.part()
-    given = [part.strata for part in parts]
-    labels = [label for part in parts for label in part.labels]
-    # Names of columns stand for both samples' labels if they are the same.
-    same = all(one is None or (isinstance(one, (str, list)) and one == given[0]) for one in given)
-    named = given[0] is None or given[0] is first.strata
-    strata = given[0] if same and named else labels
+    if first.by_column and second.by_column and first.strata == second.strata:
+        strata = first.strata
+    else:
+        strata = first.labels.tolist() + second.labels.tolist()
     return Sample(models, (*data, strata), f"{first.where} and {second.where}")
 
 
 def strata_folds(random_state):
-    """What a whole number of folds stands for."""
+    """A function from a number of folds to their splitter."""
     return lambda n: StrataKFold(n, random_state=random_state)
 
 
 def take(argument, index):
-    """Some records of one data argument, of the kind that it is."""
+    """Some records of one data argument, as the same kind of object."""
     if hasattr(argument, "iloc"):
         return argument.iloc[index]
     if sp.issparse(argument):

@@ -11,7 +11,7 @@ from strat.records.labels import read_labels
 
 
 class StrataSplitter(BaseCrossValidator):
-    """Base class: ``split(X, y, groups=strata)``, or columns of X named in the constructor."""
+    """Base class: the strata are the ``groups`` of ``split``, or columns of X named in the constructor."""
 
     __metadata_request__split = {"groups": True}
 
@@ -99,7 +99,7 @@ class StrataKFold(StrataSplitter):
         if n > N:
             raise DataError(f"{N} records cannot be spread over {n} folds; choose n_splits of at most {N}.")
         rng = np.random.default_rng(self.random_state)
-        # Dealing one stratum after the other, without a new start, spreads each of them and keeps folds equal.
+        # Dealing the records of all strata in one round spreads each stratum and keeps the folds of equal size.
         order = rng.permutation(N)
         order = order[np.argsort(labels.codes[order], kind="stable")]
         fold = np.empty(N, dtype=int)

@@ -17,15 +17,6 @@ class Strata:
         The K strata, in node order.
     index : ndarray of int, shape (N,)
         The stratum of each record.
-
-    Attributes
-    ----------
-    counts : ndarray of int, shape (K,)
-        The number of records of each stratum.
-    order : ndarray of int, shape (N,)
-        The permutation that sorts the records by stratum and keeps their order within one.
-    starts : ndarray of int, shape (K + 1,)
-        Sorted records ``starts[k]:starts[k + 1]`` belong to stratum k.
     """
 
     def __init__(self, labels, index):
@@ -34,28 +25,12 @@ class Strata:
 
     @classmethod
     def read(cls, strata, frame=None, n_records=None, nodes=None):
-        """Group records by what a user gave as ``strata=``.
+        """Group records by `RecordLabels`, or by a user's ``strata=`` as for `read_labels`.
 
-        Parameters
-        ----------
-        strata : object
-            Labels or names of columns, as `read_labels` takes them, or `RecordLabels`.
-        frame : object, optional
-            The first data argument, whose columns `strata` may name.
-        n_records : int, optional
-            How many labels there must be.
-        nodes : list, optional
-            The strata in order; by default the labels seen, sorted.
-
-        Returns
-        -------
-        Strata
-            The grouping.
+        `nodes` are the strata in order; by default the labels seen, sorted.
         """
         records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else list(nodes)
-        if records.values == nodes:  # seen in the order of the nodes
-            return cls(nodes, records.codes)
         position = {label: k for k, label in enumerate(nodes)}
         where = np.array([position.get(label, -1) for label in records.values], dtype=np.intp)
         index = where[records.codes]
@@ -80,12 +55,12 @@ class Strata:
 
     @cached_property
     def order(self):
-        """The stable permutation that sorts the records by stratum, shape (N,)."""
+        """The permutation that sorts the records by stratum and keeps their order within one, shape (N,)."""
         return np.argsort(self.index, kind="stable")
 
     @cached_property
     def starts(self):
-        """The first sorted record of each stratum, and N at the end, shape (K + 1,)."""
+        """Sorted records ``starts[k]:starts[k + 1]`` belong to stratum k; shape (K + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     @property
@@ -93,12 +68,16 @@ class Strata:
         """The labels of the strata without records."""
         return [self.labels[k] for k in np.flatnonzero(self.counts == 0)]
 
+    def merged(self, labels=(None,)):
+        """The same records, all in the first of some strata."""
+        return Strata(list(labels), self.index * 0)
+
     def __repr__(self):
         return f"Strata({self.N:,} records in {self.K:,} strata, {len(self.empty):,} of them empty)"
 
 
 def in_order(labels):
-    """Return labels sorted, or as they came where they cannot be compared."""
+    """Labels sorted, or as they came where they cannot be compared."""
     try:
         return sorted(labels)
     except TypeError:
@@ -106,7 +85,7 @@ def in_order(labels):
 
 
 def some_of(labels):
-    """Return a few labels as text: the first two and the last."""
+    """A few labels as text: the first two and the last."""
     labels = list(labels)
     if len(labels) <= 4:
         return ", ".join(repr(label) for label in labels)
@@ -114,17 +93,16 @@ def some_of(labels):
 
 
 def unknown_stratum(records, unknown, nodes):
-    """Return the sentence about labels that are no nodes; `unknown` marks them among ``records.values``."""
+    """Return the message about labels that are no nodes; `unknown` marks them among ``records.values``."""
     affected = np.flatnonzero(unknown[records.codes])
     label = records.values[records.codes[affected[0]]]
     others = int(unknown.sum()) - 1
     also = (
-        f" (nor are {others:,} other labels)" if others > 1 else " (nor is one other label)" if others else ""
+        f" (nor {f'are {others:,} other labels' if others > 1 else 'is one other label'})" if others else ""
     )
-    verb = "is" if len(affected) == 1 else "are"
     return (
         f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
-        f"{'records' if len(records) > 1 else 'record'} {verb} affected. "
+        f"record{'s' * (len(records) > 1)} {'is' if len(affected) == 1 else 'are'} affected. "
         f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. {_advice(label, nodes)}"
     )
 

@@ -4,7 +4,7 @@ import math
 
 
 class Table:
-    """Has ``columns`` (names), ``cells()`` (rows of values, None for nothing) and ``texts()`` (head and rows)."""
+    """A subclass has ``columns`` (names), ``cells()`` (rows of values or None) and ``texts()`` (head and rows)."""
 
     def to_frame(self):
         """The table with full precision.
@@ -48,7 +48,7 @@ def aligned(lines):
 
 
 def number(value, digits=4):
-    """A number as text, with so many significant digits."""
+    """A number as text with `digits` significant digits."""
     if value is None:
         return ""
     if not math.isfinite(value):

@@ -11,10 +11,10 @@ from sklearn.model_selection import ShuffleSplit
 
 from strat.errors import OptionError, type_name
 from strat.model.estimator import StratifiedModel
-from strat.model.fitting import fit_within
+from strat.model.fit import fit_within
 from strat.records.sample import Sample
 from strat.records.strata import in_order
-from strat.selection.comparison import Comparison
+from strat.selection.compare_result import Comparison
 
 
 def compare(
@@ -75,34 +75,34 @@ def compare(
         raise OptionError("give either train= and test=, or data= to be split.")
     everyone = list(models.values())
     if train is not None:
-        pieces = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]
+        parts = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]
         seeds = [None]
     else:
         sample = Sample(everyone, data, "data")
         pairs, seeds = _pairs(sample, splits, test_size, random_state)
-        pieces = [(sample.part(a), sample.part(b)) for a, b in pairs]
-    runs = []
-    nodes = in_order(dict.fromkeys(label for pair in pieces for part in pair for label in part.labels))
-    notes = []
+        parts = [(sample.part(a), sample.part(b)) for a, b in pairs]
+    strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels))
+    runs, notes = [], []
     try:
-        for (inside, outside), seed in zip(pieces, seeds, strict=True):
-            own = {n: _run(_with_nodes(m, nodes), inside, outside, metrics) for n, m in models.items()}
-            runs += [{"model": name, "seed": seed, **run} for name, run in own.items()]
+        for pair, seed in zip(parts, seeds, strict=True):
+            clones = {name: _with_strata(model, strata) for name, model in models.items()}
+            runs += [_run(name, seed, model, *pair, metrics) for name, model in clones.items()]
     except KeyboardInterrupt:
         if not runs:
             raise
-        notes.append(f"interrupted after {len(runs) // len(models)} of {len(pieces)} splits")
+        notes.append(f"interrupted after {len(runs) // len(models)} of {len(parts)} splits")
     return Comparison(list(models), list(metrics), runs, notes)
 
 
-def _run(model, train, test, metrics):
+def _run(name, seed, model, train, test, metrics):
     """Fit one model to one split and measure it."""
     parts = {"test": test, "train": train}
     seen = set(train.labels)
     unseen = np.array([label not in seen for label in test.labels])
     if unseen.any():
         parts["unseen"] = test.only(unseen)
-    run = {"status": "failed", "objective": None, "error": None, "values": {}, "unseen": int(unseen.sum())}
+    run = {"model": name, "seed": seed, "status": "failed", "objective": None, "error": None}
+    run |= {"values": {}, "unseen": int(unseen.sum())}
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -110,56 +110,60 @@ def _run(model, train, test, metrics):
             fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started
             run["values"] = {
-                (name, metric): _measure(model, part, function)
-                for name, part in parts.items()
+                (where, metric): _measure(model, part, function)
+                for where, part in parts.items()
                 for metric, function in metrics.items()
             }
             run |= {"status": model.result_.status, "objective": model.result_.objective}
         except Exception as error:  # one model's failure is a row of the table
-            run["error"] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
     return {"seconds": time.perf_counter() - started, **run}
 
 
+def first_line(error):
+    """An exception's type and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
 def _measure(model, part, metric):
+    """One metric of a fitted model on some records."""
     if isinstance(metric, str):
         return -model.score(*part.data, strata=part.strata)
     program = model.base.predict_program
     used = () if program is None else {p.id for p in program.data}
     places = [i for i, p in enumerate(model.base.data) if p.id in used]
-    strata = part.strata if places[:1] == [0] else part.labels
+    strata = part.strata if places[:1] == [0] else part.labels  # columns of the first argument need it
     prediction = model.predict(*(part.data[i] for i in places), strata=strata)
     truth = part.data[-1]
     return float(metric(truth.toarray() if sp.issparse(truth) else np.asarray(truth), prediction))
 
 
 def _pairs(sample, splits, test_size, random_state):
-    seeds = []
+    """Positions (training, test) of every split, and the seeds of random ones."""
+    if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)):
+        pairs = sample.splits(splits, None)
+        return pairs, [None] * len(pairs)
+    if splits < 1:
+        raise OptionError(f"splits must be at least 1, not {splits}.")
+    if isinstance(test_size, bool) or not 0 < test_size < 1:
+        raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+        raise OptionError(
+            f"random_state must be a whole number, the seed of the first split, not {random_state!r}."
+        )
+    seeds = list(range(random_state, random_state + splits))
+    splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
+    pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]
+    return sample.splits(pairs, None), seeds
 
-    def repeated(n):
-        if n < 1:
-            raise OptionError(f"splits must be at least 1, not {n}.")
-        if isinstance(test_size, bool) or not 0 < test_size < 1:
-            raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
-        if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
-            raise OptionError(
-                f"random_state must be a whole number, the seed of the first split, not {random_state!r}."
-            )
-        seeds.extend(range(random_state, random_state + n))
-        one = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
-        return [next(splitter.split(np.zeros(len(sample)))) for splitter in one]
 
-    pairs = sample.splits(splits, repeated)
-    return pairs, seeds or [None] * len(pairs)
-
-
-def _with_nodes(model, labels):
-    """A clone; one without a graph gets all labels as its nodes."""
-    twin = clone(model)
-    if twin.graph is None:
-        K = len(labels)
-        twin.graph = (labels, sp.csr_array((K, K)))
-    return twin
+def _with_strata(model, labels):
+    """A clone; a model without a graph gets all labels as its strata."""
+    model = clone(model)
+    if model.graph is None:
+        model.graph = (labels, sp.csr_array((len(labels), len(labels))))
+    return model
 
 
 def checked_models(models):

@@ -17,17 +17,12 @@ class PatternSearch:
     most : int
         Most points to try.
     far : float
-        Where to stop: no number leaves [-far, far].
-
-    Attributes
-    ----------
-    tried : dict
-        The function's value at every point tried.
+        No number leaves [-far, far].
     """
 
     def __init__(self, function, steps=(1.0, 0.5, 0.25), gain=1e-4, most=200, far=8.0):
         self.function, self.steps, self.gain, self.most, self.far = function, steps, gain, most, far
-        self.tried = {}
+        self.tried = {}  # the function's value at every point tried
 
     def value(self, x):
         """The function at x, +inf where no more points may be tried."""
@@ -39,25 +34,15 @@ class PatternSearch:
         return self.tried[x]
 
     def scan(self, center, directions, offsets):
-        """Try every combination of some offsets along each direction from a center; give the best."""
-        for lengths in snake({k: list(own) for k, own in enumerate(offsets)}):
+        """Try every combination of some offsets along each direction from a center; return the best point."""
+        for lengths in snake({k: list(each) for k, each in enumerate(offsets)}):
             self.value(_moved(center, directions, lengths.values()))
         return self.best()
 
     def search(self, start, diagonals=()):
-        """Descend from a start; give the best point of all that were tried.
+        """Descend from a start along the axes; return the best point of all that were tried.
 
-        Parameters
-        ----------
-        start : tuple of float
-            Where to begin.
-        diagonals : sequence of tuple
-            Directions that the longest steps take besides the axes, for valleys that run between these.
-
-        Returns
-        -------
-        tuple of float
-            The best point.
+        The longest steps also go along `diagonals`, for valleys that run between the axes.
         """
         x = tuple(start)
         axes = [tuple(float(k == axis) for k in range(len(x))) for axis in range(len(x))]
@@ -81,17 +66,18 @@ class PatternSearch:
         return min(self.tried, key=self.tried.get)
 
     def _along(self, x, direction, step):
-        for sign in (1.0, -1.0):
-            y = _moved(x, [direction], [sign * step])
+        """Steps along one direction, forwards or else backwards, as long as they help."""
+        for length in (step, -step):
+            y = _moved(x, [direction], [length])
             if self._better(y, x):
-                while self._better(z := _moved(y, [direction], [sign * step]), y):
+                while self._better(z := _moved(y, [direction], [length]), y):
                     y = z
                 return y
         return x
 
     def _better(self, y, x):
         here = self.value(x)
-        return self.value(y) < here - self.gain * abs(here) if here < float("inf") else self.value(y) < here
+        return self.value(y) < (here - self.gain * abs(here) if here < float("inf") else here)
 
 
 def _moved(x, directions, lengths):

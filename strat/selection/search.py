@@ -1,4 +1,4 @@
-"""Choose constants by cross-validation, with simple models beside."""
+"""Choose constants by cross-validation, with simple models for comparison."""
 
 import math
 import time
@@ -6,15 +6,16 @@ import time
 import numpy as np
 from sklearn.base import clone
 
-from strat.compiler.program import read_weight
 from strat.errors import OptionError
 from strat.model.estimator import StratifiedModel
+from strat.records.records import read_weight
 from strat.records.sample import Sample, strata_folds
 from strat.records.strata import in_order
-from strat.selection.compare import checked_models
+from strat.selection.candidates import MOST_POOLED, Candidate, default_candidates, simple_models
+from strat.selection.compare import checked_models, first_line
 from strat.selection.constants import grid_points, read_grid
-from strat.selection.contenders import MOST_POOLED, Contender, contenders, simple_models
 from strat.selection.cross_validation import CrossValidation
+from strat.selection.means import mean_and_error
 from strat.selection.pattern_search import PatternSearch
 from strat.selection.search_result import Search
 
@@ -37,13 +38,13 @@ def search(
 ):
     """Choose constants by the lowest held-out loss, and refit the winner to all records.
 
-    Beside the given models stand those that a search must beat: the common model, separate models, and the pooled model (a
-    complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, each model's
-    constants are searched on the log scale without bounds: one scale for each factor of the graph, every scalar
+    The given models compete with those that a search must beat: the common model, separate models, and the pooled model (a
+    complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, the search is over the
+    logarithms of each model's constants, without bounds: one scale for each factor of the graph, every scalar
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. A
     scan over four powers of ten comes first, then a pattern search down to steps of a factor 1.8. Models on a product
-    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started. Ctrl-C ends the
-    search with the best constants tried so far.
+    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started. Ctrl-C ends
+    the search with the best constants tried so far.
 
     Parameters
     ----------
@@ -94,58 +95,53 @@ def search(
     models = checked_models({"model": models} if isinstance(models, StratifiedModel) else models)
     _check(tol, max_trials)
     sample = Sample(list(models.values()), train, "train")
-    weight = np.ones(len(sample)) if sample_weight is None else read_weight(sample_weight, len(sample))
-    pairs = _weighed(sample.splits(folds, strata_folds(random_state)), weight)
+    weight = read_weight(sample_weight, len(sample))
+    pairs = _without_weight_0(sample.splits(folds, strata_folds(random_state)), weight)
     nodes = in_order(list(sample.labels.values))
     simple = simple_models(models, nodes)
     if grid is None:
-        rows = [(None, name, model) for name, model in models.items()]
-        rows = [row for _, name, model in [*simple, *rows] for row in contenders(name, model)]
+        named = [*((name, model) for _, name, model in simple), *models.items()]
+        candidates = [candidate for name, model in named for candidate in default_candidates(name, model)]
     else:
-        rows = _on_grid(models, simple, read_grid(grid, list(models.values())))
-    table, notes, failures = [], [], []
-    validations, chosen, cut = {}, {}, False
-    for row in rows:
-        begun = time.perf_counter()
+        candidates = _on_grid(models, simple, read_grid(grid, list(models.values())))
+    table, failures, validations, chosen, interrupted = [], [], {}, {}, False
+    for candidate in candidates:
+        begun, model = time.perf_counter(), candidate.model
         try:
-            if id(row.model) not in validations:
-                validations[id(row.model)] = CrossValidation(row.model, sample, pairs, nodes, tol, weight)
-            validation = validations[id(row.model)]
-            trials, count, cut = _trials(row, validation, chosen, max_trials)
-            if not trials:
-                break
-            chosen[row.name] = trials[0].constants
-            found = [_measured(trial, validation) for trial in trials]
+            if id(model) not in validations:
+                validations[id(model)] = CrossValidation(model, sample, pairs, nodes, tol, weight)
+            validation = validations[id(model)]
+            before = validation.trials
+            trials, interrupted = _tried(candidate, validation, chosen, max_trials)
+            count = validation.trials - before if len(trials) == 1 else 1
+            rows = [_measured(trial, validation) for trial in trials]
         except KeyboardInterrupt:
-            cut = True
-            break
+            interrupted, rows = True, []
         except Exception as error:  # one candidate's failure is a row of the table
-            text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            found, count = [{**_NOTHING, "error": text}], 0
+            rows, count = [{"constants": {}, "mean": math.inf, "se": None, "error": first_line(error)}], 0
             failures.append(error)
-        seconds = (time.perf_counter() - begun) / len(found)
-        count = count if len(found) == 1 else 1
-        table += [
-            {"candidate": row.name, "model": row.model, "trials": count, "seconds": seconds, **f}
-            for f in found
-        ]
-        if cut:
+        seconds = (time.perf_counter() - begun) / max(len(rows), 1)
+        shared = {"candidate": candidate.name, "model": model, "seconds": seconds}
+        table += [{**shared, "trials": count, **row} for row in rows]
+        if rows and not rows[0]["error"]:
+            chosen[candidate.name] = rows[0]["constants"]
+        if interrupted:
             break
-    if cut:
-        notes.append(
-            f"interrupted: {len(chosen)} of {len(rows)} candidates were tried, the last not to its end"
-        )
-    good = [row for row in table if row["error"] is None]
-    if not good:
-        raise KeyboardInterrupt if cut else failures[0]
+    if all(row["error"] for row in table):
+        raise KeyboardInterrupt if interrupted else failures[0]
     table.sort(key=lambda row: row["mean"])
     _add_differences(table, next(iter(validations.values())).weight)
-    first = table[0]
-    best = clone(first["model"]).set_params(**first["constants"])
+    best = clone(table[0]["model"]).set_params(**table[0]["constants"])
     whole = sample.part()
     best.fit(*whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight)
-    for validation in validations.values():
-        notes += _notes(validation)
+    notes = []
+    if interrupted:
+        notes.append(
+            f"interrupted: {len(chosen)} of {len(candidates)} candidates were tried, the last not to its end"
+        )
+    for states in (validation.states for validation in validations.values()):
+        if stopped := states.total() - states["converged"]:
+            notes.append(f"{stopped} of {states.total()} fits on folds stopped before tol")
     if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
         notes.append(
             f"the pooled model is left out: its complete graph of {len(nodes):,} strata would have "
@@ -156,86 +152,69 @@ def search(
     return Search(table, best, len(pairs), records, time.perf_counter() - started, notes)
 
 
-_NOTHING = {"constants": {}, "mean": math.inf, "se": None, "losses": None}
-
-
 def _on_grid(models, simple, grids):
     """The given models on the grid, the simple ones on what of it concerns their declaration."""
-    rows = [
-        Contender(name, model, [], points=grid_points(model, grids), each=True)
-        for name, model in models.items()
+    candidates = [
+        Candidate(name, model, points=grid_points(model, grids), each=True) for name, model in models.items()
     ]
     for kind, name, model in simple:
         points = grid_points(model, grids, prefix="base__")
         if kind == "pooled":
             points = [{**p, "scale": s} for p in points for s in POOLED_SCALES]
-        rows.append(Contender(name, model, [], points=points))
-    return rows
+        candidates.append(Candidate(name, model, points=points))
+    return candidates
 
 
-def _trials(contender, validation, chosen, most):
-    """The trials that become rows, the best first, how many there were, and whether Ctrl-C cut them short."""
-    best, cut = [], False
-    if contender.points is not None:
-        try:
-            for point in contender.points:
-                best.append(validation.trial(point))
-        except KeyboardInterrupt:
-            cut = True
-        count = len(best)
-        best.sort(key=lambda trial: trial.loss)
-        return best if contender.each else best[:1], count, cut
+def _tried(candidate, validation, chosen, most):
+    """The trials that become rows of the table, the best first, and whether Ctrl-C cut them short."""
+    trials = []
 
     def loss(x):
-        trial = validation.trial(contender.constants(x))
-        if not best or trial.loss < best[0].loss:
-            best[:] = [trial]
+        trial = validation.trial(candidate.constants(x))
+        if not trials or trial.loss < trials[0].loss:
+            trials[:] = [trial]  # the others' fits are not kept
         return trial.loss
 
-    search = PatternSearch(loss, most=most)
+    interrupted = False
     try:
-        _descend(search, contender, chosen)
+        if candidate.points is None:
+            _descend(PatternSearch(loss, most=most), candidate, chosen)
+        else:
+            for point in candidate.points:
+                trials.append(validation.trial(point))
     except KeyboardInterrupt:
-        cut = True
-    return best, len(search.tried), cut
+        interrupted = True
+    trials.sort(key=lambda trial: trial.loss)
+    return trials if candidate.each else trials[:1], interrupted
 
 
-def _descend(search, contender, chosen):
-    """Search the constants of a candidate."""
-    center = (0.0,) * len(contender.axes)
-    # All scales together, all penalties together: the coarse directions.
-    coarse = {
-        kind: direction
-        for kind in SCAN
-        if any(direction := tuple(float(axis.kind == kind) for axis in contender.axes))
-    }
-    if contender.scan and coarse:
+def _descend(search, candidate, chosen):
+    """Search the constants of a candidate: a coarse scan, or the best of what it refines, then a pattern search."""
+    center = (0.0,) * len(candidate.axes)
+    # The coarse directions: all scales together, all hyperparameters of the regularizer together.
+    coarse = {kind: tuple(float(axis.kind == kind) for axis in candidate.axes) for kind in SCAN}
+    coarse = {kind: direction for kind, direction in coarse.items() if any(direction)}
+    if candidate.scan and coarse:
         start = search.scan(center, list(coarse.values()), [SCAN[kind] for kind in coarse])
     else:
-        starts = [contender.place(chosen[name]) for name in contender.refines if name in chosen]
+        starts = [candidate.place(chosen[name]) for name in candidate.refines if name in chosen]
         start = min([center, *starts], key=search.value)
-    # Penalty and graph may stand in for each other: one up and the other down, or both up.
-    pairs = list(zip(*coarse.values(), strict=True)) if len(coarse) == 2 else []
-    diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)] if pairs else []
+    # Regularizer and graph can replace each other: one up and the other down, or both up.
+    diagonals = []
+    if len(coarse) == 2:
+        pairs = list(zip(*coarse.values(), strict=True))
+        diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)]
     search.search(start, diagonals)
 
 
 def _measured(trial, validation):
+    """The row of a trial."""
     losses = validation.losses(trial)
-    se = _mean(losses, validation.weight)[1] if np.isfinite(losses).all() else None
+    se = mean_and_error(losses, validation.weight)[1]
     return {"constants": trial.constants, "mean": trial.loss, "se": se, "losses": losses, "error": None}
 
 
-def _mean(values, weight):
-    """Weighted mean of independent values, and its standard error, None for a single value."""
-    mean, count = float(np.average(values, weights=weight)), len(values)
-    if count < 2:
-        return mean, None
-    share = weight / weight.sum()
-    return mean, float(np.sqrt(count / (count - 1) * np.sum((share * (values - mean)) ** 2)))
-
-
-def _weighed(pairs, weight):
+def _without_weight_0(pairs, weight):
     """Pairs of positions without the records of weight 0."""
     if weight.all():
         return pairs
@@ -254,14 +233,7 @@ def _add_differences(table, weight):
     for row in table:
         row["difference"] = row["difference_se"] = None
         if row["error"] is None and np.isfinite(row["losses"]).all():
-            row["difference"], row["difference_se"] = _mean(row["losses"] - best, weight)
-
-
-def _notes(validation):
-    stopped = sum(count for status, count in validation.states.items() if status != "converged")
-    if not stopped:
-        return []
-    return [f"{stopped} of {sum(validation.states.values())} fits on folds stopped before tol"]
+            row["difference"], row["difference_se"] = mean_and_error(row["losses"] - best, weight)
 
 
 def _check(tol, max_trials):

@@ -1,6 +1,7 @@
-"""What a search found."""
+"""The result of a search: its table of candidates."""
 
 from strat.records.tables import Table, aligned, number
+from strat.selection.means import text_of
 
 #: Most rows that are printed.
 SHOWN = 40
@@ -9,28 +10,19 @@ SHOWN = 40
 class Search(Table):
     """The candidates of a search, from the lowest cross-validated loss to the highest.
 
-    Parameters
-    ----------
-    table : list of dict
-        One for each candidate.
-    best : StratifiedModel
-        The candidate with the lowest loss, fitted to all records.
-    folds : int
-        Number of folds.
-    records : int
-        Number of held-out records.
-    seconds : float
-        Time of the whole search.
-    notes : list of str
-        Remarks.
-
     Attributes
     ----------
     table : list of dict
         One for each candidate: candidate (name), constants (dict), mean (held-out loss), se (its standard error over
         records), difference (to the best, record by record), difference_se, trials, seconds, error.
     best : StratifiedModel
-        The refitted model.
+        The candidate with the lowest loss, fitted to all records.
+    folds, records : int
+        Number of folds, and of held-out records.
+    seconds : float
+        Time of the whole search.
+    notes : list of str
+        Remarks.
     """
 
     def __init__(self, table, best, folds, records, seconds, notes):
@@ -63,19 +55,14 @@ class Search(Table):
 
     def texts(self):
         """Head and rows as texts."""
-        lines = [
-            ["candidate", "held-out loss", "above the best", *map(_short, self.names), "trials", "seconds"]
-        ]
+        names = [name.removeprefix("graph_regularizer__").removeprefix("base__") for name in self.names]
+        lines = [["candidate", "held-out loss", "above the best", *names, "trials", "seconds"]]
         for row in self.table:
-            loss = f"{number(row['mean'], 5)} ± {number(row['se'], 2)}" if row["error"] is None else "failed"
-            gap = (
-                ""
-                if not row["difference"]
-                else f"{number(row['difference'], 2)} ± {number(row['difference_se'], 2)}"
-            )
+            loss = "failed" if row["error"] else text_of(row["mean"], row["se"], 5)
+            above = text_of(row["difference"], row["difference_se"], 2) if row["difference"] else ""
             constants = [_value(row["constants"].get(name)) for name in self.names]
             lines.append(
-                [row["candidate"], loss, gap, *constants, str(row["trials"]), number(row["seconds"], 2)]
+                [row["candidate"], loss, above, *constants, str(row["trials"]), number(row["seconds"], 2)]
             )
         return lines
 
@@ -92,10 +79,6 @@ class Search(Table):
         return "\n".join(text + [f"note  {note}" for note in self.notes])
 
     __repr__ = __str__
-
-
-def _short(name):
-    return name.removeprefix("graph_regularizer__").removeprefix("base__")
 
 
 def _value(value):

@@ -1,4 +1,4 @@
-"""What a user asks to tune, checked: names, candidate edges, ties, penalties."""
+"""Arguments of tune, checked: names, candidate edges, ties, penalties."""
 
 import math
 
@@ -12,11 +12,11 @@ from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.estimator import StratifiedModel
 
-#: Pulls towards the start that are tried on edges, from strong to weak.
+#: Penalties that are tried on edges, from strong to weak.
 PENALTIES = (1.0, 0.1, 0.01, 0.001)
 
 
-def checked_model(model):
+def check_model(model):
     """Raise unless the model is an LRSM with a graph."""
     if not isinstance(model, StratifiedModel):
         raise OptionError(
@@ -40,19 +40,16 @@ def checked_names(model, wrt, edges, tie):
     names = wanted(model, wrt)
     if not names:
         raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
-    if "W0" not in names:
-        for option, given in (
-            ("edges", not (isinstance(edges, str) and edges == "prior")),
-            ("tie", tie is not None),
-        ):
-            if given:
-                raise OptionError(
-                    f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
-                )
+    used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
+    for option, is_used in used.items():
+        if is_used and "W0" not in names:
+            raise OptionError(
+                f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
+            )
     return names
 
 
-def widened(prior, edges):
+def with_candidate_edges(prior, edges):
     """The graph with candidate edges of weight 0 added, and a mask of the candidates among its edges."""
     i, j = candidate_edges(edges, prior)
     terms = [np.r_[prior.i[prior.term_edge], i], np.r_[prior.j[prior.term_edge], j]]
@@ -62,47 +59,39 @@ def widened(prior, edges):
     return wide, np.isin(wide.i * wide.K + wide.j, i * wide.K + j)
 
 
-def tied(graph, wide, tie):
-    """The group of each edge: the value of an edge attribute, one group more for edges without it."""
+def groups_of(graph, wide, tie):
+    """The number (E,) of each edge's group: edges of one value of an attribute, and all edges without it."""
     if not isinstance(tie, str):
         raise OptionError(f'tie is the name of an edge attribute, such as "factor", not {tie!r}.')
-    values = {}
-    if isinstance(graph, nx.Graph):
-        position = {label: k for k, label in enumerate(read_graph(graph).labels)}
-        place = dict(zip(graph, position.values(), strict=True))
-        for u, v, value in graph.edges(data=tie):
-            if value is not None:
-                values[frozenset((place[u], place[v]))] = value
-    elif tie == "factor":
-        prior = read_graph(graph)
-        for edge, code in zip(prior.term_edge.tolist(), prior.term_factor.tolist(), strict=True):
-            if code >= 0:
-                values[frozenset((int(prior.i[edge]), int(prior.j[edge])))] = prior.factors[code]
+    graph = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
+    position, values = {node: k for k, node in enumerate(graph)}, {}
+    for u, v, value in graph.edges(data=tie):
+        if value is not None:
+            values[frozenset((position[u], position[v]))] = _hashable(value)
     if not values:
         raise OptionError(f"tie={tie!r}, but no edge of the graph has that attribute.")
-    numbers = {value: k for k, value in enumerate(dict.fromkeys(map(_hashable, values.values())))}
-    ends = zip(wide.i.tolist(), wide.j.tolist(), strict=True)
-    found = (values.get(frozenset(pair)) for pair in ends)
-    return np.array([len(numbers) if value is None else numbers[_hashable(value)] for value in found])
+    numbers = {value: k for k, value in enumerate(dict.fromkeys(values.values()))}
+    edges = map(frozenset, zip(wide.i.tolist(), wide.j.tolist(), strict=True))
+    return np.array([numbers[values[edge]] if edge in values else len(numbers) for edge in edges])
 
 
 def checked_penalties(penalty, names):
     """Penalties to try, from strong to weak."""
     if penalty is None:
         return PENALTIES if "W0" in names else (0.0,)
-    given = [penalty] if np.ndim(penalty) == 0 else list(penalty)
-    for value in given:
-        number = not isinstance(value, bool | str) and isinstance(value, int | float | np.number)
-        if not number or not 0 <= value < math.inf:
+    penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
+    for value in penalties:
+        is_number = not isinstance(value, bool | str) and isinstance(value, int | float | np.number)
+        if not is_number or not 0 <= value < math.inf:
             raise OptionError(
                 f"penalty must be a number of at least 0, or several to choose from, not {penalty!r}."
             )
-    if not given:
+    if not penalties:
         raise OptionError("penalty is empty; give a number, several to choose from, or None.")
-    return tuple(sorted({float(value) for value in given}, reverse=True))
+    return tuple(sorted({float(value) for value in penalties}, reverse=True))
 
 
-def checked_counts(max_iter, patience, time_limit):
+def check_counts(max_iter, patience, time_limit):
     """Raise unless the limits have a meaning."""
     for name, value in {"max_iter": max_iter, "patience": patience}.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
@@ -111,16 +100,21 @@ def checked_counts(max_iter, patience, time_limit):
         raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {time_limit!r}.")
 
 
-def by_evidence(method, given):
-    """Whether the method is "evidence", which takes none of some arguments."""
+def is_by_evidence(method, options):
+    """Whether the method is "evidence", for which some options must have their defaults."""
     if method not in ("validation", "evidence"):
         raise OptionError(f'method is {method!r}; it is "validation" or "evidence".')
     if method == "validation":
         return False
-    usual = {"wrt": (("scale",), ["scale"], "scale"), "edges": ("prior",), "tie": (None,), "penalty": (None,)}
-    usual["candidates"] = ((), [], {})
-    for name, value in given.items():
-        if not any(type(value) is type(one) and value == one for one in usual[name]):
+    defaults = {
+        "wrt": (("scale",), ["scale"], "scale"),
+        "edges": ("prior",),
+        "tie": (None,),
+        "penalty": (None,),
+    }
+    defaults["candidates"] = ((), [], {})
+    for name, value in options.items():
+        if not any(type(value) is type(default) and value == default for default in defaults[name]):
             raise OptionError(
                 f'{name}= is no option of method="evidence", which tunes one weight for each axis and coefficient; leave '
                 f'it out, or tune by held-out loss (method="validation").'

@@ -1,4 +1,4 @@
-"""Tuning by evidence: one weight for each pair of axis and coefficient, and the guard of held-out records."""
+"""Tuning by evidence: one weight for each pair of axis and coefficient, kept where held-out records agree."""
 
 import copy
 
@@ -8,56 +8,56 @@ from sklearn.base import clone
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError
 from strat.graphs.reading import read_graph
-from strat.records.sample import Sample, joined, strata_folds
+from strat.records.sample import strata_folds
 from strat.records.splitters import RollingOrigin
-from strat.selection.tuning.descent import Clock, OutOfTime, descend, logger
-from strat.selection.tuning.held_out_losses import HeldOutLosses
+from strat.selection.tuning.choice import paired_gain, table_row
+from strat.selection.tuning.descent import descend, logger
 from strat.selection.tuning.likelihood import axes, check, evidence_of, table_of
-from strat.selection.tuning.outcome import as_networkx, changes
-from strat.selection.tuning.result import Tuned
+from strat.selection.tuning.result import Tuned, as_networkx, changes
 from strat.selection.tuning.rounds import in_order_of_time
 
-#: Standard deviation of a normal prior on the logarithms of the weights around the start, which holds on to what says little.
+#: Standard deviation of a normal prior on the logarithms of the multipliers, which keeps weights near the start where the
+#: records say little of them.
 WIDTH = 1.0
-STEPS = 10  # of each maximisation, which is short: its start was chosen by held-out records
-#: What is tried, each from the end of the one before: a number for each axis times one for each coefficient, and any table.
+STEPS = 10  # of each maximisation; few, because the start was chosen by held-out records
+#: The ways, each from the end of the one before: a number for each axis times one for each coefficient, then any table.
 PRODUCT, TABLE = "evidence, product", "evidence, table"
 
 
-def tune_by_evidence(model, train, validation, folds, time_limit, random_state):
-    """Scales and couplings of higher evidence, kept where held-out records agree; arguments as of ``strat.tune``."""
-    clock = Clock(time_limit)
+def tune_by_evidence(model, sample, held_out, folds, random_state, everything, clock):
+    """Scales and couplings of higher evidence, where held-out records agree; the result is fitted to everything."""
     prior = read_graph(model.graph)
     check(model, prior)
-    sample = Sample([model], train, "train")
-    others = None if validation is None else Sample([model], validation, "validation")
-    everything = sample if others is None else joined(sample, others, [model])
-    parts, in_time = _parts(sample, others, folds, random_state)
-    where = "train" if others is None else "validation"
-    tried, scaled = ways(model, prior), max(len(prior.factors), 1)
-    judged, status, choice, x, path = HeldOutLosses(tried, in_time), "finished", 0, None, None
-    try:
+    parts, in_time = _parts(sample, held_out, folds, random_state)
+    where = "train" if held_out is None else "validation"
+    ways, scaled = ways_of(model, prior), max(len(prior.factors), 1)
+    losses, x, path = [], None, None
+    with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
             evidence, bound_model = evidence_of(model, prior, inside)
             held = bound_model.held_out(outside.data, outside.strata, where=where)
-            points = [np.zeros(evidence.shape), *(end for end, _ in climbed(evidence, tried, scaled, clock))]
-            judged.folds.append([held.losses(evidence.fit(point).theta) for point in points])
-            text = ", ".join(f"{losses.mean():.6g}" for losses in judged.folds[-1])
+            ends = [end for end, _ in maximised(evidence, ways, scaled, clock)]
+            points = [np.zeros(evidence.shape), *ends]
+            losses.append([held.losses(evidence.fit(point).theta) for point in points])
+            text = ", ".join(f"{each.mean():.6g}" for each in losses[-1])
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
-        choice = judged.chosen()
-        gain, se = judged.gain(0, choice or judged.best())
-        if choice:
-            evidence = evidence_of(model, prior, everything.part())[0]
-            *_, (x, path) = climbed(evidence, tried[:choice], scaled, clock)
-    except (OutOfTime, KeyboardInterrupt) as stop:
-        status = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
-        choice, gain, se = 0, 0.0, np.nan
-    name = tried[choice - 1] if choice else "no tuning"
+        if choice := last_that_gains(losses, in_time):
+            evidence, _ = evidence_of(model, prior, everything.part())
+            *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
+    start, *others = zip(*losses, strict=True) if losses else ([],)
+    table = [table_row("start", start)] if losses else []
+    table += [table_row(way, each, start, by_fold=in_time) for way, each in zip(ways, others, strict=False)]
+    measured = {"gain": 0.0, "gain_se": np.nan}
+    if clock.status != "finished":
+        choice = 0
+    else:
+        measured = table[choice] if choice else min(table[1:], key=lambda row: row["loss"])
+    name = ways[choice - 1] if choice else "no tuning"
     scales, base = tuned_parts(model, prior, x, name == TABLE)
     tuned = clone(model).set_params(base=base, scale=scales)
     tuned.fit(*everything.data, strata=everything.strata)
     W0 = as_networkx(model.graph, prior, prior.weights(scales))
-    found = Tuned(
+    return Tuned(
         model=tuned,
         W0=W0,
         parameters={
@@ -65,27 +65,29 @@ def tune_by_evidence(model, train, validation, folds, time_limit, random_state):
             "couple": _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple)),
         },
         improved=choice > 0,
-        gain=gain,
-        gain_se=se,
+        gain=measured["gain"],
+        gain_se=measured["gain_se"],
         choice=name,
-        history=judged.means()[: 1 + choice],
-        folds=judged.by_fold(choice),
-        table=judged.table(),
+        history=[row["loss"] for row in table[: 1 + choice]] or [np.nan],
+        folds=[
+            {"records": len(fold[0]), "before": float(fold[0].mean()), "after": float(fold[choice].mean())}
+            for fold in losses
+        ],
+        table=table,
         changes=changes(model, W0),
+        log_evidence=path,
     )
-    found.log_evidence, found.status, found.seconds = path, status, clock.seconds
-    return found
 
 
-def ways(model, prior):
+def ways_of(model, prior):
     """What is tried: products, and tables where these are not the same and the model can have them."""
     table = table_of(model, prior)
     several = len(table) > 1 and np.count_nonzero(table.any(axis=0)) > 1
     return (PRODUCT, TABLE) if several and not prior.factor_on(prior.i, prior.j)[1].any() else (PRODUCT,)
 
 
-def climbed(evidence, tried, scaled, clock):
-    """For each way, where a short maximisation from the end of the one before leads, and the log evidence until there.
+def maximised(evidence, ways, scaled, clock):
+    """For each way, the end of a short maximisation from that of the one before, and the log evidence until there.
 
     The first `scaled` axes have a multiplier for all coefficients; edges without a factor have none.
     """
@@ -94,45 +96,59 @@ def climbed(evidence, tried, scaled, clock):
     of_coefficients = np.repeat(np.eye(m)[:, None, :], A, axis=1)
     directions, path = np.concatenate([of_axes, of_coefficients]), []
     z = np.zeros(len(directions))
-    for way in tried:
+    for way in ways:
         if way == TABLE:
             directions = np.concatenate([directions, np.eye(A * m).reshape(-1, A, m)])
             z = np.r_[z, np.zeros(A * m)]
-        z, values = maximised(evidence, z, directions, clock)
-        path = [*path, *values[bool(path) :]]
+        z, first, last = _maximise(evidence, z, directions, clock)
+        path = [*path, last] if path else [first, last]
         yield np.tensordot(z, directions, 1), path
 
 
-def maximised(evidence, start, directions, clock):
-    """Where a short maximisation over x = Σ z_d directions_d leads, and the log evidence at its start and end."""
+def _maximise(evidence, z, directions, clock):
+    """Maximise over x = Σ_d z_d directions_d for a few steps; the end, and the log evidence at start and end."""
 
     def at(z):
         value, gradient = evidence(np.tensordot(z, directions, 1))
         return value, np.tensordot(directions, gradient, 2)
 
     try:
-        first, _ = at(start)
+        first, _ = at(z)
     except np.linalg.LinAlgError as error:
         raise DataError(
             f'method="evidence" found none at the start: {error}. Some parameter is determined by neither records nor graph '
             f"nor regularizer, or there are too few records; a small ridge helps."
         ) from error
-    unit, free = 1 + abs(first), np.full(len(start), np.inf)
+    unit, unbounded = 1 + abs(first), np.full(len(z), np.inf)
 
     def function(z):
         clock.check()
         value, gradient = at(z)
         return (0.5 * z @ z / WIDTH**2 - value) / unit, (z / WIDTH**2 - gradient) / unit
 
-    end = descend(function, start, (-free, free), lambda z: False, STEPS)
-    return end, [first, at(end)[0]]
+    end = descend(function, z, (-unbounded, unbounded), lambda z: False, STEPS)
+    return end, first, at(end)[0]
 
 
-def _parts(sample, others, folds, random_state):
+def last_that_gains(losses, in_time):
+    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none.
+
+    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2). Where folds follow one
+    another in time, standard errors are over folds.
+    """
+    best, (start, *others) = 0, zip(*losses, strict=True)
+    for way, after in enumerate(others, start=1):
+        gain, error = paired_gain(start, after, in_time)
+        if gain > error:
+            best, start = way, after
+    return best
+
+
+def _parts(sample, held_out, folds, random_state):
     """Pairs of training and held-out parts, and whether they follow one another in time."""
-    if others is not None:
-        return [(sample.part(), others.part())], False
-    pairs = sample.splits(5 if folds is None else folds, strata_folds(random_state))
+    if held_out is not None:
+        return [(sample.part(), held_out.part())], False
+    pairs = sample.splits(folds, strata_folds(random_state))
     in_time = in_order_of_time(pairs) is not None or isinstance(folds, RollingOrigin)
     if in_time and len(pairs) < 3:
         raise DataError(
@@ -145,25 +161,27 @@ def _parts(sample, others, folds, random_state):
 def tuned_parts(model, prior, x, table):
     """Scales, and the declaration with its couplings, for the logarithms x (A, m) of multipliers (None for the start).
 
-    A factor common to all couplings on an axis is left to its scale: their geometric mean stays. `table` says whether x is
-    more than a number for each axis plus one for each coefficient.
+    The multipliers of one axis are split in two: their geometric mean goes to the axis's scale, the rest to the couplings.
+    `table` says whether x is more than a number for each axis plus one for each coefficient.
     """
     base, names = model.base, prior.factors or ["all"]
-    own = model.scale if isinstance(model.scale, dict) else dict.fromkeys(names, model.scale)
-    scales = {name: float(own.get(name, 1.0)) for name in names}
+    start = model.scale if isinstance(model.scale, dict) else dict.fromkeys(names, model.scale)
+    scales = {name: float(start.get(name, 1.0)) for name in names}
     if x is not None:
-        old, loose = table_of(model, prior), len(x) > len(names)  # edges without a factor have no scale
-        varied = old.any(axis=0)
+        couple, without_scale = (
+            table_of(model, prior),
+            len(x) > len(names),
+        )  # edges without a factor have no scale
+        varied = couple.any(axis=0)
         table = table or by_factor(base.couple)
-        shared = 0.0 if table else x[-1] if loose else x[0] - x[0].mean()  # by coefficient, on all axes
+        # A product is the same for every coefficient but for what all axes share: so are its scales.
+        shared = 0.0 if table else x[-1] if without_scale else x[0] - x[0].mean()
         steps = (x - shared).mean(axis=1)
         steps[len(names) :] = 0.0
-        old[:, varied] *= np.exp(x - steps[:, None])
-        scales = {
-            name: scale * float(np.exp(s)) for (name, scale), s in zip(scales.items(), steps, strict=False)
-        }
+        couple[:, varied] *= np.exp(x - steps[:, None])
+        scales = {name: scales[name] * float(np.exp(step)) for name, step in zip(names, steps, strict=False)}
         base = copy.copy(base)
-        base.couple = _by_name(base, prior, old, table)
+        base.couple = _by_name(base, prior, couple, table)
     return scales if prior.factors else scales["all"], base
 
 

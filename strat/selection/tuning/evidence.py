@@ -6,8 +6,9 @@ records leave the precision H = (Hessian of the losses) + R + L. At the fit, whe
 
     log evidence = - F + ½ Σ_c log det⁺ A_c - ½ log det H.
 
-det⁺ leaves the eigenvalues 0 of an improper prior out (a free intercept: one for each component of the graph). Losses that are
-squares have a noise of unknown size φ/2: F becomes F/φ + ½ (residuals - improper directions) log φ, with φ at its optimum.
+det⁺ is the product of the eigenvalues that are not 0: an improper prior, such as that of a free intercept, has an eigenvalue 0
+for each component of the graph. A loss of squares has noise of unknown variance φ/2: F becomes
+F/φ + ½ (residuals - improper directions) log φ, with φ at its optimum.
 """
 
 import numpy as np
@@ -40,20 +41,13 @@ class Evidence:
         R, the regularizer's curvature.
     residuals : float or None
         Number of squared residuals of a loss of squares, None for other losses.
-
-    Attributes
-    ----------
-    varied : ndarray of int
-        The coupled coefficients.
-    shape : (int, int)
-        Axes and coupled coefficients.
     """
 
     def __init__(self, problem, terms, table, ridge, residuals=None):
         self.terms, self.table, self.ridge, self.residuals = terms, table, ridge, residuals
         self.problem, self.edges, self.w = problem, problem.edges, terms.sum(axis=0)
-        self.varied = np.flatnonzero(table.any(axis=0))
-        self.shape = len(terms), len(self.varied)
+        self.varied = np.flatnonzero(table.any(axis=0))  # the coupled coefficients
+        self.shape = len(terms), len(self.varied)  # of x: axes and coupled coefficients
         self.theta = None
         K, n = problem.K, problem.n
         self._starts = np.arange(0, K * n + 1, n)
@@ -61,10 +55,10 @@ class Evidence:
         i, j = self.edges.ends
         self._rows = np.r_[np.repeat(index, n, axis=1).ravel(), index[i].ravel()]
         self._columns = np.r_[np.tile(index, n).ravel(), index[j].ravel()]
-        self._components = [self._labels(own) for own in (terms.T @ table > 0).T]
+        self._components = [self._component_of(used) for used in (terms.T @ table > 0).T]
 
-    def _labels(self, used):
-        """Component (K,) of every stratum by some of the edges."""
+    def _component_of(self, used):
+        """Component (K,) of every stratum in the graph of some edges, those of positive weight for one coefficient."""
         i, j = (end[used] for end in self.edges.ends)
         links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(self.problem.K,) * 2)
         return sp.csgraph.connected_components(links.tocsr(), directed=False)[1]
@@ -76,28 +70,28 @@ class Evidence:
         return table
 
     def fit(self, x):
-        """The linearised optimality conditions at the fit, which is where the next one starts."""
+        """The linearised optimality conditions at the fit, where the next fit starts."""
         couple = self.terms.T @ self.at(x) / self.w[:, None]
         problem = JointProblem(
             self.problem.loss, self.problem.regularizer, FixedGraph(), self.edges, self.w, couple
         )
         problem.start_point = self.problem.start_point
         start = None if self.theta is None else {"theta": self.theta}
-        found = Linearization(problem, solve(problem, NewtonCG(), start).theta, self.w)
-        if not found.residual <= ACCURATE:
-            raise np.linalg.LinAlgError(f"the fit was not solved accurately: {found.residual:.1e}")
-        self.theta = found.theta
-        return found
+        fit = Linearization(problem, solve(problem, NewtonCG(), start).theta, self.w)
+        if not fit.residual <= ACCURATE:
+            raise np.linalg.LinAlgError(f"the fit was not solved accurately: {fit.residual:.1e}")
+        self.theta = fit.theta
+        return fit
 
     def __call__(self, x):
         """Log evidence and its gradient in x, both of shape (A, m)."""
-        found = self.fit(x)
-        theta, problem = found.theta, found.problem
+        fit = self.fit(x)
+        theta, problem = fit.theta, fit.problem
         laplacians = problem.laplacians(self.w)
         blocks = hessian_blocks(problem.loss, theta) + hessian_blocks(problem.regularizer, theta)
         log_det, C, across = self._inverse(blocks, laplacians)
         prior_log_det, rank, prior = self._prior(laplacians)
-        objective, shrink = problem.objective(theta, self.w), 1.0
+        objective, precision = problem.objective(theta, self.w), 1.0
         value = 0.5 * prior_log_det - 0.5 * log_det
         if self.residuals is None:
             value -= objective
@@ -105,14 +99,15 @@ class Evidence:
             freedom = self.residuals - (theta.size - rank)
             if not (freedom > 0 and objective > 0):
                 raise np.linalg.LinAlgError("the residuals leave nothing to tell the noise from")
-            shrink = freedom / (2 * objective)  # 1 / phi
-            value -= 0.5 * freedom * (1 - np.log(shrink))
-        # Twice the derivative in the weight of edge e for coefficient c, for all of them.
+            precision = freedom / (2 * objective)  # 1 / φ
+            value -= 0.5 * freedom * (1 - np.log(precision))
+        # With M[e] = M_ii + M_jj - 2 M_ij at an edge e = (i, j), twice the derivative in its weight for coefficient c is
+        # A_c⁺[e] - (theta_i - theta_j)² / φ - H⁻¹[e], plus what the change of the fit does to the Hessian of the loss.
         i, j = self.edges.ends
-        gap, own = theta[i] - theta[j], np.einsum("kcc->kc", C)
-        slope = prior - shrink * gap**2 - (own[i] + own[j] - 2 * across)
+        gap, variance = theta[i] - theta[j], np.einsum("kcc->kc", C)
+        slope = prior - precision * gap**2 - (variance[i] + variance[j] - 2 * across)
         if not getattr(problem.loss, "quadratic", False):
-            v = found.solve(self._bend(problem.loss, theta, C, blocks, laplacians.degrees))
+            v = fit.solve(self._hessian_slope(problem.loss, theta, C, blocks, laplacians.degrees))
             slope += (v[i] - v[j]) * gap
         gradient = 0.5 * self.at(x) * (self.terms @ slope)
         return float(value), gradient[:, self.varied]
@@ -125,18 +120,18 @@ class Evidence:
         return log_det, entries[: K * n * n].reshape(K, n, n), entries[K * n * n :].reshape(-1, n)
 
     def _prior(self, laplacians):
-        """Σ log det⁺ A_c, the rank of the prior, and (E, n) quadratic forms of A_c⁺ at the edges.
+        """Σ_c log det⁺ A_c, the rank of the prior, and (E, n) quadratic forms of A_c⁺ at the edges.
 
-        A multiple s of the projection on what is constant over the components makes every A_c definite by far, adds s to
-        the eigenvalue R_c there, and changes no quadratic form at an edge.
+        Adding s times the projection on vectors that are constant over components makes A_c well conditioned. It adds s to
+        their eigenvalue R_c, and changes no quadratic form at an edge.
         """
         i, j = self.edges.ends
         total, rank, forms = 0.0, 0, np.empty((len(i), self.problem.n))
         for c, (ridge, label) in enumerate(zip(self.ridge, self._components, strict=True)):
             A, degrees = np.zeros((len(label),) * 2), laplacians.degrees[:, c]
             size, s = np.bincount(label), degrees.mean() or 1.0
-            own = label[:, None] == label
-            A[own] = (s / size)[np.broadcast_to(label, own.shape)[own]]
+            together = label[:, None] == label
+            A[together] = (s / size)[np.broadcast_to(label, together.shape)[together]]
             A[j, i] -= laplacians.entries[:, c]
             A.flat[:: len(A) + 1] += degrees + ridge
             factor, info = dpotrf(A, lower=1, overwrite_a=1)
@@ -149,10 +144,10 @@ class Evidence:
             forms[:, c] = inverse[i, i] + inverse[j, j] - 2 * inverse[j, i]
         return float(total), rank, forms
 
-    def _bend(self, loss, theta, C, blocks, graph):
+    def _hessian_slope(self, loss, theta, C, blocks, degrees):
         """The gradient in theta of Σ_k ⟨C_k, Hessian of loss k⟩ at fixed C, by central differences."""
-        own = np.einsum("kcc->kc", blocks) + graph
-        steps = STEP / np.sqrt(np.maximum(own, 1e-300))
+        curvature = np.einsum("kcc->kc", blocks) + degrees
+        steps = STEP / np.sqrt(np.maximum(curvature, 1e-300))
         out = np.empty_like(theta)
         for c in range(theta.shape[1]):
 

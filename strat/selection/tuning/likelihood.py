@@ -1,4 +1,4 @@
-"""What the evidence is computed from: a model read as a likelihood and a Gaussian prior, and what cannot be read so."""
+"""A model read as a likelihood and a Gaussian prior, for its evidence; and refusals of models that cannot be read so."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,11 +16,11 @@ from strat.rules.text import text
 from strat.selection.tuning.evidence import Evidence
 from strat.solvers import NewtonCG
 
-RECORDS = 20  # whose Hessians tell how many residuals a record has
+RECORDS = 20  # whose Hessians say how many residuals a record has
 
 
 def evidence_of(model, prior, part):
-    """The evidence of some records, and the model bound_model on them."""
+    """The evidence of some records, and the model bound to them."""
     fits = clone(model).set_params(graph=prior, solver=NewtonCG(), n_starts=1, warm_start=False)
     bound_model = Refits(fits, part.data, part.strata).bound_model
     problem = bound_model.problem()
@@ -29,18 +29,17 @@ def evidence_of(model, prior, part):
             f'method="evidence" needs a loss with second derivatives, but {problem.loss.missing("hessian_operator")}.'
         )
     start = prior.weights(model.scale)
-    kept = start > 0
-    edges = EdgeList(prior.K, prior.i[kept], prior.j[kept])
+    positive = start > 0
+    edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
     weight = prior.term_weight * prior._multipliers(model.scale)[prior.term_factor]
     codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
-    own = [prior.term_factor == code for code in codes]
-    terms = np.stack([np.bincount(prior.term_edge[o], weight[o], len(start))[kept] for o in own])
-    residuals = (
-        residuals_of(model, bound_model.records) if getattr(problem.loss, "quadratic", False) else None
-    )
-    small = JointProblem(problem.loss, problem.regularizer, FixedGraph(), edges, terms.sum(axis=0))
-    small.start_point = problem.start_point
-    return Evidence(small, terms, table_of(model, prior), ridge_of(model), residuals), bound_model
+    masks = [prior.term_factor == code for code in codes]
+    terms = np.stack([np.bincount(prior.term_edge[m], weight[m], len(start))[positive] for m in masks])
+    quadratic = getattr(problem.loss, "quadratic", False)
+    residuals = residuals_of(model, bound_model.records) if quadratic else None
+    on_positive = JointProblem(problem.loss, problem.regularizer, FixedGraph(), edges, terms.sum(axis=0))
+    on_positive.start_point = problem.start_point
+    return Evidence(on_positive, terms, table_of(model, prior), ridge_of(model), residuals), bound_model
 
 
 def axes(prior):
@@ -67,12 +66,12 @@ def check(model, prior):
             f'method="evidence" needs a loss with third derivatives, but the second derivatives of {text(jump)} jump. Tune by '
             "held-out loss."
         )
-    held = base.regularizer_program.constraints or any(
+    constrained = base.regularizer_program.constraints or any(
         value is not None and value is not False and not (sp.issparse(value) or np.size(value) == 0)
         for v in base.regularizer_program.variables
         for value in v.attributes.values()
     )
-    if held:
+    if constrained:
         raise NoOracleError(
             'method="evidence" reads the regularizer as minus the logarithm of a Gaussian prior, which constraints and '
             "attributes of variables, such as bounds, cut. Leave them out, or tune by held-out loss."
@@ -81,14 +80,14 @@ def check(model, prior):
     weights = prior.weights(model.scale)
     factors = range(len(prior.factors)) if prior.factors else [-1]
     for code in factors:
-        own = prior.term_edge[prior.term_factor == code]
-        if not len(own) or not weights[own].any():
+        edges = prior.term_edge[prior.term_factor == code]
+        if not weights[edges].any():
             name = f"the factor {prior.factors[code]!r}" if code >= 0 else "the graph"
             raise GraphError(
                 f'method="evidence" multiplies weights, but all those of {name} are 0. Give it a positive scale.'
             )
-    loose = prior.factors and (prior.term_factor < 0).any()
-    if loose and not isinstance(model.scale, dict) and model.scale != 1:
+    without_factor = prior.factors and (prior.term_factor < 0).any()
+    if without_factor and not isinstance(model.scale, dict) and model.scale != 1:
         raise OptionError(
             'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them too; give the scale of '
             "each factor as a dict."
@@ -113,21 +112,20 @@ def _jump(program):
 def ridge_of(model):
     """The regularizer's curvature (n,), where it is a sum of squares of single coefficients."""
     regularizer = model.base.regularizer_program.bind_regularizer(model.values)
-    text = None
     if not regularizer.has("hessian_operator"):
-        text = regularizer.missing("hessian_operator")
+        reason = regularizer.missing("hessian_operator")
     elif not getattr(regularizer, "quadratic", False):
-        text = "its curvature is not the same everywhere"
+        reason = "its curvature is not the same everywhere"
     else:
         H = np.zeros((model.base.layout.n,) * 2)
         H += hessian_blocks(regularizer, np.zeros((1, len(H))))[0]
-        own = np.diag(H)
-        if np.abs(H - np.diag(own)).max(initial=0.0) <= 1e-12 * own.max(initial=0.0):
-            return own.copy()
-        text = "it ties several coefficients together"
+        ridge = np.diag(H)
+        if np.abs(H - np.diag(ridge)).max(initial=0.0) <= 1e-12 * ridge.max(initial=0.0):
+            return ridge.copy()
+        reason = "it ties several coefficients together"
     raise NoOracleError(
         'method="evidence" takes regularizers that are sums of squares of single coefficients, such as '
-        f"lam * cp.sum_squares(theta), or none; of this one, {text}. Tune by held-out loss."
+        f"lam * cp.sum_squares(theta), or none; of this one, {reason}. Tune by held-out loss."
     )
 
 
@@ -135,8 +133,8 @@ def residuals_of(model, records):
     """The number of squared residuals: for each record the rank of its Hessian, from a few records."""
     N = len(records.weight)
     few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)
-    alone = Strata(list(range(len(few))), np.arange(len(few)))
+    one_record_each = Strata(list(range(len(few))), np.arange(len(few)))
     arrays = [array[few] for array in records.arrays]
-    oracle = model.base.loss_program.bind_records(arrays, alone, np.ones(len(few)), model.values)
+    oracle = model.base.loss_program.bind_records(arrays, one_record_each, np.ones(len(few)), model.values)
     blocks = hessian_blocks(oracle, np.zeros((len(few), model.base.layout.n)))
     return N * float(np.mean(np.linalg.matrix_rank(blocks, hermitian=True)))

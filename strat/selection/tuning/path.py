@@ -1,6 +1,6 @@
 """The way from the start to the tuned point: stages of descent with an ever weaker pull towards the start."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,126 +9,92 @@ from strat.selection.tuning.descent import descend, logger
 
 @dataclass(frozen=True)
 class Stage:
-    """One descent.
+    """One descent."""
 
-    Attributes
-    ----------
-    name : str
-        What moves, for the report.
-    moves : tuple of str
-        "scale", "W0", hyperparameters.
-    penalty : float
-        Weight of the mean squared change, in units of the start's loss.
-    """
-
-    name: str
-    moves: tuple
-    penalty: float = 0.0
+    name: str  # what moves, for the report
+    moves: tuple  # of "scale", "W0" and hyperparameters
+    penalty: float = 0.0  # weight of the mean squared change, in units of the start's loss
 
     @property
-    def many(self):
-        """Whether so much moves that it may go too far: then every step is a choice, otherwise just the end."""
+    def tunes_edges(self):
+        """Whether single edges move, which can overfit: then every step is a choice, otherwise just the end."""
         return "W0" in self.moves
 
 
 @dataclass(frozen=True)
 class Point:
-    """One accepted step.
-
-    Attributes
-    ----------
-    stage, step : int
-        Where on the way; the start is step 0 of stage 0. In a round, the end of a stage with few variables is step 1.
-    x : ndarray
-        The variables.
-    value : float
-        Mean validation loss without the penalty.
-    losses : ndarray or None
-        Losses of the records that judge.
-    """
+    """One accepted step; the start is step 0 of stage 0. In a round, the end of a stage without single edges is step 1."""
 
     stage: int
     step: int
     x: np.ndarray
-    value: float
-    losses: np.ndarray | None
+    value: float  # mean validation loss without the penalty
+    losses: np.ndarray | None  # of the records left out
+
+    @property
+    def held_out(self):
+        """Mean loss of the records left out."""
+        return self.losses.mean()
 
 
-def walk(path, objective, stages, *, judge=None, until=None, max_iter, patience, check, label):
-    """Descend stage after stage, each from the end of the one before.
+class Walk:
+    """Descends stage after stage, each from the end of the one before.
 
-    Parameters
-    ----------
-    path : list
-        Takes the points, so that they are there when the walk is cut short.
-    objective : Objective
-        What is minimised, plus the stage's penalty.
-    stages : list of Stage
-        The stages.
-    judge : Objective, optional
-        Records that do not take part: a stage ends where their loss has not fallen for `patience` steps in a row, the
-        walk after a stage with single edges that brought it no lower than it was.
-    until : (int, int), optional
-        The stage and step to stop at; a stage with few variables goes to its end.
-    max_iter, patience : int
-        Most steps of a stage; see `judge`.
-    check : callable
-        Called before each evaluation; may raise.
-    label : str
-        For the log.
+    `left_out` is the objective of records that take no part: a stage of single edges ends where their loss has not
+    fallen for `patience` steps in a row, and the walk ends after one that has not lowered it. A stage has at most `max_iter`
+    steps. ``check()`` is called before each evaluation and may raise: `points` then has the path so far.
     """
-    space = objective.tasks[0].space
-    values = {}
 
-    def measured(x):
-        check()
-        found = objective(x)
-        values.clear()  # the point accepted next is the one evaluated last
-        values[x.tobytes()] = found[0]
-        return found
+    def __init__(self, objective, left_out=None, *, max_iter, patience, check, label):
+        self.objective, self.left_out, self.space = objective, left_out, objective.space
+        self.max_iter, self.patience, self.check, self.label = max_iter, patience, check, label
+        self.points = []
 
-    x = space.start
-    first, _ = measured(x)
-    path.append(Point(0, 0, x, first, None if judge is None else judge.losses(x)))
-    unit = abs(first) or 1.0
-    for number, stage in enumerate(stages):
-        mask = space.active(stage.moves)
-        bounds = np.where(mask, space.lower, x), np.where(mask, space.upper, x)
-        lowest = np.inf if judge is None else min(p.losses.mean() for p in path)
-        watch = {"best": np.inf if judge is None else path[-1].losses.mean(), "stale": 0, "step": 0}
+    def run(self, stages, until=None):
+        """Walk through the stages, or to the stage and step `until`; a stage without single edges goes to its end."""
+        self.check()
+        self.points.append(self._point(0, 0, self.space.start))
+        for number, stage in enumerate(stages):
+            before = list(self.points)
+            lowest = self._descend(number, stage, until)
+            if until is not None and number >= until[0]:
+                return
+            if self.left_out is not None and stage.tunes_edges and lowest >= min(p.held_out for p in before):
+                return  # a weaker pull did not help, a still weaker one will not
 
-        def function(x, stage=stage):
-            loss, gradient = measured(x)
-            distance, slope = space.distance(x, stage.moves)
+    def _point(self, number, step, x):
+        losses = None if self.left_out is None else self.left_out.losses(x)
+        return Point(number, step, x, self.objective.mean_loss(x), losses)
+
+    def _descend(self, number, stage, until):
+        """Descend one stage; return the lowest held-out loss on its way, None without records left out."""
+        x, unit = self.points[-1].x, abs(self.points[0].value) or 1.0
+        mask = self.space.active(stage.moves)
+        bounds = np.where(mask, self.space.lower, x), np.where(mask, self.space.upper, x)
+        steps = [self.points[-1]]
+
+        def function(x):
+            self.check()
+            loss, gradient = self.objective(x)
+            distance, slope = self.space.distance(x, stage.moves)
             return loss / unit + stage.penalty * distance, gradient / unit + stage.penalty * slope
 
-        def accept(x, number=number, stage=stage, watch=watch):
-            watch["step"] += 1
-            key = x.tobytes()
-            value = values[key] if key in values else objective(x)[0]
-            losses = None if judge is None else judge.losses(x)
-            if judge is None or stage.many:
-                path.append(Point(number, watch["step"], x, value, losses))
-            logger.info(
-                "tune  %s  %s  step %d  validation loss %.6g%s",
-                label,
-                stage.name,
-                watch["step"],
-                value,
-                "" if judge is None else f"  held out {losses.mean():.6g}",
-            )
-            if until == (number, watch["step"]) and stage.many:
-                return True
-            if judge is not None and stage.many:
-                falls = losses.mean() < watch["best"]
-                watch["stale"] = 0 if falls else watch["stale"] + 1
-                watch["best"] = min(watch["best"], losses.mean())
-            return watch["stale"] >= patience
+        def accept(x):
+            point = self._point(number, len(steps), x)
+            steps.append(point)
+            if self.left_out is None or stage.tunes_edges:
+                self.points.append(point)
+            held_out = "" if self.left_out is None else f"  held out {point.held_out:.6g}"
+            text = "tune  %s  %s  step %d  validation loss %.6g%s"
+            logger.info(text, self.label, stage.name, point.step, point.value, held_out)
+            if self.left_out is None:
+                return stage.tunes_edges and until == (number, point.step)
+            since_lowest = len(steps) - 1 - int(np.argmin([p.held_out for p in steps]))
+            return stage.tunes_edges and since_lowest >= self.patience
 
-        x = descend(function, x, bounds, accept, max_iter)
-        if judge is not None and not stage.many:
-            path.append(Point(number, 1, x, values.get(x.tobytes(), np.nan), judge.losses(x)))
-        if until is not None and number >= until[0]:
-            return
-        if judge is not None and stage.many and watch["best"] >= lowest:
-            return  # a weaker pull did not help, a still weaker one will not
+        descend(function, x, bounds, accept, self.max_iter)
+        if self.left_out is None:
+            return None
+        if not stage.tunes_edges:
+            self.points.append(replace(steps[-1], stage=number, step=1))
+        return min(p.held_out for p in steps)

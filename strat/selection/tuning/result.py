@@ -1,9 +1,14 @@
-"""What tuning found."""
+"""The result of tuning, and its graph with the nodes and attributes of the user's."""
 
+from dataclasses import dataclass
+
+import networkx as nx
 import numpy as np
 
+from strat.graphs.reading import read_graph
 from strat.plot import canvas
 from strat.records.tables import Table, aligned, number
+from strat.selection.means import text_of
 
 #: Edges and hyperparameters that are printed.
 SHOWN = 5
@@ -11,6 +16,7 @@ SHOWN = 5
 VANISHED = 1e-9
 
 
+@dataclass(eq=False, repr=False)
 class Tuned(Table):
     """A tuned model, or the start where tuning did not help; made by ``strat.tune``.
 
@@ -28,19 +34,19 @@ class Tuned(Table):
     gain, gain_se : float
         That difference, record by record, and its standard error.
     before, after : float
-        Mean validation loss of the start and of ``W0`` and ``parameters``, smoothed where the declaration says so. The tuned
-        ones have seen these records.
+        Mean validation loss of the start and of ``W0`` and ``parameters``, smoothed where the declaration says so. Tuning
+        has used these records.
     folds : list of dict
         The same for each fold: records, before, after.
     history : list of float
         Mean validation loss at the start and after each accepted step; the start alone where it was kept.
     table : list of dict
-        What was tried: its held-out loss at the best step, and gain over the start; those of the row with the lowest loss
-        flatter a little, which `gain` does not.
+        What was tried: its held-out loss at the best step, and its gain over the start. The gain of the row with the
+        lowest loss is a little too high, because these records chose it; `gain` is not.
     choice : str
         What had the lowest held-out loss.
     grew, fell, vanished : list of tuple
-        Edges (u, v, before, after), the largest change first: with more weight, with less, with none left.
+        Edges (u, v, before, after) with more weight, with less, and with none left; the largest change first.
     log_evidence : list of float or None
         With ``method="evidence"``: at the start and the end of each maximisation, over all records.
     status : {"finished", "time_limit", "interrupted"}
@@ -49,41 +55,55 @@ class Tuned(Table):
         Time of everything.
     """
 
+    model: object
+    W0: nx.Graph
+    parameters: dict
+    improved: bool
+    gain: float
+    gain_se: float
+    choice: str
+    history: list
+    folds: list
+    table: list
+    changes: list
+    log_evidence: list | None = None
+    status: str = "finished"
+    seconds: float = 0.0
     columns = ("tried", "step", "held-out loss", "gain", "gain s.e.")
 
-    def __init__(
-        self, *, model, W0, parameters, improved, gain, gain_se, choice, history, folds, table, changes
-    ):
-        self.model, self.W0, self.parameters = model, W0, parameters
-        self.improved, self.gain, self.gain_se, self.choice = improved, gain, gain_se, choice
-        self.history, self.folds, self.table = [float(value) for value in history], folds, table
-        self.changes, self.status, self.seconds = changes, "finished", 0.0
-        self.log_evidence = None
-        counts = np.array([fold["records"] for fold in folds], dtype=float)
-        self.before, self.after = (
-            float(np.average([fold[key] for fold in folds], weights=counts)) if folds else np.nan
-            for key in ("before", "after")
-        )
+    @property
+    def before(self):
+        """Mean validation loss of the start."""
+        return self._mean("before")
+
+    @property
+    def after(self):
+        """Mean validation loss with the tuned graph and parameters."""
+        return self._mean("after")
+
+    def _mean(self, key):
+        records = [fold["records"] for fold in self.folds]
+        return float(np.average([fold[key] for fold in self.folds], weights=records)) if records else np.nan
 
     @property
     def grew(self):
         """Edges with more weight than before, the largest gain first."""
-        found = [edge for edge in self.changes if edge[3] > edge[2] * (1 + VANISHED)]
-        return sorted(found, key=lambda edge: edge[2] - edge[3])
+        edges = [edge for edge in self.changes if edge[3] > edge[2] * (1 + VANISHED)]
+        return sorted(edges, key=lambda edge: edge[2] - edge[3])
 
     @property
     def fell(self):
         """Edges with less weight than before but some, the largest loss first."""
         gone = {edge[:2] for edge in self.vanished}
-        found = [e for e in self.changes if e[3] < e[2] * (1 - VANISHED) and e[:2] not in gone]
-        return sorted(found, key=lambda edge: edge[3] - edge[2])
+        edges = [e for e in self.changes if e[3] < e[2] * (1 - VANISHED) and e[:2] not in gone]
+        return sorted(edges, key=lambda edge: edge[3] - edge[2])
 
     @property
     def vanished(self):
         """Edges that lost all weight, the heaviest first."""
         least = VANISHED * max((edge[3] for edge in self.changes), default=0.0)
-        found = [edge for edge in self.changes if edge[2] > 0 and edge[3] <= least]
-        return sorted(found, key=lambda edge: -edge[2])
+        edges = [edge for edge in self.changes if edge[2] > 0 and edge[3] <= least]
+        return sorted(edges, key=lambda edge: -edge[2])
 
     def cells(self):
         """Rows of values, one for each thing tried."""
@@ -93,10 +113,9 @@ class Tuned(Table):
         """Head and rows as texts."""
         lines = [["tried", "step", "held-out loss", "gain"]]
         for row in self.table:
-            gain = "" if row["gain"] is None else f"{number(row['gain'], 3)} ± {number(row['gain_se'], 2)}"
-            lines.append(
-                [row["tried"], "" if row["step"] is None else str(row["step"]), number(row["loss"], 5), gain]
-            )
+            gain = "" if row["gain"] is None else text_of(row["gain"], row["gain_se"], 3)
+            step = "" if row["step"] is None else str(row["step"])
+            lines.append([row["tried"], step, number(row["loss"], 5), gain])
         return lines
 
     def plot(self, ax=None):
@@ -126,13 +145,9 @@ class Tuned(Table):
     def __str__(self):
         records = sum(fold["records"] for fold in self.folds)
         verdict = "tuning improved the held-out loss" if self.improved else "the start was kept"
-        gain = (
-            "not measured"
-            if not np.isfinite(self.gain_se)
-            else (
-                f"{number(self.gain, 3)} ± {number(self.gain_se, 2)} (standard error over {records} records)"
-            )
-        )
+        gain = "not measured"
+        if np.isfinite(self.gain_se):
+            gain = f"{text_of(self.gain, self.gain_se, 3)} (standard error over {records} records)"
         lines = [
             f"tuned       {', '.join(self.parameters)}: {verdict}",
             f"gain        {gain}, on records held out of tuning",
@@ -162,6 +177,30 @@ class Tuned(Table):
 
 def _text(value):
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     flat = np.ravel(value)
-    return ", ".join(number(float(one), 4) for one in flat[:SHOWN]) + (", …" if len(flat) > SHOWN else "")
+    return ", ".join(number(float(entry), 4) for entry in flat[:SHOWN]) + (", …" if len(flat) > SHOWN else "")
+
+
+def as_networkx(graph, prior, w):
+    """A networkx graph with weights w and the nodes and attributes of `graph`; new edges of weight 0 are left out."""
+    old = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
+    nodes = dict(zip(read_graph(old).labels, old, strict=True))
+    new = nx.Graph(**old.graph)
+    new.add_nodes_from(old.nodes(data=True))
+    for i, j, weight in zip(prior.i.tolist(), prior.j.tolist(), w.tolist(), strict=True):
+        u, v = nodes[prior.labels[i]], nodes[prior.labels[j]]
+        known = old.has_edge(u, v)
+        if weight > 0 or known:
+            attributes = old.get_edge_data(u, v) if known else {}
+            attributes = next(iter(attributes.values())) if known and old.is_multigraph() else attributes
+            new.add_edge(u, v, **{**attributes, "weight": weight})
+    return new
+
+
+def changes(model, W0):
+    """The edges of W0 as (u, v, weight in the model's graph, weight in W0)."""
+    nodes, prior, new = list(W0), read_graph(model.graph), read_graph(W0)
+    before, after = prior.weights_on(new.i, new.j, model.scale), new.weights()
+    edges = zip(new.i.tolist(), new.j.tolist(), before.tolist(), after.tolist(), strict=True)
+    return [(nodes[i], nodes[j], old, weight) for i, j, old, weight in edges]

@@ -1,13 +1,12 @@
-"""What a comparison of models found: one table for all models and metrics."""
+"""The result of a comparison: one table for all models and metrics."""
 
 import math
 from collections import Counter
 
-import numpy as np
-
 from strat.errors import OptionError
-from strat.plot.dots import dots
+from strat.plot import canvas
 from strat.records.tables import Table, aligned, number
+from strat.selection.means import mean_and_error, text_of
 
 #: The parts of the records on which models are measured, in the order of the columns.
 PARTS = ("test", "train", "unseen")
@@ -15,15 +14,6 @@ PARTS = ("test", "train", "unseen")
 
 class Comparison(Table):
     """Models on held-out records.
-
-    Parameters
-    ----------
-    models, metrics : list of str
-        The names.
-    runs : list of dict
-        One for each split and model.
-    notes : sequence of str
-        Remarks on the whole.
 
     Attributes
     ----------
@@ -35,18 +25,13 @@ class Comparison(Table):
 
     def __init__(self, models, metrics, runs, notes=()):
         self.models, self.metrics, self.runs, self.notes = models, metrics, runs, list(notes)
-        shown = [
-            p for p in PARTS if p != "unseen" or any(("unseen", metrics[0]) in r["values"] for r in runs)
-        ]
-        self.parts = shown
+        any_unseen = any(("unseen", metrics[0]) in run["values"] for run in runs)
+        self.parts = [part for part in PARTS if part != "unseen" or any_unseen]
         self.splits = len(runs) // len(models)
-        self.columns = ["model"]
-        for part in shown:
-            for metric in metrics:
-                self.columns.append(f"{part} {metric}")
-                if self.splits > 1:
-                    self.columns.append(f"{part} {metric} s.e.")
-        self.columns += ["seconds", "status", "objective", "error"]
+        self._measures = [(part, metric) for part in self.parts for metric in metrics]
+        kinds = ("", " s.e.") if self.splits > 1 else ("",)
+        measured = [f"{part} {metric}{kind}" for part, metric in self._measures for kind in kinds]
+        self.columns = ["model", *measured, "seconds", "status", "objective", "error"]
 
     def mean(self, model, metric=None, part="test"):
         """Mean over the splits, and its standard error.
@@ -65,7 +50,7 @@ class Comparison(Table):
         mean, error : float
             The standard error is None for a single split; both are None where the model has no value.
         """
-        return _mean([value for value in self._values(model, metric, part) if value is not None])
+        return mean_and_error([value for value in self._values(model, metric, part) if value is not None])
 
     def paired(self, reference, metric=None, part="test"):
         """Differences to one model, split by split.
@@ -86,18 +71,13 @@ class Comparison(Table):
         """
         if reference not in self.models:
             raise OptionError(f"{reference!r} is none of the models {', '.join(self.models)}.")
-        base = self._values(reference, metric, part)
-        return {
-            name: _mean(
-                [
-                    a - b
-                    for a, b in zip(self._values(name, metric, part), base, strict=True)
-                    if a is not None and b is not None
-                ]
-            )
-            for name in self.models
-            if name != reference
-        }
+        subtracted = self._values(reference, metric, part)
+
+        def differences(name):
+            pairs = zip(self._values(name, metric, part), subtracted, strict=True)
+            return [a - b for a, b in pairs if a is not None and b is not None]
+
+        return {name: mean_and_error(differences(name)) for name in self.models if name != reference}
 
     def best(self, metric=None):
         """Name of the model with the lowest mean of a metric on the test records.
@@ -117,31 +97,23 @@ class Comparison(Table):
 
     def cells(self):
         """Rows of values, one a model."""
+        shown = slice(None) if self.splits > 1 else slice(1)  # the standard error of several splits
         rows = []
         for name in self.models:
-            row = [name]
-            for part in self.parts:
-                for metric in self.metrics:
-                    mean, error = self.mean(name, metric, part)
-                    row += [mean] if self.splits == 1 else [mean, error]
-            rows.append([*row, *self._outcome(name)])
+            means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
+            rows.append([name, *(value for pair in means for value in pair), *self._outcome(name)])
         return rows
 
     def texts(self):
         """Head and rows as texts, mean and standard error in one cell."""
-        pairs = [(part, metric) for part in self.parts for metric in self.metrics]
         failed = any(run["error"] for run in self.runs)
-        lines = [
-            ["model", *(" ".join(p) for p in pairs), "seconds", "status", "objective"] + ["error"] * failed
-        ]
+        head = ["model", *map(" ".join, self._measures), "seconds", "status", "objective"]
+        lines = [head + ["error"] * failed]
         for name in self.models:
-            row = [name]
-            for part, metric in pairs:
-                mean, error = self.mean(name, metric, part)
-                row.append(number(mean) + ("" if error is None else f" ± {number(error, 2)}"))
-            seconds, status, objective, failure = self._outcome(name)
-            row += [number(seconds, 2), status, number(objective, 8)]
-            lines.append(row + [failure or ""] * failed)
+            means = [text_of(*self.mean(name, metric, part), 4) for part, metric in self._measures]
+            seconds, status, objective, error = self._outcome(name)
+            row = [name, *means, number(seconds, 2), status, number(objective, 8)]
+            lines.append(row + [error or ""] * failed)
         return lines
 
     def plot(self, metric=None, ax=None):
@@ -159,9 +131,25 @@ class Comparison(Table):
         matplotlib.axes.Axes
             With the drawing.
         """
-        metric = self._known(metric)
-        values = {part: [self.mean(name, metric, part) for name in self.models] for part in ("test", "train")}
-        return dots(self.models, values, metric, ax)
+        metric, K = self._known(metric), len(self.models)
+        ax = canvas.axes(ax, (6, 0.8 + 0.4 * K))
+        styles = {"test": {"color": "C0"}, "train": {"color": "0.55", "mfc": "white"}}
+        for lower, (part, style) in enumerate(styles.items()):
+            means = [(row, *self.mean(name, metric, part)) for row, name in enumerate(self.models)]
+            measured = [
+                (mean, row + 0.12 * lower, error or 0.0) for row, mean, error in means if mean is not None
+            ]
+            if measured:
+                x, y, errors = zip(*measured, strict=True)
+                ax.errorbar(x, y, xerr=errors, fmt="o", markersize=5, capsize=2, label=part, **style)
+        ax.set_yticks(range(K), self.models)
+        ax.set_ylim(K - 0.5, -0.5)
+        ax.set_xlabel(metric)
+        ax.grid(axis="x", color="0.9")
+        ax.set_axisbelow(True)
+        ax.legend(frameon=False)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
 
     def __str__(self):
         failures = [(name, self._outcome(name)[-1]) for name in self.models]
@@ -203,15 +191,6 @@ class Comparison(Table):
             next(iter(states)) if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states.most_common())
         )
         errors = [run["error"] for run in runs if run["error"]]
-        seconds, _ = _mean([run["seconds"] for run in runs])
-        objective, _ = _mean([run["objective"] for run in runs if run["objective"] is not None])
+        seconds, _ = mean_and_error([run["seconds"] for run in runs])
+        objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
         return [seconds, status, objective, errors[0] if errors else None]
-
-
-def _mean(values):
-    """Mean and standard error of the mean."""
-    if not values:
-        return None, None
-    values = np.asarray(values, dtype=float)
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
-    return float(values.mean()), error

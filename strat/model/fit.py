@@ -1,0 +1,205 @@
+"""From a declaration and records to a solved problem: what ``fit`` does, step by step."""
+
+import copy
+import hashlib
+from functools import partial
+from numbers import Integral
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler import coupling
+from strat.compiler.base_model import BaseModel
+from strat.errors import GraphError, OptionError, type_name
+from strat.graphs.reading import read_graph
+from strat.model.bound_model import BoundModel
+from strat.model.fit_warnings import (
+    warn_of_collapse,
+    warn_of_empty_strata,
+    warn_of_no_minimum,
+    warn_of_zero_labels,
+)
+from strat.problem.edges import AllPairs
+from strat.solvers.default import default_solver
+from strat.solvers.starts import solve
+
+#: W_ is an array up to this many strata, whatever edges are learned.
+DENSE_STRATA = 2000
+#: Up to so many bytes of records, a fitted model keeps what they were bound to, for derivatives of the fit.
+BYTES_KEPT = 2**26
+
+
+def fit_model(model, data, strata, sample_weight, init, validation):
+    """Fit a StratifiedModel in place, one with shared parameters too."""
+    check_options(model)
+    if not model.shared:
+        model.graph_regularizer.validate(joint=True)
+    bound_model = BoundModel(model, data, strata, sample_weight)
+    records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
+    warn_of_zero_labels(model.base, records, model.values)
+    problem = bound_model.problem()
+    notes = []
+    if not model.shared:
+        learned = model.graph_regularizer.learned
+        notes = warn_of_empty_strata(records.strata, edges.degrees(problem.w0), learned)
+    solver = solver_for(model, problem)
+    if solver.callback is not None:
+        solver.callback = partial(_call_back, solver.callback, model.base.layout, edges)
+    start = _start(model, problem, init, labels)
+    score = None if validation is None else bound_model.validation(validation).mean_loss
+    fingerprint = "" if solver.checkpoint is None else _fingerprint(model, problem, records)
+    starts = {"n_starts": model.n_starts, "random_state": model.random_state}
+    result = solve(problem, solver, start, score=score, fingerprint=fingerprint, **starts)
+    result.notes += notes
+    warn_of_no_minimum(problem, result, None if model.shared else labels)
+    if model.base.smoothing is not None:
+        _add_true_objective(result, bound_model.true_loss())
+    theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
+    model.theta_ = model.base.layout.unpack(theta)
+    model.strata_ = list(labels)
+    model.W_ = partial(_matrix, len(labels), model.shared, edges, result.w)
+    model.result_ = result
+    model._columns, model._training = records.columns, records
+    small = sum(array.data.nbytes for array in records.arrays) <= BYTES_KEPT
+    # Kept without the model: a reference cycle would hold the records longer than the model.
+    model._bound = bound_model.on_edges(None, None) if small else None
+    if problem.learned:
+        warn_of_collapse(result)
+
+
+def fit_within(model, data, strata):
+    """Fit a model as a part of a longer computation, and return it.
+
+    Ctrl-C ends a single fit at the best point so far; here it raises a KeyboardInterrupt, to end the whole computation.
+    """
+    model.fit(*data, strata=strata)
+    if model.result_.status == "interrupted" and getattr(model.solver, "callback", None) is None:
+        raise KeyboardInterrupt
+    return model
+
+
+def solver_for(model, problem):
+    """A copy of the model's solver, or the default one for the problem."""
+    return copy.copy(model.solver or default_solver(problem.loss, problem.learned, problem.regularizer))
+
+
+def check_options(model):
+    """Check the types and ranges of a model's arguments."""
+    if not isinstance(model.base, BaseModel):
+        raise OptionError(
+            f"base must be a strat.BaseModel, not {type_name(model.base)}; "
+            f"declare one with BaseModel(loss, regularizer, data=(…))."
+        )
+    for name, least in (("n_starts", 1), ("random_state", 0)):
+        value = getattr(model, name)
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    examples = {
+        "graph_regularizer": "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()",
+        "solver": "MAPG(…)",
+    }
+    for name, example in examples.items():
+        value = getattr(model, name)
+        if value is not None and (isinstance(value, type) or not hasattr(value, "validate")):
+            raise OptionError(f"{name} must be an object such as strat.{example}, not {value!r}.")
+    if model.solver is not None:
+        model.solver.validate()
+
+
+def _start(model, problem, init, labels):
+    """The start for the solver: a name, or a dict of flat arrays."""
+    K, edges, layout = problem.K, problem.edges, model.base.layout
+    if init is None and model.warm_start and hasattr(model, "theta_"):
+        theta = model._flat()[: 1 if K == 1 else None]
+        if theta.shape != (K, problem.n):
+            return None
+        w = edges.from_matrix(model.W_) if model.W_.shape == (K, K) else None
+        # The last graph may be infeasible for new constants.
+        feasible = w is not None and problem.graph_regularizer.feasible(edges, w)
+        return {"theta": theta, "w": w} if feasible else {"theta": theta}
+    if init is None or isinstance(init, str):
+        return init
+    if not isinstance(init, dict):
+        raise OptionError(
+            f'init must be "zero", "separate", "lrsm" or a dict with "theta" and "W", not {init!r}.'
+        )
+    unknown = [name for name in init if name not in ("theta", "W")]
+    if unknown:
+        raise OptionError(f'init has the key {unknown[0]!r}; its keys are "theta" and "W".')
+    start = {}
+    if "theta" in init:
+        theta, left_out = init["theta"], []
+        if isinstance(theta, dict):
+            layout.check_names(theta)
+            left_out = layout.shapes.keys() - theta.keys()
+            theta = {**layout.unpack(np.zeros((K, problem.n))), **theta}
+        theta = layout.pack(theta)
+        for name in left_out:  # NaN: this variable starts as without init
+            theta[:, layout.slices[name]] = np.nan
+        if K == 1 and len(theta) > 1:  # a common model starts from the mean of stratified parameters
+            theta = theta.mean(axis=0, keepdims=True)
+        if len(theta) != K:
+            raise OptionError(f'init["theta"] has {len(theta)} strata, but the model has {K}.')
+        start["theta"] = theta
+    if "W" in init:
+        start["w"] = edges.from_matrix(_start_weights(init["W"], labels[:K]))
+    return start
+
+
+def _start_weights(W, labels):
+    """The checked weights of ``init["W"]``."""
+    if isinstance(W, nx.Graph):
+        raise OptionError(
+            'init["W"] is a graph, but it must be a matrix with a row for each of model.strata_, such as model.W_. '
+            "Pass networkx.to_numpy_array(graph, nodelist=model.strata_)."
+        )
+    K = len(labels)
+    if np.ndim(W) != 2 or W.shape != (K, K):
+        raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {K} strata.')
+    try:
+        return read_graph((labels, W)).matrix()
+    except GraphError as error:
+        raise GraphError(f'init["W"]: {error}') from None
+
+
+def _call_back(function, layout, edges, state):
+    """Call a user's callback with parameters by name and the graph as a matrix."""
+    view = copy.copy(state)
+    view.theta, view.W = layout.unpack(state.theta), edges.to_matrix(state.w)
+    return function(view)
+
+
+def _fingerprint(model, problem, records):
+    """A hash of the declaration, constants and records, by which a checkpoint belongs to one fit."""
+    base, edges = model.base, problem.edges
+    parts = [str(base), repr(model.graph_regularizer), str(sorted(model.values.items())), str(model.scale)]
+    for p in base.hyperparameters.values():
+        parts.append(np.asarray(model.values.get(p.name(), p.value), dtype=float))
+    for factor in coupling.factors(base.couple):
+        parts += [repr(factor), base.couple_weights(model.values, factor)]
+    for array in (*records.arrays, records.strata.index, records.weight):
+        parts += [array.data, array.indices, array.indptr] if sp.issparse(array) else [array]
+    parts += [] if isinstance(edges, AllPairs) else edges.ends
+    parts += [problem.w0, repr(records.strata.labels)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def _matrix(K, shared, edges, w):
+    if shared:
+        return np.zeros((K, K)) if K <= DENSE_STRATA else sp.csr_array((K, K))
+    return edges.to_matrix(w) if isinstance(edges, AllPairs) or K <= DENSE_STRATA else edges.to_sparse(w)
+
+
+def _add_true_objective(result, true_loss):
+    """Put the objective without smoothing beside the smoothed one that was minimised."""
+    result.smoothed_objective = result.objective
+    result.parts["loss"] = float(true_loss.value(result.theta).sum())
+    result.objective = float(sum(result.parts.values()))
+    result.notes.append(
+        f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
+        f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
+    )

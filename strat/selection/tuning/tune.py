@@ -1,0 +1,139 @@
+"""Tune a prior graph and hyperparameters by held-out loss or by evidence."""
+
+from strat.errors import OptionError
+from strat.model.fit import check_options
+from strat.records.sample import Sample, joined
+from strat.selection.tuning.arguments import check_counts, check_model, is_by_evidence
+from strat.selection.tuning.by_evidence import tune_by_evidence
+from strat.selection.tuning.by_validation import tune_by_validation
+from strat.selection.tuning.descent import Clock
+from strat.selection.tuning.rounds import rounds_of
+from strat.solvers.progress import Listening
+
+
+def tune(
+    model,
+    train,
+    validation=None,
+    *,
+    folds=None,
+    wrt=("scale",),
+    edges="prior",
+    tie=None,
+    penalty=None,
+    candidates=(),
+    max_iter=50,
+    patience=5,
+    time_limit=None,
+    random_state=0,
+    verbose=False,
+    method="validation",
+):
+    """Tune a prior graph by the loss of held-out records, and keep the start where that does not help.
+
+    The mean validation loss is minimised through the fit, by its derivative (``strat.hypergradient``) and projected
+    L-BFGS: in the logarithms of the factors' scales and of positive hyperparameters, and in edge weights at least 0.
+    Edge weights begin with one scale for each factor, and are then set free with an ever weaker pull towards it.
+
+    Three rounds decide how far to go. Each leaves a third of the validation records out and measures them after every
+    step. What has the lowest loss over all rounds is chosen, where no tuning is one of the choices. What two thirds of the
+    records choose is then measured on the other third, record by record against the start. Only where it gains more than
+    the standard error of that difference, a last descent uses all validation records; otherwise the start is the result.
+    Where folds follow one another in time, such as rolling origins, the records that measure are later than all others.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        The start: ``strat.lrsm(base, graph)`` with a loss that has second derivatives. It is not changed.
+    train : tuple
+        ``(*data, strata)``.
+    validation : tuple, optional
+        ``(*data, strata)``: records to tune on, which no fit sees until the last. The rounds split them.
+    folds : int, splitter or iterable of pairs, optional
+        In place of `validation`: folds of `train`, such as ``RollingOrigin(6, time=1)``; 5 by default. A round leaves a
+        third of the folds out. Every evaluation needs a fit for each fold.
+    wrt : sequence of {"scale", "W0"} or cvxpy.Parameter
+        What to tune: the scales of the graph's factors, single edges, hyperparameters (or their names) of the loss,
+        the regularizer, the constraints or ``couple``.
+    edges : {"prior", "two-hop", "all"}, list of label pairs, or graph
+        The edges that "W0" tunes: the graph's own; those and the neighbours' neighbours; all pairs; others. They start
+        at weight 0 where the graph has none. The graph's other edges stay.
+    tie : str, optional
+        An edge attribute: edges with the same value share a multiplier, and so do all edges without it.
+    penalty : float or sequence, optional
+        Added to the loss is `penalty` times the start's loss times the mean squared change of a weight, in units of the
+        mean weight. Several are tried from strong to weak. By default (1, 0.1, 0.01, 0.001) for "W0", else 0. Where
+        edges are tuned, the scales have no penalty: it holds on to the ratios of the weights.
+    candidates : sequence or dict, optional
+        Other graphs to try, each with its scale tuned: "knn", "exponential" and "entropy" are kernels on the parameters
+        of the start's fit, "joint" and models that learn W give their W; or graphs.
+    max_iter : int
+        Most steps of a descent.
+    patience : int
+        A descent of a round ends where its held-out loss has not fallen for so many steps.
+    time_limit : float, optional
+        Seconds after which the best so far is returned, as it is where Ctrl-C is pressed.
+    random_state : int
+        Seed of the splits.
+    verbose : bool
+        Report each step through ``logging.getLogger("strat")``.
+    method : {"validation", "evidence"}
+        "evidence" is experimental. From constants that were chosen by cross-validation, it takes a few steps to a higher
+        marginal likelihood of the training records (Laplace's approximation), where the loss is minus a log likelihood.
+        They change the weights of all pairs of axis and coefficient: first as products of the factors' scales and the
+        coefficients' weights in ``couple``, then as a table, ``couple`` by factor. Held-out records have to agree, as
+        above, to the products and then to the table; where folds follow one another in time, there must be three, and
+        the standard error is over folds. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
+
+    Returns
+    -------
+    Tuned
+        ``model`` (refitted to all records), ``W0``, ``parameters``, ``improved``, ``before``, ``after``, ``history``;
+        it prints.
+
+    Raises
+    ------
+    NoOracleError
+        If the loss has no second derivatives.
+    OptionError, GraphError, DataError
+        Where the arguments have no meaning: also for a model that learns W.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where some derivative could not be computed accurately.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    >>> rng = np.random.default_rng(0)
+    >>> z = np.repeat(np.arange(8), 10)
+    >>> y, new = (3.0 * (z > 3) + rng.normal(size=80) for _ in range(2))
+    >>> tuned = strat.tune(strat.lrsm(base, strat.graphs.path(8)), (y, z), (new, z), wrt=["W0"])
+    >>> tuned.improved
+    True
+    >>> min(tuned.W0.edges(data="weight"), key=lambda edge: edge[2])[:2]
+    (3, 4)
+    """
+    check_model(model)
+    check_options(model)
+    check_counts(max_iter, patience, time_limit)
+    if validation is not None and folds is not None:
+        raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
+    options = {"wrt": wrt, "edges": edges, "tie": tie, "penalty": penalty, "candidates": candidates}
+    by_evidence = is_by_evidence(method, options)
+    clock, folds = Clock(time_limit), 5 if folds is None else folds
+    sample = Sample([model], train, "train")
+    held_out = None if validation is None else Sample([model], validation, "validation")
+    everything = sample if held_out is None else joined(sample, held_out, [model])
+    with Listening(verbose):
+        if by_evidence:
+            tuned = tune_by_evidence(model, sample, held_out, folds, random_state, everything, clock)
+        else:
+            rounds = rounds_of(sample, held_out, folds, random_state)
+            steps = {"max_iter": max_iter, "patience": patience}
+            tuned = tune_by_validation(model, rounds, everything, clock, steps, **options)
+    tuned.status, tuned.seconds = clock.status, clock.seconds
+    return tuned
