@@ -3,7 +3,7 @@
 import numpy as np
 
 from strat.compiler.pieces import affine_matrix
-from strat.compiler.rows import piecewise_entries
+from strat.compiler.piecewise_rows import piecewise_entries
 from strat.compiler.separable import soft_parts
 from strat.oracles.prox_chains import ChainBlock
 from strat.rules.piecewise import Abs

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.chains import chain
-from strat.compiler.rows import NoProx
+from strat.compiler.piecewise_rows import NoProx
 from strat.compiler.separable import soft_parts
 from strat.oracles.prox_groups import ConeBlock, GroupBlock
 from strat.oracles.prox_sets import HyperplaneBlock, SubspaceBlock

@@ -2,12 +2,13 @@
 
 from strat.compiler.cone_form import RecordCones, stratum_cones
 from strat.compiler.data_checks import check_fixed
+from strat.compiler.piecewise_rows import NoProx
 from strat.compiler.prox import ProxBuilder
-from strat.compiler.record_prox import record_prox
-from strat.compiler.rows import NoProx
 from strat.compiler.sets import Sets
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_newton import NewtonProx
+from strat.oracles.prox_quadratic import QuadraticProx
+from strat.oracles.quadratic import summed_quadratics
 
 
 def regularizer_oracle(program, assembly, walker, values):
@@ -38,23 +39,20 @@ def regularizer_oracle(program, assembly, walker, values):
         reason = str(error)
     oracle = assembly.oracle(None, reason, cones)
     everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
+    oracle.prox = ConeProx(cones, program.what)
     if not sets.restrict and everywhere and oracle.has("hessian_operator"):
-        oracle.prox = NewtonProx(oracle, sets.transposed)
-    else:
-        oracle.prox = ConeProx(cones, program.what)
+        oracle.prox = NewtonProx(oracle, sets.transposed, oracle.prox)
     return oracle
 
 
-def loss_oracle(program, form, assembly, walker, values, prox, constrained, smoothed):
+def loss_oracle(program, assembly, walker, values, prox, constrained, smoothed):
     """The oracle of a program with data.
 
     Parameters
     ----------
     program : Program
-    form : Form
-        Its expression, smoothed where that is declared.
     assembly : Assembly
-        The form, bound to records.
+        Its expression, bound to records, smoothed where that is declared.
     walker : Walker
     values : dict
         Hyperparameters by CVXPY id.
@@ -91,11 +89,28 @@ def loss_oracle(program, form, assembly, walker, values, prox, constrained, smoo
         return records() + held
 
     cone_prox = None if smoothed else ConeProx(_Once(whole), program.what)
-    try:
-        found, reason = record_prox(form, assembly, sets, layout, cone_prox), ""
-    except NoProx as error:
-        found, reason = cone_prox, str(error)
-    return assembly.oracle(found, reason, None if smoothed else _Once(records))
+    oracle = assembly.oracle(None, "", None if smoothed else _Once(records))
+    nodes = binder.nodes(assembly.roots)
+    if not assembly.quadratics and not any(binder.node_has_data(node) for node in assembly.roots):
+        # The loss of all records of a stratum is one function of the stratum, as a regularizer is.
+        try:
+            weights = assembly.roots, assembly.linear, sets
+            oracle.prox = ProxBuilder(binder, *weights, layout, assembly.active).build()
+            return oracle
+        except NoProx as error:
+            oracle.why["prox"] = str(error)
+    if not sets.restrict and not assembly.roots:
+        oracle.prox = QuadraticProx(summed_quadratics(assembly.parts()), sets.transposed)
+    elif (
+        not sets.restrict
+        and oracle.has("hessian_operator")
+        and not any(node.rule.restricted for node in nodes)
+    ):
+        oracle.prox = NewtonProx(oracle, sets.transposed, cone_prox)
+    else:
+        oracle.prox = cone_prox
+        oracle.why.setdefault("prox", "losses of records with kinks or a domain have no prox in closed form")
+    return oracle
 
 
 def _sets(program, walker, binder):

@@ -269,7 +269,7 @@ class Program:
         if smooth:
             form = smoothed(form, walker, binder, self.smoothing)
         assembly = Assembly(form, binder, weight[order])
-        return loss_oracle(self, form, assembly, walker, values, prox, constrained, smooth)
+        return loss_oracle(self, assembly, walker, values, prox, constrained, smooth)
 
     def evaluation(self, arrays, strata, given=None):
         """Values of the expression on each record, as a function of theta.

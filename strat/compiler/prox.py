@@ -6,7 +6,7 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.component import Component
 from strat.compiler.pieces import Support, affine_rows, quadratic_diagonal, quadratic_matrix
-from strat.compiler.rows import NoProx, interval_below
+from strat.compiler.piecewise_rows import NoProx, interval_below
 from strat.compiler.separable import separable
 from strat.oracles.prox_base import BlockProx
 

@@ -3,9 +3,8 @@
 import numpy as np
 from scipy.sparse import coo_array
 
-from strat.compiler.rows import NoProx, piecewise_entries, stacked
+from strat.compiler.piecewise_rows import NoProx, piecewise_entries, stacked
 from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
-from strat.oracles.row_functions import PiecewiseRows
 from strat.oracles.tape import Tape
 from strat.rules.piecewise import Abs
 from strat.rules.piecewise_linear import PiecewiseLinear
@@ -129,7 +128,7 @@ def _piecewise(builder, columns, touching, q, Q, low, high):
             part = function.scaled(weight[0, entry])
             functions[row[0]] = functions[row[0]] + part if row[0] in functions else part
     knots, slopes = stacked([functions.get(c, PiecewiseLinear.affine(0.0, 0.0)) for c in columns])
-    return PiecewiseBlock(columns, q, Q, PiecewiseRows(knots, slopes, np.ones((1, len(columns)))), low, high)
+    return PiecewiseBlock(columns, q, Q, knots, slopes, low, high)
 
 
 def _masked(builder, node, matrix, columns):

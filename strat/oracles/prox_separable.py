@@ -71,33 +71,37 @@ class ScalarBlock:
 
 
 class PiecewiseBlock:
-    """weight × a convex piecewise linear function of each coordinate, between bounds.
+    """A convex piecewise linear function of each coordinate, between bounds.
 
     Parameters
     ----------
     columns : (m,) int ndarray
     q, Q : ndarray
         Linear and diagonal quadratic parts.
-    function : PiecewiseRows
-        Knots and slopes of each coordinate's function.
+    knots : (J, 1, m) ndarray
+        Ascending; +inf where a function has fewer.
+    slopes : (J + 1, 1, m) ndarray
+        Between and outside the knots, ascending.
     low, high : (m,) ndarray
     """
 
     kind = "closed form"
 
-    def __init__(self, columns, q, Q, function, low, high):
-        self.columns, self.q, self.Q, self.function = columns, present(q), present(Q), function
+    def __init__(self, columns, q, Q, knots, slopes, low, high):
+        self.columns, self.q, self.Q, self.knots, self.slopes = columns, present(q), present(Q), knots, slopes
         self.low, self.high = low, high
 
     def __call__(self, v, t):
         v, t = folded(v, t, self.q, self.Q)
-        return np.clip(self.function.prox(v, t)[0], self.low, self.high)
+        z = v - t * self.slopes[0]
+        for knot, slope in zip(self.knots, self.slopes[1:], strict=True):
+            # Up to the knot as the piece before has it, beyond it as the next has it, or else on the knot.
+            z = np.maximum(np.minimum(z, knot), v - t * slope)
+        return np.clip(z, self.low, self.high)
 
     def symmetric(self, pair):
         """Whether the functions of coordinates i and pair[i] are the same."""
-        return all(
-            np.array_equal(part[..., pair], part) for part in (self.function.knots, self.function.slopes)
-        )
+        return all(np.array_equal(part[..., pair], part) for part in (self.knots, self.slopes))
 
 
 class NewtonBlock:

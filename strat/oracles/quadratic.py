@@ -60,10 +60,10 @@ class Quadratic(Oracle):
         system = np.eye(self.n) + t[:, None, None] * self.H
         return v - np.linalg.solve(system, (t[:, None] * gradient)[..., None])[..., 0]
 
-    def take(self, strata):
-        """The function of some strata."""
 
-        def part(a):
-            return a if a is None or len(a) == 1 else a[strata]
-
-        return Quadratic(part(self.c), part(self.g), part(self.H), part(self.centre))
+def summed_quadratics(parts):
+    """One quadratic for the sum of several, up to a constant."""
+    zero = np.zeros((max(len(part.g) for part in parts), parts[0].n))
+    slope = sum(part.value_and_gradient(zero)[1] for part in parts)
+    H = sum(part.hessian(zero) for part in parts)
+    return Quadratic(np.zeros(len(zero)), slope, H if np.any(H) else None)

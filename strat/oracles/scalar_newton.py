@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def safeguarded(residual, v, t, low, high, apart=False, start=None):
+def safeguarded(residual, v, t, low, high, start=None):
     """z in [low, high] nearest to the root of a function that rises at least by 1/t a unit.
 
     Parameters
@@ -12,17 +12,14 @@ def safeguarded(residual, v, t, low, high, apart=False, start=None):
         ``residual(z)`` gives the function's value and slope, (z − v)/t among them.
     v, t, low, high : ndarray
         The start where it lies inside, the steps, and bounds, of one shape.
-    apart : bool
-        Whether the arrays are flat and ``residual(z, which)`` can be asked for some entries, by their indices.
     start : ndarray or None
         Where to start instead, where it lies inside.
     """
 
     def read(z):
-        value, slope = residual(z, left) if apart else residual(z)
+        value, slope = residual(z)
         return np.where(np.isnan(value), 0.0, value), slope
 
-    left = np.arange(len(v)) if apart else None
     width = np.where(np.isfinite(high - low), high - low, 2.0 * np.maximum(1.0, np.sqrt(t)))
     inner = np.where(np.isfinite(low), low + 0.5 * width, np.where(np.isfinite(high), high - 0.5 * width, v))
     z = np.where((v > low) & (v < high), v, inner)
@@ -41,15 +38,7 @@ def safeguarded(residual, v, t, low, high, apart=False, start=None):
     done = at_low | at_high | _nothing(f, z, v, t)
     z = np.where(at_low, low, np.where(at_high, high, z))
     last, bounded = np.full(v.shape, np.inf), np.isfinite(low).any()
-    out = z
     for iteration in range(200):
-        if apart and done.mean() > 0.3:
-            out[left[done]] = z[done]
-            keep = np.flatnonzero(~done)
-            left, z, f, slope, a, b, last, v, t, low = (
-                part[keep] for part in (left, z, f, slope, a, b, last, v, t, low)
-            )
-            done = np.zeros(len(keep), dtype=bool)
         if done.all():
             break
         trial = z - f / slope
@@ -76,10 +65,7 @@ def safeguarded(residual, v, t, low, high, apart=False, start=None):
         done |= _nothing(f, z, v, t) | (
             np.isfinite(b - a) & (b - a <= 2e-16 * np.maximum(np.abs(a), np.abs(b)))
         )
-    if not apart:
-        return z
-    out[left] = z
-    return out
+    return z
 
 
 def _nothing(f, z, v, t):

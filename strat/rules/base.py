@@ -40,30 +40,12 @@ class Rule:
     prox_rows = None
     #: ``project_rows(u, radius)``: the nearest point with f(z) <= radius, radius (K, groups).
     project_rows = None
-    #: ``prox_slopes(u, z, step)`` and ``project_slopes(u, z, radius)``: derivatives of z = prox_rows(u, step) and of
-    #: z = project_rows(u, radius) at u, (K, groups, L, L), with which the prox together with other pieces is found.
-    prox_slopes = None
-    project_slopes = None
-    #: ``epigraph(L, absolute)``: (rows (r, L), tops (r,), knots (J, r), slopes (J + 1, r), cost) with the function of L
-    #: numbers u (of their absolute values) the least of cost · τ + Σ piecewise linear functions of rows u + tops τ.
-    epigraph = None
-    #: Its name among the functions of groups of rows that strat/augmented.c knows.
-    kernel = None
-    #: ``prox_fall(u, z)``: how fast the values (K, groups) at z = prox_rows(u, step) fall in the step.
-    prox_fall = None
-    #: The exponent or count that belongs to it, and ``kernel_tilt(*others)``: what multiple of the number is added.
-    kernel_power = 0.0
-    kernel_tilt = None
     #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
     #: times the weights g of the outputs.
     pair_curvature = None
-    #: ``split_curvature(args, out, memo, g)``: those second derivatives as diag(first) − second secondᵀ of each row.
-    split_curvature = None
     #: ``prox_eigenvalues(values, step)``: the same as prox_rows for the eigenvalues (K, d) of a symmetric argument,
     #: step (K,) with the sign of the weight.
     prox_eigenvalues = None
-    #: ``eigenvalue_slopes(values, changed, step)``: its derivative (K, d, d), changed = prox_eigenvalues(values, step).
-    eigenvalue_slopes = None
 
     @property
     def key(self):
@@ -89,10 +71,6 @@ class Rule:
         """Output, and a memo for the other methods."""
         raise NotImplementedError
 
-    def arguments(self, rows):
-        """The arguments, from rows that hold those of each group."""
-        return [rows]
-
     def domain(self, args):
         """Mask of the leading axis where the arguments are legal; None where everything is."""
         return
@@ -111,8 +89,6 @@ class Elementwise(Rule):
     interval = (-np.inf, np.inf)
     #: ``scalar_prox(u, step, *others)``: argmin_z step·f(z) + ½(z − u)² by entry, step with the sign of the weight.
     scalar_prox = None
-    #: ``splitting(*others)``: (curvature, slope) with the function of u the least of curvature s²/2 + slope |u − s|.
-    splitting = None
 
     @classmethod
     def form(cls, walker, e, args):

@@ -57,11 +57,6 @@ class DotSort(Rows):
         np.put_along_axis(out, order, z, axis=-1)
         return out
 
-    def prox_slopes(self, u, z, step):
-        """Entries of one level are tied together."""
-        same = (z[..., :, None] == z[..., None, :]).astype(float)
-        return same / same.sum(axis=-1, keepdims=True)
-
     def forward(self, args):
         order = np.argsort(args[0], axis=-1, kind="stable")
         weights = np.empty(args[0].shape)

@@ -50,7 +50,6 @@ class Logistic(Elementwise):
 class Exp(Elementwise):
     """exp(u): the Poisson log link."""
 
-    kernel = "exponential"
     prox = "closed form"
 
     @staticmethod
@@ -79,7 +78,6 @@ class Exp(Elementwise):
 class Log(Elementwise):
     """log(u), -inf at 0."""
 
-    kernel = "logarithm"
     interval = (0.0, np.inf)
     prox = "closed form"
 
@@ -128,7 +126,6 @@ class Log1p(Elementwise):
 class Entr(Elementwise):
     """-u log(u), 0 at 0."""
 
-    kernel = "entropy"
     interval = (0.0, np.inf)
     prox = "closed form"
 
@@ -186,16 +183,10 @@ class Xexp(Elementwise):
 class _Relative(Elementwise):
     """Relative entropies of two arguments, the first of which is usually data."""
 
-    kernel = "entropy"
     shift = 0.0
     #: What data arguments must lie in.
     data_intervals = {0: (0.0, np.inf)}
     intervals = ((0, (0.0, np.inf)), (1, (0.0, np.inf)))
-
-    def kernel_tilt(self, y):
-        """Beside z log z, in the first argument."""
-        with np.errstate(divide="ignore"):
-            return -np.log(y) - self.shift
 
     def scalar_prox(self, u, step, y):
         """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), ω the Wright omega function."""
@@ -282,11 +273,6 @@ class LogSumExp(Rows):
     def pair_curvature(self, args, out, memo, g, r, s):
         """Of diag(p) − p pᵀ, p the shares of the exponentials."""
         return g * memo[..., r] * ((r == s) - memo[..., s])
-
-    def split_curvature(self, args, out, memo, g):
-        """The same, g >= 0."""
-        g = g[..., None]
-        return g * memo, np.sqrt(g) * memo
 
     def curve(self, i, args, out, memo, g, tangents):
         weighted = memo * tangents[0]

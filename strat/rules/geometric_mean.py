@@ -52,11 +52,6 @@ class GeometricMean(Rows):
         along = (relative * t).sum(axis=-1, keepdims=True)
         return (g * out)[..., None] * relative * (along - t / args[0])
 
-    def split_curvature(self, args, out, memo, g):
-        """Weights g <= 0, as the mean is concave."""
-        relative, size = self._relative(args), np.maximum(-g * out, 0.0)[..., None]
-        return size * relative / np.where(self.weights > 0, args[0], 1.0), np.sqrt(size) * relative
-
     def domain(self, args):
         inside = (args[0] >= 0) | (self.weights == 0)
         return inside.reshape(len(inside), -1).all(axis=1)

@@ -3,7 +3,6 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles import prox_slopes
 from strat.oracles.thresholds import excess_level, shrunk_largest, shrunk_maximum
 from strat.rules import atoms, rule
 from strat.rules.base import Rows, grouped
@@ -31,21 +30,10 @@ def _first(mask):
     return (mask & (np.cumsum(mask, axis=-1) == 1)).astype(float)
 
 
-def _below_top(rows):
-    """Of `Rule.epigraph`: the least τ with rows u <= τ."""
-    r = len(rows)
-    return rows, -np.ones(r), np.zeros((1, r)), np.repeat([[0.0], [np.inf]], r, axis=1), 1.0
-
-
-def _both(L):
-    return np.concatenate([np.eye(L), -np.eye(L)])
-
-
 @rule(atoms.max)
 class Max(_Largest):
     """Largest entry of each row."""
 
-    kernel, kernel_power = "largest", 1.0
     prox = "closed form"
     invariance = "ordered"
 
@@ -61,18 +49,6 @@ class Max(_Largest):
     def project_rows(self, u, radius):
         """Cut at the radius."""
         return np.minimum(u, radius[..., None])
-
-    def prox_slopes(self, u, z, step):
-        """What is cut is tied together."""
-        return prox_slopes.tied(u == z, (u != z).astype(float))
-
-    def project_slopes(self, u, z, radius):
-        """What is cut does not move."""
-        return prox_slopes.diagonal(u == z)
-
-    def epigraph(self, L, absolute):
-        """The least number that no entry is above."""
-        return _below_top(_both(L) if absolute else np.eye(L))
 
     def _weights(self, u):
         return _first(u == u.max(axis=-1, keepdims=True))
@@ -94,12 +70,6 @@ class Min(_Largest):
         """Raise the smallest entries to one level; the step is negative, as the weight of a concave function."""
         return -shrunk_maximum(-u, -step)
 
-    prox_slopes = Max.prox_slopes
-
-    def epigraph(self, L, absolute):
-        """Of the negative: the least number that no entry's negative is above."""
-        return None if absolute else _below_top(-np.eye(L))
-
     def _weights(self, u):
         return _first(u == u.min(axis=-1, keepdims=True))
 
@@ -108,7 +78,6 @@ class Min(_Largest):
 class NormInf(_Largest):
     """Largest absolute value of each row."""
 
-    kernel, kernel_power = "largest sizes", 1.0
     prox = "closed form"
     invariance = "absolute"
 
@@ -120,17 +89,6 @@ class NormInf(_Largest):
     def project_rows(self, u, radius):
         """Cut at the radius."""
         return np.clip(u, -radius[..., None], radius[..., None])
-
-    def prox_slopes(self, u, z, step):
-        """What is cut is tied together, up to signs."""
-        cut = (u != z) & z.any(axis=-1, keepdims=True)
-        return prox_slopes.tied(u == z, np.sign(u) * cut)
-
-    project_slopes = Max.project_slopes
-
-    def epigraph(self, L, absolute):
-        """The least number that no entry and no entry's negative is above."""
-        return _below_top(_both(L))
 
     @staticmethod
     def example():
@@ -153,36 +111,15 @@ class NormInf(_Largest):
 class SumLargest(_Largest):
     """Sum of the k largest entries of each row (k may be fractional)."""
 
-    kernel = "largest"
     prox = "closed form"
     invariance = "ordered"
 
     def __init__(self, k):
         self.k = k
 
-    @property
-    def kernel_power(self):
-        """The count."""
-        return self.k
-
     def prox_rows(self, u, step):
         """Take a projection on a capped simplex off."""
         return shrunk_largest(u, step, self.k)
-
-    def prox_slopes(self, u, z, step):
-        """What is neither left nor moved by the whole step is tied together."""
-        step = step[..., None]
-        whole = np.abs(u - z - step) <= 1e-13 * (np.abs(u) + step)
-        free = (u == z) | whole
-        return prox_slopes.tied(free, (~free).astype(float))
-
-    def epigraph(self, L, absolute):
-        """The least kτ + Σ max(u − τ, 0); of absolute values, τ >= 0 and −u beside u."""
-        rows = np.concatenate([_both(L), np.zeros((1, L))]) if absolute else np.eye(L)
-        slopes = np.repeat([[0.0], [1.0]], len(rows), axis=1)
-        if absolute:
-            slopes[1, -1] = np.inf
-        return rows, -np.ones(len(rows)), np.zeros((1, len(rows))), slopes, min(self.k, L)
 
     @staticmethod
     def example():

@@ -3,7 +3,6 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles import prox_slopes
 from strat.rules import atoms, rule
 from strat.rules.base import Rule
 from strat.rules.exponentials import positive_root
@@ -13,7 +12,6 @@ from strat.rules.exponentials import positive_root
 class LogDetRule(Rule):
     """log det S of a positive definite S, -inf otherwise: covariance models."""
 
-    kernel = "log det"
     prox = "closed form"
 
     @staticmethod
@@ -28,11 +26,6 @@ class LogDetRule(Rule):
     def prox_eigenvalues(self, values, step):
         """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
         return positive_root(values, -step[:, None])
-
-    def eigenvalue_slopes(self, values, changed, step):
-        """z²/(z² − step)."""
-        square = changed * changed
-        return prox_slopes.diagonal(square / (square - step[:, None]))
 
     def forward(self, args):
         values, inverse = spectrum(args[0])
@@ -57,7 +50,6 @@ class LogDetRule(Rule):
 class TraceInverse(Rule):
     """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
 
-    kernel = "inverse"
     prox = "closed form"
 
     @staticmethod
@@ -79,10 +71,6 @@ class TraceInverse(Rule):
                 break
             z = new
         return z
-
-    def eigenvalue_slopes(self, values, changed, step):
-        """z/(3z − 2u)."""
-        return prox_slopes.diagonal(changed / (3.0 * changed - 2.0 * values))
 
     def forward(self, args):
         values, inverse = spectrum(args[0])

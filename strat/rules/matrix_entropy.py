@@ -4,7 +4,6 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import entr
 
-from strat.oracles import prox_slopes
 from strat.rules import atoms, rule
 from strat.rules.base import Rule
 from strat.rules.exponentials import Entr
@@ -33,10 +32,6 @@ class VonNeumannEntropy(Rule):
     def prox_eigenvalues(self, values, step):
         """Those of the entropy of numbers."""
         return Entr().scalar_prox(values, step[:, None])
-
-    def eigenvalue_slopes(self, values, changed, step):
-        """z/(z − step), step < 0."""
-        return prox_slopes.diagonal(changed / (changed - step[:, None]))
 
     def forward(self, args):
         values, vectors = np.linalg.eigh(symmetric(args[0]))

@@ -3,7 +3,6 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles import prox_slopes
 from strat.oracles.thresholds import onto_l1_ball, onto_l2_ball
 from strat.rules import atoms, rule
 from strat.rules.base import Elementwise, Rows, Rule
@@ -13,7 +12,6 @@ from strat.rules.base import Elementwise, Rows, Rule
 class Abs(Elementwise):
     """|u|; prox is soft thresholding."""
 
-    kernel = "size"
     quiet = True
     kinks = "zero"
     squares_to_sum = True
@@ -32,11 +30,6 @@ class Abs(Elementwise):
     def project_rows(self, u, radius):
         """Onto a ball of the 1-norm, the sum of the entries' values."""
         return onto_l1_ball(u, radius)
-
-    def project_slopes(self, u, z, radius):
-        """Outside, what is left keeps its sum of absolute values."""
-        inside = (u == z).all(axis=-1, keepdims=True)
-        return prox_slopes.tied(inside | (z != 0), np.sign(z) * ~inside, -1.0)
 
     def value(self, u):
         return np.abs(u)
@@ -132,7 +125,6 @@ class Minimum(_Extreme):
 class Norm2(Rows):
     """‖u‖₂ of each row; prox shrinks the row as a whole."""
 
-    kernel = "length"
     kinks = "zero"
     squares_to_sum = True
     invariance = "absolute"
@@ -146,18 +138,6 @@ class Norm2(Rows):
         """Scale onto the ball."""
         return onto_l2_ball(u, radius)
 
-    def prox_slopes(self, u, z, step):
-        """Along the row, and across it."""
-        return prox_slopes.shrunk_length(u, z)
-
-    def prox_fall(self, u, z):
-        """The row shortens by the step, until nothing is left."""
-        return (z != 0).any(axis=-1).astype(float)
-
-    def project_slopes(self, u, z, radius):
-        """Across the row only, outside."""
-        return prox_slopes.scaled_length(u, z)
-
     def forward(self, args):
         return np.sqrt((args[0] ** 2).sum(axis=-1)), None
 
@@ -169,11 +149,6 @@ class Norm2(Rows):
 
     def pushforward(self, args, out, memo, tangents):
         return (self._unit(args, out) * tangents[0]).sum(axis=-1)
-
-    def split_curvature(self, args, out, memo, g):
-        """Of (I − u uᵀ / ‖u‖²) / ‖u‖, 0 at 0."""
-        g = (g / np.where(out > 0, out, np.inf))[..., None]
-        return np.broadcast_to(g, args[0].shape), np.sqrt(g) * self._unit(args, out)
 
     def curve(self, i, args, out, memo, g, tangents):
         unit, t = self._unit(args, out), tangents[0]

@@ -56,13 +56,6 @@ class Pnorm(PnormRule):
     one equation in r, which is nearly linear when it is written (Σ s_j^p)^(−1/p) = 1.
     """
 
-    kernel = "p-norm"
-
-    @property
-    def kernel_power(self):
-        """The exponent."""
-        return self.p
-
     invariance = "absolute"
 
     def prox_rows(self, u, step):
@@ -116,26 +109,6 @@ class Pnorm(PnormRule):
     @property
     def _dual(self):
         return Pnorm(self.p / (self.p - 1.0))
-
-    def prox_slopes(self, u, z, step):
-        """(I + step × Hessian)⁻¹: a diagonal and a matrix of rank 1; 0 where the row is."""
-        p, r = self.p, self.forward([z])[0]
-        inside = r > 0
-        safe = np.where(inside, r, 1.0)[..., None]
-        size = np.abs(z) / safe
-        strength = (p - 1.0) * np.asarray(step)[..., None] / safe
-        with np.errstate(divide="ignore"):
-            own = np.where(inside[..., None], 1.0 / (1.0 + strength * size ** (p - 2.0)), 0.0)
-        along = own * np.sign(z) * size ** (p - 1.0)
-        left = 1.0 - (strength * along * np.sign(z) * size ** (p - 1.0)).sum(axis=-1, keepdims=True)
-        out = (strength / np.maximum(left, 1e-300))[..., None] * along[..., :, None] * along[..., None, :]
-        place = np.arange(u.shape[-1])
-        out[..., place, place] += own
-        return out
-
-    def project_slopes(self, u, z, radius):
-        """The rest of the dual norm's."""
-        return np.eye(u.shape[-1]) - self._dual.prox_slopes(u, u - z, radius)
 
 
 def _root(a, b, m, c):

@@ -4,7 +4,6 @@ import cvxpy as cp
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.oracles import prox_slopes
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Elementwise, Rule, grouped
@@ -13,7 +12,6 @@ from strat.rules.base import Elementwise, Rule, grouped
 class Square(Elementwise):
     """u², whatever it is written as; pieces of it join into one quadratic."""
 
-    kernel = "squares"
     quadratic = True
     flat_at_zero = True
     prox = "closed form"
@@ -22,10 +20,6 @@ class Square(Elementwise):
     def project_rows(self, u, radius):
         """Onto a ball of the 2-norm, the sum of the entries' squares being at most the radius."""
         return onto_l2_ball(u, np.sqrt(radius))
-
-    def project_slopes(self, u, z, radius):
-        """Across the row only, outside."""
-        return prox_slopes.scaled_length(u, z)
 
     def value(self, u):
         return u * u
@@ -49,16 +43,6 @@ class PowerRule(Elementwise):
 
     def __init__(self, p):
         self.p = p
-
-    @property
-    def kernel(self):
-        """A power with a slope at 0, or one without."""
-        return "power" if self.p > 1 else "power below 1"
-
-    @property
-    def kernel_power(self):
-        """The exponent."""
-        return self.p
 
     @staticmethod
     def example():
@@ -181,10 +165,6 @@ class QuadOverLin(Rule):
             y = y.reshaped(())
         return walker.times(walker.reciprocal(y, e), total, e.shape, e)
 
-    def arguments(self, rows):
-        """u and y, from rows (u, y)."""
-        return [rows[..., :-1], rows[..., -1]]
-
     def prox_rows(self, u, step):
         """For rows (u, y): u y/(y + 2 step), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton from the right."""
         u, y0 = u[..., :-1], u[..., -1]
@@ -203,20 +183,6 @@ class QuadOverLin(Rule):
         y = np.where(load + 4.0 * step * step * y0 <= 0, np.maximum(y0, 0.0) * (load == 0), y)
         ratio = np.where(y > 0, y / np.where(y > 0, y + 2.0 * step, 1.0), step == 0)
         return np.concatenate([u * ratio[..., None], y[..., None]], axis=-1)
-
-    def prox_slopes(self, u, z, step):
-        """(I + step × Hessian)⁻¹ where y > 0; 0 at the tip of the domain."""
-        x, y = z[..., :-1], z[..., -1:]
-        inside = y > 0
-        ratio = -x / np.where(inside, y, 1.0)
-        eye = np.broadcast_to(np.eye(x.shape[-1]), (*ratio.shape, x.shape[-1]))
-        bent = np.concatenate([eye, ratio[..., None, :]], axis=-2)
-        # The Hessian of ‖x‖²/y is (2/y) [I, −x/y]ᵀ[I, −x/y].
-        strength = 2.0 * step[..., None, None] / np.where(inside, y, 1.0)[..., None]
-        found = np.linalg.inv(np.eye(z.shape[-1]) + strength * (bent @ np.swapaxes(bent, -1, -2)))
-        place, none = np.arange(x.shape[-1]), np.zeros_like(found)
-        none[..., place, place] = (step == 0)[..., None]  # without a step only y is held where it is legal
-        return np.where(inside[..., None], found, none)
 
     def forward(self, args):
         u, y = args
@@ -312,10 +278,6 @@ class Huber(Elementwise):
         return np.where(
             np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)
         )
-
-    def splitting(self, m):
-        """The least s² + 2M|u − s|."""
-        return 2.0, 2.0 * m
 
     def partial(self, i, args, out, memo):
         return 2.0 * np.clip(args[0], -args[1], args[1])

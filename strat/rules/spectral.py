@@ -3,7 +3,6 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles import prox_slopes
 from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest, shrunk_maximum
 from strat.rules import atoms, rule
 from strat.rules.base import Rule
@@ -27,7 +26,6 @@ class _Spectral(Rule):
 class NuclearNorm(_Spectral):
     """Sum of the singular values of a matrix."""
 
-    kernel = "nuclear"
     prox = "closed form"
 
     @staticmethod
@@ -45,20 +43,6 @@ class NuclearNorm(_Spectral):
         """Singular values onto a simplex."""
         return on_singular_values(u, lambda s: onto_l1_ball(s, radius))
 
-    def prox_slopes(self, u, z, step):
-        """Singular values move freely or not at all."""
-        return prox_slopes.on_singular_values(u, z, lambda s, g: prox_slopes.diagonal(s > step[..., None]))
-
-    def project_slopes(self, u, z, radius):
-        """Those that are left keep their sum."""
-
-        def inner(s, g):
-            inside = s.sum(axis=-1, keepdims=True) <= radius[..., None]
-            left = (s > s[..., :1] - g[..., :1]) | inside
-            return prox_slopes.tied(left, left * ~inside, -1.0)
-
-        return prox_slopes.on_singular_values(u, z, inner)
-
     def forward(self, args):
         left, values, right = np.linalg.svd(args[0], full_matrices=False)
         return values.sum(axis=-1), left @ right
@@ -68,7 +52,6 @@ class NuclearNorm(_Spectral):
 class SpectralNorm(_Spectral):
     """Largest singular value of a matrix (what ``cp.norm`` of a matrix means)."""
 
-    kernel = "top singular value"
     prox = "closed form"
 
     @staticmethod
@@ -86,20 +69,6 @@ class SpectralNorm(_Spectral):
         """Singular values cut at the radius."""
         return on_singular_values(u, lambda s: np.minimum(s, radius[..., None]))
 
-    def prox_slopes(self, u, z, step):
-        """Singular values that are cut are tied together."""
-
-        def inner(s, g):
-            level = g[..., :1]  # the largest
-            some = level > 1e-14 * s[..., :1]
-            return prox_slopes.tied((s <= level) & some, ((s > level) & some).astype(float))
-
-        return prox_slopes.on_singular_values(u, z, inner)
-
-    def project_slopes(self, u, z, radius):
-        """Those that are cut do not move."""
-        return prox_slopes.on_singular_values(u, z, lambda s, g: prox_slopes.diagonal(s <= radius[..., None]))
-
     def forward(self, args):
         left, values, right = np.linalg.svd(args[0], full_matrices=False)
         return values[..., 0], left[..., :, :1] * right[..., :1, :]
@@ -109,7 +78,6 @@ class SpectralNorm(_Spectral):
 class LambdaMax(_Spectral):
     """Largest eigenvalue of a symmetric matrix."""
 
-    kernel, kernel_power = "top eigenvalues", 1.0
     prox = "closed form"
 
     @staticmethod
@@ -121,10 +89,6 @@ class LambdaMax(_Spectral):
         """The largest eigenvalues are cut to one level."""
         return shrunk_maximum(values, step)
 
-    def eigenvalue_slopes(self, values, changed, step):
-        """Those that are cut are tied together."""
-        return _levelled(shrunk_maximum(values, step), values, step)
-
     def forward(self, args):
         values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
         top = vectors[..., :, -1:]
@@ -135,16 +99,10 @@ class LambdaMax(_Spectral):
 class LambdaSumLargest(_Spectral):
     """Sum of the k largest eigenvalues of a symmetric matrix."""
 
-    kernel = "top eigenvalues"
     prox = "closed form"
 
     def __init__(self, k):
         self.k = k
-
-    @property
-    def kernel_power(self):
-        """The count."""
-        return self.k
 
     @staticmethod
     def example():
@@ -159,20 +117,10 @@ class LambdaSumLargest(_Spectral):
         """Those of the sum of the largest entries."""
         return shrunk_largest(values, step, self.k)
 
-    def eigenvalue_slopes(self, values, changed, step):
-        """What is neither left nor moved by the whole step is tied together."""
-        return _levelled(shrunk_largest(values, step, self.k), values, step)
-
     def forward(self, args):
         values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
         weights = np.clip(self.k - np.arange(values.shape[-1]), 0.0, 1.0)[::-1]
         return values @ weights, (vectors * weights) @ np.swapaxes(vectors, -1, -2)
-
-
-def _levelled(changed, values, step):
-    step = step[..., None]
-    free = (values == changed) | (np.abs(values - changed - step) <= 1e-13 * (np.abs(values) + step))
-    return prox_slopes.tied(free, (~free).astype(float))
 
 
 def on_singular_values(u, change):

@@ -1,12 +1,8 @@
-"""Functions of affine rows, read off atoms and sets for the dual method: on strata, and on records."""
+"""Piecewise linear functions of affine rows, read off atoms."""
 
 import numpy as np
-import scipy.sparse as sp
 
 from strat.compiler.smoothing import atom_function
-from strat.oracles.design import ConstantDesign
-from strat.oracles.row_functions import PiecewiseRows
-from strat.oracles.row_terms import RowTerm, row_norms
 from strat.rules.piecewise import Abs, Maximum, Minimum
 from strat.rules.piecewise_linear import PiecewiseLinear
 
@@ -59,31 +55,3 @@ def interval_below(binder, node, entries, weights, level):
         return np.inf, -np.inf
     ends = (low / (scale := scales.pop()), high / scale)
     return min(ends), max(ends)
-
-
-class StratumRows:
-    """Collects rows on strata, over the coordinates ``columns``."""
-
-    def __init__(self, binder, columns):
-        self.binder, self.columns, self.n = binder, columns, len(columns)
-        self.terms = []
-
-    def add(self, A, offset, functions):
-        """Add functions of rows A z + offset, A over this collection's coordinates."""
-        coo = sp.coo_array(A)
-        design = ConstantDesign(coo.coords[0], coo.coords[1], coo.data, A.shape[0], self.n)
-        self.terms.append(RowTerm(design, np.reshape(offset, (1, -1)), functions, None, row_norms(design)))
-
-    def within(self, A, low, high):
-        """Add low <= A z <= high, A over this collection's coordinates."""
-        low, high = np.broadcast_to(low, A.shape[0]), np.broadcast_to(high, A.shape[0])
-        knots = np.stack([np.where(np.isfinite(low), low, -1e300), np.where(np.isfinite(high), high, np.inf)])
-        before = np.where(np.isfinite(low), -np.inf, 0.0)
-        slopes = np.stack([before, np.zeros(len(low)), np.full(len(low), np.inf)])
-        functions = PiecewiseRows(knots[:, None], slopes[:, None], np.ones((1, len(low))))
-        self.add(sp.csr_array(A), np.zeros(len(low)), functions)
-
-    def bounds(self, positions, low, high):
-        """Add low <= z <= high at positions."""
-        m = len(positions)
-        self.within(sp.csr_array((np.ones(m), (np.arange(m), positions)), shape=(m, self.n)), low, high)
