@@ -4,7 +4,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from strat.compiler.fallback import attribute_constraints
+from strat.compiler.cone_form import attribute_constraints
 
 from strat.compiler.convexity import factors, rebuilt, with_sign
 

@@ -267,15 +267,15 @@ def test_the_0_9_quantile_of_concrete():
 # ----------------------------------------------------------------- which solver, and what it needs
 
 
-def test_a_loss_without_a_gradient_gets_admm_where_the_graph_is_given():
+def test_a_loss_without_a_gradient_gets_cones_where_the_graph_is_given():
     X, targets, strata, weight = records()
     base, data = declared("pinball"), (X, targets["y"])
     given = fitted(strat.lrsm(base, graph()), *data, strata=strata, sample_weight=weight)
-    named = strat.lrsm(base, graph(), solver=strat.ADMM())
+    named = strat.lrsm(base, graph(), solver=strat.Cone())
     fitted(named, *data, strata=strata, sample_weight=weight)
     assert given.result_.history == named.result_.history
     with pytest.raises(
-        strat.NoOracleError, match=r"MAPG needs the gradient.*\n.*strat\.ADMM\(\).*smoothing=1e-3"
+        strat.NoOracleError, match=r"MAPG needs the gradient.*\n.*strat\.Cone\(\).*smoothing=1e-3"
     ):
         fitted(strat.lrsm(base, graph(), solver=strat.MAPG()), *data, strata=strata)
     with pytest.raises(strat.NoOracleError, match="MAPG needs the gradient"):
@@ -298,7 +298,7 @@ def test_a_loss_without_another_prox_takes_cone_programs_and_a_warning_says_so()
     u = y - x @ theta
     base = strat.BaseModel(cp.norm2(cp.hstack([u, 2 * theta])), data=(x, y))
     model = strat.lrsm(base, graph(), solver=strat.ADMM())
-    text = r"one cone program a stratum .* because Norm2 of records has no prox.*one function.*smoothing="
+    text = r"a cone program of all records in every iteration.*strat\.Cone\(\)"
     with pytest.warns(strat.DataWarning, match=text):
         model.fit(X, targets["y"], strata=strata, sample_weight=weight)
     assert model.result_.status == "converged"

@@ -602,19 +602,9 @@ def test_kinks_have_no_gradient():
             oracle.gradient({"theta": np.zeros((1, 3)), "b": np.zeros(1)})
 
 
-def test_a_prox_that_is_missing_says_why(monkeypatch):
-    monkeypatch.setattr("strat.compiler.record_fallback.LIMIT", 1)
-    oracle = bind(cp.norm(cp.hstack([r, z]), 3), X, Y)
-    with pytest.raises(
-        NoOracleError,
-        match=r"(?s)there is no prox of the loss: .*no prox.*not written for more than 1 records",
-    ):
-        oracle.prox({"theta": np.zeros((1, 3)), "b": np.zeros(1)}, 1.0)
-
-
 def test_a_prox_without_a_closed_form_is_announced():
     program = strat.compile(cp.log_sum_exp(cp.hstack([cp.norm(theta, 3), 1])))
-    assert "prox  Clarabel, one solve a stratum (pieces share theta" in str(program)
+    assert "prox  cone program of all strata (pieces share theta" in str(program)
     assert "prox  closed form" in str(strat.compile(cp.norm1(theta)))
 
 

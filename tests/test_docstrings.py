@@ -36,7 +36,7 @@ CHECKS = {
 MODULES = [
     info.name
     for info in pkgutil.walk_packages(strat.__path__, "strat.")
-    if info.name != "strat._loops"  # compiled loops, loaded by strat.oracles.kernels
+    if info.name != "strat.oracles._loops"  # compiled loops, loaded by strat.oracles.kernels
 ]
 
 

@@ -429,7 +429,7 @@ def test_the_default_follows_loss_and_graph():
     cones.prox = (
         strat.compile(cp.log_sum_exp(cp.hstack([cp.norm(cp.Variable(2)), 1]))).bind_regularizer().prox
     )
-    assert type(default_solver(curved, learned=False, regularizer=cones)) is MAPG
+    assert type(default_solver(curved, learned=False, regularizer=cones)) is strat.Cone
     flat = Logistic(np.ones((2, 1)), np.ones(2), np.arange(2), 2)
     flat.hessian_operator = None
     flat.has = lambda name: name == "value_and_gradient"

@@ -22,6 +22,7 @@ from strat.errors import OptionError
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.solvers.algorithm import PROJECTION
+from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
 from strat.solvers.joint_steps import JointSteps
@@ -145,7 +146,10 @@ def _fit(problem, theta, w):
     """Roughly fitted parameters for the weights w."""
     fixed = JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
     smooth = problem.loss.has("value_and_gradient")
-    algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
+    if needs_cones(fixed):
+        algorithm = ConeNewton(fixed, theta, w)
+    else:
+        algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
     if not np.isfinite(algorithm.x.objective):
         return theta
     for _ in range(ROUGH_ITERATIONS):
