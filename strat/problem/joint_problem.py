@@ -223,7 +223,7 @@ class Point:
 
     def differentiate_w(self):
         """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
-        ends = self.graph_oracle.gradient_without_ends(self.w_gradient)
+        ends = self.graph_oracle.split_gradient(self.w_gradient)
         self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient, ends)
         return self
 
