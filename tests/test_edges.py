@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from strat.errors import GraphError
 from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.edges.laplacians import Laplacians
 
 K, N = 7, 3
 
@@ -62,7 +63,9 @@ def test_numbers_against_matrices(edges, rng):
     np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
     half = edges.add_half_distances(theta, edges.zeros())
     np.testing.assert_allclose(edges.vector(half), d / 2, atol=1e-13)
-    assert edges.half_energy(w, theta) == pytest.approx(0.5 * np.trace(theta.T @ L @ theta))
+    energy = 0.5 * np.trace(theta.T @ L @ theta)
+    assert edges.energy(w, degrees, edges.coupling(theta)) == pytest.approx(energy)
+    assert Laplacians(edges, w, np.ones(N)).energy(theta) == pytest.approx(energy)
     precision = edges.packed.square(edges.precision(w, 0.3))
     np.testing.assert_allclose(np.tril(precision), np.tril(L + 0.3 * np.eye(K)), atol=1e-14)
     shift = rng.random(K) + 0.1

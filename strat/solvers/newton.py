@@ -124,7 +124,7 @@ class NewtonStep:
         slope = (v - p) / t[:, None] + curvature * np.where(free, theta - p, 0.0)
 
         ridge = np.where(flat, shift, self.damping * shift)
-        laplacian = problem.laplacian_operator(x.w, x.degrees)
+        laplacian = problem.laplacians(x.w, x.degrees).operator
 
         def hessian(u, diagonal):
             result = diagonal * u

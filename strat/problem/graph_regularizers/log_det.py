@@ -35,17 +35,18 @@ class LogDetOracle(GraphOracle):
 
     def set(self, w, degrees=None):
         """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
-        value, self._inverted, self._w, self._scale = self.constant, False, w, None
+        value, self._inverted, self._w, self._scale = 0.0, False, w, None
         degrees = self.edges.degrees(w) if degrees is None else degrees
         if self.lambda1:
             self.factorizations += 1
             log_det = self.edges.log_det(w, self.mu, degrees, self._matrix)
             if log_det is None:
                 return np.inf
-            value -= self.lambda1 * log_det
+            value = -self.lambda1 * log_det
         np.subtract(w, self.w0, out=self._pull)
         self._total = float(np.add.reduce(degrees)) / 2
-        value += self.square / 2 * self.edges.dot(self._pull, self._pull) + self.linear * self._total
+        value += self.square / 2 * self.edges.dot(self._pull, self._pull)
+        value += self.linear * self._total + self.constant
         return value if math.isfinite(value) else np.inf
 
     def split_gradient(self, out):
