@@ -220,7 +220,7 @@ def test_wrong_options_are_named(arguments, error, message):
         ({}, "no variable"),
         (3.0, r"theta has the shape \(\)"),
         ({"a": np.ones(3), "b": np.ones(4)}, r"\(3,\), \(4,\)"),
-        ([[np.nan]], "NaN"),
+        ([[np.nan]], "theta holds nan in row 0, column 0"),
         ([["x"]], "other than numbers"),
         (strat.MAPG, "other than numbers"),
     ],

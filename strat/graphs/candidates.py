@@ -12,7 +12,7 @@ from strat.records.strata import some_of
 
 
 def candidate_edges(edges, prior):
-    """Return the candidate edges as index arrays.
+    """Return the candidate edges i < j as index arrays (E,), distinct and sorted by i and then j.
 
     Parameters
     ----------
@@ -21,11 +21,6 @@ def candidate_edges(edges, prior):
         common neighbour; the pairs given; the edges of another graph over (some of) the same labels.
     prior : PriorGraph
         The graph whose nodes are the strata.
-
-    Returns
-    -------
-    i, j : ndarray of int, shape (E,)
-        Distinct edges, i < j, sorted by i and then j.
     """
     if isinstance(edges, str):
         return _named(edges, prior)

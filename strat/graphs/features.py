@@ -111,6 +111,26 @@ def is_nonnegative(value):
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value < np.inf
 
 
+def as_floats(name, values):
+    """Return an array of floats, or raise a DataError."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{name} holds something other than numbers. Pass one row of numbers a stratum."
+        ) from None
+
+
+def check_finite(name, values):
+    """Raise a DataError unless all numbers are finite."""
+    bad = np.argwhere(~np.isfinite(values))
+    if bad.size:
+        row, column = bad[0].tolist()
+        raise DataError(
+            f"{name} holds {values[row, column]} in row {row}, column {column}. Distances need finite numbers."
+        )
+
+
 @contextmanager
 def _errors_of(metric):
     """Turn what SciPy and scikit-learn say about a metric into an OptionError."""
@@ -126,21 +146,11 @@ def _precomputed(metric):
 
 def _read(features, metric):
     """The nodes, and one row of features a node, or the distances of all nodes."""
-    try:
-        values = np.asarray(features, dtype=float)
-    except (TypeError, ValueError):
-        raise DataError(
-            "features holds something other than numbers. Pass one row of numbers a stratum."
-        ) from None
+    values = as_floats("features", features)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] < 1:
         raise DataError(f"features has shape {values.shape}, but it is one row of numbers a stratum.")
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size:
-        row, column = bad[0].tolist()
-        raise DataError(
-            f"features holds {values[row, column]} in row {row}, column {column}. Distances need finite numbers."
-        )
+    check_finite("features", values)
     return row_labels(features, len(values)), _distances(values) if _precomputed(metric) else values
 
 

@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError, DataWarning, OptionError
 from strat.graphs.families import complete, node_list, row_labels, weighted
-from strat.graphs.features import exponential, is_nonnegative, nearest, typical
+from strat.graphs.features import as_floats, check_finite, exponential, is_nonnegative, nearest, typical
 from strat.records.strata import some_of
 
 _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
@@ -126,26 +126,22 @@ def _read(theta, labels):
     values = getattr(theta, "theta_", theta)
     if values is theta and hasattr(theta, "fit"):
         raise DataError("theta is a model that is not fitted. Call fit first.")
-    arrays = list(values.values()) if isinstance(values, dict) else [values]
-    try:
-        arrays = [np.asarray(array, dtype=float) for array in arrays]
-    except (TypeError, ValueError):
-        raise DataError(
-            "theta holds something other than numbers. Pass one row of parameters a stratum."
-        ) from None
+    blocks = values if isinstance(values, dict) else {"theta": values}
+    arrays = [as_floats(name, block) for name, block in blocks.items()]
     if not arrays or any(array.ndim == 0 or len(array) != len(arrays[0]) for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays) or "no variable"
         raise DataError(
             f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row a stratum."
         )
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise DataError("theta holds NaN or infinite values. Distances need finite numbers.")
     K = len(arrays[0])
     labels = getattr(theta, "strata_", None) if labels is None else labels
     nodes = row_labels(values, K) if labels is None else node_list(labels)
     if len(nodes) != K:
         raise DataError(f"there are {len(nodes):,} labels for {K:,} strata. Give one label a row of theta.")
-    return nodes, [array.reshape(K, -1) for array in arrays]
+    arrays = [array.reshape(K, -1) for array in arrays]
+    for name, array in zip(blocks, arrays, strict=True):
+        check_finite(name, array)
+    return nodes, arrays
 
 
 def _couple(theta, blocks):

@@ -17,34 +17,17 @@ from strat.records.strata import some_of
 class PriorGraph:
     """An undirected weighted graph W0 over the strata.
 
-    Parallel edges, possibly of different factors, are kept apart as terms: the weight of an edge is the sum of its
+    Parallel edges, possibly of different factors, are kept apart as T terms: the weight of an edge is the sum of its
     terms, each multiplied by the scale of its factor.
-
-    Attributes
-    ----------
-    labels : list
-        The K nodes in order.
-    i, j : ndarray of int, shape (E,)
-        The edges, i < j, sorted by i and then j; edges of weight 0 included.
-    term_edge : ndarray of int, shape (T,)
-        The edge of each term.
-    term_weight : ndarray, shape (T,)
-        The nonnegative weight of each term.
-    term_factor : ndarray of int, shape (T,)
-        The position in `factors` of each term's factor, -1 for none.
-    factors : tuple of str
-        The names of the factors, in the order in which they occur.
-    name : str
-        The name of the graph, empty for none.
     """
 
-    labels: list
-    i: np.ndarray
+    labels: list  # the K nodes in order
+    i: np.ndarray  # (E,), the edges, i < j, sorted by i and then j; those of weight 0 included
     j: np.ndarray
-    term_edge: np.ndarray
-    term_weight: np.ndarray
-    term_factor: np.ndarray
-    factors: tuple = ()
+    term_edge: np.ndarray  # (T,), the edge of each term
+    term_weight: np.ndarray  # (T,), nonnegative
+    term_factor: np.ndarray  # (T,), the position of each term's factor in `factors`, -1 for none
+    factors: tuple = ()  # their names, in the order in which they occur
     name: str = ""
 
     @classmethod
