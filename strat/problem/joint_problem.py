@@ -61,6 +61,8 @@ class JointProblem:
 
     def laplacian(self, w, theta, degrees=None):
         """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
+        if self.couple is None:
+            return self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
         return self.laplacians(w, degrees).times(theta)
 
     def scaled(self, theta):

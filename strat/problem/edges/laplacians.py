@@ -64,7 +64,7 @@ class Laplacians:
         """`times`, for many products."""
         if self.alike:
             times = self.edges.laplacian_operator(self.w, self._sums)
-            return lambda theta: times(theta) * self.couple
+            return times if np.all(self.couple == 1) else lambda theta: times(theta) * self.couple
         matrix = self.matrix()
         return lambda theta: (matrix @ theta.reshape(-1)).reshape(theta.shape)
 
