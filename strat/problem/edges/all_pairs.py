@@ -115,8 +115,12 @@ class AllPairs(EdgeSet):
         a = np.zeros(self.K) if a is None else a
         if kernels.compiled:
             return kernels.compiled.add_half_distances(theta, a, g)
-        theta, squares = self._centred(theta)
-        return self.add_ends(a + squares, self.packed.add_products(-1.0, theta, 1.0, g))
+        # For any s > 0, c_i + c_j - theta_i . theta_j = (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
+        theta, c = self._centred(theta)
+        c += a
+        root = np.sqrt(np.abs(c).max()) or 1.0
+        self.packed.add_products(-1.0, np.column_stack([theta, c / root, np.full(self.K, root)]), 1.0, g)
+        return self.packed.add_products(1.0, (c / root + root)[:, None], 1.0, g)
 
     def _centred(self, theta):
         """theta less its mean over the strata, for less cancellation, and half the squared norms of its rows."""

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy.linalg.blas import daxpy
 
 from strat.oracles import kernels
 from strat.problem.graph_regularizers.base import (
@@ -59,7 +60,8 @@ class LogDetOracle(GraphOracle):
             constants = (self.lambda1, self.square, self.linear / 2)
             return self._compiled.log_det_gradient(self.edges.K, *constants, inverse, self._pull, out)
         np.multiply(self.edges.entries(inverse), 2 * self.lambda1, out=out)
-        out += self.square * self._pull
+        if out.size:
+            daxpy(self._pull, out, a=self.square)  # in place
         return self.linear / 2 - self.lambda1 * self._diagonal()
 
     def resistances(self, out):
