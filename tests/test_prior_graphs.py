@@ -136,7 +136,7 @@ def test_strata_with_few_records_are_drawn_to_the_mean(separate):
     counts = np.array([20.0, 30.0, 2.0, 0.0, 10.0])
     theta = np.column_stack([separate.theta_["slope"], separate.theta_["level"]])
     mean = counts @ theta / 62
-    expected = mean + (counts / (counts + 3))[:, None] * (theta - mean)  # three parameters a stratum
+    expected = mean + (counts / (counts + 3))[:, None] * (theta - mean)  # three parameters per stratum
     W = weights(graphs.from_parameters(separate, "exponential", tau=1.0))
     assert np.allclose(W, off_diagonal(np.exp(-squareform(pdist(expected)))))
     plain = weights(graphs.from_parameters(separate, "exponential", tau=1.0, shrink=0))

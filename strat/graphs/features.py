@@ -40,7 +40,7 @@ def knn(features, k, metric="euclidean", name=None):
     """
     nodes, features = _read(features, metric)
     if len(nodes) < 2:
-        raise DataError("features holds a single stratum, which has no neighbours. Give one row a stratum.")
+        raise DataError("features holds a single stratum, which has no neighbours. Give one row per stratum.")
     return nearest(nodes, features, k, metric, name)
 
 
@@ -117,7 +117,7 @@ def as_floats(name, values):
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
-            f"{name} holds something other than numbers. Pass one row of numbers a stratum."
+            f"{name} holds something other than numbers. Pass one row of numbers per stratum."
         ) from None
 
 
@@ -145,18 +145,18 @@ def _precomputed(metric):
 
 
 def _read(features, metric):
-    """The nodes, and one row of features a node, or the distances of all nodes."""
+    """The nodes, and one row of features per node, or the distances of all nodes."""
     values = as_floats("features", features)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] < 1:
-        raise DataError(f"features has shape {values.shape}, but it is one row of numbers a stratum.")
+        raise DataError(f"features has shape {values.shape}, but it is one row of numbers per stratum.")
     check_finite("features", values)
     return row_labels(features, len(values)), _distances(values) if _precomputed(metric) else values
 
 
 def _distances(values):
     """A (K, K) matrix checked to hold distances, rounding averaged away."""
-    advice = "Pass one row and one column a stratum, symmetric, with a zero diagonal."
+    advice = "Pass one row and one column per stratum, symmetric, with a zero diagonal."
     if values.shape[0] != values.shape[1]:
         raise DataError(f"the precomputed distances have shape {values.shape}. {advice}")
     rounding = 1e-9 * np.abs(values).max()

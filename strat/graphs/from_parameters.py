@@ -35,32 +35,32 @@ def from_parameters(
     (``"exponential"``), 1 where either stratum is among the other's k nearest (``"knn"``), or exp(−d_ij / (2 sigma²))
     (``"entropy"``: the weights that the entropy regularizer learns for these parameters).
 
-    Parameters of strata with few records say little. Where the records are counted, each stratum's parameters are
-    first drawn to the mean over all records: theta_k ← (n_k theta_k + s mean) / (n_k + s), n_k its number of records.
+    The parameters of strata with few records are mostly noise. If the numbers of records n_k are known, each stratum's
+    parameters are first shrunk towards the mean over all records: theta_k ← (n_k theta_k + s mean) / (n_k + s).
 
     Parameters
     ----------
     theta : fitted model, dict, DataFrame or array_like
-        A model, best one of ``strat.separate``; or its parameters, ``{variable: (K, *shape)}`` or ``(K, n)``.
+        A model, preferably one of ``strat.separate``, or its parameters, ``{variable: (K, *shape)}`` or ``(K, n)``.
     kernel : {"exponential", "knn", "entropy"}
-        How distance becomes weight.
+        How distances become weights.
     k : int, optional
-        Neighbours, for ``"knn"``; log2(K), rounded up, by default.
+        Number of neighbours, for ``"knn"``; log2(K), rounded up, by default.
     tau : float, optional
         Rate, for ``"exponential"``; by default the median distance gives weight 1/2.
     sigma : float, optional
         Width, for ``"entropy"``; by default the median distance gives weight 1/2.
     counts : (K,) array_like, optional
-        Records of each stratum; a model that was fitted here knows its own.
+        Number of records of each stratum; by default those of a model that was fitted in this session.
     shrink : float, optional
-        The s above, in records. By default the number of parameters of a stratum where the counts are known and no
-        graph took part in the fit, else 0.
+        The s above, in records. By default the number of parameters of a stratum if the counts are known and the fit
+        used no graph, else 0.
     min_records : int
-        Strata with fewer records get no edges, with a DataWarning that names them; they stay nodes.
+        Strata with fewer records remain nodes but get no edges; a DataWarning names them.
     scaling : {"none", "variable", "coordinate"}, optional
         Divide nothing, each variable, or each single parameter by its standard deviation over the strata. By default
-        "variable" where there are several, but "none" where tau, sigma or the model's ``couple`` is given: these are
-        in the parameters' units.
+        "variable" if there are several variables, but "none" if tau, sigma or the model's ``couple`` is given, as these
+        are in the parameters' units.
     labels : sequence, optional
         The nodes; by default the model's strata, the index of a DataFrame, or 0, …, K - 1.
     name : str, optional
@@ -69,7 +69,7 @@ def from_parameters(
     Returns
     -------
     networkx.Graph
-        One node a stratum.
+        One node per stratum.
 
     References
     ----------
@@ -122,7 +122,7 @@ def _joined(nodes, points, kernel, k, tau, sigma, name):
 
 
 def _read(theta, labels):
-    """The nodes, and one (K, size) array a variable."""
+    """The nodes, and one (K, size) array per variable."""
     values = getattr(theta, "theta_", theta)
     if values is theta and hasattr(theta, "fit"):
         raise DataError("theta is a model that is not fitted. Call fit first.")
@@ -131,13 +131,13 @@ def _read(theta, labels):
     if not arrays or any(array.ndim == 0 or len(array) != len(arrays[0]) for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays) or "no variable"
         raise DataError(
-            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row a stratum."
+            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row per stratum."
         )
     K = len(arrays[0])
     labels = getattr(theta, "strata_", None) if labels is None else labels
     nodes = row_labels(values, K) if labels is None else node_list(labels)
     if len(nodes) != K:
-        raise DataError(f"there are {len(nodes):,} labels for {K:,} strata. Give one label a row of theta.")
+        raise DataError(f"there are {len(nodes):,} labels for {K:,} strata. Give one label per row of theta.")
     arrays = [array.reshape(K, -1) for array in arrays]
     for name, array in zip(blocks, arrays, strict=True):
         check_finite(name, array)
@@ -169,7 +169,7 @@ def _counts(theta, counts, K):
     except (TypeError, ValueError):
         counts = np.zeros(0)
     if counts.shape != (K,) or not np.isfinite(counts).all() or (counts < 0).any():
-        raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one a stratum.")
+        raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one per stratum.")
     return counts
 
 

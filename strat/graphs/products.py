@@ -16,14 +16,14 @@ def product(*graphs):
     Parameters
     ----------
     *graphs : networkx.Graph or tuple (labels, W)
-        Two or more graphs, one a coordinate of the strata. A graph's name (``name=``) becomes the edge
+        Two or more graphs, one per coordinate of the strata. A graph's name (``name=``) becomes the edge
         attribute ``factor`` of its edges; a graph without one keeps the factors its edges have, or its
         edges are called ``"factor1"``, ``"factor2"``, … by its position.
 
     Returns
     -------
     networkx.Graph
-        The product. Its nodes are tuples, one label a graph, also for more than two graphs, the last
+        The product. Its nodes are tuples, one label per graph, also for more than two graphs, the last
         coordinate changing fastest; edges carry ``weight`` and ``factor``.
 
     Examples
@@ -67,9 +67,9 @@ def grid(*axes, weight=1.0, name=None):
     *axes : iterable or int
         Two or more lists of labels, such as bins of two variables; a number K means 0, …, K - 1.
     weight : float or sequence of float, optional
-        The weight of every edge, or one weight an axis.
+        The weight of every edge, or one weight per axis.
     name : sequence of str, optional
-        One name an axis, kept as the edge attribute ``factor``; ``"factor1"``, ``"factor2"``, … by default.
+        One name per axis, kept as the edge attribute ``factor``; ``"factor1"``, ``"factor2"``, … by default.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def grid(*axes, weight=1.0, name=None):
     names = [None] * len(axes) if name is None else [name] if isinstance(name, str) else list(name)
     if len(weights) != len(axes) or len(names) != len(axes):
         raise GraphError(
-            f"grid has {len(axes)} axes, but {len(weights)} weights and {len(names)} names. Give one an axis."
+            f"grid has {len(axes)} axes, but {len(weights)} weights and {len(names)} names. Give one per axis."
         )
     return product(*(path(*options) for options in zip(axes, weights, names, strict=True)))
 

@@ -90,7 +90,7 @@ def _from_matrix(labels, W):
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
         raise GraphError(
-            f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, one row a label."
+            f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, one row per label."
         )
     rows, columns = W.coords
     joins = _no_loops(labels, rows, columns, W.data != 0)

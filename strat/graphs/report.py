@@ -90,7 +90,7 @@ class GraphReport:
         return None if self.spread is None else self.spread <= COLLAPSED
 
     def to_frame(self):
-        """Return the numbers of each stratum, one row a stratum.
+        """Return the numbers of each stratum, one row per stratum.
 
         Returns
         -------
@@ -157,7 +157,7 @@ def report(graph, isolated=0.01):
     Returns
     -------
     GraphReport
-        It prints as a table; ``to_frame()`` has one row a stratum.
+        It prints as a table; ``to_frame()`` has one row per stratum.
 
     References
     ----------
@@ -193,7 +193,7 @@ def report(graph, isolated=0.01):
     members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
     log_forests, edge_resistances, resistances = _resistances(W, degrees, component, i, j)
     bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
-    found = GraphReport(
+    result = GraphReport(
         strata=strata,
         density=2 * len(w) / (K * (K - 1)) if K > 1 else 0.0,
         components=[[strata[k] for k in part] for part in members],
@@ -208,8 +208,8 @@ def report(graph, isolated=0.01):
         nearly_isolated=[strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))],
     )
     if hasattr(graph, "theta_"):
-        _add_model(found, graph)
-    return found
+        _add_model(result, graph)
+    return result
 
 
 def _resistances(W, degrees, component, i, j):

@@ -30,8 +30,8 @@ def vectors(loss, **arguments):
     """Raise unless the arguments are vectors of one length."""
     shapes = _shapes(loss, arguments)
     if any(len(shape) != 1 for shape in shapes.values()) or len(set(shapes.values())) > 1:
-        given = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
-        raise ShapeError(f"losses.{loss} needs vectors of one length (m,), but it was given {given}.")
+        shown = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+        raise ShapeError(f"losses.{loss} needs vectors of one length (m,), but it was given {shown}.")
 
 
 def symmetric(loss, name, value, size):

@@ -1,4 +1,4 @@
-"""The joint problem in parameters and edge weights, as the solvers see it."""
+"""The joint problem in parameters and edge weights, in the form that solvers use."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ class JointProblem:
     graph_regularizer : GraphRegularizer
         h.
     edges : AllPairs or EdgeList
-        Where the weights live.
+        The pairs of strata that may have a weight.
     w0 : edge array
         The prior graph's weights.
     couple : ndarray, shape (n,) or (E, n), optional
@@ -70,7 +70,7 @@ class JointProblem:
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
 
     def arguments(self, theta):
-        """Affine images of theta that the loss takes as its second argument, in a tuple; empty if it takes none."""
+        """The affine images of theta that the loss takes as second argument, in a tuple; empty if it takes none."""
         arguments = None if self._arguments is None else self._arguments(theta)
         return () if arguments is None else (arguments,)
 
@@ -96,9 +96,9 @@ class JointProblem:
     def residual(self, theta, w):
         """Distances from stationarity, relative to the terms that balance, as ``{"theta": ..., "W": ...}``.
 
-        The step of a prox-gradient step of size 1, for theta over 1 + max(||grad loss||, ||G(w) theta||), for W over
-        the edges, over 1 + max(||d/2||, ||the gradient of h's main term||). It is zero exactly at critical points, and
-        infinite outside the domain.
+        The length of a proximal gradient step of size 1: for theta divided by 1 + max(||grad loss||, ||G(w) theta||),
+        for W by 1 + max(||d/2||, ||the gradient of h's main term||), with norms over the edges. Both are zero exactly
+        at critical points, and infinite outside the domain.
         """
         point = self.point(theta, w)
         if not point.objective < np.inf:
@@ -248,5 +248,5 @@ def w_residual(edges, graph_oracle, w, gradient, scale):
 
 
 def _share(step, size):
-    """step / size, and infinite where numbers have overflowed: nothing is certified there."""
+    """step / size, and infinite if numbers have overflowed, as nothing is known then."""
     return float(step / size) if step < np.inf and size < np.inf else np.inf

@@ -45,7 +45,7 @@ class AllPairs(EdgeSet):
 
     @cached_property
     def _rows_and_columns(self):
-        """Rows and columns of the numbers of an edge array, those of the diagonal included."""
+        """Row and column of every number of an edge array, including those of the diagonal."""
         i, j = np.tril_indices(self.K)
         rows, columns = np.empty((2, self.packed.size), dtype=np.intp)
         place = self.packed.positions(i, j)
@@ -103,7 +103,7 @@ class AllPairs(EdgeSet):
         return lambda theta: degrees[:, None] * theta - times(theta)
 
     def coupling(self, theta, out=None):
-        """What `energy` needs to know of theta: ||theta_k||^2 / 2 and, in memory `out`, -theta_i . theta_j."""
+        """What `energy` needs: ||theta_k||^2 / 2 of each stratum, and -theta_i . theta_j of each pair, written to out."""
         out = self.zeros() if out is None else out
         if kernels.compiled:
             return kernels.compiled.coupling(theta, out), out

@@ -99,7 +99,7 @@ class EdgeList(EdgeSet):
         return lambda theta: degrees[:, None] * theta - A @ theta
 
     def coupling(self, theta, out=None):
-        """What `energy` needs to know of theta: nothing at the strata, and, in memory `out`, half the distances."""
+        """What `energy` needs: zero for each stratum, and half the squared distance of each edge."""
         return np.zeros(self.K), self.distances(theta) / 2
 
     def add_half_distances(self, theta, g, a=None):
@@ -169,7 +169,7 @@ class EdgeList(EdgeSet):
 
     @cached_property
     def envelope(self):
-        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers a stratum."""
+        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers per stratum."""
         ends = self._place[self.i], self._place[self.j]
         first = np.arange(self.K)
         np.minimum.at(first, np.maximum(*ends), np.minimum(*ends))
