@@ -105,17 +105,6 @@ def test_the_kernels_are_those_of_the_paper():
         assert np.median(weights(build(POINTS, kernel))[np.triu_indices(7, 1)]) == pytest.approx(0.5)
 
 
-def test_the_entropy_graph_minimises_its_objective():
-    sigma, d = 0.6, pdist(POINTS)
-    w = weights(graphs.from_parameters(POINTS, "entropy", sigma=sigma))[np.triu_indices(7, 1)]
-
-    def objective(w):
-        return w @ d**2 / 2 + sigma**2 * np.sum(w * (np.log(w) - 1))
-
-    for _ in range(20):
-        assert objective(w) <= objective(w * np.exp(0.1 * RNG.standard_normal(len(w))))
-
-
 def test_the_entropy_graph_is_the_one_that_is_learned():
     learned = strat.learn_graph(POINTS, strat.Entropy(sigma=0.8))
     assert np.allclose(weights(graphs.from_parameters(POINTS, "entropy", sigma=0.8)), learned.W, rtol=1e-6)

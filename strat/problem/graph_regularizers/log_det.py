@@ -31,7 +31,6 @@ class LogDetOracle(GraphOracle):
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
         self._matrix = np.zeros(edges.packed.size)  # first the Cholesky factor of M, then its inverse
         self._pull = edges.zeros()  # w - w0
-        self._compiled = kernels.compiled if edges.are_packed and self.lambda1 else None
         self.factorizations = self.inversions = 0
 
     def set(self, w, degrees=None):
@@ -98,6 +97,11 @@ class LogDetOracle(GraphOracle):
         if self._scale is None:
             self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
         return self._scale
+
+    @property
+    def _compiled(self):
+        """The compiled loops, which take packed matrices; None where they do not apply."""
+        return kernels.compiled if self.edges.are_packed and self.lambda1 else None
 
     def _inverse(self):
         if not self._inverted:
