@@ -2,7 +2,7 @@
 
 import numbers
 import warnings
-from itertools import compress
+from itertools import chain, compress
 
 import networkx as nx
 import numpy as np
@@ -16,7 +16,6 @@ from strat.records.labels import label_list
 NEGATIVE = 1e-12
 #: An asymmetry up to this much of the largest weight is rounding and is averaged away.
 ASYMMETRY = 1e-9
-NUMBER = (float, int, numbers.Real, np.bool_)  # the common types first, as an abstract one is slow to ask for
 
 
 def read_graph(graph):
@@ -64,22 +63,36 @@ def _from_networkx(graph):
             "graph.to_undirected()."
         )
     labels = node_labels(graph)
-    position = {node: k for k, node in enumerate(graph)}
-    edges = list(graph.edges(data=True))
-    i, j = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2).T
-    weights = [attributes.get("weight", 1.0) for *_, attributes in edges]
-    text = next((e for e, weight in enumerate(weights) if not isinstance(weight, NUMBER)), None)
-    if text is not None:
-        raise GraphError(
-            f"edge ({labels[i[text]]!r}, {labels[j[text]]!r}) has the weight {weights[text]!r}, which is no number. "
-            "Give it a finite weight."
-        )
+    i, j, attributes = _edges(graph)
+    weights = [edge.get("weight", 1.0) for edge in attributes]
+    if not set(map(type, weights)) <= {float, int}:
+        for a, b, weight in zip(i, j, weights, strict=True):
+            if not isinstance(weight, numbers.Real | np.bool_):
+                raise GraphError(
+                    f"edge ({labels[a]!r}, {labels[b]!r}) has the weight {weight!r}, which is no number. "
+                    "Give it a finite weight."
+                )
     joins = _no_loops(labels, i, j)
     i, j = i[joins], j[joins]
     weights = _nonnegative(np.array(weights, dtype=float)[joins], labels, i, j)
-    factors = [attributes.get("factor") for *_, attributes in compress(edges, joins)]
+    factors = [edge.get("factor") for edge in compress(attributes, joins)]
     factors = [None if factor is None else str(factor) for factor in factors]
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
+
+
+def _edges(graph):
+    """Positions of the ends of a graph's edges among its nodes, and the attributes of each edge."""
+    position = {node: k for k, node in enumerate(graph)}
+    if graph.is_multigraph():
+        edges = list(graph.edges(data=True))
+        ends = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2)
+        return *ends.T, [attributes for _, _, attributes in edges]
+    neighbors = [near for _, near in graph.adjacency()]
+    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
+    i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
+    once = i <= j  # every edge is there from both ends, and a loop once
+    attributes = chain.from_iterable(near.values() for near in neighbors)
+    return i[once], j[once], list(compress(attributes, once.tolist()))
 
 
 def _from_matrix(labels, W):
