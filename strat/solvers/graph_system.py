@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat.solvers.newton import conjugate_gradients
+from strat.solvers.newton_system import conjugate_gradients
 
 EXACT = 1e-11  # relative residual of a solution by an exact factorisation
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients, in at most MOST steps
@@ -60,4 +60,5 @@ class GraphSystem:
         x = solver(b)
         if np.linalg.norm(b - product(x)) <= EXACT * np.linalg.norm(b):
             return x
-        return start + conjugate_gradients(product, solver, b - product(start), REDUCED, MOST)
+        rest = b - product(start)
+        return start + conjugate_gradients(product, solver, rest, REDUCED * np.linalg.norm(rest), MOST)

@@ -5,14 +5,11 @@ from functools import partial
 import numpy as np
 
 from strat.solvers.free_directions import times
-from strat.solvers.newton import _mean_curvature
 from strat.solvers.preconditioner import Preconditioner
 
 BLOCKS = 2**24  # numbers up to which the Hessians' blocks are formed
-COUPLED = (
-    64  # most numbers a stratum for which coupled strata have them formed where they change from step to step
-)
-DIRECT = 100  # most numbers a stratum for which strata that nothing couples are solved directly
+COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
+DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
 
 
@@ -44,38 +41,32 @@ class NewtonSystem:
         laplacians = problem.laplacians(w, degrees)
         self.coupled, self.laplacian = laplacians.any, laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
-        lasting = not self.coupled or self.n <= COUPLED or getattr(problem.loss, "quadratic", False)
-        self._reads_blocks = self.forms_blocks and lasting and problem.loss.has("hessian")
+        self.quadratic = getattr(problem.loss, "quadratic", False)
+        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian")
+        self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
         self.preconditioner = Preconditioner(laplacians) if self.coupled else None
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
         loss = self.problem.loss
-        if self._mean is not None and getattr(loss, "quadratic", False):
+        if self._mean is not None and self.quadratic:
             return self._mean
-        self._operator = self._blocks = None
-        if self._reads_blocks:
-            self._blocks = np.asarray(loss.hessian(theta))
+        if self._uses_blocks:
+            self.take(hessian_blocks(loss, theta))
         else:
-            self._operator = loss.hessian_operator(theta)
-            if self.forms_blocks and not self.coupled:
-                units = (np.broadcast_to(e, theta.shape) for e in np.eye(self.n))
-                self._blocks = np.stack([self._operator(e) for e in units], axis=2)
-        if self._blocks is not None:
-            self._mean = np.maximum(np.einsum("kaa->k", self._blocks) / self.n, 0.0)
-        else:
-            self._mean = _mean_curvature(self._operator, theta.shape)
+            self._blocks, self._operator = None, loss.hessian_operator(theta)
+            self._mean = mean_curvature(self._operator, theta.shape)
         return self._mean
 
     def take(self, blocks):
-        """Take other blocks (K, n, n) for the Hessian's."""
+        """Take the given blocks (K, n, n) for the Hessian's."""
         self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
     def bound(self, theta):
         """A bound (K,) on the curvature of a quadratic loss whose blocks are at hand; None for any other loss."""
-        if not getattr(self.problem.loss, "quadratic", False):
+        if not self.quadratic:
             return None
         self.measure(theta)
         size = None if self._blocks is None else np.linalg.norm(self._blocks, axis=(1, 2))
@@ -99,15 +90,15 @@ class NewtonSystem:
         else:
             self._rough = partial(np.multiply, 1 / diagonal)
 
-    def times(self, d):
-        """The whole matrix, not restricted, times d (K, n)."""
+    def _times(self, d):
+        """The whole matrix, not restricted to the free directions, times d (K, n)."""
         out = times(self._bend, d)
         out += times(self._own, d) if self._own is not None else self._operator(d)
         if self.coupled:
             out += self.laplacian(d)
         return out
 
-    def solve(self, b, free, tolerance, near=None, checked=True):
+    def solve(self, b, free, tolerance, checked=True):
         """Solution d, 0 off the free directions.
 
         Parameters
@@ -115,27 +106,20 @@ class NewtonSystem:
         b : (K, n) ndarray
             Right-hand side.
         free : FreeDirections
-            Those that were set, or fewer.
+            Those that were set.
         tolerance : float
             Norm of the residual on the free directions.
-        near : (K, n) ndarray, optional
-            A point near the solution, 0 off the free directions.
         checked : bool
-            Whether what a factor of the matrix itself gives is measured and improved, too.
+            Whether the solution by an exact factor is refined, too, until its residual is small enough.
         """
         if not self.coupled and self._own is not None:
             return self._direct(free.project(b), free)
         project, rough = free.project, self._rough
         if not checked and self.coupled and self.preconditioner.exact:
             return project(rough(project(b)))
-        d = conjugate_gradients(
-            lambda x: project(self.times(x)),
-            lambda r: project(rough(r)),
-            project(b if near is None else b - self.times(near)),
-            tolerance,
-            MOST,
+        return conjugate_gradients(
+            lambda x: project(self._times(x)), lambda r: project(rough(r)), project(b), tolerance, MOST
         )
-        return d if near is None else near + d
 
     def _direct(self, b, free):
         """Solution stratum by stratum."""
@@ -151,6 +135,21 @@ class NewtonSystem:
 
 def _diagonal(matrices):
     return matrices if matrices.ndim == 2 else np.einsum("kaa->ka", matrices)
+
+
+def hessian_blocks(oracle, theta):
+    """Hessian (K, n, n) of every stratum at theta."""
+    if oracle.has("hessian"):
+        return np.asarray(oracle.hessian(theta))
+    product, units = oracle.hessian_operator(theta), np.eye(theta.shape[1])
+    return np.stack([product(np.broadcast_to(e, theta.shape)) for e in units], axis=2)
+
+
+def mean_curvature(product, shape):
+    """Mean diagonal (K,) of every stratum's Hessian, estimated by two products with vectors of signs."""
+    index = np.arange(shape[0] * shape[1])
+    signs = [np.where((index * a >> 7) & 1, 1.0, -1.0).reshape(shape) for a in (2654435761, 40503)]
+    return np.maximum(np.mean([np.mean(s * product(s), axis=1) for s in signs], axis=0), 0.0)
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most):

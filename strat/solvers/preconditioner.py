@@ -6,7 +6,6 @@ import numpy as np
 
 from strat.solvers.band import BandFactor
 from strat.solvers.free_directions import inverses, times
-from strat.solvers.uniform import UniformFactor
 
 SPREAD = 16.0  # coordinates whose curvatures differ by less share one factorisation
 WIDE = 200  # mean envelope width of a factor up to which it pays; a plane grid has the root of K, and a lean factor
@@ -73,10 +72,9 @@ class Preconditioner:
     @cached_property
     def _direct(self):
         """What solves exactly and cheaply on this graph; None for most."""
-        graph = self.edges, self.laplacians.w, self.laplacians.couple
-        if self.laplacians.alike and UniformFactor.suits(*graph[:2]):
-            return UniformFactor(*graph)
-        return BandFactor(*graph) if BandFactor.cheap(self.edges, self.laplacians.n) else None
+        if not BandFactor.cheap(self.edges, self.laplacians.n):
+            return None
+        return BandFactor(self.edges, self.laplacians.w, self.laplacians.couple)
 
     def _exact(self, blocks, bend, diagonal, free):
         """The inverse itself on the free coordinates."""

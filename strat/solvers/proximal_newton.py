@@ -20,7 +20,6 @@ FLAT = 1e-14  # a stratum with less curvature than this share of the metric's ha
 SAFE = 2.0  # the Laplacian is below so many times the degrees
 LENGTHS = 0.3 ** np.arange(8)
 CROSSED = 1e-4  # a step that a long prox shortens by more than this share meets a kink
-ROUNDS = 2  # most times that Newton's equations are solved again with coordinates stopped at kinks
 FORCING = 0.1  # most accurate solution of the first Newton equations, relative
 NEARER = 0.1  # a plain step leaves at most this share of the gradient,
 ENOUGH = 0.3  # or F falls by this share of its slope along the step, of which a quadratic falls by a half
@@ -47,9 +46,9 @@ class ProximalNewton(Algorithm):
         *("strata_metric.loss_curvature", "strata_metric.share"),
     )
 
-    def __init__(self, problem, theta, w, tol=1e-6, curvature=None):
+    def __init__(self, problem, theta, w, tol=1e-6, curvature=None, one_length=False):
         super().__init__(problem, theta, w, gradient=True)
-        self.tol = tol
+        self.tol, self.one_length = tol, one_length
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
@@ -78,13 +77,15 @@ class ProximalNewton(Algorithm):
 
     @cached_property
     def part(self):
-        """Number of the connected part that every stratum belongs to."""
+        """The number of the connected part that each stratum belongs to; one part where there is one step length."""
         edges, K = self.problem.edges, self.problem.K
+        if self.one_length:
+            return np.zeros(K, dtype=np.intp)
         if not self.system.coupled:
             return np.arange(K)
         (i, j), weight = edges.ends, edges.vector(self.x.w)
-        kept = weight > 0
-        links = sp.coo_array((weight[kept], (i[kept], j[kept])), shape=(K, K))
+        joined = weight > 0
+        links = sp.coo_array((weight[joined], (i[joined], j[joined])), shape=(K, K))
         return connected_components(links, directed=False)[1]
 
     @cached_property
@@ -188,7 +189,7 @@ class ProximalNewton(Algorithm):
                 good &= waiting & ~(found & (new >= reached))
                 theta[good[self.part]], reached[good] = candidate[good[self.part]], new[good]
                 found |= good
-            waiting &= ~found
+            waiting &= ~found & (self.promised > noise)  # rounding hides whether shorter steps are better
             if length == 1:
                 whole = ~waiting
             if not waiting.any():
@@ -226,9 +227,10 @@ class ProximalNewton(Algorithm):
         b = -(p.theta_gradient + self.u)
         accuracy = self._accuracy(free.project(b), p, free.all)
         d = system.solve(b, free, accuracy)
-        if free.mask is not None:
-            d = self._stopped(d, b, free, accuracy)
-        return (d, free.bend(d)) if np.isfinite(d).all() else None
+        if not np.isfinite(d).all():
+            return None
+        self.promised = np.bincount(self.part, np.einsum("kn,kn->k", b, d), self.parts)
+        return d, free.bend(d)
 
     def _ridge(self, point, metric):
         """What is added to the Hessian at a point (K,), where the system takes it: a share of its mean curvature."""
@@ -256,26 +258,6 @@ class ProximalNewton(Algorithm):
         if np.isfinite(d).all():
             self.first = self.problem.prox(p.theta + d, PROJECTION)
 
-    def _stopped(self, d, b, free, accuracy):
-        """Newton's direction with the coordinates that reach a kink stopped there, and the others solved for again."""
-        stops = np.zeros(d.shape, dtype=bool)
-        for _ in range(ROUNDS):
-            ahead = self._bent(1.0, d, free.bend(d))
-            new = free.mask & ~stops & _differ(ahead, self.p.theta + d, d)
-            if not new.any():
-                break
-            shift = 1e-6 * (1e-3 + np.abs(d))
-            moved = self._bent(1.0, d, free.bend(d), shift) - self._bent(1.0, d, free.bend(d), -shift)
-            new &= np.abs(moved) < 1e-6 * shift  # a kink, not a curve
-            if not new.any():
-                break
-            ahead -= self.p.theta
-            stops |= new
-            fixed = np.where(stops, np.where(new, ahead, d), 0.0)
-            near = np.where(stops, 0.0, d)
-            d = fixed + self.system.solve(b - self.system.times(fixed), free.without(stops), accuracy, near)
-        return d
-
     def _accuracy(self, b, point, smooth):
         """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.
 
@@ -299,11 +281,11 @@ class ProximalNewton(Algorithm):
             yield np.where(crossed, bent, straight)
         yield straight
 
-    def _bent(self, length, d, bend, shift=0.0):
-        """The point at a length, no further than the kinks in the way; `shift` moves the prox's argument."""
+    def _bent(self, length, d, bend):
+        """The point at a length, no further than the kinks in the way."""
         far = np.abs(d).max(axis=1) / (np.abs(self.u).max(axis=1) + 1e-300)
         far = np.clip(far, self.t, LONG * self.t)
-        target = self.p.theta + length * d + shift
+        target = self.p.theta + length * d
         return self.problem.prox(target + far[:, None] * (self.u + length * bend), far)
 
     def _nearer(self, z):
