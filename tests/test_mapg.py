@@ -18,7 +18,7 @@ from strat.problem.joint_problem import JointProblem, Point
 from strat.records.strata import Strata
 from strat.solvers import MAPG
 from strat.solvers.graph_step import graph_step
-from strat.solvers.joint_steps import _extrapolated
+from strat.solvers.joint_steps import extrapolated
 
 H = LogDet(0.5, 0.2, 0.1, 0.2)
 
@@ -396,10 +396,10 @@ def softmax_oracles():
     return loss, base.regularizer_program.bind_regularizer()
 
 
-def test_losses_take_their_affine_images_extrapolated():
+def test_losses_take_their_affine_imagesextrapolated():
     oracle, _ = softmax_oracles()
     new, old = np.random.default_rng(5).standard_normal((2, 8, oracle.n))
-    u = _extrapolated(oracle.arguments(new), oracle.arguments(old), 0.7)
+    u = extrapolated(oracle.arguments(new), oracle.arguments(old), 0.7)
     assert any(part is not None for part in u)
     theta = new + 0.7 * (new - old)
     np.testing.assert_allclose(oracle.value(theta, u), oracle.value(theta), rtol=1e-12)

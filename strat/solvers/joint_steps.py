@@ -121,8 +121,8 @@ class JointSteps(Algorithm):
         return lower
 
     def _move_to_z(self):
-        """Make z the iterate and return the old one; x is a whole point at all times, as Ctrl-C may come in between."""
-        old = self.x
+        """Make z the iterate and return the old one."""
+        old = self.x  # x is a whole point at all times, as Ctrl-C may come in between
         self.x, self.z, self.differentiated = self.z, old, False
         return old
 
@@ -132,9 +132,8 @@ class JointSteps(Algorithm):
         if self.problem.learned:
             for chunk in self.problem.edges.chunks:
                 extrapolated(x.w[chunk], self.w_[chunk], beta, least=0.0, out=y.w[chunk])
-        arguments = tuple(
-            _extrapolated(new, old, beta) for new, old in zip(x.arguments, self.arguments_, strict=True)
-        )
+        # Affine images of theta are extrapolated, too, which saves the products with the data.
+        arguments = tuple(map(extrapolated, x.arguments, self.arguments_, (beta,) * len(x.arguments)))
         return y.evaluate_smooth(gradient=True, arguments=arguments) < np.inf
 
     def restore(self, state):
@@ -143,7 +142,7 @@ class JointSteps(Algorithm):
         self.arguments_ = self.problem.arguments(self.theta_)
 
     def _try(self, y):
-        """Set z to a step from y that its model bounds; return whether F(z) is enough below F(x)."""
+        """Set z to a step from y on which the model bounds F; return whether F(z) is sufficiently below F(x)."""
         x, z, learned = self.x, self.z, self.problem.learned
         strata, metric = self.strata_metric, self.edge_metric
         if learned:
@@ -166,7 +165,7 @@ class JointSteps(Algorithm):
             if rest <= bound + noise:
                 break
             if bound <= noise and np.isfinite(rest):
-                return False  # more rounding than expected, which no shorter step escapes
+                return False  # rounding is larger than its estimate, and a shorter step does not help
             move_theta, move_w = self._shrink(y, z, noise)
         else:
             return False
@@ -185,7 +184,7 @@ class JointSteps(Algorithm):
         return True
 
     def _shrink(self, y, z, noise):
-        """Shorten the steps of the block whose own model fails, of both where only their product does; return which."""
+        """Shorten the steps of the block whose model fails, of both if only their interaction does; return which."""
         problem, strata, metric = self.problem, self.strata_metric, self.edge_metric
         if not problem.learned:
             strata.tighten()
@@ -205,7 +204,7 @@ class JointSteps(Algorithm):
         return True, False
 
     def _estimate_residual(self, y):
-        """Sizes of both blocks' gradients at y, from the step they made; cheap, and near the residual of x."""
+        """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""
         strata, metric = self.strata_metric, self.edge_metric
         size = 1 + math.sqrt(max(np.vdot(y.loss_gradient, y.loss_gradient), np.vdot(y.product, y.product)))
         self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / size
@@ -213,7 +212,7 @@ class JointSteps(Algorithm):
             self.w_estimate = metric.size / metric.scale
 
     def residual(self, tol):
-        """Residual of x where the estimate says that it may be below tol, otherwise None."""
+        """Residual of x if by the estimate it may be below tol, otherwise None."""
         estimate = max(self.theta_estimate, self.w_estimate)
         if not estimate * self.trust <= tol:
             return None
@@ -222,15 +221,13 @@ class JointSteps(Algorithm):
         return residual
 
 
-def _extrapolated(new, old, beta):
-    """new + beta (new - old) of affine images, an array, a list or None: it saves the products with the data."""
-    if new is None or isinstance(new, list):
-        return None if new is None else [_extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
-    return extrapolated(new, old, beta, out=np.empty(new.shape))
-
-
-def extrapolated(new, old, beta, out, least=-math.inf):
-    """Set out = max(new + beta (new - old), least), entry by entry."""
+def extrapolated(new, old, beta, out=None, least=-math.inf):
+    """max(new + beta (new - old), least), entry by entry, of arrays or lists of arrays; None stays None."""
+    if new is None:
+        return None
+    if isinstance(new, list):
+        return [extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
+    out = np.empty(new.shape) if out is None else out
     if kernels.compiled and out.size:
         return kernels.compiled.extrapolate(beta, new, old, out, least)
     np.subtract(new, old, out=out)

@@ -14,10 +14,10 @@ MOST = 200  # conjugate gradient steps
 
 
 class NewtonSystem:
-    """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the regularizer's curvature there.
+    """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the curvature of the regularizer there.
 
-    Conjugate gradients solve it, in one step where the preconditioner is the inverse; strata that nothing couples are
-    solved directly.
+    Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges every
+    stratum is solved directly.
 
     Parameters
     ----------
@@ -75,25 +75,30 @@ class NewtonSystem:
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
         eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)
-        self._own, self._bend = self._blocks, free.curvature + eye
-        if self._own is not None and self._bend.ndim == 3:
-            self._own, self._bend = self._own + self._bend, np.zeros(self._bend.shape[:2])
-        if not self.coupled and self._own is not None:
+        self._matrices, self._diagonal = self._blocks, free.curvature + eye
+        if self._matrices is not None and self._diagonal.ndim == 3:
+            self._matrices, self._diagonal = (
+                self._matrices + self._diagonal,
+                np.zeros(self._diagonal.shape[:2]),
+            )
+        if not self.coupled and self._matrices is not None:
             return
         mean = self._mean[:, None]
-        diagonal = _diagonal(self._bend) + (mean if self._own is None else np.einsum("kaa->ka", self._own))
+        diagonal = _diagonal(self._diagonal) + (
+            mean if self._matrices is None else np.einsum("kaa->ka", self._matrices)
+        )
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
         diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
         if self.coupled:
-            self._rough = self.preconditioner.prepare(self._own, self._bend, diagonal, free)
+            self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
         else:
-            self._rough = partial(np.multiply, 1 / diagonal)
+            self._precondition = partial(np.multiply, 1 / diagonal)
 
     def _times(self, d):
         """The whole matrix, not restricted to the free directions, times d (K, n)."""
-        out = times(self._bend, d)
-        out += times(self._own, d) if self._own is not None else self._operator(d)
+        out = times(self._diagonal, d)
+        out += times(self._matrices, d) if self._matrices is not None else self._operator(d)
         if self.coupled:
             out += self.laplacian(d)
         return out
@@ -112,21 +117,21 @@ class NewtonSystem:
         checked : bool
             Whether the solution by an exact factor is refined, too, until its residual is small enough.
         """
-        if not self.coupled and self._own is not None:
+        if not self.coupled and self._matrices is not None:
             return self._direct(free.project(b), free)
-        project, rough = free.project, self._rough
+        project, precondition = free.project, self._precondition
         if not checked and self.coupled and self.preconditioner.exact:
-            return project(rough(project(b)))
+            return project(precondition(project(b)))
         return conjugate_gradients(
-            lambda x: project(self._times(x)), lambda r: project(rough(r)), project(b), tolerance, MOST
+            lambda x: project(self._times(x)), lambda r: project(precondition(r)), project(b), tolerance, MOST
         )
 
     def _direct(self, b, free):
         """Solution stratum by stratum."""
-        own = np.array(self._own)
-        np.einsum("kaa->ka", own)[...] += self._bend
-        size = np.einsum("kaa->k", own) / self.n + 1e-300
-        matrix = free.restricted(own, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
+        matrices = np.array(self._matrices)
+        np.einsum("kaa->ka", matrices)[...] += self._diagonal
+        size = np.einsum("kaa->k", matrices) / self.n + 1e-300
+        matrix = free.restricted(matrices, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
         try:
             return free.project(np.linalg.solve(matrix, b[..., None])[..., 0])
         except np.linalg.LinAlgError:

@@ -13,17 +13,19 @@ from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.prox_slope import ProxSlope, probes
 
-RIDGE = 1e-10  # least damping, relative; keeps the equations definite where strata have no records
-STEEP = 1.0  # most damping
-LONG = 1e6  # longest prox step along the path, in units of the plain one
-FLAT = 1e-14  # a stratum with less curvature than this share of the metric's has none: it takes a long gradient step
-SAFE = 2.0  # the Laplacian is below so many times the degrees
+RIDGE = 1e-10  # least damping, relative; it keeps the equations definite where strata have no records
+MOST_DAMPING = 1.0
+LONGEST = 1e6  # longest prox step along the path, relative to the step of the prox-gradient step
+FLAT = (
+    1e-14  # a stratum with less curvature than this share of the metric's takes a long gradient step instead
+)
+SAFE = 2.0  # the Laplacian is at most this many times the degrees
 LENGTHS = 0.3 ** np.arange(8)
-CROSSED = 1e-4  # a step that a long prox shortens by more than this share meets a kink
-FORCING = 0.1  # most accurate solution of the first Newton equations, relative
-NEARER = 0.1  # a plain step leaves at most this share of the gradient,
-ENOUGH = 0.3  # or F falls by this share of its slope along the step, of which a quadratic falls by a half
-PATIENT = 4  # iterations without progress after which the iteration has stalled
+CROSSED = 1e-4  # a step meets a kink where a long prox changes it by more than this share
+FORCING = 0.1  # largest relative residual of the Newton equations
+REDUCED = 0.1  # a step without a gradient step before it leaves at most this share of the gradient,
+SUFFICIENT = 0.3  # or lowers F by this share of its slope along the step (a quadratic falls by one half)
+IDLE = 4  # iterations without progress after which the iteration has stalled
 
 
 class ProximalNewton(Algorithm):
@@ -34,11 +36,12 @@ class ProximalNewton(Algorithm):
     the regularizer's curvature is C = (J^-1 - I)/t. Newton's equations (H + G(w) + C) d = -(grad f(p) + u) over the
     free directions give d. The point at a length a along d is prox(p + a d + s (u + a C d), s) with s long: p + a d
     itself on the same piece of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. The
-    longest of a few lengths at which F is lower than at p is kept, separately for parts that no edge joins.
+    longest of a few lengths at which F is lower than at p is accepted, separately for parts that no edge joins unless
+    `one_length` is set.
 
-    Where the regularizer is a ridge there is nothing to settle first: Newton's equations at x give the step, which is
-    kept whole if F falls as they say, and is the last one where the losses are quadratic, too. Where all terms are
-    quadratic but for one smoothed kink a record, an interior point method takes the place of the first Newton step.
+    Where the regularizer is a ridge no gradient step comes first: Newton's equations at x give the step, which is
+    accepted as a whole if F falls as they predict, and is the last one where the losses are quadratic, too. Where all
+    terms are quadratic but for one smoothed kink a record, an interior point method replaces the first Newton step.
     """
 
     saved = (
@@ -98,14 +101,14 @@ class ProximalNewton(Algorithm):
         x, p, z = self.differentiate_x(), self.p, self.z
         if self.plain and self._plain_step(x):
             return
-        self.plain = self.plain and self.quadratic  # one that failed is not the last
+        self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
         self._gradient_step(x)
         values = self._values(p)
         theta, reached = self._newton_step(values)
         worse = ~(reached <= before + noise)[self.part]
         theta[worse] = x.theta[worse]  # rounding: these parts stay
-        if not np.array_equal(z.theta, theta):  # the last one tried is taken as a whole as a rule
+        if not np.array_equal(z.theta, theta):  # as a rule z is the last point tried
             z.theta[...] = theta
             self._evaluate(z)
         gain = x.objective - z.objective
@@ -113,7 +116,7 @@ class ProximalNewton(Algorithm):
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
         self.idle = 0 if gain > float(noise.sum()) or self.polished else self.idle + 1
-        self.stalled = self.idle >= PATIENT
+        self.stalled = self.idle >= IDLE
         self.strata_metric.relax()
         self.strata_metric.share = SAFE
 
@@ -132,8 +135,8 @@ class ProximalNewton(Algorithm):
         if not gain >= -x.noise:
             return False
         left = z.theta_gradient + ridges.value_and_gradient(z.theta)[1]
-        nearer = np.linalg.norm(left) <= NEARER * np.linalg.norm(slope)
-        if not (nearer or (gain >= -ENOUGH * np.vdot(slope, d) and not self.quadratic)):
+        nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(slope)
+        if not (nearer or (gain >= -SUFFICIENT * np.vdot(slope, d) and not self.quadratic)):
             return False
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.exact, self.fresh, self.idle = z, x, self.quadratic, False, 0
@@ -148,14 +151,14 @@ class ProximalNewton(Algorithm):
 
     def _values(self, point):
         """F of every part, at an evaluated point."""
-        own = point.losses + self.problem.regularizer.value(point.theta)
-        own = own + 0.5 * np.einsum("kn,kn->k", point.theta, point.product)
-        return np.bincount(self.part, own, self.parts)
+        strata = point.losses + self.problem.regularizer.value(point.theta)
+        strata = strata + 0.5 * np.einsum("kn,kn->k", point.theta, point.product)
+        return np.bincount(self.part, strata, self.parts)
 
     def _noise(self, point):
         """Rounding error to expect in F of every part."""
-        own = np.abs(point.losses) + 0.02 * point.degrees * np.einsum("kn,kn->k", point.theta, point.theta)
-        return 1e-14 * np.bincount(self.part, own, self.parts) + 1e-16 * (1 + abs(point.objective))
+        strata = np.abs(point.losses) + 0.02 * point.degrees * np.einsum("kn,kn->k", point.theta, point.theta)
+        return 1e-14 * np.bincount(self.part, strata, self.parts) + 1e-16 * (1 + abs(point.objective))
 
     def _gradient_step(self, x):
         """Set p to the prox-gradient step from x, with t for each stratum, and u to the regularizer's slope there."""
@@ -183,13 +186,13 @@ class ProximalNewton(Algorithm):
             return theta, reached
         noise, waiting = self._noise(self.p), np.ones(self.parts, dtype=bool)
         for length in LENGTHS:
-            found = np.zeros(self.parts, dtype=bool)
+            lowered = np.zeros(self.parts, dtype=bool)
             for candidate in self._points(length, *direction):
                 good, new = self._lower(candidate, values, noise)
-                good &= waiting & ~(found & (new >= reached))
+                good &= waiting & ~(lowered & (new >= reached))
                 theta[good[self.part]], reached[good] = candidate[good[self.part]], new[good]
-                found |= good
-            waiting &= ~found & (self.promised > noise)  # rounding hides whether shorter steps are better
+                lowered |= good
+            waiting &= ~lowered & (self.promised > noise)  # rounding hides whether shorter steps are better
             if length == 1:
                 whole = ~waiting
             if not waiting.any():
@@ -199,7 +202,7 @@ class ProximalNewton(Algorithm):
             good, new = self._lower(self.first, reached, noise)
             theta[good[self.part]], reached[good] = self.first[good[self.part]], new[good]
         # Lean towards short steps where long ones failed, as along a valley with kinks.
-        self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0)[self.part], RIDGE, STEEP)
+        self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0)[self.part], RIDGE, MOST_DAMPING)
         return theta, reached
 
     def _lower(self, theta, values, noise):
@@ -241,16 +244,16 @@ class ProximalNewton(Algorithm):
         return np.where(flat, shift, self.damping * shift)
 
     def _beyond_kinks(self):
-        """What an interior point method finds where the loss is one of smoothed kinks; None elsewhere."""
+        """The minimiser by an interior point method where the loss has smoothed kinks; None elsewhere."""
         method = InteriorPoint.of(self.problem, self.system)
-        found = None if method is None else method.solve(self.p, 0.5 * self.tol * _scale(self.p))
-        return None if found is None else self.problem.prox(found, PROJECTION)
+        theta = None if method is None else method.solve(self.p, 0.5 * self.tol * _scale(self.p))
+        return None if theta is None else self.problem.prox(theta, PROJECTION)
 
     def _free_point(self, ridge):
-        """Remember the point that Newton's equations give with every direction free, projected onto the constraints.
+        """Set `first` to the solution of Newton's equations with every direction free, projected onto the constraints.
 
-        From a start where most coordinates are pinned, as theta = 0 for an l1 norm, strong edges release them slowly,
-        neighbour after neighbour; from this point they are pinned at once.
+        At a start where most coordinates are pinned, as at theta = 0 for an l1 norm, strong edges would release them
+        slowly, one neighbour after another. From this point on, the right ones are pinned at once.
         """
         p, everywhere = self.p, FreeDirections.everywhere(*self.p.theta.shape)
         self.system.set(everywhere, ridge)
@@ -284,7 +287,7 @@ class ProximalNewton(Algorithm):
     def _bent(self, length, d, bend):
         """The point at a length, no further than the kinks in the way."""
         far = np.abs(d).max(axis=1) / (np.abs(self.u).max(axis=1) + 1e-300)
-        far = np.clip(far, self.t, LONG * self.t)
+        far = np.clip(far, self.t, LONGEST * self.t)
         target = self.p.theta + length * d
         return self.problem.prox(target + far[:, None] * (self.u + length * bend), far)
 
