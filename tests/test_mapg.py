@@ -342,7 +342,7 @@ def test_a_finished_fit_removes_its_checkpoint(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [
+    [  # those of all solvers, and MAPG's own
         ({"tol": -1}, "tol = -1 is out of range: it must be a number of at least 0"),
         ({"max_iter": 1.5}, "max_iter = 1.5 is out of range"),
         ({"patience": 0}, "patience = 0"),
@@ -416,4 +416,4 @@ def test_extrapolated_images_change_no_iterate():
     p._arguments = None
     without = solve(p, tol=0, max_iter=15)
     np.testing.assert_allclose(with_images.history, without.history, rtol=1e-9)
-    np.testing.assert_allclose(with_images.theta, without.theta, atol=1e-6)
+    np.testing.assert_allclose(with_images.theta, without.theta, atol=1e-5)

@@ -5,9 +5,8 @@ import math
 import numpy as np
 
 from strat.oracles import kernels
-from strat.problem.graph_regularizers import FixedGraph
-from strat.problem.joint_problem import JointProblem, rows_product
-from strat.solvers.algorithm import Algorithm
+from strat.problem.joint_problem import rows_product
+from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 
@@ -84,12 +83,14 @@ class JointSteps(Algorithm):
     def _newton_step(self):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there."""
         problem, x, z, before = self.problem, self.x, self.z, self.x.objective
-        given = JointProblem(
-            problem.loss, problem.regularizer, FixedGraph(), problem.edges, x.w, problem.couple
-        )
         accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
         newton = ProximalNewton(
-            given, x.theta, x.w, accuracy, self.strata_metric.loss_curvature, one_length=True
+            for_given_graph(problem, x.w),
+            x.theta,
+            x.w,
+            accuracy,
+            self.strata_metric.loss_curvature,
+            one_length=True,
         )
         newton.damping, newton.fresh = self.damping, self.fresh
         start = newton.x.objective

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from scipy.linalg.blas import ddot
 
 from strat.oracles import kernels
 
@@ -144,8 +143,8 @@ class EdgeMetric:
             np.maximum(z.w, 0.0, out=z.w)
         move = z.w - y.w
         weighted = self.curvature * move
-        uphill = ddot(weighted, z.w) - ddot(weighted, x.w)
-        return ddot(y.w_gradient, move), ddot(weighted, move), ddot(weighted, weighted), uphill
+        uphill = float(weighted @ z.w) - float(weighted @ x.w)
+        return float(y.w_gradient @ move), float(weighted @ move), float(weighted @ weighted), uphill
 
     def shrink(self, ratio):
         """Take shorter steps: `ratio` is what the model allows over what was met."""

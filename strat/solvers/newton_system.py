@@ -45,7 +45,7 @@ class NewtonSystem:
         cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian")
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
-        self.preconditioner = Preconditioner(laplacians) if self.coupled else None
+        self.preconditioner = Preconditioner(laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""

@@ -46,7 +46,7 @@ class ProximalNewton(Algorithm):
 
     saved = (
         *("damping", "size", "idle", "fresh"),
-        *("strata_metric.loss_curvature", "strata_metric.share"),
+        *("strata_metric.loss_curvature", "strata_metric.share", "system.preconditioner.shift"),
     )
 
     def __init__(self, problem, theta, w, tol=1e-6, curvature=None, one_length=False):
@@ -311,8 +311,7 @@ class ProximalNewton(Algorithm):
     @property
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
-        preconditioner = self.system.preconditioner
-        return super().factorizations + (0 if preconditioner is None else preconditioner.factorizations)
+        return super().factorizations + self.system.preconditioner.factorizations
 
 
 def _scale(point):
