@@ -1,11 +1,11 @@
-"""The directions that a prox leaves free, as a projection, and the regularizer's curvature along them, as matrices."""
+"""The directions in which a prox moves, as a projection, and the curvature of the regularizer along them."""
 
 import numpy as np
 
 from strat.oracles import kernels
 from strat.solvers.prox_slope import FREE
 
-SMALL = 16  # size of matrices up to which a loop is faster than NumPy's products
+SMALL = 16  # size of matrices up to which the compiled loop is faster than NumPy's products
 
 
 class FreeDirections:

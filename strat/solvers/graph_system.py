@@ -1,4 +1,4 @@
-"""Linear systems with the graph's Laplacian and a multiple of the identity, factorised once for many right sides."""
+"""Linear systems with the Laplacian plus a multiple of the identity, factorised once for many right-hand sides."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ MOST = 500
 class GraphSystem:
     """G(w) + 2 rho I for a given graph, with the Laplacian weighted by `couple` in every coordinate.
 
-    Coordinates of one Laplacian p G(v) share a factorisation, of G(v) + (2 rho / p) I. Where the edge set has no exact one
-    (a graph that would fill it), conjugate gradients do the rest.
+    Coordinates of one Laplacian p G(v) share a factorisation, of G(v) + (2 rho / p) I. Where the graph would fill the
+    factor, the edge set has an approximate one, and conjugate gradients refine the solution.
 
     Parameters
     ----------

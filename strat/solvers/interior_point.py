@@ -1,16 +1,16 @@
-"""An interior point method for losses with one smoothed kink a record: it meets no kinks on its way."""
+"""An interior point method for losses with one smoothed kink a record."""
 
 import numpy as np
 
 from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.newton_system import hessian_blocks
 
-MOST = 40  # steps
-INSIDE = 0.4  # distance of the first slopes from the ends of their intervals, relative
-CENTRED = 0.02  # first complementarity, in units of a slope times an argument
-BACK = 0.995  # share of the way to the boundary
-CLOSED = 1e-12  # gap, in units of the first, from which on rounding decides
-EXACT = 1e-3  # residual to leave in the linear systems, relative
+MOST = 40  # iterations
+INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
+CENTRED = 0.02  # first complementarity, relative to a slope times an argument
+BACK = 0.995  # longest step, relative to the way to the boundary
+CLOSED = 1e-12  # the gap, relative to the first one, below which rounding decides
+EXACT = 1e-3  # relative residual of the linear systems
 DAMPING = 1e-9  # relative
 
 

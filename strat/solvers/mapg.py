@@ -11,8 +11,8 @@ from strat.solvers.joint_steps import JointSteps
 class MAPG(Solver):
     """Monotone accelerated proximal gradient in parameters and edge weights together.
 
-    Without `step` it finds its own steps, never raises the objective, and helps itself with Newton steps in theta where
-    the loss has second derivatives. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
+    Without `step` it finds its own steps, never raises the objective, and takes a Newton step in theta every few
+    iterations where the loss has second derivatives. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
 
     Parameters
     ----------

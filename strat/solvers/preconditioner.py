@@ -7,9 +7,12 @@ import numpy as np
 from strat.solvers.band import BandFactor
 from strat.solvers.free_directions import inverses, times
 
-SPREAD = 16.0  # coordinates whose curvatures differ by less share one factorisation
-WIDE = 200  # mean envelope width of a factor up to which it pays; a plane grid has the root of K, and a lean factor
-WEAK = (2.0, 0.5)  # median of degree over curvature up to which blocks (or diagonals) are the better choice
+SPREAD = 16.0  # coordinates whose curvatures differ by a smaller factor share one factorisation
+WIDE = 200  # mean envelope width up to which a factor pays; that of a plane grid is the root of K
+WEAK = (
+    2.0,
+    0.5,
+)  # median of degree over curvature up to which blocks (or diagonals) are the better preconditioner
 SIMILAR = 0.5  # factors serve again while the shift changes by less than this share
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
 
@@ -17,10 +20,10 @@ LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singu
 class Preconditioner:
     """Approximate inverse of G(w) diag(couple) + blocks.
 
-    Each group of coordinates of like coupling p and like curvature s has one factorisation, of p G(w) + diag(s_k),
-    which treats strong edges exactly. The strata's blocks with their degrees are inverted instead where edges are weak,
-    or where the graph would fill the factor: such a graph mixes so well that its degrees stand for it. On a chain or a
-    narrow graph a banded factor is the inverse itself, on a complete graph of equal weights a correction of the blocks.
+    Each group of coordinates of equal coupling p and similar curvature s has one factorisation, of p G(w) + diag(s_k),
+    which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor, the strata's
+    blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are a good
+    approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself.
 
     Parameters
     ----------
