@@ -11,7 +11,7 @@ from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 
 DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
-BEHIND = 100.0  # a Newton step is due where the residual in theta is this many times the residual in W
+BEHIND = 20.0  # a Newton step is due where the residual in theta is this many times the residual in W
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
 TRIALS = 60  # most steps tried from one point
