@@ -5,25 +5,23 @@ import warnings
 import numpy as np
 
 from strat.errors import ConvergenceWarning
-from strat.problem.graph_regularizers import FixedGraph
-from strat.problem.joint_problem import JointProblem, Point
-from strat.solvers.algorithm import Algorithm
-from strat.solvers.certificate import subgradient_residual
-from strat.solvers.consensus import Consensus
+from strat.problem.joint_problem import Point
+from strat.solvers.algorithm import Algorithm, for_given_graph
+from strat.solvers.consensus import Consensus, subgradient_residual
 from strat.solvers.graph_step import exact_weights, graph_step
 from strat.solvers.joint_steps import JointSteps
 from strat.solvers.proximal_newton import ProximalNewton
 
-SHARE = 0.01  # of the residual before a step is what it may leave
+SHARE = 0.01  # tolerance of a step, relative to the residual before it
 FINEST = 1e-10  # least tolerance of a step
-EXACT = 1e-13  # and no step need be finer to lower F
+EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
 INNER = 500  # most iterations of one step
-INNER_ADMM = 5000  # and where it is ADMM's
+INNER_ADMM = 5000  # most iterations of one step by ADMM
 TINY = (
-    1e-3  # terms of the gradient smaller than this leave the residual, which is relative to 1 or more, no say
+    1e-3  # the residual is relative to 1 or more, and says nothing where all gradients are smaller than this
 )
-FALL = 1e-4  # last fall of F, relative, at which a step with such terms ends
-IDLE = 10  # iterations whose decrease rounding hides, in which the residual must halve
+FALL = 1e-4  # with such gradients, a step ends where its last iteration lowers F by less than this share
+IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
 class BlockDescent(Algorithm):
@@ -41,10 +39,8 @@ class BlockDescent(Algorithm):
         self.finest = max(0.3 * tol, FINEST)
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
-        self.dual, self.rho = (
-            np.zeros_like(theta),
-            0.0,
-        )  # of ADMM: minus a subgradient of the loss, and the penalty
+        # ADMM's multipliers (minus a subgradient of the loss) and penalty
+        self.dual, self.rho = np.zeros_like(theta), 0.0
         self.z = self.new_point()
 
     def step(self):
@@ -55,12 +51,11 @@ class BlockDescent(Algorithm):
         z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
         noise = z.evaluate().noise
         if not z.objective <= objective + noise:  # rounding, or a W that is no better
-            new, there = z.w.copy(), z.objective
+            new, reached = z.w.copy(), z.objective
             z.w[...] = x.w
-            noise = max(
-                noise, 2 * abs(z.evaluate().objective - objective)
-            )  # this F is `objective`, but for rounding
-            if there <= objective + noise:
+            # F is `objective` here but for rounding
+            noise = max(noise, 2 * abs(z.evaluate().objective - objective))
+            if reached <= objective + noise:
                 z.w[...] = new
                 z.evaluate()
         fall = x.objective - z.objective
@@ -95,10 +90,7 @@ class BlockDescent(Algorithm):
     def _theta_step(self, tol):
         """Parameters that are better for the graph of x, and F there."""
         x, problem = self.x, self.problem
-        fixed = JointProblem(
-            problem.loss, problem.regularizer, FixedGraph(), problem.edges, x.w, problem.couple
-        )
-        inner = self._inner(fixed, tol)
+        inner = self._inner(for_given_graph(problem, x.w), tol)
         start, before = inner.x.objective, np.inf
         for _ in range(INNER if self.smooth else INNER_ADMM):
             residual = inner.residual(tol)
@@ -119,7 +111,7 @@ class BlockDescent(Algorithm):
         return x.theta, x.objective
 
     def _moves(self, inner, start, before):
-        """Whether F still changes where all terms are so tiny that the residual is small everywhere."""
+        """Whether F still changes although all gradients are so small that the residual is small everywhere."""
         x = inner.x
         terms = (x.loss_gradient, x.product) if self.smooth else (inner.y, inner.z)
         if max(map(np.linalg.norm, terms)) > TINY:

@@ -5,6 +5,7 @@ import time
 import numpy as np
 
 from strat.problem.joint_problem import JointProblem, w_residual
+from strat.solvers.mapg import MAPG
 from strat.solvers.result import Result
 
 
@@ -40,8 +41,6 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
         problem.couple,
         problem.outside,
     )
-    from strat.solvers.mapg import MAPG
-
     solver = MAPG(tol=tol, max_iter=max_iter)
     return solver.run(fixed, theta, problem.w0 if w is None else w, init="W0" if w is None else "given")
 

@@ -125,10 +125,10 @@ def _differences(prox, v, t, step, position, mates):
     jacobian, jump = np.zeros((*v.shape, longest)), np.zeros(len(v))
     for r in range(longest):
         e = np.where(position == r, step, 0.0)
-        mine = mates[:, r]
-        length = np.where(mine >= 0, step[:, mine], 1.0)
+        mate = mates[:, r]
+        length = np.where(mate >= 0, step[:, mate], 1.0)
         forward, backward = (prox(v + e, t) - centre) / length, (centre - prox(v - e, t)) / length
-        jacobian[:, :, r] = np.where(mine >= 0, 0.5 * (forward + backward), 0.0)
+        jacobian[:, :, r] = np.where(mate >= 0, 0.5 * (forward + backward), 0.0)
         jump = np.maximum(jump, np.abs(forward - backward).max(axis=1))
     return jacobian, jump
 

@@ -19,9 +19,7 @@ import time
 import numpy as np
 
 from strat.errors import OptionError
-from strat.problem.graph_regularizers import FixedGraph
-from strat.problem.joint_problem import JointProblem
-from strat.solvers.algorithm import PROJECTION
+from strat.solvers.algorithm import PROJECTION, for_given_graph
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
 from strat.solvers.joint_steps import JointSteps
@@ -143,7 +141,7 @@ def _theta(problem, name, seed):
 
 def _fit(problem, theta, w):
     """Roughly fitted parameters for the weights w."""
-    fixed = JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
+    fixed = for_given_graph(problem, w)
     smooth = problem.loss.has("value_and_gradient")
     algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
     if not np.isfinite(algorithm.x.objective):
