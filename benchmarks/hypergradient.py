@@ -33,7 +33,7 @@ import scipy.sparse as sp
 
 import strat
 from strat.derivatives.fitted_model import FittedModel
-from strat.derivatives.hypergradient import through_the_fit
+from strat.derivatives.hypergradient import implicit_gradient
 from strat.derivatives.linearization import Linearization
 
 REPEAT = 9
@@ -214,7 +214,7 @@ def compare(loss, name, graph, n):
         return strat.hypergradient(model, validation)
 
     def bound():
-        return through_the_fit(fit, held, fit.linearized(), ["W0"])
+        return implicit_gradient(fit, held, fit.linearized(), ["W0"])
 
     (_, gradient), once = timed(again)
     calls, loops = timed(again, REPEAT)[1], timed(bound, REPEAT)[1]

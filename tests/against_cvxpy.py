@@ -4,8 +4,8 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from strat.compiler.cone_form import attribute_constraints
 
+from strat.compiler.cone_form import attribute_constraints
 from strat.compiler.convexity import factors, rebuilt, with_sign
 
 #: From the most accurate to what every problem gets.

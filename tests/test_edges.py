@@ -60,9 +60,6 @@ def test_numbers_against_matrices(edges, rng):
     for part in (theta, theta[:, :1]):
         np.testing.assert_allclose(operator(part), L @ part, atol=1e-13)
     np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
-    half = edges.add_half_distances(theta, edges.zeros())
-    np.testing.assert_allclose(edges.vector(half), d / 2, atol=1e-13)
-    assert edges.half_energy(w, theta) == pytest.approx(0.5 * np.trace(theta.T @ L @ theta))
     precision = edges.packed.square(edges.precision(w, 0.3))
     np.testing.assert_allclose(np.tril(precision), np.tril(L + 0.3 * np.eye(K)), atol=1e-14)
     shift = rng.random(K) + 0.1

@@ -1,4 +1,4 @@
-"""LogDet and FixedGraph: parameters, CVXPY expression, and the numbers behind it."""
+"""Graph regularizers: parameters, CVXPY expression, and the numbers of their oracles."""
 
 import cvxpy as cp
 import numpy as np
@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from strat.errors import OptionError
 from strat.problem.edges import AllPairs, EdgeList
-from strat.problem.graph_regularizers import FixedGraph, LogDet
+from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 
 K = 6
 EDGES = [AllPairs(K), EdgeList(K, [0, 0, 1, 2, 4], [1, 5, 3, 4, 5])]
@@ -16,6 +16,11 @@ CASES = [
     LogDet(2.0, 0.5, 1.0, 0.1),
     LogDet(0.0, 0.5, 0.0, 1.0),
     LogDet(1.0, 0.0, 0.5, 2.0),
+    LogDiagonal(2.0, 0.5),
+    LogDiagonal(0.0, 0.5),
+    TraceConstraint(4.0, 0.3),
+    TraceConstraint(4.0, 0.0),
+    Entropy(0.7),
 ]
 
 
@@ -29,8 +34,9 @@ def point(edges, seed=0):
 def test_value_is_the_expression(h, edges):
     w, w0 = point(edges)
     W, W0 = edges.to_matrix(w), edges.to_matrix(w0)
-    assert h.oracle(edges, w0).set(w) == pytest.approx(h.expression(W, W0).value, rel=1e-9)
-    assert h.oracle(edges, edges.zeros()).set(w) == pytest.approx(h.expression(W).value, rel=1e-9)
+    for prior, expression in ((w0, h.expression(W, W0)), (edges.zeros(), h.expression(W))):
+        oracle = h.oracle(edges, prior)
+        assert oracle.set(w) + oracle.rest() == pytest.approx(expression.value, rel=1e-9)
 
 
 @pytest.mark.parametrize("edges", EDGES)
@@ -45,8 +51,8 @@ def test_derivatives_are_finite_differences(h, edges):
         assert gradient[e] == pytest.approx(
             (other.set(w + step) - other.set(w - step)) / 2e-5, rel=1e-6, abs=1e-6
         )
-    assert graph_oracle.factorizations == (1 if h.lambda1 else 0)
-    assert graph_oracle.inversions == graph_oracle.factorizations
+    factorizations = int(isinstance(h, LogDet) and h.lambda1 > 0)
+    assert graph_oracle.factorizations == graph_oracle.inversions == factorizations
 
 
 def test_the_metric_bounds_the_curvature():
@@ -79,6 +85,8 @@ def test_constraints_and_the_convex_program():
 
 
 def test_sklearn_parameters():
+    assert clone(TraceConstraint(lambda1=1, lambda2="x")).get_params() == {"lambda1": 1, "lambda2": "x"}
+    assert Entropy(2.0).set_params(sigma=3.0).sigma == 3.0
     h = LogDet(lambda1=1, lambda2="x", eta=0.1, mu=2)
     assert clone(h).get_params() == {"lambda1": 1, "lambda2": "x", "eta": 0.1, "mu": 2}
     assert h.set_params(lambda2=3).lambda2 == 3
@@ -103,17 +111,36 @@ def test_parameters_out_of_range(options, text):
         h.validate(joint=True)
 
 
-def test_lambda2_may_be_zero_for_given_parameters_and_with_lambda1():
+def test_lambda2_may_be_zero_unless_the_objective_would_fall_for_ever():
     LogDet(1.0, 0, 0.1, 0.1).validate()
-    LogDet(0, 0, 0.1, 0.1).validate(joint=True)
+    LogDiagonal(1.0, 0.0).validate()
+    for h in (LogDet(0, 0, 0.1, 0.1), LogDiagonal(0.0, 0.0), TraceConstraint(1.0, 0.0)):
+        h.validate(joint=True)
+    with pytest.raises(OptionError, match="lambda2 = 0.0 is out of range: it must be a number above 0 where"):
+        LogDiagonal(1.0, 0.0).validate(joint=True)
 
 
-def test_from_bayes():
-    assert LogDet.from_bayes(n=10, c1=3.0, c2=1.0, mu=0.5).get_params() == {
-        "lambda1": 5.0,
-        "lambda2": 4.0,
-        "eta": 0.25,
-        "mu": 0.5,
-    }
-    with pytest.raises(OptionError, match=r"c1 \+ c2 = 0"):
-        LogDet.from_bayes(10, 0, 0, 1.0)
+def test_the_bayesian_constants_give_the_posterior():
+    """The objective differs from minus the log posterior by a constant, over random parameters and graphs."""
+    K, n, mu, c1, c2 = 6, 3, 0.7, 0.8, 0.3
+    h = LogDet.from_bayes(n=n, c1=c1, c2=c2, mu=mu)
+    assert (h.lambda1, h.lambda2, h.eta, h.mu) == (n / 2, c1 + c2, c2 / (c1 + c2), mu)
+    differences = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        W = AllPairs(K).to_matrix(AllPairs(K).from_vector(2 * rng.random(15)))
+        theta = rng.standard_normal((K, n))
+        G = np.diag(W.sum(axis=1)) - W
+        precision = mu * np.eye(K) + G
+        # Each of the n columns of theta is N(0, precision^-1); W has density ∝ exp(-c1/2 ||W||_F^2 - c2 ||W||_1).
+        log_prior = n / 2 * np.linalg.slogdet(precision)[1] - 0.5 * np.trace(theta.T @ precision @ theta)
+        log_prior += -c1 / 2 * np.sum(W**2) - c2 * np.abs(W).sum()
+        ridge, laplacian = mu / 2 * np.sum(theta**2), 0.5 * np.trace(theta.T @ G @ theta)
+        differences.append(laplacian + ridge + h.expression(W).value + log_prior)
+    assert np.allclose(differences, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("c1", "c2"), [(0.0, 0.0), (-1.0, 2.0), (1.0, np.nan)])
+def test_improper_priors_are_refused(c1, c2):
+    with pytest.raises(OptionError, match="c1|c2"):
+        LogDet.from_bayes(n=3, c1=c1, c2=c2, mu=1.0)

@@ -1,4 +1,4 @@
-"""Readings of a graph against what networkx and the matrix-tree theorem say; the Bayesian constants of LogDet."""
+"""Readings of a graph against what networkx and the matrix-tree theorem say."""
 
 import cvxpy as cp
 import networkx as nx
@@ -144,31 +144,3 @@ def test_what_is_no_graph_is_refused():
         graphs.report(np.array([[0.0, 1.0], [2.0, 0.0]]))
     with pytest.raises(strat.OptionError, match="isolated is 2"):
         graphs.report(np.zeros((2, 2)), isolated=2)
-
-
-# --- the Bayesian reading of LogDet
-
-
-def test_the_bayesian_constants_give_the_posterior():
-    """The objective differs from minus the log posterior by a constant, over random parameters and graphs."""
-    K, n, mu, c1, c2 = 6, 3, 0.7, 0.8, 0.3
-    h = strat.LogDet.from_bayes(n=n, c1=c1, c2=c2, mu=mu)
-    assert (h.lambda1, h.lambda2, h.eta, h.mu) == (n / 2, c1 + c2, c2 / (c1 + c2), mu)
-    differences = []
-    for seed in range(5):
-        rng, W = np.random.default_rng(seed), dense(seed, K)
-        theta = rng.standard_normal((K, n))
-        G = np.diag(W.sum(axis=1)) - W
-        precision = mu * np.eye(K) + G
-        # Each of the n columns of theta is N(0, precision^-1); W has density ∝ exp(-c1/2 ||W||_F^2 - c2 ||W||_1).
-        log_prior = n / 2 * np.linalg.slogdet(precision)[1] - 0.5 * np.trace(theta.T @ precision @ theta)
-        log_prior += -c1 / 2 * np.sum(W**2) - c2 * np.abs(W).sum()
-        ridge, laplacian = mu / 2 * np.sum(theta**2), 0.5 * np.trace(theta.T @ G @ theta)
-        differences.append(laplacian + ridge + h.expression(W).value + log_prior)
-    assert np.allclose(differences, 0.0, atol=1e-9)
-
-
-@pytest.mark.parametrize(("c1", "c2"), [(0.0, 0.0), (-1.0, 2.0), (1.0, np.nan)])
-def test_improper_priors_are_refused(c1, c2):
-    with pytest.raises(strat.OptionError, match="c1|c2"):
-        strat.LogDet.from_bayes(n=3, c1=c1, c2=c2, mu=1.0)

@@ -4,7 +4,6 @@ import cvxpy as cp
 import networkx as nx
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 import strat
 from strat import Entropy, LogDet, LogDiagonal, TraceConstraint
@@ -14,13 +13,6 @@ from strat.problem.graph_regularizers.simplex import onto_simplex
 
 K = 6
 EDGES = [AllPairs(K), EdgeList(K, [0, 0, 1, 2, 4, 3], [1, 5, 3, 4, 5, 2])]
-CASES = [
-    LogDiagonal(2.0, 0.5),
-    LogDiagonal(0.0, 0.5),
-    TraceConstraint(4.0, 0.3),
-    TraceConstraint(4.0, 0.0),
-    Entropy(0.7),
-]
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of Clarabel, asked for much
 
 TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
@@ -59,28 +51,10 @@ def cvxpy_minimum(h, edges, c):
 
 
 @pytest.mark.parametrize("edges", EDGES)
-@pytest.mark.parametrize("h", CASES)
-def test_value_is_the_expression(h, edges):
-    w, graph_oracle = point(edges), oracle_of(h, edges)
-    assert graph_oracle.set(w) + graph_oracle.rest() == pytest.approx(
-        h.expression(edges.to_matrix(w)).value, rel=1e-12
-    )
-
-
-@pytest.mark.parametrize("edges", EDGES)
-@pytest.mark.parametrize("h", CASES)
-def test_gradient_is_a_finite_difference(h, edges):
-    w = point(edges)
-    graph_oracle, other = oracle_of(h, edges), oracle_of(h, edges)
-    graph_oracle.set(w)
-    gradient = edges.vector(graph_oracle.gradient(edges.zeros()))
-    for e in range(edges.count):
-        step = edges.from_vector(1e-5 * np.eye(edges.count)[e])
-        assert gradient[e] == pytest.approx((other.set(w + step) - other.set(w - step)) / 2e-5, abs=1e-6)
-
-
-@pytest.mark.parametrize("edges", EDGES)
-@pytest.mark.parametrize("h", CASES[:4])
+@pytest.mark.parametrize(
+    "h",
+    [LogDiagonal(2.0, 0.5), LogDiagonal(0.0, 0.5), TraceConstraint(4.0, 0.3), TraceConstraint(4.0, 0.0)],
+)
 def test_the_metric_bounds_the_hessian(h, edges):
     w = point(edges)
     graph_oracle, n = oracle_of(h, edges), edges.count
@@ -306,8 +280,8 @@ def test_learn_graph_against_cvxpy(h):
 def test_relabelling_permutes_the_graph(h):
     rng = np.random.default_rng(3)
     theta, order = rng.standard_normal((8, 2)), rng.permutation(8)
-    one, two = strat.learn_graph(theta, h, tol=1e-10), strat.learn_graph(theta[order], h, tol=1e-10)
-    np.testing.assert_allclose(two.W, one.W[np.ix_(order, order)], atol=1e-7)
+    W, moved = (strat.learn_graph(rows, h, tol=1e-10).W for rows in (theta, theta[order]))
+    np.testing.assert_allclose(moved, W[np.ix_(order, order)], atol=1e-7)
 
 
 def test_candidate_edges_of_all_pairs_change_nothing():
@@ -386,18 +360,3 @@ def test_too_few_iterations_warn():
         ConvergenceWarning, match="learn_graph stopped with residual .* after 2 iterations. Raise max_iter"
     ):
         strat.learn_graph(theta, ALL[0], max_iter=2)
-
-
-def test_lambda2_must_be_positive_in_a_joint_fit():
-    LogDiagonal(1.0, 0.0).validate()
-    LogDiagonal(0.0, 0.0).validate(joint=True)
-    TraceConstraint(1.0, 0.0).validate(joint=True)
-    with pytest.raises(
-        OptionError, match="lambda2 = 0.0 is out of range: it must be a number above 0 where lambda1 > 0"
-    ):
-        LogDiagonal(1.0, 0.0).validate(joint=True)
-
-
-def test_parameters():
-    assert clone(TraceConstraint(lambda1=1, lambda2="x")).get_params() == {"lambda1": 1, "lambda2": "x"}
-    assert Entropy(2.0).set_params(sigma=3.0).sigma == 3.0

@@ -9,7 +9,7 @@ import pytest
 
 import strat
 
-K, N, H = 6, 110, 1e-4
+K, N, H = 6, 110, 7e-5
 TIGHT = strat.NewtonCG(tol=1e-12, max_iter=60)
 LABELS = list("abcdef")
 LAM = cp.Parameter(nonneg=True, name="lam", value=0.4)
@@ -49,8 +49,7 @@ def declared(loss, regularizer, **options):
     ridge = 0.1 * cp.sum_squares(theta) + 0.05 * cp.square(b)
     r, constraints = {
         "ridge": lambda: (LAM * cp.sum_squares(theta) + 0.05 * cp.square(b), []),
-        "l1": lambda: (LAM * cp.norm1(theta) * 3 + 0.01 * cp.square(b), []),
-        "elastic": lambda: (LAM * cp.norm1(theta) + ridge, []),
+        "l1": lambda: (3 * LAM * cp.norm1(theta) + 0.01 * cp.square(b), []),
         "box": lambda: (ridge, [theta <= LAM / 3, theta >= -LAM]),
         "group": lambda: (
             5 * LAM * cp.norm(theta, "fro" if theta.ndim == 2 else 2) + 0.05 * cp.square(b),
@@ -128,30 +127,12 @@ def close(value, reference, scale, tolerance=1e-6):
     )
 
 
-FAST = [
-    ("squared", "box"),
-    ("logistic", "l1"),
-    ("softmax", "elastic"),
-    ("poisson", "group"),
-    ("poisson", "ridge"),
-]
-PAIRS = [
-    (0, 1),
-    (2, 3),
-    (4, 5),
-    (0, 3),
-    (1, 5),
-]  # an edge, one of weight 0, one to the stratum without records, no edges
+# An edge, one of weight 0, one to the stratum without records, and pairs without an edge.
+PAIRS = [(0, 1), (2, 3), (4, 5), (0, 3), (1, 5)]
 
 
-CASES = [
-    pytest.param(loss, regularizer, marks=[] if (loss, regularizer) in FAST else [pytest.mark.slow])
-    for loss in ("squared", "logistic", "softmax", "poisson")
-    for regularizer in ("ridge", "l1", "elastic", "box", "group")
-]
-
-
-@pytest.mark.parametrize(("loss", "regularizer"), CASES)
+@pytest.mark.parametrize("regularizer", ["ridge", "l1", "box", "group"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax", "poisson"])
 def test_central_differences_of_solved_fits(loss, regularizer):
     base, train, validation = declared(loss, regularizer), records(loss, 0), records(loss, 1, 50)
     weight = np.random.default_rng(2).integers(3, size=N) / 2
@@ -241,12 +222,3 @@ def test_what_cvxpy_cannot_differentiate_is_refused():
     coupled = strat.BaseModel(base.loss, base.regularizer, data=base.data, couple={"theta": LAM})
     with pytest.raises(strat.OptionError, match="lam multiplies edge weights"):
         strat.hypergradient(fit(strat.lrsm(coupled, graph(weights())), train), train, LAM, method="cvxpy")
-
-
-def test_a_fit_by_admm():
-    base, train, validation = declared("logistic", "group"), records("logistic", 0), records("logistic", 1)
-    fits = [fit(strat.lrsm(base, graph(weights()), solver=s), train) for s in (strat.ADMM(tol=1e-4), TIGHT)]
-    (value, gradient), (same, reference) = (strat.hypergradient(m, validation, ("W0", LAM)) for m in fits)
-    assert value == pytest.approx(same, rel=1e-9)
-    close(gradient["W0"], reference["W0"], 0.0, 1e-8)
-    close(gradient["lam"], reference["lam"], 0.0, 1e-8)

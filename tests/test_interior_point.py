@@ -1,4 +1,4 @@
-"""Losses with smoothed kinks by interior points, and the exact factors of narrow and of complete graphs."""
+"""Losses with smoothed kinks by interior points, and the banded factors of narrow graphs."""
 
 import cvxpy as cp
 import networkx as nx
@@ -12,7 +12,6 @@ from strat.problem.edges import EdgeList
 from strat.solvers.band import BandFactor
 from strat.solvers.interior_point import InteriorPoint
 from strat.solvers.newton_system import NewtonSystem
-from strat.solvers.uniform import UniformFactor
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
@@ -26,7 +25,7 @@ def system_of(graph, n, seed=0):
     K = graph.number_of_nodes()
     i, j = np.array(graph.edges).T
     edges = EdgeList(K, i, j)
-    w = np.full(edges.count, 2.5) if graph.graph.get("equal") else rng.random(edges.count) + 0.1
+    w = rng.random(edges.count) + 0.1
     couple = np.r_[0.0, rng.random(n - 1) + 0.5] if n > 1 else np.ones(1)
     roots = rng.standard_normal((K, n, n))
     blocks = roots @ roots.swapaxes(1, 2) + 0.1 * np.eye(n)
@@ -37,30 +36,22 @@ def system_of(graph, n, seed=0):
     return edges, w, couple, blocks, whole
 
 
-def complete(K):
-    graph = nx.complete_graph(K)
-    graph.graph["equal"] = True
-    return graph
-
-
 SHUFFLED = nx.relabel_nodes(
     nx.path_graph(12), dict(enumerate(np.random.default_rng(1).permutation(12).tolist()))
 )
 GRAPHS = {
-    "chain in any order": (SHUFFLED, BandFactor),
-    "cycle": (nx.cycle_graph(9), BandFactor),
-    "grid": (nx.convert_node_labels_to_integers(nx.grid_2d_graph(4, 5)), BandFactor),
-    "two parts": (nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)), BandFactor),
-    "complete": (complete(7), UniformFactor),
+    "chain in any order": SHUFFLED,
+    "cycle": nx.cycle_graph(9),
+    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(4, 5)),
+    "two parts": nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)),
 }
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_factors_solve(name, n, masked):
-    graph, kind = GRAPHS[name]
-    edges, w, couple, blocks, whole = system_of(graph, n)
+def test_band_factors_solve(name, n, masked):
+    edges, w, couple, blocks, whole = system_of(GRAPHS[name], n)
     rng = np.random.default_rng(2)
     mask = rng.random((edges.K, n)) < 0.7 if masked else None
     b = rng.standard_normal((edges.K, n))
@@ -69,7 +60,7 @@ def test_factors_solve(name, n, masked):
         whole = np.where(both, whole, np.eye(len(whole)))
         blocks = np.where(mask[:, :, None] & mask[:, None, :], blocks, np.eye(n))
         b *= mask
-    x = kind(edges, w, couple).factor(blocks - np.eye(n), np.ones(b.shape), mask)(b)
+    x = BandFactor(edges, w, couple).factor(blocks - np.eye(n), np.ones(b.shape), mask)(b)
     np.testing.assert_allclose(x.ravel(), np.linalg.solve(whole, b.ravel()), rtol=1e-10, atol=1e-12)
 
 
@@ -85,11 +76,6 @@ def test_which_graphs_have_cheap_factors():
     assert BandFactor.cheap(chain, 10)
     assert not BandFactor.cheap(EdgeList(501, *np.array(star.edges).T), 10)
     assert not BandFactor.cheap(EdgeList(4, [], []), 3)  # nothing is coupled
-    edges = EdgeList(5, *np.triu_indices(5, 1))
-    assert UniformFactor.suits(edges, np.full(10, 3.0))
-    assert not UniformFactor.suits(edges, np.arange(1.0, 11.0))
-    assert not UniformFactor.suits(edges, np.zeros(10))
-    assert not UniformFactor.suits(chain, np.ones(999))
 
 
 # ---------------------------------------------------------------- fits

@@ -71,7 +71,7 @@ def test_the_log_determinant_and_its_derivatives(monkeypatch, K):
 
         def numbers(graph_oracle=graph_oracle):
             value, gradient = graph_oracle.set(w, edges.degrees(w)), edges.zeros()
-            ends = graph_oracle.gradient_without_ends(gradient)
+            ends = graph_oracle.split_gradient(gradient)
             curvature = edges.vector(graph_oracle.curvature(edges.zeros()))
             return [value, edges.vector(gradient), ends, curvature, graph_oracle.scale()]
 

@@ -452,14 +452,6 @@ def test_a_loss_without_second_derivatives_is_an_error_that_names_mapg():
         solve(p)
 
 
-@pytest.mark.parametrize(
-    ("options", "text"), [({"tol": -1}, "tol = -1"), ({"max_iter": 0.5}, "max_iter = 0.5")]
-)
-def test_options_out_of_range(options, text):
-    with pytest.raises(OptionError, match=text):
-        solve(problem(), **options)
-
-
 def test_stops_and_a_checkpoint(tmp_path):
     p, path = problem(), tmp_path / "state.npz"
     whole = solve(p, tol=1e-9)

@@ -32,6 +32,11 @@ def point(problem, seed=0):
     return rng.standard_normal((problem.K, problem.n)), edges.from_vector(rng.random(edges.count))
 
 
+def gradients(problem, theta, w):
+    point = problem.point(theta, w).differentiate()
+    return point.theta_gradient, point.w_gradient * problem.edges.mask
+
+
 COUPLE = np.array([1.0, 0.0, 2.5])
 
 
@@ -57,7 +62,7 @@ def test_objective_from_its_definition(couple):
 def test_gradients_are_finite_differences(edges, loss, couple):
     p = problem(edges, loss=loss, couple=couple)
     theta, w = point(p)
-    theta_gradient, w_gradient = p.gradients(theta, w)
+    theta_gradient, w_gradient = gradients(p, theta, w)
 
     def smooth(theta, w):
         parts = p.parts(theta, w)
@@ -99,7 +104,9 @@ def test_both_edge_sets_agree():
     v = a.edges.vector(w)
     assert a.objective(theta, w) == pytest.approx(b.objective(theta, v), rel=1e-13)
     assert a.residual(theta, w) == pytest.approx(b.residual(theta, v), rel=1e-12)
-    np.testing.assert_allclose(a.edges.vector(a.gradients(theta, w)[1]), b.gradients(theta, v)[1], atol=1e-12)
+    np.testing.assert_allclose(
+        a.edges.vector(gradients(a, theta, w)[1]), gradients(b, theta, v)[1], atol=1e-12
+    )
 
 
 def test_a_fixed_graph_has_no_w_residual_and_no_graph_term():
@@ -107,7 +114,7 @@ def test_a_fixed_graph_has_no_w_residual_and_no_graph_term():
     theta, w = point(p)
     assert p.residual(theta, w)["W"] == 0
     assert p.parts(theta, w)["graph"] == 0
-    assert not p.gradients(theta, w)[1].any()
+    assert not gradients(p, theta, w)[1].any()
 
 
 def test_outside_the_domain_F_is_infinite():

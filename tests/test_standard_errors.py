@@ -250,22 +250,6 @@ def test_a_learned_graph_is_taken_as_it_is():
     assert np.allclose(strat.covariances(model), blocks(expected, 3), rtol=1e-9)
 
 
-def test_several_variables_keep_their_shapes():
-    theta, b, x, y = (
-        cp.Variable((2, 2), name="theta"),
-        cp.Variable(name="b"),
-        cp.Parameter(2),
-        cp.Parameter(2, name="y"),
-    )
-    base = strat.BaseModel(cp.sum_squares(y - x @ theta - b), cp.sum_squares(theta) + b**2, data=(x, y))
-    model = strat.lrsm(base, GRAPH).fit(
-        RNG.standard_normal((9, 2)), RNG.standard_normal((9, 2)), strata=[0, 1, 2] * 3
-    )
-    errors = strat.standard_errors(model)
-    assert {name: value.shape for name, value in errors.items()} == {"theta": (5, 2, 2), "b": (5,)}
-    assert all((value > 0).all() for value in errors.values())
-
-
 def test_more_strata_than_a_dense_inverse_could_hold():
     K, n = 4000, 8  # 32,000 numbers on a path
     theta, y = cp.Variable(n, name="theta"), cp.Parameter(n, name="y")

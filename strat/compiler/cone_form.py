@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from strat.compiler.convexity import numbers, rebuilt, with_sign
 from strat.errors import NoOracleError
-from strat.oracles.cone_program import Cones, Matrix
+from strat.oracles.cones import Cones, Matrix
 from strat.rules import atoms
 
 

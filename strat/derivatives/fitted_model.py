@@ -8,53 +8,43 @@ from strat.derivatives.linearization import Linearization
 from strat.errors import OptionError
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
+from strat.model.export import training_records
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 
 
 class FittedModel:
-    """A fitted model's problem for fixed weights.
+    """A fitted model's problem for fixed weights on `edges`, by default those of its ``W_``.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        Fitted in this session.
-    what : str
-        Who asks, for messages.
-    edges : EdgeList, optional
-        Where W may be nonzero; by default where the model's ``W_`` is.
+    `what` names the caller in messages; only where `shared` is True may all strata share their parameters, and the
+    problem then has a single stratum.
 
     Attributes
     ----------
     bound_model : BoundModel
-        Its records.
+        The model bound to the records of its fit.
     theta : (K, n) ndarray
         The fitted parameters.
     w : edge array
         The weights of ``W_``.
-
-    Raises
-    ------
-    OptionError
-        If the model has no graph or no records.
     """
 
-    def __init__(self, model, what, edges=None):
-        if getattr(model, "shared", False):
+    def __init__(self, model, what, edges=None, shared=False):
+        common = getattr(model, "shared", False)
+        if common and not shared:
             raise OptionError(
                 f"{what} follows the graph, but the strata of a common model share their parameters; use strat.lrsm."
             )
         check_fitted(model, what)
-        if getattr(model, "_training", None) is None:
-            raise OptionError(
-                f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
-            )
+        records, theta, W = training_records(model, what), model._flat(), model.W_
+        if common:
+            theta, W = theta[:1], np.zeros((1, 1))
         if edges is None:
-            edges = EdgeList(len(model.strata_), *_ends(model.W_))
-        self.model, self.theta, self.w = model, model._flat(), edges.from_matrix(model.W_)
+            edges = EdgeList(len(theta), *_ends(W))
+        self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
         bound = getattr(model, "_bound", None)
         if bound is None or bound.base is not model.base or bound.graph is not model.graph:
-            bound = BoundModel(model, records=model._training)
+            bound = BoundModel(model, records=records)
         self.bound_model = bound.on_edges(model, edges)
 
     def problem(self, values=None, w=None):
@@ -72,9 +62,9 @@ class FittedModel:
 
     def linearized(self):
         """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
-        found = Linearization(self.problem(), self.theta, self.w)
-        found.check_fit()
-        return found
+        linearization = Linearization(self.problem(), self.theta, self.w)
+        linearization.check_fit()
+        return linearization
 
     def value_of(self, name):
         """A hyperparameter's value in the fit, as an array."""

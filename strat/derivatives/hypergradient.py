@@ -1,16 +1,13 @@
-"""Derivative of a held-out loss through the fit: in edge weights, the factors' scales and hyperparameters."""
+"""Derivatives of a held-out loss through the fit: in edge weights, scales of the graph's factors and hyperparameters."""
 
 from collections.abc import Iterable
 
-import numpy as np
-
-from strat.derivatives.differentiated_problem import through_cvxpy
+from strat.derivatives.chain_rule import over_edges, over_factors, over_pairs, over_parameter
+from strat.derivatives.cvxpy_gradient import cvxpy_gradient
 from strat.derivatives.fitted_model import FittedModel
-from strat.errors import OptionError, StratError
+from strat.errors import OptionError
 from strat.rules import atoms
 
-STEP = 1e-5  # relative step of the differences of oracles in a hyperparameter
-BLOCK = 128  # strata whose columns of a matrix fit the cache
 METHODS = ("implicit", "cvxpy")
 
 
@@ -70,71 +67,54 @@ def hypergradient(model, validation, wrt=("W0",), method="implicit"):
     if method not in METHODS:
         raise OptionError(f'method is {method!r}; it is "implicit" or "cvxpy".')
     fitted = FittedModel(model, "hypergradient")
-    names = wanted(model, wrt)
+    names = wrt_names(model, wrt)
     held = fitted.held_out(validation)
     if method == "cvxpy":
-        return by_cvxpy(fitted, held, names)
-    held.mean_loss_and_gradient(fitted.theta)  # says what is missing before anything is solved
-    return through_the_fit(fitted, held, fitted.linearized(), names)
+        return cvxpy_gradient(fitted, held, names)
+    held.mean_loss_and_gradient(fitted.theta)  # refuses losses without a gradient before anything is solved
+    return implicit_gradient(fitted, held, fitted.linearized(), names)
 
 
-def through_the_fit(fitted, held, found, names):
-    """Loss and gradient from a linearised fit."""
-    loss, b = held.mean_loss_and_gradient(found.theta)
-    v = found.solve(b)
-    prior, gradient = fitted.bound_model.prior, {}
-    couple = fitted.couple(prior.i, prior.j)
+def implicit_gradient(fitted, held, linearization, names):
+    """Held-out loss and its gradient, as `hypergradient` returns them, from a linearised fit."""
+    theta, model, prior = linearization.theta, fitted.model, fitted.bound_model.prior
+    loss, b = held.mean_loss_and_gradient(theta)
+    v = linearization.solve(b)
+    couple, gradient = fitted.couple(prior.i, prior.j), {}
     for name in names:
         if name == "W0":
-            loose = fitted.model.base.couple_weights(fitted.model.values)
-            gradient[name] = pairs = over_pairs(loose, found.theta, v)
+            gradient[name] = pairs = over_pairs(model.base.couple_weights(model.values), theta, v)
             if couple.ndim == 2:
-                edges = over_edges(couple, found.theta, v, prior.i, prior.j)
+                edges = over_edges(couple, theta, v, prior.i, prior.j)
                 pairs[prior.i, prior.j] = pairs[prior.j, prior.i] = edges
         elif name == "scale":
-            gradient[name] = by_factor(prior, over_edges(couple, found.theta, v, prior.i, prior.j))
+            gradient[name] = over_factors(prior, over_edges(couple, theta, v, prior.i, prior.j))
         else:
-            gradient[name] = over_parameter(fitted, held, found, name, b, v)
+            gradient[name] = over_parameter(
+                linearization,
+                b,
+                v,
+                model.base.hyperparameters[name],
+                fitted.value_of(name),
+                lambda value, name=name: fitted.problem({name: value}),
+                lambda value, name=name: held.mean_loss(theta, {name: value}),
+            )
     return loss, gradient
 
 
-def by_cvxpy(fitted, held, names):
-    """Loss and gradient by CVXPY's own differentiation."""
-    loss, (i, j, edges), parameters, theta = through_cvxpy(fitted, held, names)
-    prior, K, gradient = fitted.bound_model.prior, fitted.bound_model.prior.K, {}
-    for name in names:
-        if name == "W0":
-            gradient[name] = np.where(np.eye(K, dtype=bool), 0.0, np.nan)
-            gradient[name][i, j] = gradient[name][j, i] = edges
-        elif name == "scale":
-            gradient[name] = by_factor(prior, edges[np.searchsorted(i * K + j, prior.i * K + prior.j)])
-        else:
-            value, sign = fitted.value_of(name), sign_of(held.base.hyperparameters[name])
-            gradient[name] = np.asarray(parameters[name], dtype=float).reshape(value.shape)
-            for index in np.ndindex(value.shape):
-
-                def at(moved, name=name):
-                    return [held.mean_loss(theta, {name: moved})]
-
-                gradient[name][index] += difference(at, value, index, sign)[0]
-    return loss, gradient
-
-
-def wanted(model, wrt):
-    """Names of what to differentiate in."""
+def wrt_names(model, wrt):
+    """The names in `wrt`, checked: "W0", "scale" and those of hyperparameters."""
     wrt = [wrt] if isinstance(wrt, (str, atoms.Parameter)) else wrt
     if not isinstance(wrt, Iterable):
         raise OptionError(
             f'wrt is {wrt!r}, but it is "W0", "scale", a hyperparameter, or a sequence of them.'
         )
-    known = model.base.hyperparameters
-    names = []
+    known, names = model.base.hyperparameters, []
     for item in wrt:
-        name = item.name() if isinstance(item, atoms.Parameter) else item
-        if name not in ("W0", "scale", *known) or (
-            isinstance(item, atoms.Parameter) and known.get(name) is not item
-        ):
-            what = f"the Parameter {name}" if isinstance(item, atoms.Parameter) else repr(item)
+        is_parameter = isinstance(item, atoms.Parameter)
+        name = item.name() if is_parameter else item
+        if known.get(name) is not item if is_parameter else name not in ("W0", "scale", *known):
+            what = f"the Parameter {name}" if is_parameter else repr(item)
             raise OptionError(
                 f'wrt has {what}, which is neither "W0", "scale" nor a hyperparameter of the model '
                 f"({', '.join(known) or 'it has none'})."
@@ -145,86 +125,3 @@ def wanted(model, wrt):
         why = "has no graph" if model.graph is None else "learns W, which is held fixed here"
         raise OptionError(f'wrt has "scale", but the model {why}. Use strat.lrsm with a graph.')
     return names
-
-
-def over_pairs(couple, theta, v):
-    """(K, K) derivatives -⟨theta_i - theta_j, v_i - v_j⟩, weighted by couple (n,)."""
-    theta = theta * couple
-    pairs = np.hstack([theta, v]) @ np.hstack([v, theta]).T  # one product, as transposing it takes longer
-    own = np.vecdot(theta, v)
-    pairs -= own[:, None]
-    pairs -= own
-    for start in range(0, len(own), BLOCK):  # symmetric to the last digit, a block at a time
-        block = slice(start, start + BLOCK)
-        pairs[block, :start] = pairs[:start, block].T
-        pairs[block, block] = 0.5 * (pairs[block, block] + pairs[block, block].T)
-    np.fill_diagonal(pairs, 0.0)
-    return pairs
-
-
-def over_edges(couple, theta, v, i, j):
-    """The same on edges alone, (E,), weighted by couple (n,) or (E, n), or not where it is None."""
-    gaps = theta[i] - theta[j]
-    if couple is not None:
-        gaps *= couple
-    return -np.einsum("en,en->e", gaps, v[i] - v[j])
-
-
-def by_factor(prior, edges):
-    """Derivatives in the multipliers of the graph's factors from those in its edges, (E,)."""
-    terms = prior.term_weight * edges[prior.term_edge]
-    if not prior.factors:
-        return {"all": float(terms.sum())}
-    return {f: float(terms[prior.term_factor == code].sum()) for code, f in enumerate(prior.factors)}
-
-
-def over_parameter(fitted, held, found, name, b, v):
-    """Derivative in every entry of a hyperparameter, in its shape.
-
-    The gradient of the losses and the prox are bound at values on both sides and compared at the fit: exact where
-    they are linear in the parameter (a multiplier of a piece), and to about 1e-9 elsewhere.
-    """
-    value = fitted.value_of(name)
-    argument = found.theta - found.t[:, None] * found.gradient
-    in_loss = name in {p.name() for p in fitted.model.base.loss_program.hyperparameters}
-
-    def at(moved):
-        values = {name: moved}
-        problem = fitted.problem(values)
-        gradient = problem.loss.value_and_gradient(found.theta)[1]
-        gradient = gradient + problem.laplacian(found.w, found.theta, found.degrees)
-        loss = held.mean_loss(found.theta, values) if in_loss else 0.0
-        return loss, gradient, problem.prox(argument, found.t)
-
-    out, sign = np.zeros(value.shape), sign_of(held.base.hyperparameters[name])
-    for index in np.ndindex(value.shape):
-        loss, gradient, prox = difference(at, value, index, sign)
-        out[index] = loss - float(np.vdot(v, gradient)) + found.moved_dot(v, b, prox)
-    return out
-
-
-def difference(f, value, index, sign=0):
-    """Derivative in one entry of an array of everything that f returns, by differences of second order.
-
-    One-sided where the domain ends: `sign` is 1 for arrays that are at least 0, -1 for those at most 0, and f raises a
-    StratError where a hyperparameter is refused.
-    """
-    h = STEP * max(abs(float(value[index])), 1e-2)
-
-    def at(step):
-        moved = np.array(value)
-        moved[index] += step
-        return f(moved)
-
-    if not (sign and abs(value[index]) < h):
-        try:
-            return [(b - a) / (2 * h) for a, b in zip(at(-h), at(h), strict=True)]
-        except StratError:  # such as a weight below 0
-            pass
-    h = -h if sign < 0 else h
-    return [(-3 * a + 4 * b - c) / (2 * h) for a, b, c in zip(at(0.0), at(h), at(2 * h), strict=True)]
-
-
-def sign_of(parameter):
-    """The sign a Parameter was declared with: 1, -1, or 0 for any."""
-    return int(parameter.is_nonneg()) - int(parameter.is_nonpos())

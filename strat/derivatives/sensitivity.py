@@ -1,7 +1,6 @@
 """How the fitted parameters answer changes of edge weights."""
 
 from collections.abc import Mapping
-from itertools import islice
 
 import numpy as np
 
@@ -16,8 +15,8 @@ SHOWN = 10
 def sensitivity(model, edges=None):
     """Derivatives of the fitted parameters in edge weights, and which edges matter most.
 
-    With H the Hessian of losses and regularizer at the fit, d theta / d w_ij = -(H + G(W))⁻¹ E_ij theta, over the
-    directions in which the parameters can move; E_ij is the Laplacian of the single edge. On a model with a learned
+    With H the Hessian of losses and regularizer at the fit, d theta / d w_ij = −(H + G(W))⁻¹ E_ij theta over the
+    directions in which the parameters can move, E_ij being the Laplacian of the single edge. On a model with a learned
     graph, W is held at its value.
 
     Parameters
@@ -54,25 +53,21 @@ def sensitivity(model, edges=None):
     """
     fitted = FittedModel(model, "sensitivity")
     prior = fitted.bound_model.prior
-    if edges is None:
-        i, j = fitted.bound_model.edges.ends
-        pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
-    elif isinstance(edges, (list, np.ndarray)):
-        candidate_edges(edges, prior)  # checks them
+    if isinstance(edges, (list, np.ndarray)):
+        candidate_edges(edges, prior)  # checks the labels
         pairs = [tuple(pair) for pair in (edges.tolist() if isinstance(edges, np.ndarray) else edges)]
-        i, j = (
-            np.array([prior.position[plain(pair[side])] for pair in pairs], dtype=np.intp) for side in (0, 1)
-        )
+        places = [[prior.position[plain(label)] for label in pair] for pair in pairs]
+        i, j = np.array(places, dtype=np.intp).reshape(-1, 2).T
     else:
-        i, j = candidate_edges(edges, prior)
+        i, j = fitted.bound_model.edges.ends if edges is None else candidate_edges(edges, prior)
         pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
-    found = fitted.linearized()
-    theta = found.theta
+    linearization = fitted.linearized()
+    theta, E = linearization.theta, np.arange(len(pairs))
+    # d theta / d w_ij = −A⁻¹ E_ij theta, and E_ij theta is the coupled difference at i, its negative at j.
     differences = fitted.couple(np.minimum(i, j), np.maximum(i, j)) * (theta[i] - theta[j])
-    pulls = np.zeros((len(pairs), *theta.shape))
-    pulls[np.arange(len(pairs)), i] = -differences
-    pulls[np.arange(len(pairs)), j] = differences
-    derivatives = found.solve(pulls) if len(pairs) else pulls
+    right = np.zeros((len(pairs), *theta.shape))
+    right[E, i], right[E, j] = -differences, differences
+    derivatives = linearization.solve(right)
     W = model.W_[i, j] if isinstance(model.W_, np.ndarray) else np.asarray(model.W_[i, j]).ravel()
     return Sensitivity(pairs, derivatives, W, list(model.strata_), model.base.layout, theta)
 
@@ -113,18 +108,11 @@ class Sensitivity(Table, Mapping):
         self._order = np.argsort(-self.influence, kind="stable")
 
     def __getitem__(self, edge):
-        e = self._find(edge)
+        reversed_edge = edge[::-1] if isinstance(edge, tuple) else None
+        e = self._place.get(edge, self._place.get(reversed_edge))
         if e is None:
             raise KeyError(f"no derivative in the edge {edge!r} was asked for; `pairs` lists those that were")
         return self.layout.unpack(self.derivatives[e])
-
-    def __contains__(self, edge):
-        return self._find(edge) is not None
-
-    def _find(self, edge):
-        """The position of an edge, given either way round; None where it has none."""
-        backward = edge[::-1] if isinstance(edge, tuple) else None
-        return self._place.get(edge, self._place.get(backward))
 
     def __iter__(self):
         return iter(self.pairs)
@@ -145,13 +133,18 @@ class Sensitivity(Table, Mapping):
 
     def cells(self):
         """Rows of values, one an edge, the most influential first."""
-        rows = []
-        for e in self._order:
-            k = int(self.moves[e].argmax())
-            share = self.moves[e, k] / self.influence[e] if self.influence[e] else 0.0
-            row = [self.pairs[e], float(self.weights[e]), float(self.influence[e]), self.strata[k]]
-            rows.append([*row, float(share)])
-        return rows
+        share = self.moves / np.where(self.influence > 0, self.influence, 1.0)[:, None]
+        most = share.argmax(axis=1)
+        return [
+            [
+                self.pairs[e],
+                float(self.weights[e]),
+                float(self.influence[e]),
+                self.strata[most[e]],
+                float(share[e, most[e]]),
+            ]
+            for e in self._order
+        ]
 
     def texts(self):
         """Head and rows as texts."""
@@ -163,11 +156,10 @@ class Sensitivity(Table, Mapping):
     def __str__(self):
         if not self.pairs:
             return "no edges"
-        lines = [aligned(list(islice(self.texts(), SHOWN + 1)))]
+        lines = [aligned(self.texts()[: SHOWN + 1])]
         if len(self) > SHOWN:
             lines.append(f"… and {len(self) - SHOWN} more (ranking, to_frame() have all)")
-        return "\n".join(
-            [*lines, "influence: norm of the derivative of all strata's parameters in the edge's weight"]
-        )
+        lines.append("influence: norm of the derivative of all strata's parameters in the edge's weight")
+        return "\n".join(lines)
 
     __repr__ = __str__

@@ -44,35 +44,33 @@ def sensitivity_bound(share, ratio, delta, delta_center):
     >>> strat.sensitivity_bound(share=0.1, ratio=[2.0, 10.0, 100.0], delta=0.0, delta_center=0.05).round(3)
     array([1.25 , 0.125, 0.011])
     """
-    p, A = _numbers("share", share), _numbers("ratio", ratio)
-    delta, center = _numbers("delta", delta), _numbers("delta_center", delta_center)
-    for name, value, good, allowed in (
-        ("share", p, (p > 0) & (p <= 1), "above 0 and at most 1"),
-        ("ratio", A, A > 0, "above 0"),
-        ("delta", delta, delta >= 0, "at least 0"),
-        ("delta_center", center, center >= 0, "at least 0"),
-    ):
-        if not np.all(good):
-            raise OptionError(f"{name} is {value[~good].flat[0]:g}, but it must be {allowed}.")
-    shapes = [value.shape for value in (p, A, delta, center)]
+    p = _numbers("share", share, lambda p: (p > 0) & (p <= 1), "above 0 and at most 1")
+    A = _numbers("ratio", ratio, lambda A: A > 0, "above 0")
+    delta = _numbers("delta", delta, lambda d: d >= 0, "at least 0")
+    center = _numbers("delta_center", delta_center, lambda d: d >= 0, "at least 0")
     try:
-        np.broadcast_shapes(*shapes)
+        p, A, delta, center = np.broadcast_arrays(p, A, delta, center)
     except ValueError:
-        names = "share, ratio, delta and delta_center"
+        names, shapes = (
+            "share, ratio, delta and delta_center",
+            [value.shape for value in (p, A, delta, center)],
+        )
         raise OptionError(f"{names} have shapes {shapes}, which do not go together.") from None
     numerator = 2 * (delta + center + delta * p * A)
     denominator = (1 - (1 + 2 * delta) * p - delta) * A - 1 + p - 2 * (delta + center)
-    numerator, denominator, p = np.broadcast_arrays(numerator, denominator, p)
     bound = np.full(numerator.shape, np.inf)
     np.divide(numerator, denominator * p, out=bound, where=denominator > 0)
     return float(bound) if bound.ndim == 0 else bound
 
 
-def _numbers(name, value):
+def _numbers(name, value, valid, allowed):
+    """An argument as an array, whose entries must be finite and `valid`."""
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         array = np.array(np.nan)
     if not np.isfinite(array).all():
         raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
+    if not np.all(valid(array)):
+        raise OptionError(f"{name} is {array[~valid(array)].flat[0]:g}, but it must be {allowed}.")
     return array

@@ -1,8 +1,8 @@
-"""Graphs over strata: what networkx lacks.
+"""Graphs over strata, beyond those of networkx.
 
-Everything here returns a ``networkx.Graph`` with the edge attribute ``weight``, the type that every
-part of the package takes; a graph with a name also has the edge attribute ``factor``, by which
-``scale={name: multiplier}`` of a model finds its edges.
+Every function returns a ``networkx.Graph`` with the edge attribute ``weight``, as the rest of the package takes it.
+The edges of a graph with a name also have the attribute ``factor``, which a model's ``scale={name: multiplier}``
+refers to.
 """
 
 from strat.graphs.families import complete, cycle, path, star

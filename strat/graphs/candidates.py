@@ -12,7 +12,7 @@ from strat.records.strata import some_of
 
 
 def candidate_edges(edges, prior):
-    """Return the candidate edges as index arrays.
+    """Return the candidate edges i < j as index arrays (E,), distinct and sorted by i and then j.
 
     Parameters
     ----------
@@ -21,20 +21,18 @@ def candidate_edges(edges, prior):
         common neighbour; the pairs given; the edges of another graph over (some of) the same labels.
     prior : PriorGraph
         The graph whose nodes are the strata.
-
-    Returns
-    -------
-    i, j : ndarray of int, shape (E,)
-        Distinct edges, i < j, sorted by i and then j.
     """
     if isinstance(edges, str):
         return _named(edges, prior)
-    if isinstance(edges, nx.Graph | PriorGraph) or _is_labels_and_matrix(edges):
+    # A list of two pairs of tuple labels looks like (labels, nested list): only a real matrix is taken for W.
+    labels_and_W = isinstance(edges, tuple) and len(edges) == 2 and getattr(edges[1], "ndim", None) == 2
+    if labels_and_W or isinstance(edges, nx.Graph | PriorGraph):
         graph = read_graph(edges)
-        to_prior = np.array([_position(label, prior) for label in graph.labels], dtype=np.intp)
-        i, j, _ = unique_edges(to_prior[graph.i], to_prior[graph.j], prior.K)
+        position = np.array([_position(label, prior) for label in graph.labels], dtype=np.intp)
+        ends = position[graph.i], position[graph.j]
     else:
-        i, j = _from_pairs(edges, prior)
+        ends = _ends_of_pairs(edges, prior)
+    i, j, _ = unique_edges(*ends, prior.K)
     if i.size == 0:
         raise GraphError(
             'edges: there are no candidate edges, so no weight can be learned. Pass edges="all".'
@@ -53,24 +51,14 @@ def _named(edges, prior):
         raise GraphError(
             f'edges="{edges}": the graph has no edges, so no weight can be learned. Use edges="all".'
         )
-    return (prior.i, prior.j) if edges == "prior" else _two_hop(prior)
+    if edges == "prior":
+        return prior.i, prior.j
+    upper = sp.csr_array((np.ones(len(prior.i)), (prior.i, prior.j)), shape=(prior.K, prior.K))
+    A = upper + upper.T
+    return unique_edges(*sp.triu(A + A @ A, 1).tocoo().coords, prior.K)[:2]
 
 
-def _two_hop(prior):
-    """The graph's edges, and pairs with a common neighbour."""
-    ends = np.r_[prior.i, prior.j], np.r_[prior.j, prior.i]
-    A = sp.csr_array((np.ones(2 * len(prior.i)), ends), shape=(prior.K, prior.K))
-    i, j = sp.triu(A + A @ A, 1).tocoo().coords
-    i, j, _ = unique_edges(i, j, prior.K)
-    return i, j
-
-
-def _is_labels_and_matrix(edges):
-    # A list of two pairs of tuple labels looks like (labels, nested list): only a real matrix is taken for W.
-    return isinstance(edges, tuple) and len(edges) == 2 and getattr(edges[1], "ndim", None) == 2
-
-
-def _from_pairs(edges, prior):
+def _ends_of_pairs(edges, prior):
     edges = edges.tolist() if isinstance(edges, np.ndarray) else edges
     try:
         pairs = [tuple(pair) for pair in edges]
@@ -79,13 +67,10 @@ def _from_pairs(edges, prior):
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
     if wrong is not None:
         raise GraphError(f"edges: {wrong!r} is no pair of labels.")
-    ends = np.array([[_position(label, prior) for label in pair] for pair in pairs], dtype=np.intp).reshape(
-        -1, 2
-    )
-    loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
+    i, j = np.array([[_position(label, prior) for label in pair] for pair in pairs], int).reshape(-1, 2).T
+    loops = np.flatnonzero(i == j)
     if loops.size:
         raise GraphError(f"edges: {pairs[loops[0]]!r} joins a stratum to itself. An edge joins two strata.")
-    i, j, _ = unique_edges(ends[:, 0], ends[:, 1], prior.K)
     return i, j
 
 

@@ -1,13 +1,14 @@
 """Weighted families of graphs: path, cycle, star, complete."""
 
 import numbers
+from itertools import combinations, pairwise
 
 import networkx as nx
 import numpy as np
 
 from strat.errors import DataError, GraphError, type_name
-from strat.graphs.prior_graph import check_labels
-from strat.records.labels import label_list, plain
+from strat.graphs.prior_graph import node_labels
+from strat.records.labels import label_list
 
 
 def path(nodes, weight=1.0, name=None):
@@ -35,7 +36,7 @@ def path(nodes, weight=1.0, name=None):
     [(2000, 2001, 4.0), (2001, 2002, 4.0)]
     """
     nodes = node_list(nodes)
-    return weighted(nodes, zip(nodes[:-1], nodes[1:], strict=True), weight, name)
+    return weighted(nodes, pairwise(nodes), weight, name)
 
 
 def cycle(nodes, weight=1.0, name=None):
@@ -63,7 +64,7 @@ def cycle(nodes, weight=1.0, name=None):
     """
     nodes = node_list(nodes)
     closing = [(nodes[-1], nodes[0])] if len(nodes) > 2 else []
-    return weighted(nodes, [*zip(nodes[:-1], nodes[1:], strict=True), *closing], weight, name)
+    return weighted(nodes, [*pairwise(nodes), *closing], weight, name)
 
 
 def star(nodes, weight=1.0, name=None):
@@ -118,8 +119,7 @@ def complete(nodes, weight=1.0, name=None):
     [('F', 'M', 10.0)]
     """
     nodes = node_list(nodes)
-    pairs = [(node, other) for position, node in enumerate(nodes) for other in nodes[position + 1 :]]
-    return weighted(nodes, pairs, weight, name)
+    return weighted(nodes, combinations(nodes, 2), weight, name)
 
 
 def node_list(nodes):
@@ -129,33 +129,29 @@ def node_list(nodes):
     if isinstance(nodes, str):
         raise GraphError(f"nodes is the text {nodes!r}. Pass a list of labels, or how many nodes there are.")
     try:
-        labels = [plain(label) for label in label_list(nodes)]
+        return node_labels(label_list(nodes))
     except DataError:
         raise GraphError(f"nodes is {type_name(nodes)}. Pass labels, or how many nodes there are.") from None
-    check_labels(labels)
-    return labels
+
+
+def row_labels(values, K):
+    """Return the index of a DataFrame or Series as nodes, or 0, …, K - 1 for anything else."""
+    index = getattr(values, "index", None)
+    return node_list(K if index is None or callable(index) else index)
 
 
 def weighted(nodes, pairs, weight, name=None):
     """Return a graph with one weight for all edges or one for each, and the name as their factor."""
-    pairs = list(pairs)
     graph = nx.Graph() if name is None else nx.Graph(name=str(name))
-    attributes = {} if name is None else {"factor": str(name)}
+    factor = {} if name is None else {"factor": str(name)}
     graph.add_nodes_from(nodes)
-    weights = edge_weights(weight, len(pairs)).tolist()
-    graph.add_edges_from(
-        (u, v, {"weight": w, **attributes}) for (u, v), w in zip(pairs, weights, strict=True)
-    )
-    return graph
-
-
-def edge_weights(weight, n_edges):
-    """Return finite nonnegative weights of shape (n_edges,) from one number or one for each edge."""
-    weights = np.asarray(weight)
+    pairs, weights = list(pairs), np.asarray(weight)
     if weights.dtype.kind not in "biuf" or not np.isfinite(weights).all() or (weights < 0).any():
         raise GraphError(f"weight is {weight!r}, but weights are finite numbers of at least 0.")
-    if weights.shape not in ((), (n_edges,)):
+    if weights.shape not in ((), (len(pairs),)):
         raise GraphError(
-            f"weight has shape {weights.shape} for {n_edges:,} edges. Pass one number, or one for each."
+            f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one number, or one for each."
         )
-    return np.broadcast_to(weights, n_edges).astype(float)
+    weights = np.broadcast_to(weights.astype(float), len(pairs)).tolist()
+    graph.add_edges_from((u, v, {"weight": w, **factor}) for (u, v), w in zip(pairs, weights, strict=True))
+    return graph

@@ -1,13 +1,15 @@
 """Graphs from features of the strata: nearest neighbours and an exponential kernel."""
 
 import numbers
+from contextlib import contextmanager
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 from sklearn.neighbors import NearestNeighbors
 
 from strat.errors import DataError, OptionError
-from strat.graphs.families import complete, node_list, weighted
+from strat.graphs.families import complete, row_labels, weighted
+from strat.graphs.prior_graph import unique_edges
 
 
 def knn(features, k, metric="euclidean", name=None):
@@ -38,20 +40,8 @@ def knn(features, k, metric="euclidean", name=None):
     """
     nodes, features = _read(features, metric)
     if len(nodes) < 2:
-        raise DataError("features holds a single stratum, which has no neighbours. Give one row a stratum.")
-    if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k < len(nodes):
-        raise OptionError(
-            f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
-        )
-    with _metric(metric):
-        neighbors = (
-            NearestNeighbors(n_neighbors=int(k), metric=metric)
-            .fit(features)
-            .kneighbors(return_distance=False)
-        )
-    i, j = np.repeat(np.arange(len(nodes)), k), neighbors.ravel()
-    pairs = np.unique(np.sort(np.column_stack([i, j]), axis=1), axis=0)
-    return weighted(nodes, [(nodes[i], nodes[j]) for i, j in pairs.tolist()], 1.0, name)
+        raise DataError("features holds a single stratum, which has no neighbours. Give one row per stratum.")
+    return nearest(nodes, features, k, metric, name)
 
 
 def exponential_kernel(features, tau=None, metric="euclidean", name=None):
@@ -83,19 +73,31 @@ def exponential_kernel(features, tau=None, metric="euclidean", name=None):
     [(0, 1, 0.25)]
     """
     nodes, features = _read(features, metric)
-    if tau is not None:
-        check_tau(tau)
-    with _metric(metric):
+    with _errors_of(metric):
         distances = squareform(features) if _precomputed(metric) else pdist(features, metric)
-    tau = np.log(2) / typical(distances) if tau is None else tau
-    return complete(nodes, np.exp(-tau * distances), name)
+    return exponential(nodes, distances, tau, name)
 
 
-def check_tau(tau):
-    """Return tau, or raise an OptionError if it is no rate."""
-    if isinstance(tau, bool) or not isinstance(tau, numbers.Real) or not 0 <= tau < np.inf:
+def nearest(nodes, features, k, metric="euclidean", name=None):
+    """Return the graph that joins two nodes when either is among the other's k nearest."""
+    if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k < len(nodes):
+        raise OptionError(
+            f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
+        )
+    with _errors_of(metric):
+        search = NearestNeighbors(n_neighbors=int(k), metric=metric).fit(features)
+        neighbors = search.kneighbors(return_distance=False)
+    i, j, _ = unique_edges(np.repeat(np.arange(len(nodes)), k), neighbors.ravel(), len(nodes))
+    return weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], 1.0, name)
+
+
+def exponential(nodes, distances, tau=None, name=None):
+    """Return the complete graph with weights exp(-tau d) for the distances d of all pairs, shape (K (K - 1) / 2,)."""
+    if tau is None:
+        tau = np.log(2) / typical(distances)
+    elif not is_nonnegative(tau):
         raise OptionError(f"tau is {tau!r}, but it is a finite number of at least 0.")
-    return tau
+    return complete(nodes, np.exp(-tau * distances), name)
 
 
 def typical(distances):
@@ -104,18 +106,38 @@ def typical(distances):
     return float(np.median(positive)) if positive.size else 1.0
 
 
-class _metric:
+def is_nonnegative(value):
+    """Whether an option is a finite number of at least 0."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value < np.inf
+
+
+def as_floats(name, values):
+    """Return an array of floats, or raise a DataError."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{name} holds something other than numbers. Pass one row of numbers per stratum."
+        ) from None
+
+
+def check_finite(name, values):
+    """Raise a DataError unless all numbers are finite."""
+    bad = np.argwhere(~np.isfinite(values))
+    if bad.size:
+        row, column = bad[0].tolist()
+        raise DataError(
+            f"{name} holds {values[row, column]} in row {row}, column {column}. Distances need finite numbers."
+        )
+
+
+@contextmanager
+def _errors_of(metric):
     """Turn what SciPy and scikit-learn say about a metric into an OptionError."""
-
-    def __init__(self, metric):
-        self.metric = metric
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, traceback):
-        if isinstance(error, ValueError | TypeError):
-            raise OptionError(f"metric={self.metric!r} cannot be used on these features: {error}") from error
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise OptionError(f"metric={metric!r} cannot be used on these features: {error}") from error
 
 
 def _precomputed(metric):
@@ -123,42 +145,28 @@ def _precomputed(metric):
 
 
 def _read(features, metric):
-    """The nodes, and one row of features a node, or the distances of all nodes."""
-    has_index = hasattr(features, "index") and not callable(features.index)
-    try:
-        values = np.asarray(features, dtype=float)
-    except (TypeError, ValueError):
-        raise DataError(
-            "features holds something other than numbers. Pass one row of numbers a stratum."
-        ) from None
+    """The nodes, and one row of features per node, or the distances of all nodes."""
+    values = as_floats("features", features)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] < 1:
-        raise DataError(f"features has shape {values.shape}, but it is one row of numbers a stratum.")
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size:
-        row, column = bad[0].tolist()
-        raise DataError(
-            f"features holds {values[row, column]} in row {row}, column {column}. Distances need finite "
-            "numbers."
-        )
-    if _precomputed(metric):
-        values = _distances(values)
-    return node_list(features.index if has_index else len(values)), values
+        raise DataError(f"features has shape {values.shape}, but it is one row of numbers per stratum.")
+    check_finite("features", values)
+    return row_labels(features, len(values)), _distances(values) if _precomputed(metric) else values
 
 
 def _distances(values):
     """A (K, K) matrix checked to hold distances, rounding averaged away."""
-    ways = "Pass one row and one column a stratum, symmetric, with a zero diagonal."
+    advice = "Pass one row and one column per stratum, symmetric, with a zero diagonal."
     if values.shape[0] != values.shape[1]:
-        raise DataError(f"the precomputed distances have shape {values.shape}. {ways}")
-    largest = np.abs(values).max()
-    wrong = np.abs(values - values.T) > 1e-9 * largest
-    wrong |= (values < 0) | (np.eye(len(values), dtype=bool) & (values > 1e-9 * largest))
+        raise DataError(f"the precomputed distances have shape {values.shape}. {advice}")
+    rounding = 1e-9 * np.abs(values).max()
+    wrong = (np.abs(values - values.T) > rounding) | (values < 0)
+    wrong |= np.diag(np.diag(values) > rounding)
     if wrong.any():
         i, j = np.argwhere(wrong)[0].tolist()
         raise DataError(
             f"the precomputed distances are {values[i, j]:g} at row {i}, column {j}, and {values[j, i]:g} at row {j}, "
-            f"column {i}. {ways}"
+            f"column {i}. {advice}"
         )
     values = (values + values.T) / 2
     np.fill_diagonal(values, 0.0)

@@ -4,15 +4,15 @@ import numbers
 import warnings
 
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import pdist
 
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError, DataWarning, OptionError
-from strat.graphs.families import complete, node_list, weighted
-from strat.graphs.features import check_tau, knn, typical
+from strat.graphs.families import complete, node_list, row_labels, weighted
+from strat.graphs.features import as_floats, check_finite, exponential, is_nonnegative, nearest, typical
 from strat.records.strata import some_of
 
-_OPTIONS = {"exponential": ("tau",), "knn": ("k",), "entropy": ("sigma",)}
+_OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
 
 
 def from_parameters(
@@ -35,32 +35,32 @@ def from_parameters(
     (``"exponential"``), 1 where either stratum is among the other's k nearest (``"knn"``), or exp(−d_ij / (2 sigma²))
     (``"entropy"``: the weights that the entropy regularizer learns for these parameters).
 
-    Parameters of strata with few records say little. Where the records are counted, each stratum's parameters are
-    first drawn to the mean over all records: theta_k ← (n_k theta_k + s mean) / (n_k + s), n_k its number of records.
+    The parameters of strata with few records are mostly noise. If the numbers of records n_k are known, each stratum's
+    parameters are first shrunk towards the mean over all records: theta_k ← (n_k theta_k + s mean) / (n_k + s).
 
     Parameters
     ----------
     theta : fitted model, dict, DataFrame or array_like
-        A model, best one of ``strat.separate``; or its parameters, ``{variable: (K, *shape)}`` or ``(K, n)``.
+        A model, preferably one of ``strat.separate``, or its parameters, ``{variable: (K, *shape)}`` or ``(K, n)``.
     kernel : {"exponential", "knn", "entropy"}
-        How distance becomes weight.
+        How distances become weights.
     k : int, optional
-        Neighbours, for ``"knn"``; log2(K), rounded up, by default.
+        Number of neighbours, for ``"knn"``; log2(K), rounded up, by default.
     tau : float, optional
         Rate, for ``"exponential"``; by default the median distance gives weight 1/2.
     sigma : float, optional
         Width, for ``"entropy"``; by default the median distance gives weight 1/2.
     counts : (K,) array_like, optional
-        Records of each stratum; a model that was fitted here knows its own.
+        Number of records of each stratum; by default those of a model that was fitted in this session.
     shrink : float, optional
-        The s above, in records. By default the number of parameters of a stratum where the counts are known and no
-        graph took part in the fit, else 0.
+        The s above, in records. By default the number of parameters of a stratum if the counts are known and the fit
+        used no graph, else 0.
     min_records : int
-        Strata with fewer records get no edges, with a DataWarning that names them; they stay nodes.
+        Strata with fewer records remain nodes but get no edges; a DataWarning names them.
     scaling : {"none", "variable", "coordinate"}, optional
         Divide nothing, each variable, or each single parameter by its standard deviation over the strata. By default
-        "variable" where there are several, but "none" where tau, sigma or the model's ``couple`` is given: these are
-        in the parameters' units.
+        "variable" if there are several variables, but "none" if tau, sigma or the model's ``couple`` is given, as these
+        are in the parameters' units.
     labels : sequence, optional
         The nodes; by default the model's strata, the index of a DataFrame, or 0, …, K - 1.
     name : str, optional
@@ -69,7 +69,7 @@ def from_parameters(
     Returns
     -------
     networkx.Graph
-        One node a stratum.
+        One node per stratum.
 
     References
     ----------
@@ -88,51 +88,33 @@ def from_parameters(
     if kernel not in _OPTIONS:
         raise OptionError(f'kernel is {kernel!r}, but it is one of "exponential", "knn", "entropy".')
     for option, value in {"k": k, "tau": tau, "sigma": sigma}.items():
-        if value is not None and option not in _OPTIONS[kernel]:
-            raise OptionError(
-                f"{option} is no option of kernel={kernel!r}, which takes {_OPTIONS[kernel][0]}."
-            )
+        if value is not None and option != _OPTIONS[kernel]:
+            raise OptionError(f"{option} is no option of kernel={kernel!r}, which takes {_OPTIONS[kernel]}.")
     nodes, blocks = _read(theta, labels)
-    coupled = bool(getattr(getattr(theta, "base", None), "couple", None))
-    if coupled and by_factor(theta.base.couple):
-        raise OptionError(
-            "the model's couple has weights by factor of its graph, so that there is no one distance between strata. Give the "
-            "parameters as an array, (K, n), with labels=."
-        )
-    if coupled:
-        couple = np.sqrt(theta.base.couple_weights(theta.values))
-        ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
-        blocks = [block * root for block, root in zip(blocks, np.split(couple, ends), strict=True)]
+    couple = _couple(theta, blocks)
+    if couple is not None:
+        blocks = [block * np.sqrt(weight) for block, weight in zip(blocks, couple, strict=True)]
     counts = _counts(theta, counts, len(nodes))
-    size = sum(block.shape[1] for block in blocks)
-    strength = _strength(theta, shrink, counts, size)
-    blocks = [_shrunk(block, counts, strength) for block in blocks]
+    blocks = _shrunk(blocks, counts, _shrinkage(theta, shrink, counts, blocks))
     if scaling is None:
-        has_unit = coupled or tau is not None or sigma is not None
+        has_unit = couple is not None or tau is not None or sigma is not None
         scaling = "none" if has_unit or len(blocks) == 1 else "variable"
     points = np.concatenate(_scaled(blocks, scaling), axis=1)
     few = _few(nodes, counts, min_records)
-    kept = [label for label, drop in zip(nodes, few.tolist(), strict=True) if not drop]
-    graph = _joined(kept, points[~few], kernel, k, tau, sigma, name)
-    if few.any():
-        whole = weighted(nodes, [], 1.0, name)  # nodes in the order of the strata
-        whole.add_edges_from(graph.edges(data=True))
-        graph = whole
+    joined = [label for label, drop in zip(nodes, few, strict=True) if not drop]
+    graph = weighted(nodes, [], 1.0, name)  # all nodes, in the order of the strata
+    if len(joined) > 1:
+        graph.add_edges_from(_joined(joined, points[~few], kernel, k, tau, sigma, name).edges(data=True))
     return graph
 
 
 def _joined(nodes, points, kernel, k, tau, sigma, name):
     """The graph on the strata whose parameters are to be trusted."""
-    if len(nodes) < 2:
-        return weighted(nodes, [], 1.0, name)
-    distances = pdist(points)
     if kernel == "knn":
-        k = int(np.ceil(np.log2(len(nodes)))) if k is None else k
-        graph = knn(squareform(distances), k, metric="precomputed")
-        return weighted(nodes, [(nodes[i], nodes[j]) for i, j in graph.edges], 1.0, name)
+        return nearest(nodes, points, int(np.ceil(np.log2(len(nodes)))) if k is None else k, name=name)
+    distances = pdist(points)
     if kernel == "exponential":
-        rate = np.log(2) / typical(distances) if tau is None else check_tau(tau)
-        return complete(nodes, np.exp(-rate * distances), name)
+        return exponential(nodes, distances, tau, name)
     if sigma is not None and (not isinstance(sigma, numbers.Real) or not 0 < sigma < np.inf):
         raise OptionError(f"sigma is {sigma!r}, but it is a finite number above 0.")
     rate = np.log(2) / typical(distances) ** 2 if sigma is None else 0.5 / sigma**2
@@ -140,32 +122,39 @@ def _joined(nodes, points, kernel, k, tau, sigma, name):
 
 
 def _read(theta, labels):
-    """The nodes, and one (K, size) array a variable."""
+    """The nodes, and one (K, size) array per variable."""
     values = getattr(theta, "theta_", theta)
     if values is theta and hasattr(theta, "fit"):
         raise DataError("theta is a model that is not fitted. Call fit first.")
-    arrays = list(values.values()) if isinstance(values, dict) else [values]
-    try:
-        arrays = [np.asarray(array, dtype=float) for array in arrays]
-    except (TypeError, ValueError):
-        raise DataError(
-            "theta holds something other than numbers. Pass one row of parameters a stratum."
-        ) from None
+    blocks = values if isinstance(values, dict) else {"theta": values}
+    arrays = [as_floats(name, block) for name, block in blocks.items()]
     if not arrays or any(array.ndim == 0 or len(array) != len(arrays[0]) for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays) or "no variable"
         raise DataError(
-            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row a stratum."
+            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row per stratum."
         )
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise DataError("theta holds NaN or infinite values. Distances need finite numbers.")
     K = len(arrays[0])
-    if labels is None:
-        has_index = hasattr(values, "index") and not callable(values.index)
-        labels = getattr(theta, "strata_", values.index if has_index else K)
-    nodes = node_list(labels)
+    labels = getattr(theta, "strata_", None) if labels is None else labels
+    nodes = row_labels(values, K) if labels is None else node_list(labels)
     if len(nodes) != K:
-        raise DataError(f"there are {len(nodes):,} labels for {K:,} strata. Give one label a row of theta.")
-    return nodes, [array.reshape(K, -1) for array in arrays]
+        raise DataError(f"there are {len(nodes):,} labels for {K:,} strata. Give one label per row of theta.")
+    arrays = [array.reshape(K, -1) for array in arrays]
+    for name, array in zip(blocks, arrays, strict=True):
+        check_finite(name, array)
+    return nodes, arrays
+
+
+def _couple(theta, blocks):
+    """The weights of a model's distance, one array a variable; None where nothing declares any."""
+    base = getattr(theta, "base", None)
+    if not getattr(base, "couple", None):
+        return None
+    if by_factor(base.couple):
+        raise OptionError(
+            "the model's couple has weights by factor of its graph, so that there is no one distance between strata. Give the "
+            "parameters as an array, (K, n), with labels=."
+        )
+    return np.split(base.couple_weights(theta.values), np.cumsum([block.shape[1] for block in blocks])[:-1])
 
 
 def _counts(theta, counts, K):
@@ -180,61 +169,58 @@ def _counts(theta, counts, K):
     except (TypeError, ValueError):
         counts = np.zeros(0)
     if counts.shape != (K,) or not np.isfinite(counts).all() or (counts < 0).any():
-        raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one a stratum.")
+        raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one per stratum.")
     return counts
 
 
-def _strength(theta, shrink, counts, size):
+def _shrinkage(theta, shrink, counts, blocks):
     """The number of records that the mean parameters are worth."""
     if shrink is None:
         W = getattr(theta, "W_", None)
-        coupled = W is not None and abs(W).sum() > 0
-        return 0.0 if counts is None or coupled else float(size)
-    if isinstance(shrink, bool) or not isinstance(shrink, numbers.Real) or not 0 <= shrink < np.inf:
+        has_edges = W is not None and abs(W).sum() > 0
+        return 0.0 if counts is None or has_edges else sum(block.shape[1] for block in blocks)
+    if not is_nonnegative(shrink):
         raise OptionError(f"shrink is {shrink!r}, but it is a finite number of records, at least 0.")
     if shrink > 0 and counts is None:
         raise OptionError(
             "shrink needs the records of each stratum: pass counts=, or a model that was fitted here."
         )
-    return float(shrink)
+    return shrink
 
 
-def _shrunk(block, counts, strength):
+def _shrunk(blocks, counts, shrink):
     """Parameters drawn to their mean over all records."""
-    if strength == 0 or not counts.any():
-        return block
-    mean = counts @ block / counts.sum()
-    return mean + (counts / (counts + strength))[:, None] * (block - mean)
+    if shrink == 0 or not counts.any():
+        return blocks
+    means = [counts @ block / counts.sum() for block in blocks]
+    share = (counts / (counts + shrink))[:, None]
+    return [mean + share * (block - mean) for block, mean in zip(blocks, means, strict=True)]
 
 
 def _scaled(blocks, scaling):
     """The variables, each divided by its standard deviation over the strata as `scaling` says."""
     if scaling == "none":
         return blocks
-    if scaling == "coordinate":
-        return [block / _nonzero(block.std(axis=0)) for block in blocks]
+    if scaling not in ("variable", "coordinate"):
+        raise OptionError(f'scaling is {scaling!r}, but it is one of "none", "variable", "coordinate".')
+    variances = [block.var(axis=0) for block in blocks]
     if scaling == "variable":
-        return [block / _nonzero(np.sqrt(block.var(axis=0).sum())) for block in blocks]
-    raise OptionError(f'scaling is {scaling!r}, but it is one of "none", "variable", "coordinate".')
-
-
-def _nonzero(size):
-    return np.where(size > 0, size, 1.0)
+        variances = [np.full_like(variance, variance.sum()) for variance in variances]
+    sizes = [np.sqrt(np.where(variance > 0, variance, 1.0)) for variance in variances]
+    return [block / size for block, size in zip(blocks, sizes, strict=True)]
 
 
 def _few(nodes, counts, min_records):
     """Mask of the strata with too few records, which a warning names."""
-    if isinstance(min_records, bool) or not isinstance(min_records, numbers.Real) or not min_records >= 0:
+    if not is_nonnegative(min_records):
         raise OptionError(f"min_records is {min_records!r}, but it is a number of records, at least 0.")
-    if not min_records:
-        return np.zeros(len(nodes), dtype=bool)
-    if counts is None:
+    if min_records and counts is None:
         raise OptionError(
             "min_records needs the records of each stratum: pass counts=, or a model fitted here."
         )
-    few = counts < min_records
+    few = np.zeros(len(nodes), dtype=bool) if counts is None else counts < min_records
     if few.any():
-        names = some_of([label for label, drop in zip(nodes, few.tolist(), strict=True) if drop])
+        names = some_of([label for label, drop in zip(nodes, few, strict=True) if drop])
         warnings.warn(
             f"{few.sum():,} of {len(nodes):,} strata have fewer than {min_records:g} records and get no edges: {names}. "
             "Lower min_records, or add edges for them by hand.",

@@ -1,4 +1,4 @@
-"""The prior graph: any graph a user gives, read into labels, edges and weights."""
+"""The prior graph: labels, edges and weights of any graph that a user gives."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import GraphError, OptionError
-from strat.records.labels import all_plain, is_missing
+from strat.records.labels import all_plain, is_missing, plain
 from strat.records.strata import some_of
 
 
@@ -17,67 +17,31 @@ from strat.records.strata import some_of
 class PriorGraph:
     """An undirected weighted graph W0 over the strata.
 
-    An edge may be given several times (parallel edges, possibly of different factors): each time is a
-    term, and the weight of an edge is the sum of its terms, each times the scale of its factor.
-
-    Attributes
-    ----------
-    labels : list
-        The K nodes in order.
-    i, j : ndarray of int, shape (E,)
-        The edges, i < j, sorted by i and then j; edges of weight 0 included.
-    term_edge : ndarray of int, shape (T,)
-        The edge of each term.
-    term_weight : ndarray, shape (T,)
-        The nonnegative weight of each term.
-    term_factor : ndarray of int, shape (T,)
-        The position in `factors` of each term's factor, -1 for none.
-    factors : tuple of str
-        The names of the factors, in the order in which they occur.
-    name : str
-        The name of the graph, empty for none.
+    Parallel edges, possibly of different factors, are kept apart as T terms: the weight of an edge is the sum of its
+    terms, each multiplied by the scale of its factor.
     """
 
-    labels: list
-    i: np.ndarray
+    labels: list  # the K nodes in order
+    i: np.ndarray  # (E,), the edges, i < j, sorted by i and then j; those of weight 0 included
     j: np.ndarray
-    term_edge: np.ndarray
-    term_weight: np.ndarray
-    term_factor: np.ndarray
-    factors: tuple = ()
+    term_edge: np.ndarray  # (T,), the edge of each term
+    term_weight: np.ndarray  # (T,), nonnegative
+    term_factor: np.ndarray  # (T,), the position of each term's factor in `factors`, -1 for none
+    factors: tuple = ()  # their names, in the order in which they occur
     name: str = ""
 
     @classmethod
     def from_terms(cls, labels, i, j, weight, factor=None, name=""):
-        """Build the graph from edges in any order and orientation, without loops.
+        """Build the graph from checked terms in any order and orientation, without self loops.
 
-        Parameters
-        ----------
-        labels : list
-            The nodes.
-        i, j : array_like of int, shape (T,)
-            The ends of each term.
-        weight : array_like, shape (T,)
-            The weights, already checked.
-        factor : list of str or None, optional
-            The factor of each term.
-        name : str, optional
-            The name of the graph.
-
-        Returns
-        -------
-        PriorGraph
-            The graph.
+        The ends `i` and `j` and the weights have shape (T,); `factor` lists the name or None of each term.
         """
-        low, high, term_edge = unique_edges(i, j, len(labels))
-        names = {} if factor is None else {f: None for f in factor if f is not None}
-        names = {f: k for k, f in enumerate(names)}
-        codes = (
-            np.full(len(term_edge), -1)
-            if factor is None
-            else np.array([names.get(f, -1) for f in factor], dtype=int)
-        )
-        return cls(labels, low, high, term_edge, np.asarray(weight, dtype=float), codes, tuple(names), name)
+        low, high, edge = unique_edges(i, j, len(labels))
+        factor = [None] * len(edge) if factor is None else factor
+        factors = dict.fromkeys(name for name in factor if name is not None)
+        code = {None: -1} | {name: k for k, name in enumerate(factors)}
+        codes = np.array([code[name] for name in factor], dtype=int)
+        return cls(labels, low, high, edge, np.asarray(weight, dtype=float), codes, tuple(factors), name)
 
     @classmethod
     def without_edges(cls, labels):
@@ -95,86 +59,13 @@ class PriorGraph:
         """The position of each label among the nodes."""
         return {label: k for k, label in enumerate(self.labels)}
 
-    @property
-    def w0(self):
-        """The weights, shape (E,), with every scale 1."""
-        return self.weights()
+    def scaled_terms(self, scale=1.0):
+        """Return the weights of the terms, shape (T,), multiplied by the scale of their factor.
 
-    def weights(self, scale=1.0):
-        """Return the scaled weights of the edges.
-
-        Parameters
-        ----------
-        scale : float or dict
-            One multiplier, or one by the name of a factor; factors left out and edges without one keep 1.
-
-        Returns
-        -------
-        ndarray, shape (E,)
-            The weights.
+        The scale is one multiplier, or a dict of multipliers by factor; factors left out and terms without one keep 1.
         """
-        weight = self.term_weight * self._multipliers(scale)[self.term_factor]
-        return np.bincount(self.term_edge, weights=weight, minlength=len(self.i))
-
-    def weights_on(self, i, j, scale=1.0):
-        """Return the scaled weights on other edges (i < j), shape (len(i),), 0 where the graph has none."""
-        at, found = self._places(i, j)
-        weights = np.zeros(len(at))
-        weights[found] = self.weights(scale)[at[found]]
-        return weights
-
-    def factor_on(self, i, j):
-        """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several.
-
-        A term of weight 0 without a factor, such as a candidate's, does not count.
-        """
-        least, most = (np.full(len(self.i) + 1, fill) for fill in (len(self.factors), -1))
-        counts = (self.term_factor >= 0) | (self.term_weight > 0)
-        np.minimum.at(least, self.term_edge[counts], self.term_factor[counts])
-        np.maximum.at(most, self.term_edge[counts], self.term_factor[counts])
-        several = least[:-1] < most[:-1]
-        at, found = self._places(i, j)
-        return np.where(found, most[at], -1), np.append(several, False)[at] & found
-
-    def matrix(self, scale=1.0):
-        """Return W0 as a symmetric ``scipy.sparse.csr_array``, shape (K, K)."""
-        w = self.weights(scale)
-        rows, columns = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        return sparse.csr_array((np.concatenate([w, w]), (rows, columns)), shape=(self.K, self.K))
-
-    def to_networkx(self, scale=1.0):
-        """Return a ``networkx.Graph`` with weights, and factors where an edge has exactly one."""
-        graph = nx.Graph(name=self.name) if self.name else nx.Graph()
-        graph.add_nodes_from(self.labels)
-        factors = [set() for _ in self.i]
-        for edge, code in zip(self.term_edge.tolist(), self.term_factor.tolist(), strict=True):
-            factors[edge].add(code)
-        ends = zip(self.i.tolist(), self.j.tolist(), self.weights(scale).tolist(), factors, strict=True)
-        for i, j, weight, codes in ends:
-            graph.add_edge(self.labels[i], self.labels[j], weight=weight)
-            if len(codes) == 1 and -1 not in codes:
-                graph.edges[self.labels[i], self.labels[j]]["factor"] = self.factors[codes.pop()]
-        return graph
-
-    def components(self):
-        """Return the number of connected components (by positive weights) and each node's, shape (K,)."""
-        return sparse.csgraph.connected_components(self._positive(), directed=False)
-
-    def _places(self, i, j):
-        """Positions of other edges (i < j) among the graph's, and which are."""
-        keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
-        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        return at, keys[at] == wanted if len(keys) else np.zeros(len(wanted), dtype=bool)
-
-    def _positive(self):
-        matrix = self.matrix()
-        matrix.eliminate_zeros()
-        return matrix
-
-    def _multipliers(self, scale):
-        """One multiplier a factor, and 1 (or the common one) at the end, where code -1 points."""
         if not isinstance(scale, dict):
-            return np.full(len(self.factors) + 1, _multiplier("scale", scale))
+            return self.term_weight * _multiplier("scale", scale)
         unknown = [name for name in scale if name not in self.factors]
         if unknown:
             known = f"has the factors {some_of(self.factors)}" if self.factors else "has no factors"
@@ -182,27 +73,70 @@ class PriorGraph:
                 f"scale: {unknown[0]!r} is not a factor of the graph, which {known}. "
                 "Factors are the edge attribute 'factor'; strat.graphs sets it from name=."
             )
-        named = [_multiplier(f"scale[{name!r}]", scale.get(name, 1.0)) for name in self.factors]
-        return np.array([*named, 1.0])
+        multipliers = [_multiplier(f"scale[{name!r}]", scale.get(name, 1.0)) for name in self.factors]
+        return self.term_weight * np.array([*multipliers, 1.0])[self.term_factor]  # code -1 is the last
+
+    def weights(self, scale=1.0):
+        """Return the scaled weights of the edges, shape (E,)."""
+        return np.bincount(self.term_edge, weights=self.scaled_terms(scale), minlength=len(self.i))
+
+    def weights_on(self, i, j, scale=1.0):
+        """Return the scaled weights on other edges (i < j), shape (len(i),), 0 where the graph has none."""
+        edge = self._edge_of(i, j)
+        return np.append(self.weights(scale), 0.0)[edge]
+
+    def factor_on(self, i, j):
+        """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several.
+
+        A term of weight 0 without a factor, such as that of a candidate edge, does not count.
+        """
+        least, most = (np.full(len(self.i) + 1, fill) for fill in (len(self.factors), -1))
+        counts = (self.term_factor >= 0) | (self.term_weight > 0)
+        np.minimum.at(least, self.term_edge[counts], self.term_factor[counts])
+        np.maximum.at(most, self.term_edge[counts], self.term_factor[counts])
+        edge = self._edge_of(i, j)
+        return most[edge], (least < most)[edge]
+
+    def matrix(self, scale=1.0):
+        """Return W0 as a symmetric ``scipy.sparse.csr_array``, shape (K, K)."""
+        upper = sparse.coo_array((self.weights(scale), (self.i, self.j)), shape=(self.K, self.K))
+        return sparse.csr_array(upper + upper.T)
+
+    def to_networkx(self, scale=1.0):
+        """Return a ``networkx.Graph`` with weights, and factors where an edge has exactly one."""
+        graph = nx.Graph(name=self.name) if self.name else nx.Graph()
+        graph.add_nodes_from(self.labels)
+        codes = [set() for _ in self.i]
+        for edge, code in zip(self.term_edge.tolist(), self.term_factor.tolist(), strict=True):
+            codes[edge].add(code)
+        ends = zip(self.i.tolist(), self.j.tolist(), self.weights(scale).tolist(), codes, strict=True)
+        for i, j, weight, factor in ends:
+            named = {"factor": self.factors[min(factor)]} if len(factor) == 1 and -1 not in factor else {}
+            graph.add_edge(self.labels[i], self.labels[j], weight=weight, **named)
+        return graph
+
+    def _edge_of(self, i, j):
+        """The positions of other edges (i < j) among the graph's, E where it has none."""
+        keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
+        edge = np.searchsorted(keys, wanted)
+        return np.where(np.append(keys, -1)[edge] == wanted, edge, len(keys))
 
 
 def unique_edges(i, j, K):
     """Return distinct edges (i < j, sorted) and the position among them of each edge given."""
     low, high = np.minimum(i, j).astype(np.intp), np.maximum(i, j).astype(np.intp)
-    keys = low * K + high
-    if (keys[1:] > keys[:-1]).all():
-        return low, high, np.arange(len(keys))
-    keys, position = np.unique(keys, return_inverse=True)
+    keys, position = np.unique(low * K + high, return_inverse=True)
     return keys // K, keys % K, position
 
 
-def check_labels(labels):
-    """Raise a GraphError unless labels are present, hashable and distinct."""
+def node_labels(labels):
+    """Return labels as plain Python objects, or raise a GraphError unless they are present, hashable and distinct."""
+    labels = list(labels)
     if not labels:
         raise GraphError("the graph has no nodes. Give it one node a stratum.")
     if all_plain(labels) and len(set(labels)) == len(labels):
-        return
-    seen = set()
+        return labels
+    labels, seen = [plain(label) for label in labels], set()
     for label in labels:
         if not isinstance(label, Hashable):
             raise GraphError(f"the label {label!r} is not hashable. Use text, numbers or tuples.")
@@ -213,6 +147,7 @@ def check_labels(labels):
                 f"the label {label!r} occurs more than once. Each node of a graph has its own label."
             )
         seen.add(label)
+    return labels
 
 
 def _multiplier(what, value):

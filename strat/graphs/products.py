@@ -16,14 +16,14 @@ def product(*graphs):
     Parameters
     ----------
     *graphs : networkx.Graph or tuple (labels, W)
-        Two or more graphs, one a coordinate of the strata. A graph's name (``name=``) becomes the edge
+        Two or more graphs, one per coordinate of the strata. A graph's name (``name=``) becomes the edge
         attribute ``factor`` of its edges; a graph without one keeps the factors its edges have, or its
         edges are called ``"factor1"``, ``"factor2"``, … by its position.
 
     Returns
     -------
     networkx.Graph
-        The product. Its nodes are tuples, one label a graph, also for more than two graphs, the last
+        The product. Its nodes are tuples, one label per graph, also for more than two graphs, the last
         coordinate changing fastest; edges carry ``weight`` and ``factor``.
 
     Examples
@@ -38,17 +38,22 @@ def product(*graphs):
     """
     if len(graphs) < 2:
         raise GraphError(f"product was given {len(graphs)} graphs, but a product has at least two.")
-    factors = [_edges(graph, position) for position, graph in enumerate(graphs)]
-    _check_names(factors)
+    labels, edges = zip(*(_edges(graph, k) for k, graph in enumerate(graphs, start=1)), strict=True)
+    first = {}  # the graph in which each factor occurs first
+    for k, factors in enumerate(edges, start=1):
+        for name in factors:
+            if first.setdefault(name, k) != k:
+                raise GraphError(
+                    f"graphs {first[name]} and {k} of the product are both named {name!r}. Give each its own name=."
+                )
     result = nx.Graph()
-    result.add_nodes_from(tuples(*(labels for labels, _, _ in factors)))
-    for axis, (_, edges, _) in enumerate(factors):
-        before = list(tuples(*(labels for labels, _, _ in factors[:axis])))
-        after = list(tuples(*(labels for labels, _, _ in factors[axis + 1 :])))
+    result.add_nodes_from(tuples(*labels))
+    for axis, factors in enumerate(edges):
+        before, after = list(tuples(*labels[:axis])), list(tuples(*labels[axis + 1 :]))
         result.add_edges_from(
             ((*head, u, *tail), (*head, v, *tail), attributes)
             for head in before
-            for u, v, attributes in edges
+            for u, v, attributes in chain(*factors.values())
             for tail in after
         )
     return result
@@ -62,9 +67,9 @@ def grid(*axes, weight=1.0, name=None):
     *axes : iterable or int
         Two or more lists of labels, such as bins of two variables; a number K means 0, …, K - 1.
     weight : float or sequence of float, optional
-        The weight of every edge, or one weight an axis.
+        The weight of every edge, or one weight per axis.
     name : sequence of str, optional
-        One name an axis, kept as the edge attribute ``factor``; ``"factor1"``, ``"factor2"``, … by default.
+        One name per axis, kept as the edge attribute ``factor``; ``"factor1"``, ``"factor2"``, … by default.
 
     Returns
     -------
@@ -80,37 +85,26 @@ def grid(*axes, weight=1.0, name=None):
     """
     if len(axes) < 2:
         raise GraphError(f"grid was given {len(axes)} axes, but a grid has at least two. Use path for one.")
-    weights = (
-        list(weight) if hasattr(weight, "__len__") and not isinstance(weight, str) else [weight] * len(axes)
-    )
+    several = hasattr(weight, "__len__") and not isinstance(weight, str)
+    weights = list(weight) if several else [weight] * len(axes)
     names = [None] * len(axes) if name is None else [name] if isinstance(name, str) else list(name)
     if len(weights) != len(axes) or len(names) != len(axes):
         raise GraphError(
-            f"grid has {len(axes)} axes, but {len(weights)} weights and {len(names)} names. Give one an axis."
+            f"grid has {len(axes)} axes, but {len(weights)} weights and {len(names)} names. Give one per axis."
         )
     return product(*(path(*options) for options in zip(axes, weights, names, strict=True)))
 
 
 def _edges(graph, position):
-    """The labels, edges with attributes, and factor names of one graph of a product."""
+    """The labels of one graph of a product, and its edges with their attributes, by factor."""
     prior = read_graph(graph)
-    default = f"factor{position + 1}"
-    edges = {name: [] for name in ([prior.name] if prior.name else [*prior.factors, default])}
+    simple = isinstance(graph, nx.Graph) and not graph.is_multigraph()
+    edges = {}
     for u, v, attributes in prior.to_networkx().edges(data=True):
-        # A single edge of the user's graph may carry more, for instance what tuning ties weights by.
-        own = graph.get_edge_data(u, v) if isinstance(graph, nx.Graph) and not graph.is_multigraph() else {}
-        factor = prior.name or attributes.get("factor", default)
-        edges[factor].append((u, v, {**own, "weight": attributes["weight"], "factor": factor}))
-    return prior.labels, list(chain(*edges.values())), [name for name, some in edges.items() if some]
-
-
-def _check_names(factors):
-    seen = {}
-    for position, (_, _, names) in enumerate(factors, start=1):
-        for name in names:
-            if name in seen:
-                raise GraphError(
-                    f"graphs {seen[name]} and {position} of the product are both named {name!r}. Give "
-                    "each its own name=."
-                )
-        seen.update(dict.fromkeys(names, position))
+        # An edge of the user's graph may carry more attributes, for instance those by which tuning ties weights.
+        more = graph.get_edge_data(u, v) if simple else {}
+        factor = prior.name or attributes.get("factor", f"factor{position}")
+        edges.setdefault(factor, []).append(
+            (u, v, {**more, "weight": attributes["weight"], "factor": factor})
+        )
+    return prior.labels, {name: edges[name] for name in (*prior.factors, *edges) if name in edges}

@@ -1,21 +1,20 @@
-"""What a graph says in numbers: components, degrees, resistances, spanning forests."""
+"""The numbers that describe a graph: components, degrees, resistances, spanning forests."""
 
-import numbers
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import spsolve
 
 from strat.compiler.coupling import on_edges
 from strat.errors import OptionError
+from strat.graphs.features import is_nonnegative
 from strat.graphs.reading import read_graph, read_weights
-from strat.oracles.selected_inverse import FULL, inverse_entries
+from strat.oracles.selected_inverse import inverse_entries
 from strat.records.strata import some_of
 
-#: The share of the mean parameters' norm that half of the strata lie within, when a model has collapsed.
+#: A model has collapsed when half of the strata lie within this share of the mean parameters' norm from the mean.
 COLLAPSED = 0.01
 
 
@@ -77,8 +76,8 @@ class GraphReport:
     log_forests: float
     nearly_isolated: list
     spread: float | None = None
-    distances: np.ndarray | None = field(default=None)
-    reliance: np.ndarray | None = field(default=None)
+    distances: np.ndarray | None = None
+    reliance: np.ndarray | None = None
 
     @property
     def shares(self):
@@ -91,7 +90,7 @@ class GraphReport:
         return None if self.spread is None else self.spread <= COLLAPSED
 
     def to_frame(self):
-        """The part of the report that has one row a stratum.
+        """Return the numbers of each stratum, one row per stratum.
 
         Returns
         -------
@@ -103,51 +102,44 @@ class GraphReport:
             import pandas as pd
         except ImportError as error:
             raise ImportError('to_frame needs pandas: pip install "strat[pandas]".') from error
+        isolated = set(self.nearly_isolated)
         columns = {
             "component": self.component,
             "degree": self.degrees,
             "neighbors": self.neighbors,
             "resistance": self.resistances,
-            "nearly_isolated": [label in set(self.nearly_isolated) for label in self.strata],
+            "nearly_isolated": [label in isolated for label in self.strata],
+            "distance": self.distances,
+            "reliance": self.reliance,
         }
-        if self.distances is not None:
-            columns["distance"] = self.distances
-        if self.reliance is not None:
-            columns["reliance"] = self.reliance
+        columns = {name: values for name, values in columns.items() if values is not None}
         index = pd.Index(self.strata, tupleize_cols=False, name="stratum")
         return pd.DataFrame(columns, index=index)
 
     def __str__(self):
-        K, E, m = len(self.strata), len(self.edge_weights), len(self.components)
-        sizes = [len(part) for part in self.components]
-        shown = ", ".join(f"{size:,}" for size in sizes[:6]) + (", …" if m > 6 else "")
-        isolated = len(self.nearly_isolated)
-        lines = [
-            ("strata", f"{K:,}"),
-            ("edges", f"{E:,} of {K * (K - 1) // 2:,} pairs, density {self.density:.3g}"),
-            ("components", f"{m:,}" + (f", of {shown} strata" if m > 1 else "")),
-            ("degree", _range(self.degrees)),
-            ("weight", _range(self.edge_weights)),
-            (
-                "resistance",
-                _range(self.resistances[np.isfinite(self.resistances)]) + "  (mean to the others)",
-            ),
-            (
-                "bridges",
-                f"{int(np.sum(self.shares > 1 - 1e-9)):,} edges that alone hold a component together",
-            ),
-            (
-                f"spanning {'tree' if m == 1 else 'forest'}s",
-                f"log of their total weight {self.log_forests:.6g}",
-            ),
-            ("nearly isolated", f"{isolated:,}" + (f": {some_of(self.nearly_isolated)}" if isolated else "")),
-        ]
+        K, m, isolated = len(self.strata), len(self.components), self.nearly_isolated
+        sizes = ", ".join(f"{len(part):,}" for part in self.components[:6]) + (", …" if m > 6 else "")
+        resistances, bridges = self.resistances[np.isfinite(self.resistances)], np.sum(self.shares > 1 - 1e-9)
+        pairs = f"{len(self.edge_weights):,} of {K * (K - 1) // 2:,} pairs"
+        rows = {
+            "strata": f"{K:,}",
+            "edges": f"{pairs}, density {self.density:.3g}",
+            "components": f"{m:,}" + (f", of {sizes} strata" if m > 1 else ""),
+            "degree": _range(self.degrees),
+            "weight": _range(self.edge_weights),
+            "resistance": f"{_range(resistances)}  (mean to the others)",
+            "bridges": f"{bridges:,} edges that alone hold a component together",
+            "spanning trees"
+            if m == 1
+            else "spanning forests": f"log of their total weight {self.log_forests:.6g}",
+            "nearly isolated": f"{len(isolated):,}" + (f": {some_of(isolated)}" if isolated else ""),
+        }
         if self.reliance is not None:
-            lines.append(("reliance", _range(self.reliance) + "  (0: own records, 1: neighbours)"))
+            rows["reliance"] = f"{_range(self.reliance)}  (0: own records, 1: neighbours)"
         if self.spread is not None:
             end = "collapsed to the common model" if self.collapsed else "not collapsed"
-            lines.append(("spread", f"median {self.spread:.3g} of the mean parameters' norm: {end}"))
-        return "\n".join(f"{name:<17}{text}" for name, text in lines)
+            rows["spread"] = f"median {self.spread:.3g} of the mean parameters' norm: {end}"
+        return "\n".join(f"{name:<17}{text}" for name, text in rows.items())
 
     __repr__ = __str__
 
@@ -165,7 +157,7 @@ def report(graph, isolated=0.01):
     Returns
     -------
     GraphReport
-        It prints as a table; ``to_frame()`` has one row a stratum.
+        It prints as a table; ``to_frame()`` has one row per stratum.
 
     References
     ----------
@@ -187,26 +179,24 @@ def report(graph, isolated=0.01):
     spanning trees   log of their total weight 2.07944
     nearly isolated  0
     """
-    if isinstance(isolated, bool) or not isinstance(isolated, numbers.Real) or not 0 <= isolated < 1:
+    if not (is_nonnegative(isolated) and isolated < 1):
         raise OptionError(f"isolated is {isolated!r}, but it is a share of the median degree, from 0 to 1.")
-    found = read_weights(graph)
-    strata, K, W = found.labels, found.K, sparse.csr_array(found.matrix())
+    prior = read_weights(graph)
+    strata, K, W = prior.labels, prior.K, prior.matrix()
     W.eliminate_zeros()
     upper = sparse.coo_array(sparse.triu(W, 1))
     i, j, w = *upper.coords, upper.data
     degrees = np.asarray(W.sum(axis=1)).ravel()
-    m, component = connected_components(W, directed=False)
-    sizes = np.bincount(component)
-    rank = np.argsort(np.argsort(-sizes, kind="stable"))
-    component = rank[component]
+    component = connected_components(W, directed=False)[1]
+    largest_first = np.argsort(-np.bincount(component), kind="stable")
+    component = np.argsort(largest_first)[component]
+    members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
     log_forests, edge_resistances, resistances = _resistances(W, degrees, component, i, j)
-    positive = degrees[degrees > 0]
-    bound = isolated * np.median(positive) if positive.size else 0.0
-    members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.sort(sizes)[::-1])[:-1])
-    found = GraphReport(
+    bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
+    result = GraphReport(
         strata=strata,
         density=2 * len(w) / (K * (K - 1)) if K > 1 else 0.0,
-        components=[[strata[k] for k in part.tolist()] for part in members],
+        components=[[strata[k] for k in part] for part in members],
         component=component,
         degrees=degrees,
         neighbors=np.diff(W.indptr),
@@ -215,79 +205,54 @@ def report(graph, isolated=0.01):
         edge_weights=w,
         edge_resistances=np.minimum(edge_resistances, 1 / w),  # more is rounding
         log_forests=log_forests,
-        nearly_isolated=[strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0)).tolist()],
+        nearly_isolated=[strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))],
     )
     if hasattr(graph, "theta_"):
-        _add_model(found, graph)
-    return found
+        _add_model(result, graph)
+    return result
 
 
 def _resistances(W, degrees, component, i, j):
     """Log total weight of spanning forests, resistance of each edge, mean resistance of each stratum.
 
-    One node of each component is grounded. What is left of the Laplacian is positive definite; its determinant is the
-    total weight of the spanning forests (matrix-tree theorem), and with A its inverse, zero in the grounded rows, the
-    resistance between i and j is A_ii + A_jj − 2 A_ij.
+    One node g of each component is grounded through a conductance s_g > 0, which makes the Laplacian G positive definite.
+    With B = (G + sum_g s_g e_g e_g')^-1, the total weight of the spanning forests is 1 / (det B prod_g s_g) (matrix-tree
+    theorem), and the resistance between i and j of one component is B_ii + B_jj - 2 B_ij.
     """
-    K, m = W.shape[0], component.max() + 1
-    ground = np.full(m, -1)
-    ground[component[np.argsort(degrees, kind="stable")]] = np.argsort(
-        degrees, kind="stable"
-    )  # the largest degree
-    free = np.ones(K, dtype=bool)
-    free[ground] = False
-    place = np.cumsum(free) - 1
-    M = int(free.sum())
-    diagonal, between = np.zeros(K), np.zeros(len(i))
-    mean, log_forests = np.full(K, np.nan), 0.0
-    if M:
-        laplacian = sparse.csr_array(sparse.diags_array(degrees) - W)[free][:, free]
-        if laplacian.nnz > FULL * M * M:
-            laplacian = laplacian.toarray()
-        inside = free[i] & free[j]
-        rows = np.concatenate([np.arange(M), place[i[inside]]])
-        columns = np.concatenate([np.arange(M), place[j[inside]]])
-        log_forests, entries = inverse_entries(laplacian, np.arange(M + 1), rows, columns)
-        diagonal[free], between[inside] = entries[:M], entries[M:]
-        sums = np.zeros(K)
-        sums[free] = _solve(laplacian, np.ones(M))
-        sizes, traces = np.bincount(component), np.bincount(component, diagonal)
-        n = sizes[component]
-        several = n > 1
-        total = n * diagonal + traces[component] - 2 * sums
-        mean[several] = total[several] / (n[several] - 1)
-    return log_forests, diagonal[i] + diagonal[j] - 2 * between, mean
+    K, n = len(degrees), np.bincount(component)[component]
+    ground = [np.flatnonzero(component == c)[0] for c in range(component.max() + 1)]
+    conductance = np.zeros(K)
+    conductance[ground] = np.where(degrees[ground] > 0, degrees[ground], 1.0)
+    grounded = sparse.csr_array(sparse.diags_array(degrees + conductance) - W)
+    nodes = np.arange(K)
+    log_det, B = inverse_entries(grounded, np.arange(K + 1), np.append(nodes, i), np.append(nodes, j))
+    diagonal, between = B[:K], B[K:]
+    sums = spsolve(sparse.csc_array(grounded), np.ones(K), permc_spec="MMD_AT_PLUS_A")
+    total = n * diagonal + np.bincount(component, diagonal)[component] - 2 * sums
+    mean = np.divide(total, n - 1, out=np.full(K, np.nan), where=n > 1)
+    return log_det - np.log(conductance[ground]).sum(), diagonal[i] + diagonal[j] - 2 * between, mean
 
 
-def _solve(matrix, b):
-    if sparse.issparse(matrix):
-        return splu(
-            sparse.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}
-        ).solve(b)
-    return scipy.linalg.solve(matrix, b, assume_a="pos", check_finite=False)
-
-
-def _add_model(found, model):
-    """What the parameters say: how far they are from each other, and who decides them."""
+def _add_model(report, model):
+    """Add how far the parameters are from each other, and whether records or neighbours decide them."""
     theta = np.concatenate([value.reshape(len(value), -1) for value in model.theta_.values()], axis=1)
-    mean = theta.mean(axis=0)
-    found.distances = np.linalg.norm(theta - mean, axis=1)
-    size = np.linalg.norm(mean)
-    if size > 0:
-        found.spread = float(np.median(found.distances) / size)
+    (K, n), mean = theta.shape, theta.mean(axis=0)
+    report.distances = np.linalg.norm(theta - mean, axis=1)
+    if mean.any():
+        report.spread = float(np.median(report.distances) / np.linalg.norm(mean))
     records = getattr(model, "_training", None)
     if records is None:
         return
     loss = model.base.loss_program.bind_records(records.arrays, records.strata, records.weight, model.values)
     if loss.has("hessian_operator"):
-        product, n = loss.hessian_operator(theta), theta.shape[1]
-        curvature = sum(product(np.broadcast_to(e, theta.shape))[:, c] for c, e in enumerate(np.eye(n))) / n
-        W = sparse.triu(sparse.csr_array(model.W_), 1).tocoo()
+        product = loss.hessian_operator(theta)
+        curvature = sum(product(np.broadcast_to(e, (K, n)))[:, c] for c, e in enumerate(np.eye(n))) / n
+        ends = report.edge_ends.T
         prior = None if model.graph is None else read_graph(model.graph)
-        w = W.data * on_edges(model.base, model.values, prior, *W.coords).mean(axis=-1)
-        pull = sum(np.bincount(end, w, len(theta)) for end in W.coords)
+        w = report.edge_weights * on_edges(model.base, model.values, prior, *ends).mean(axis=-1)
+        pull = sum(np.bincount(end, w, K) for end in ends)
         total = pull + np.maximum(curvature, 0.0)
-        found.reliance = np.divide(pull, total, out=np.zeros_like(total), where=total > 0)
+        report.reliance = np.divide(pull, total, out=np.zeros(K), where=total > 0)
 
 
 def _range(values):

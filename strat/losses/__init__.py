@@ -1,7 +1,7 @@
-"""Losses of one record by name: each function returns a plain CVXPY expression, to be seen, changed and added to.
+"""Losses of one record by name: each function returns a CVXPY expression, which you can print, change and add to.
 
-``y`` is what is observed, a ``cp.Parameter`` of one record; ``z`` is the prediction, an affine expression of the
-variables. Everything here can be written by hand; print the result to see how.
+``y`` is the observation, a ``cp.Parameter`` of one record; ``z`` is the prediction, an affine expression in the
+variables. You could write every loss by hand; print the result to see how.
 """
 
 from strat.losses.classification import exponential, hinge, logistic, softmax, squared_hinge

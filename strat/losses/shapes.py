@@ -1,4 +1,4 @@
-"""What the arguments of losses must be: shapes, symmetry and the ranges of constants, with errors that say so."""
+"""The checks of the arguments of losses: shapes, symmetry and the ranges of constants."""
 
 import cvxpy as cp
 import numpy as np
@@ -7,20 +7,19 @@ from strat.errors import DeclarationError, OptionError, ShapeError, type_name
 
 
 def same_shape(loss, **arguments):
-    """Raise unless both arguments are expressions (or numbers) of one shape: broadcasting would add terms in silence."""
-    (first, u), (second, v) = ((name, _expression(loss, name, value)) for name, value in arguments.items())
-    if u.shape != v.shape and not (u.size == v.size == 1):
+    """Raise unless both arguments have one shape: broadcasting would add terms in silence."""
+    (first, u), (second, v) = _shapes(loss, arguments).items()
+    if u != v and not (np.prod(u) == np.prod(v) == 1):
         raise ShapeError(
-            f"losses.{loss} needs {first} and {second} of one shape, but {first} has shape {u.shape} and {second} has "
-            f"{v.shape}. Declare the data of one record with the shape of its prediction."
+            f"losses.{loss} needs {first} and {second} of one shape, but {first} has shape {u} and {second} has "
+            f"{v}. Declare the data of one record with the shape of its prediction."
         )
 
 
 def scalars(loss, **arguments):
     """Raise unless the arguments are scalars: one number of one record each."""
-    for name, value in arguments.items():
-        shape = _expression(loss, name, value).shape
-        if int(np.prod(shape)) != 1:
+    for name, shape in _shapes(loss, arguments).items():
+        if np.prod(shape) != 1:
             raise ShapeError(
                 f"losses.{loss} is of one number: {name} must be a scalar, but it has shape {shape}. The loss is that of "
                 f"one record; for several outputs sum it: sum(losses.{loss}(…[j], …[j]) for j in range({shape[0]}))."
@@ -29,25 +28,25 @@ def scalars(loss, **arguments):
 
 def vectors(loss, **arguments):
     """Raise unless the arguments are vectors of one length."""
-    shapes = {name: _expression(loss, name, value).shape for name, value in arguments.items()}
+    shapes = _shapes(loss, arguments)
     if any(len(shape) != 1 for shape in shapes.values()) or len(set(shapes.values())) > 1:
-        found = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
-        raise ShapeError(f"losses.{loss} needs vectors of one length (m,), but it was given {found}.")
+        shown = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+        raise ShapeError(f"losses.{loss} needs vectors of one length (m,), but it was given {shown}.")
 
 
 def symmetric(loss, name, value, size):
     """Raise unless the argument is a symmetric (size, size) expression."""
-    e = _expression(loss, name, value)
-    if e.shape != (size, size):
-        raise ShapeError(f"losses.{loss} needs {name} of shape ({size}, {size}), but it has shape {e.shape}.")
-    if not e.is_symmetric():
+    shape = _shapes(loss, {name: value})[name]
+    if shape != (size, size):
+        raise ShapeError(f"losses.{loss} needs {name} of shape ({size}, {size}), but it has shape {shape}.")
+    if not cp.Expression.cast_to_const(value).is_symmetric():
         raise DeclarationError(
             f"losses.{loss} needs a symmetric {name}: declare it as cp.Variable(({size}, {size}), PSD=True)."
         )
 
 
 def number(loss, name, value, low, high=np.inf):
-    """The constant, an array for a list; raise where it is out of its range."""
+    """Return the constant, an array for a list, or raise where it is out of its range."""
     if isinstance(value, cp.Expression):
         if low >= 0 and np.isinf(high) and not value.is_nonneg():
             raise OptionError(
@@ -66,13 +65,12 @@ def number(loss, name, value, low, high=np.inf):
     return float(array) if array.ndim == 0 else array
 
 
-def _expression(loss, name, value):
-    if isinstance(value, cp.Expression):
-        return value
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise DeclarationError(
-            f"{name} of losses.{loss} must be a CVXPY expression, such as a Parameter or x @ theta, but it is "
-            f"{type_name(value)}."
-        )
-    return array
+def _shapes(loss, arguments):
+    """The shapes of the arguments by name, which are expressions or numbers."""
+    for name, value in arguments.items():
+        if not isinstance(value, cp.Expression) and np.asarray(value).dtype.kind not in "fiub":
+            raise DeclarationError(
+                f"{name} of losses.{loss} must be a CVXPY expression, such as a Parameter or x @ theta, but it is "
+                f"{type_name(value)}."
+            )
+    return {name: np.shape(value) for name, value in arguments.items()}

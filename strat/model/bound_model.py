@@ -21,7 +21,6 @@ from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.records.records import Records
-from strat.solvers.admm import ADMM
 from strat.solvers.default import default_solver, needs_prox
 
 
@@ -229,7 +228,7 @@ class BoundModel:
         if getattr(loss.prox, "costly", False):
             warnings.warn(
                 f"the prox of the loss is a cone program of all records in every iteration, which is slow, because "
-                f"{loss.why['prox']}. {ADMM.ways['loss']}.",
+                f"{loss.why['prox']}. Fit with strat.Cone(), the default, which needs no prox of the loss.",
                 DataWarning,
                 stacklevel=7,
             )

@@ -18,30 +18,36 @@ def as_problem(model):
     It has one variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes; a common
     model has one stratum with the label "common".
     """
+    W = sp.triu(sp.csr_array(model.W_)).tocoo()
+    return weighted_problem(model, *W.coords, W.data.tolist())[0]
+
+
+def weighted_problem(model, i, j, weights, kept=()):
+    """The problem for given weights on edges with ends i < j, and a dict of each stratum's variables by name.
+
+    The weights are numbers or Parameters; `kept` has Parameters that stand for hyperparameters, by name, and the other
+    hyperparameters become constants.
+    """
     base, records, weight = model.base, training_records(model), 1.0
     if model.shared:
         weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
         records = replace(records, strata=records.strata.merged(["common"]))
     terms, constraints, copies = [], [], []
     for k in range(records.strata.K):
-        variables, objective, of_stratum = stratum_terms(base, records, model.values, k, weight)
+        variables, objective, of_stratum = stratum_terms(base, records, model.values, k, weight, kept)
         copies.append(variables)
         terms.append(objective)
         constraints += of_stratum
-    W = sp.triu(sp.csr_array(model.W_)).tocoo()
-    roots = np.broadcast_to(np.sqrt(fitted_couple(model, *W.coords)), (len(W.data), base.layout.n))
-    for i, j, w, root in zip(*W.coords, W.data, roots, strict=True):
-        for v in base.loss_program.variables:
-            p = root[base.layout.slices[v.name()]].reshape(v.shape)
-            difference = copies[i][v.name()] - copies[j][v.name()]
-            terms.append(0.5 * float(w) * cp.sum_squares(cp.multiply(p, difference)))
-    return cp.Problem(cp.Minimize(_sum(terms)), constraints)
-
-
-def fitted_couple(model, i, j):
-    """A fitted model's weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
     prior = None if model.graph is None else read_graph(model.graph)
-    return coupling.on_edges(model.base, model.values, prior, i, j)
+    couple = coupling.on_edges(base, model.values, prior, i, j)
+    roots = np.broadcast_to(np.sqrt(couple), (len(i), base.layout.n))
+    for a, b, w, root in zip(i, j, weights, roots, strict=True):
+        for name, part in base.layout.slices.items():
+            difference = copies[a][name] - copies[b][name]
+            terms.append(
+                0.5 * w * cp.sum_squares(cp.multiply(root[part].reshape(difference.shape), difference))
+            )
+    return cp.Problem(cp.Minimize(_sum(terms)), constraints), copies
 
 
 def training_records(model, what="to_cvxpy"):

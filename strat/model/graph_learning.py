@@ -11,7 +11,7 @@ from strat.graphs.families import node_list
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import learned_edges, prior_weights, weights_outside
-from strat.problem.graph_regularizers.base import GraphRegularizer, check_range
+from strat.problem.graph_regularizers.base import NONNEGATIVE, GraphRegularizer, check_range
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
 from strat.solvers.graph_step import graph_step
@@ -114,7 +114,7 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
             f"which learn a graph, not {h!r}."
         )
     h.validate()
-    check_range("tol", tol, "of at least 0", lambda v: v >= 0)
+    check_range("tol", tol, *NONNEGATIVE)
     if hasattr(theta, "fit"):
         raise DataError("theta is a model; give its fitted parameters, model.theta_.")
     index = getattr(theta, "index", None)

@@ -39,4 +39,5 @@ def hessian_blocks(oracle, theta):
         return np.asarray(oracle.hessian(theta))
     product = oracle.hessian_operator(theta)
     units = (np.broadcast_to(e, theta.shape) for e in np.eye(theta.shape[1]))
-    return np.stack([product(e) for e in units], axis=2)
+    blocks = np.stack([product(e) for e in units], axis=2)
+    return 0.5 * (blocks + blocks.swapaxes(1, 2))

@@ -1,9 +1,9 @@
-"""The joint problem in parameters and edge weights, as the solvers see it."""
+"""The joint problem in parameters and edge weights, in the form that solvers use."""
 
 import numpy as np
 
 from strat.oracles import kernels
-from strat.problem.edges.laplacians import Laplacians, laplacian_by_edge
+from strat.problem.edges.laplacians import Laplacians
 
 
 class JointProblem:
@@ -16,7 +16,7 @@ class JointProblem:
     graph_regularizer : GraphRegularizer
         h.
     edges : AllPairs or EdgeList
-        Where the weights live.
+        The pairs of strata that may have a weight.
     w0 : edge array
         The prior graph's weights.
     couple : ndarray, shape (n,) or (E, n), optional
@@ -38,8 +38,6 @@ class JointProblem:
         self.edges, self.w0 = edges, w0
         self.K, self.n, self.outside = edges.K, loss.n, outside
         self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
-        self.by_edge = self.couple is not None and self.couple.ndim == 2
-        self._root = None if self.couple is None or self.by_edge else np.sqrt(self.couple)
         self.learned = graph_regularizer.learned
         self._arguments = getattr(loss, "arguments", None)
         self.start_point = None
@@ -56,28 +54,23 @@ class JointProblem:
         """Memory for h at one point."""
         return self.graph_regularizer.oracle(self.edges, self.w0, self.outside)
 
-    def laplacian(self, w, theta, degrees=None):
-        """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
-        if self.by_edge:
-            return laplacian_by_edge(self.edges, w[:, None] * self.couple, theta)
-        product = self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
-        return product if self.couple is None else product * self.couple
-
-    def laplacian_operator(self, w, degrees):
-        """`laplacian` as a function of theta, for many products with one graph."""
-        return self.laplacians(w, degrees).operator
-
     def laplacians(self, w, degrees=None):
         """The Laplacians of the numbers of theta, weighted by `couple`."""
         couple = np.ones(self.n) if self.couple is None else self.couple
         return Laplacians(self.edges, w, couple, degrees)
 
+    def laplacian(self, w, theta, degrees=None):
+        """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
+        if self.couple is None:
+            return self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
+        return self.laplacians(w, degrees).times(theta)
+
     def scaled(self, theta):
         """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
-        return theta if self._root is None else theta * self._root
+        return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
 
     def arguments(self, theta):
-        """Affine images of theta that the loss takes as its second argument, in a tuple; empty if it takes none."""
+        """The affine images of theta that the loss takes as second argument, in a tuple; empty if it takes none."""
         arguments = None if self._arguments is None else self._arguments(theta)
         return () if arguments is None else (arguments,)
 
@@ -100,17 +93,12 @@ class JointProblem:
         """F(theta, w)."""
         return sum(self.parts(theta, w).values())
 
-    def gradients(self, theta, w):
-        """Gradients of the smooth part: over theta (K, n), and over the edges (zero for a fixed graph)."""
-        point = self.point(theta, w).differentiate()
-        return point.theta_gradient, point.w_gradient * self.edges.mask
-
     def residual(self, theta, w):
         """Distances from stationarity, relative to the terms that balance, as ``{"theta": ..., "W": ...}``.
 
-        The step of a prox-gradient step of size 1, for theta over 1 + max(||grad loss||, ||G(w) theta||), for W over
-        the edges, over 1 + max(||d/2||, ||the gradient of h's main term||). It is zero exactly at critical points, and
-        infinite outside the domain.
+        The length of a proximal gradient step of size 1: for theta divided by 1 + max(||grad loss||, ||G(w) theta||),
+        for W by 1 + max(||d/2||, ||the gradient of h's main term||), with norms over the edges. Both are zero exactly
+        at critical points, and infinite outside the domain.
         """
         point = self.point(theta, w)
         if not point.objective < np.inf:
@@ -147,7 +135,7 @@ class Point:
         gradient : bool
             Whether to compute its gradients, too.
         arguments : tuple, optional
-            What `problem.arguments(theta)` would give, where it is known.
+            `problem.arguments(theta)`, where it is known.
         """
         self.objective = self.smooth = np.inf
         if self.evaluate_w() and self.evaluate_theta(gradient, arguments):
@@ -158,11 +146,10 @@ class Point:
 
     def evaluate_w(self):
         """Compute what depends on w alone; return whether it is in the domain."""
+        if self.graph_oracle is not None or self.degrees is None:  # a given w does not change
+            self.degrees = self.problem.edges.degrees(self.w)
         if self.graph_oracle is not None:
-            self.degrees = self.problem.edges.degrees(self.w)
             self.graph = self.graph_oracle.set(self.w, self.degrees)
-        elif self.degrees is None:
-            self.degrees = self.problem.edges.degrees(self.w)
         return self.graph < np.inf
 
     def evaluate_theta(self, gradient=False, arguments=None):
@@ -177,11 +164,11 @@ class Point:
         return self.loss < np.inf
 
     def add_laplacian(self, gradient=False):
-        """Compute the smooth part from what `evaluate_w` and `evaluate_theta` found; `gradient` is wanted next."""
+        """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`; `gradient`: it follows."""
         self._product = None
         if gradient or self.graph_oracle is None:
             self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
-        else:  # the value alone is cheaper, the more so where several w are tried at one theta
+        else:  # the value alone is cheaper, above all where several w are tried at one theta
             edges = self.problem.edges
             if self._coupling is None:
                 self._memory = edges.zeros() if self._memory is None else self._memory
@@ -191,7 +178,7 @@ class Point:
 
     @property
     def product(self):
-        """Gradient of the Laplacian term in theta, shape (K, n), computed when it is first asked for."""
+        """Gradient of the Laplacian term in theta, shape (K, n), computed when it is first needed."""
         if self._product is None:
             self._product = self.problem.laplacian(self.w, self.theta, self.degrees)
         return self._product
@@ -199,14 +186,14 @@ class Point:
     def add_regularizer(self):
         """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
         self.regularizer = float(np.add.reduce(self.problem.regularizer.value(self.theta)))
-        self.rest = 0.0 if self.graph_oracle is None else self.graph_oracle.rest()
-        total = self.smooth + self.regularizer + self.rest
+        rest = 0.0 if self.graph_oracle is None else self.graph_oracle.rest()
+        total = self.smooth + self.regularizer + rest
         self.objective = total if total < np.inf else np.inf
 
     @property
     def noise(self):
-        """Rounding error to expect in F, whose terms may cancel, those of the Laplacian term included."""
-        # not centred, as the product's terms are not
+        """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term."""
+        # theta is not centred here, as it is not in the product either
         energy = rows_product(self.degrees, self.theta, self.theta)
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
@@ -217,13 +204,11 @@ class Point:
 
     def _add_gradients(self):
         self.theta_gradient = self.loss_gradient + self.product
-        if self.graph_oracle is not None:
-            self.differentiate_w()
-        return self
+        return self if self.graph_oracle is None else self.differentiate_w()
 
     def differentiate_w(self):
         """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
-        ends = self.graph_oracle.gradient_without_ends(self.w_gradient)
+        ends = self.graph_oracle.split_gradient(self.w_gradient)
         self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient, ends)
         return self
 
@@ -242,9 +227,8 @@ class Point:
 
     def w_scale(self):
         """1 + max(||d/2||, scale of h), the size of the terms in the W part of the residual."""
-        edges, half = self.problem.edges, self.problem.edges.zeros()
-        edges.add_half_distances(self.problem.scaled(self.theta), half)
-        half *= edges.mask
+        edges = self.problem.edges
+        half = edges.add_half_distances(self.problem.scaled(self.theta), edges.zeros()) * edges.mask
         return 1 + max(edges.norm(half), self.graph_oracle.scale())
 
 
@@ -256,7 +240,7 @@ def rows_product(weight, a, b, c=None):
 
 
 def w_residual(edges, graph_oracle, w, gradient, scale):
-    """Size over `scale` of a step of the prox with step 1 from w along the smooth part's gradient over the edges."""
+    """||prox(w - gradient) - w|| / scale, for the prox with step 1 and the smooth part's gradient over the edges."""
     moved = (w - gradient) * edges.mask
     graph_oracle.prox(moved, 1.0, out=moved)
     moved -= w
@@ -264,5 +248,5 @@ def w_residual(edges, graph_oracle, w, gradient, scale):
 
 
 def _share(step, size):
-    """step / size, and infinite where numbers have overflowed: nothing is certified there."""
+    """step / size, and infinite if numbers have overflowed, as nothing is known then."""
     return float(step / size) if step < np.inf and size < np.inf else np.inf

@@ -1,6 +1,5 @@
 """ADMM: a given graph, and any loss with a prox."""
 
-from strat.errors import OptionError
 from strat.solvers.base import Solver
 from strat.solvers.consensus import Consensus
 
@@ -23,16 +22,7 @@ class ADMM(Solver):
         Relative and absolute tolerance of the residuals; 0 never stops.
     max_iter : int
         Most iterations.
-    patience : int, optional
-        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
-    time_limit : float, optional
-        Stop after so many seconds.
-    callback : callable, optional
-        Called as ``callback(state)`` after every iteration; returning True stops.
-    checkpoint : path, optional
-        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
-    verbose : bool
-        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal.
+    {options}
 
     Notes
     -----
@@ -67,6 +57,11 @@ class ADMM(Solver):
         )
     }
 
+    only_given = (
+        "ADMM fits a given graph, but {h} learns it. "
+        "Use strat.AlternatingMinimization() or the default solver, strat.MAPG(); or give strat.FixedGraph()."
+    )
+
     def __init__(
         self,
         *,
@@ -78,51 +73,7 @@ class ADMM(Solver):
         checkpoint=None,
         verbose=False,
     ):
-        self.tol = tol
-        self.max_iter = max_iter
-        self.patience = patience
-        self.time_limit = time_limit
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
-    def check(self, problem):
-        """Check that the graph is given and that loss and regularizer have a prox.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-
-        Raises
-        ------
-        OptionError
-            If the graph is learned.
-        NoOracleError
-            If a prox is missing.
-        """
-        if problem.learned:
-            raise OptionError(
-                f"ADMM fits a given graph, but {problem.graph_regularizer!r} learns it. "
-                "Use strat.AlternatingMinimization() or the default solver, strat.MAPG(); or give strat.FixedGraph()."
-            )
-        super().check(problem)
-
-    def algorithm(self, problem, theta, w):
-        """Make the iteration that `run` drives.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            The graph.
-
-        Returns
-        -------
-        Algorithm
-            The iteration, at its start.
-        """
+    def _algorithm(self, problem, theta, w):
         return Consensus(problem, theta, w)

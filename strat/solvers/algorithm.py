@@ -4,11 +4,11 @@ from operator import attrgetter
 
 import numpy as np
 
-from strat.problem.joint_problem import Point
+from strat.problem.graph_regularizers import FixedGraph
+from strat.problem.joint_problem import JointProblem, Point
 
-PROJECTION = (
-    1e-14  # the prox with this step projects onto the regularizer's domain and leaves its value alone
-)
+# The prox with this step projects onto the domain of the regularizer and does not follow its slope.
+PROJECTION = 1e-14
 _NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
@@ -94,7 +94,7 @@ class Algorithm:
         """Go back to a saved state."""
         for name in self.saved:
             value, (*owner, attribute) = np.array(state[name]), name.split(".")
-            owner = attrgetter(owner[0])(self) if owner else self
+            owner = attrgetter(".".join(owner))(self) if owner else self
             setattr(owner, attribute, value if value.ndim else value.item())
         self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
         self.x.evaluate()
@@ -102,3 +102,8 @@ class Algorithm:
             setattr(self.x, name, float(value))
         self.differentiated = False
         self.extra_factorizations += int(state["work"]) - self.factorizations
+
+
+def for_given_graph(problem, w):
+    """The same problem with the weights w held fixed."""
+    return JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)

@@ -20,16 +20,7 @@ class AlternatingMinimization(Solver):
         Stop when both residuals (theta, W) are at most tol; 0 never stops.
     max_iter : int
         Most iterations, each one step in theta and one in W.
-    patience : int, optional
-        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
-    time_limit : float, optional
-        Stop after so many seconds.
-    callback : callable, optional
-        Called as ``callback(state)`` after every iteration; returning True stops.
-    checkpoint : path, optional
-        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
-    verbose : bool
-        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal.
+    {options}
 
     References
     ----------
@@ -64,29 +55,7 @@ class AlternatingMinimization(Solver):
         checkpoint=None,
         verbose=False,
     ):
-        self.tol = tol
-        self.max_iter = max_iter
-        self.patience = patience
-        self.time_limit = time_limit
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
-    def algorithm(self, problem, theta, w):
-        """Make the iteration that `run` drives.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            Weights to start from.
-
-        Returns
-        -------
-        Algorithm
-            The iteration, at its start.
-        """
+    def _algorithm(self, problem, theta, w):
         return BlockDescent(problem, theta, w, self.tol)

@@ -1,4 +1,4 @@
-"""A banded Cholesky factor of G(w) diag(couple) + blocks, for graphs along a line or so."""
+"""A banded Cholesky factor of G(w) diag(couple) + blocks, for chains and other narrow graphs."""
 
 from functools import partial
 
@@ -7,16 +7,16 @@ from scipy.linalg.lapack import dpbtrf, dpbtrs
 
 from strat.oracles import kernels
 
-CHEAP = 1000  # squared bandwidth times numbers a stratum up to which the factor beats conjugate gradients
-SMALL = 33  # numbers in a column of the band up to which a loop beats LAPACK, which blocks longer ones
-LARGEST = 2**25  # numbers in a factor
+CHEAP = 1000  # width**2 n up to which the factor beats conjugate gradients
+SMALL = 33  # rows of the band up to which the compiled loop beats LAPACK
+LARGEST = 2**25  # entries of a factor
 
 
 class BandFactor:
-    """Cholesky factors of matrices over strata and coordinates, the strata in an order that keeps neighbours near.
+    """Cholesky factors of matrices over strata and coordinates, with the strata in an order that keeps neighbours near.
 
-    Number c of the stratum in place p is row p n + c, so that edges between places at most `width` apart make a matrix of
-    bandwidth width n: a chain's has n, and its factor costs no more than the strata's blocks.
+    Coordinate c of the stratum in place p is row p n + c. Where neighbours are at most `width` places apart, the
+    bandwidth is width n: that of a chain is n, and its factor costs no more than the strata's blocks.
 
     Parameters
     ----------

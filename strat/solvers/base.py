@@ -11,11 +11,16 @@ from strat.errors import NoOracleError, OptionError
 from strat.solvers.progress import Progress
 from strat.solvers.run import Run
 
-_WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product", "prox": "prox"}
+_WORDS = {
+    "value_and_gradient": "gradient",
+    "hessian_operator": "Hessian product",
+    "prox": "prox",
+    "cones": "cone program",
+}
 _WAYS = {
     "loss": (
-        "Fit a given graph with strat.ADMM(), or learn it with strat.AlternatingMinimization(), which use the exact prox "
-        "of the loss instead; or smooth the loss (smoothing=1e-3 on the BaseModel)"
+        "Fit a given graph with strat.Cone(), or learn it with strat.AlternatingMinimization(), which take kinks as they are; "
+        "or smooth the loss (smoothing=1e-3 on the BaseModel)"
     ),
     "regularizer": (
         "Merge pieces that share a variable, drop one, or write them as one function with a known prox"
@@ -23,15 +28,39 @@ _WAYS = {
 }
 
 
-class Solver(BaseEstimator):
-    """Base class: a subclass has the options as parameters, `needs`, and `algorithm(problem, theta, w)`.
+#: Descriptions of the options that all solvers have, in place of "{options}" in their docstrings.
+_OPTIONS = """patience : int, optional
+        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
+    time_limit : float, optional
+        Stop after so many seconds.
+    callback : callable, optional
+        Called as ``callback(state)`` after every iteration; returning True stops.
+    checkpoint : path, optional
+        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
+    verbose : bool
+        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal."""
 
-    `needs` names the oracle of each role, or several of which one is enough. `ways` says what to do where the oracle of a
-    role is missing, if it is not what all solvers say.
+
+class Solver(BaseEstimator):
+    """Base class: a subclass has the options as parameters, `needs`, and `_algorithm(problem, theta, w)`.
+
+    `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
+    the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
+    learned, with "{h}" for the graph regularizer; None where the solver learns W. Every subclass has an `__init__` of
+    its own, as scikit-learn reads the options and their defaults from its signature.
     """
 
     needs = {}
     ways = {}
+    only_given = None
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{options}", _OPTIONS)
+
+    def _set_options(self, tol, max_iter, patience, time_limit, callback, checkpoint, verbose):
+        self.tol, self.max_iter, self.patience, self.time_limit = tol, max_iter, patience, time_limit
+        self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
     def validate(self):
         """Check the options.
@@ -63,7 +92,7 @@ class Solver(BaseEstimator):
             _check("callback", self.callback, "a function of the state", callable)
 
     def check(self, problem):
-        """Check that the problem has the oracles that the solver needs.
+        """Check that the solver fits problems of this kind, and that the problem has the oracles it needs.
 
         Parameters
         ----------
@@ -72,9 +101,13 @@ class Solver(BaseEstimator):
 
         Raises
         ------
+        OptionError
+            If W is to be learned by a solver for given graphs.
         NoOracleError
-            If one is missing.
+            If an oracle is missing.
         """
+        if problem.learned and self.only_given is not None:
+            raise OptionError(self.only_given.format(h=repr(problem.graph_regularizer)))
         for role, names in self.needs.items():
             oracle, names = getattr(problem, role), names if isinstance(names, tuple) else (names,)
             if any(oracle.has(name) for name in names):
@@ -83,6 +116,25 @@ class Solver(BaseEstimator):
             why = oracle.missing(names[-1]) if hasattr(oracle, "missing") else f"the {role} has none."
             ways = self.ways.get(role) or _WAYS[role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
+
+    def algorithm(self, problem, theta, w):
+        """Make the iteration that `run` drives.
+
+        Parameters
+        ----------
+        problem : JointProblem
+            The problem.
+        theta : ndarray, shape (K, n)
+            Parameters to start from.
+        w : edge array
+            Weights to start from.
+
+        Returns
+        -------
+        Algorithm
+            The iteration, at its start.
+        """
+        return self._algorithm(problem, theta, w)
 
     def run(self, problem, theta, w, *, score=None, fingerprint="", init="given"):
         """Solve the problem from (theta, w).

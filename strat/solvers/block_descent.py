@@ -5,23 +5,22 @@ import warnings
 import numpy as np
 
 from strat.errors import ConvergenceWarning
-from strat.problem.graph_regularizers import FixedGraph
-from strat.problem.joint_problem import JointProblem, Point
-from strat.solvers.algorithm import Algorithm
+from strat.problem.joint_problem import Point
+from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.graph_step import exact_weights, graph_step
 from strat.solvers.joint_steps import JointSteps
 from strat.solvers.proximal_newton import ProximalNewton
 
-SHARE = 0.01  # of the residual before a step is what it may leave
+SHARE = 0.01  # tolerance of a step, relative to the residual before it
 FINEST = 1e-10  # least tolerance of a step
-EXACT = 1e-13  # and no step need be finer to lower F
+EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
 INNER = 500  # most iterations of one step
 TINY = (
-    1e-3  # terms of the gradient smaller than this leave the residual, which is relative to 1 or more, no say
+    1e-3  # the residual is relative to 1 or more, and says nothing where all gradients are smaller than this
 )
-FALL = 1e-4  # last fall of F, relative, at which a step with such terms ends
-IDLE = 10  # iterations whose decrease rounding hides, in which the residual must halve
+FALL = 1e-4  # with such gradients, a step ends where its last iteration lowers F by less than this share
+IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
 class BlockDescent(Algorithm):
@@ -53,12 +52,11 @@ class BlockDescent(Algorithm):
         z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
         noise = z.evaluate().noise
         if not z.objective <= objective + noise:  # rounding, or a W that is no better
-            new, there = z.w.copy(), z.objective
+            new, reached = z.w.copy(), z.objective
             z.w[...] = x.w
-            noise = max(
-                noise, 2 * abs(z.evaluate().objective - objective)
-            )  # this F is `objective`, but for rounding
-            if there <= objective + noise:
+            # F is `objective` here but for rounding
+            noise = max(noise, 2 * abs(z.evaluate().objective - objective))
+            if reached <= objective + noise:
                 z.w[...] = new
                 z.evaluate()
         fall = x.objective - z.objective
@@ -94,10 +92,7 @@ class BlockDescent(Algorithm):
     def _theta_step(self, tol):
         """Parameters that are better for the graph of x, and F there."""
         x, problem = self.x, self.problem
-        fixed = JointProblem(
-            problem.loss, problem.regularizer, FixedGraph(), problem.edges, x.w, problem.couple
-        )
-        inner = self._inner(fixed, tol)
+        inner = self._inner(for_given_graph(problem, x.w), tol)
         start, before = inner.x.objective, np.inf
         for _ in range(INNER):
             residual = inner.residual(tol)
@@ -118,7 +113,7 @@ class BlockDescent(Algorithm):
         return x.theta, x.objective
 
     def _moves(self, inner, start, before):
-        """Whether F still changes where all terms are so tiny that the residual is small everywhere."""
+        """Whether F still changes although all gradients are so small that the residual is small everywhere."""
         x = inner.x
         if self.by_cones:
             return False

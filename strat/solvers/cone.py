@@ -1,6 +1,5 @@
 """Cone: any convex regularizer and constraints on a given graph, by one cone program for all strata."""
 
-from strat.errors import OptionError
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton
 
@@ -20,16 +19,7 @@ class Cone(Solver):
         Stop when the residual in theta is at most tol; 0 never stops.
     max_iter : int
         Most iterations.
-    patience : int, optional
-        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
-    time_limit : float, optional
-        Stop after so many seconds.
-    callback : callable, optional
-        Called as ``callback(state)`` after every iteration; returning True stops.
-    checkpoint : path, optional
-        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
-    verbose : bool
-        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal.
+    {options}
 
     Notes
     -----
@@ -54,6 +44,10 @@ class Cone(Solver):
     """
 
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
+    only_given = (
+        "solver: Cone fits theta for a given graph (FixedGraph), but {h} learns W. Use strat.MAPG() or "
+        "strat.AlternatingMinimization()."
+    )
 
     def __init__(
         self,
@@ -66,51 +60,7 @@ class Cone(Solver):
         checkpoint=None,
         verbose=False,
     ):
-        self.tol = tol
-        self.max_iter = max_iter
-        self.patience = patience
-        self.time_limit = time_limit
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
-    def check(self, problem):
-        """Check that the graph is given, and that the problem has the oracles that the solver needs.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-
-        Raises
-        ------
-        OptionError
-            If the graph is to be learned.
-        NoOracleError
-            If an oracle is missing.
-        """
-        if problem.learned:
-            raise OptionError(
-                f"solver: Cone fits theta for a given graph (FixedGraph), but {problem.graph_regularizer!r} learns W. "
-                f"Use strat.MAPG() or strat.AlternatingMinimization()."
-            )
-        super().check(problem)
-
-    def algorithm(self, problem, theta, w):
-        """Make the iteration that `run` drives.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            Weights of the graph.
-
-        Returns
-        -------
-        Algorithm
-            The iteration, at its start.
-        """
+    def _algorithm(self, problem, theta, w):
         return ConeNewton(problem, theta, w)

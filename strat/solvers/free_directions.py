@@ -1,13 +1,11 @@
-"""The directions that a prox leaves free, as a projection, and the regularizer's curvature along them, as matrices."""
-
-import copy
+"""The directions in which a prox moves, as a projection, and the curvature of the regularizer along them."""
 
 import numpy as np
 
 from strat.oracles import kernels
 from strat.solvers.prox_slope import FREE
 
-SMALL = 16  # size of matrices up to which a loop is faster than NumPy's products
+SMALL = 16  # size of matrices up to which the compiled loop is faster than NumPy's products
 
 
 class FreeDirections:
@@ -48,12 +46,6 @@ class FreeDirections:
         free = cls.__new__(cls)
         free.mask, free.curvature, free.all = np.ones((K, n), dtype=bool), np.zeros((K, n)), True
         return free
-
-    def without(self, pinned):
-        """The same with more coordinates pinned, where the projection is a mask; `pinned` is a mask (K, n)."""
-        fewer = copy.copy(self)
-        fewer.mask, fewer.all = self.mask & ~pinned, False
-        return fewer
 
     def project(self, x):
         """The free part of x (K, n)."""

@@ -5,6 +5,8 @@ import time
 import numpy as np
 
 from strat.problem.joint_problem import JointProblem, w_residual
+from strat.solvers.base import Solver
+from strat.solvers.joint_steps import JointSteps
 from strat.solvers.result import Result
 
 
@@ -40,10 +42,21 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
         problem.couple,
         problem.outside,
     )
-    from strat.solvers.mapg import MAPG
+    return GraphSteps(tol, max_iter).run(
+        fixed, theta, problem.w0 if w is None else w, init="W0" if w is None else "given"
+    )
 
-    solver = MAPG(tol=tol, max_iter=max_iter)
-    return solver.run(fixed, theta, problem.w0 if w is None else w, init="W0" if w is None else "given")
+
+class GraphSteps(Solver):
+    """The steps of ``MAPG`` in W alone."""
+
+    needs = {"regularizer": "prox"}
+
+    def __init__(self, tol, max_iter):
+        self._set_options(tol, max_iter, None, None, None, None, False)
+
+    def _algorithm(self, problem, theta, w):
+        return JointSteps(problem, theta, w, self.tol)
 
 
 def exact_weights(problem, theta):

@@ -1,8 +1,8 @@
-"""Linear systems with the graph's Laplacian and a multiple of the identity, factorised once for many right sides."""
+"""Linear systems with the Laplacian plus a multiple of the identity, factorised once for many right-hand sides."""
 
 import numpy as np
 
-from strat.solvers.newton import conjugate_gradients
+from strat.solvers.newton_system import conjugate_gradients
 
 EXACT = 1e-11  # relative residual of a solution by an exact factorisation
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients, in at most MOST steps
@@ -12,8 +12,8 @@ MOST = 500
 class GraphSystem:
     """G(w) + 2 rho I for a given graph, with the Laplacian weighted by `couple` in every coordinate.
 
-    Coordinates of one Laplacian p G(v) share a factorisation, of G(v) + (2 rho / p) I. Where the edge set has no exact one
-    (a graph that would fill it), conjugate gradients do the rest.
+    Coordinates of one Laplacian p G(v) share a factorisation, of G(v) + (2 rho / p) I. Where the graph would fill the
+    factor, the edge set has an approximate one, and conjugate gradients refine the solution.
 
     Parameters
     ----------
@@ -60,4 +60,5 @@ class GraphSystem:
         x = solver(b)
         if np.linalg.norm(b - product(x)) <= EXACT * np.linalg.norm(b):
             return x
-        return start + conjugate_gradients(product, solver, b - product(start), REDUCED, MOST)
+        rest = b - product(start)
+        return start + conjugate_gradients(product, solver, rest, REDUCED * np.linalg.norm(rest), MOST)

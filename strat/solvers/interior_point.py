@@ -1,15 +1,16 @@
-"""An interior point method for losses with one smoothed kink a record: it meets no kinks on its way."""
+"""An interior point method for losses with one smoothed kink a record."""
 
 import numpy as np
 
+from strat.oracles.base import hessian_blocks
 from strat.solvers.free_directions import FreeDirections, times
 
-MOST = 40  # steps
-INSIDE = 0.4  # distance of the first slopes from the ends of their intervals, relative
-CENTRED = 0.02  # first complementarity, in units of a slope times an argument
-BACK = 0.995  # share of the way to the boundary
-CLOSED = 1e-12  # gap, in units of the first, from which on rounding decides
-EXACT = 1e-3  # residual to leave in the linear systems, relative
+MOST = 40  # iterations
+INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
+CENTRED = 0.02  # first complementarity, relative to a slope times an argument
+BACK = 0.995  # longest step, relative to the way to the boundary
+CLOSED = 1e-12  # the gap, relative to the first one, below which rounding decides
+EXACT = 1e-3  # relative residual of the linear systems
 DAMPING = 1e-9  # relative
 
 
@@ -85,7 +86,7 @@ class InteriorPoint:
         at_kinks, wide = rows.slopes(self.r), rows.high - rows.low
         regularizer = self.problem.regularizer.value_and_gradient(self.theta)[1]
         self.slope = point.theta_gradient + regularizer - rows.back(at_kinks)  # of Q
-        self.quadratic = sum(_blocks(oracle, self.theta) for oracle in self.rest)
+        self.quadratic = sum(hessian_blocks(oracle, self.theta) for oracle in self.rest)
         self.c = np.clip(at_kinks, rows.low + INSIDE * wide, rows.high - INSIDE * wide)
         over = self.r - rows.delta * self.c
         centre = CENTRED * float(np.mean(wide)) * float(np.median(np.abs(self.r))) + 1e-300
@@ -136,11 +137,3 @@ class InteriorPoint:
         self.above, self.below = self.rows.high - self.c, self.c - self.rows.low
         bent = times(self.quadratic, move)
         self.slope += length * (bent + self.system.laplacian(move) if self.system.coupled else bent)
-
-
-def _blocks(oracle, theta):
-    """Blocks (K, n, n) of a quadratic's Hessian."""
-    if oracle.has("hessian"):
-        return oracle.hessian(theta)
-    product, units = oracle.hessian_operator(theta), np.eye(theta.shape[1])
-    return np.stack([product(np.tile(e, (len(theta), 1))) for e in units], axis=2)

@@ -1,4 +1,4 @@
-"""The default algorithm: MAPG that finds its own steps, with a Newton step in theta now and then."""
+"""The default iteration of MAPG: it finds its own steps, and takes a Newton step in theta every few iterations."""
 
 import math
 
@@ -6,34 +6,33 @@ import numpy as np
 
 from strat.oracles import kernels
 from strat.problem.joint_problem import rows_product
-from strat.solvers.algorithm import Algorithm
+from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.metric import EdgeMetric, StrataMetric
-from strat.solvers.newton import NewtonStep
-from strat.solvers.theta_steps import catch_up
+from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 
-DECREASE = 1e-4  # z is taken if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
-HEAVY = 1e-4  # damping of the Newton steps from which on, where theta lags, NewtonCG takes over
-FAR, LATE = 1e3, 5  # as it does after so many Newton steps that gain next to nothing with theta so far behind
-LITTLE = 1e-9  # share of F that is next to nothing
-BEHIND = 10.0  # a Newton step is due where theta's residual is so many times that of W
+DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
+BEHIND = 20.0  # a Newton step is due where the residual in theta is this many times the residual in W
+WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
+RAREST = 40  # most iterations between two Newton steps
 TRIALS = 60  # most steps tried from one point
 
 
 class JointSteps(Algorithm):
     """Monotone accelerated proximal gradient in a diagonal metric, with restarts.
 
-    The metric has one number per stratum (curvature of its loss, measured along the steps, plus its degree) and one
-    per edge (curvature of h), so that the prox still separates; each block's steps shrink where the smooth part rises
-    above its model. The extrapolated W is clipped at 0. z is taken if it lowers F enough; if not, the step starts
-    again from x without momentum (the paper's v, computed only where it is needed). Momentum is dropped where it
-    points uphill. Every few iterations one Newton-CG step in theta follows, kept if F falls.
+    The metric has one number per stratum (the curvature of its loss, measured along the steps, plus its degree) and one
+    per edge (the curvature of h), so that the prox still separates. The steps of a block shrink where the smooth part
+    rises above its model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
+    taken from x without momentum (the point v of the paper, computed only where it is needed). Momentum is dropped
+    where it points uphill. Every few iterations one proximal Newton step in theta follows for the current W; it is
+    accepted if it lowers F, and is tried more rarely where it gains little.
     """
 
     saved = (
-        *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust", "late"),
+        *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
+        *("interval", "wait", "last", "damping", "fresh"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
-        *(f"newton.{name}" for name in ("interval", "wait", "last", "damping", "shift", "factorizations")),
     )
 
     def __init__(self, problem, theta, w, tol=1e-6):
@@ -47,9 +46,11 @@ class JointSteps(Algorithm):
         self.arguments_ = self.x.arguments
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
-        self.newton = NewtonStep(problem)
         self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
-        self.late = 0  # Newton steps in a row that gained next to nothing
+        # Newton steps: iterations between two, iterations until the next, F after the last, and their own memory
+        self.interval = self.shortest = 3 if problem.learned else 1
+        self.wait, self.last = 1, -np.inf
+        self.damping, self.fresh = np.full(problem.K, RIDGE), True
 
     def step(self):
         """One iteration."""
@@ -66,32 +67,63 @@ class JointSteps(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self.newton.due(behind) and self._newton_step(behind):
+        if self._newton_is_due(behind) and self._newton_step():
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
             self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
 
-    def _newton_step(self, behind):
-        """Set z to a Newton step in theta from x; return whether F is lower there."""
-        x, z, curvature = self.x, self.z, self.strata_metric.loss_curvature
-        if not (behind and (self.newton.damping > HEAVY or self.late >= LATE)):
-            found = self.newton.try_from(x, z, curvature)
-            gain = x.objective - z.objective if found else 0.0
-            far = self.theta_estimate > FAR * self.w_estimate
-            self.late = self.late + 1 if far and gain <= LITTLE * abs(x.objective) else 0
-            return found
-        self.late = 0
-        goal = max(self.w_estimate / BEHIND, 0.1 * self.tol)
-        found, factorizations = catch_up(x, z, curvature, goal)
-        self.extra_factorizations += factorizations
-        self.newton.rest(found)
-        return found
+    def _newton_is_due(self, behind):
+        """Whether to try a Newton step now; `behind`: theta is further from stationarity than W."""
+        self.wait -= 1
+        due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
+        return due and self.problem.loss.has("hessian_operator")
+
+    def _newton_step(self):
+        """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there."""
+        problem, x, z, before = self.problem, self.x, self.z, self.x.objective
+        accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
+        newton = ProximalNewton(
+            for_given_graph(problem, x.w),
+            x.theta,
+            x.w,
+            accuracy,
+            self.strata_metric.loss_curvature,
+            one_length=True,
+        )
+        newton.damping, newton.fresh = self.damping, self.fresh
+        start = newton.x.objective
+        newton.step()
+        self.damping, self.fresh = newton.damping, newton.fresh
+        self.extra_factorizations += newton.factorizations
+        better = newton.x.objective < start or newton.polished
+        lower = better and self._move_theta(newton.x.theta)
+        gain = before - z.objective if lower else 0.0
+        worth = gain > WORTH * (self.last - before) and gain > 1e-13 * abs(before)
+        self.interval = self.wait = self.shortest if worth else min(2 * self.interval, RAREST)
+        self.last = before - gain
+        return lower
+
+    def _move_theta(self, theta):
+        """Set z to (theta, the W of x); return whether F is not higher there."""
+        x, z, lower = self.x, self.z, False
+        z.theta[...] = theta
+        swap_graphs(x, z)
+        try:
+            z.evaluate_theta()
+            z.add_laplacian()
+            z.add_regularizer()
+            lower = z.objective <= x.objective + z.noise
+            z.objective = min(z.objective, x.objective)
+        finally:  # x is a whole point again, also after Ctrl-C
+            if not lower:
+                swap_graphs(x, z)
+        return lower
 
     def _move_to_z(self):
-        """Make z the iterate and return the old one; x is a whole point at all times, as Ctrl-C may come in between."""
-        old = self.x
+        """Make z the iterate and return the old one."""
+        old = self.x  # x is a whole point at all times, as Ctrl-C may come in between
         self.x, self.z, self.differentiated = self.z, old, False
         return old
 
@@ -101,9 +133,8 @@ class JointSteps(Algorithm):
         if self.problem.learned:
             for chunk in self.problem.edges.chunks:
                 extrapolated(x.w[chunk], self.w_[chunk], beta, least=0.0, out=y.w[chunk])
-        arguments = tuple(
-            _extrapolated(new, old, beta) for new, old in zip(x.arguments, self.arguments_, strict=True)
-        )
+        # Affine images of theta are extrapolated, too, which saves the products with the data.
+        arguments = tuple(map(extrapolated, x.arguments, self.arguments_, (beta,) * len(x.arguments)))
         return y.evaluate_smooth(gradient=True, arguments=arguments) < np.inf
 
     def restore(self, state):
@@ -112,7 +143,7 @@ class JointSteps(Algorithm):
         self.arguments_ = self.problem.arguments(self.theta_)
 
     def _try(self, y):
-        """Set z to a step from y that its model bounds; return whether F(z) is enough below F(x)."""
+        """Set z to a step from y on which the model bounds F; return whether F(z) is sufficiently below F(x)."""
         x, z, learned = self.x, self.z, self.problem.learned
         strata, metric = self.strata_metric, self.edge_metric
         if learned:
@@ -135,7 +166,7 @@ class JointSteps(Algorithm):
             if rest <= bound + noise:
                 break
             if bound <= noise and np.isfinite(rest):
-                return False  # more rounding than expected, which no shorter step escapes
+                return False  # rounding is larger than its estimate, and a shorter step does not help
             move_theta, move_w = self._shrink(y, z, noise)
         else:
             return False
@@ -154,7 +185,7 @@ class JointSteps(Algorithm):
         return True
 
     def _shrink(self, y, z, noise):
-        """Shorten the steps of the block whose own model fails, of both where only their product does; return which."""
+        """Shorten the steps of the block whose model fails, of both if only their interaction does; return which."""
         problem, strata, metric = self.problem, self.strata_metric, self.edge_metric
         if not problem.learned:
             strata.tighten()
@@ -174,20 +205,15 @@ class JointSteps(Algorithm):
         return True, False
 
     def _estimate_residual(self, y):
-        """Sizes of both blocks' gradients at y, from the step they made; cheap, and near the residual of x."""
+        """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""
         strata, metric = self.strata_metric, self.edge_metric
         size = 1 + math.sqrt(max(np.vdot(y.loss_gradient, y.loss_gradient), np.vdot(y.product, y.product)))
         self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / size
         if self.problem.learned:
             self.w_estimate = metric.size / metric.scale
 
-    @property
-    def factorizations(self):
-        """Cholesky factorisations so far, those of the Newton steps included."""
-        return super().factorizations + self.newton.factorizations
-
     def residual(self, tol):
-        """Residual of x where the estimate says that it may be below tol, otherwise None."""
+        """Residual of x if by the estimate it may be below tol, otherwise None."""
         estimate = max(self.theta_estimate, self.w_estimate)
         if not estimate * self.trust <= tol:
             return None
@@ -196,18 +222,24 @@ class JointSteps(Algorithm):
         return residual
 
 
-def _extrapolated(new, old, beta):
-    """new + beta (new - old) of affine images, an array, a list or None: it saves the products with the data."""
-    if new is None or isinstance(new, list):
-        return None if new is None else [_extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
-    return extrapolated(new, old, beta, out=np.empty(new.shape))
-
-
-def extrapolated(new, old, beta, out, least=-math.inf):
-    """Set out = max(new + beta (new - old), least), entry by entry."""
+def extrapolated(new, old, beta, out=None, least=-math.inf):
+    """max(new + beta (new - old), least), entry by entry, of arrays or lists of arrays; None stays None."""
+    if new is None:
+        return None
+    if isinstance(new, list):
+        return [extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
+    out = np.empty(new.shape) if out is None else out
     if kernels.compiled and out.size:
         return kernels.compiled.extrapolate(beta, new, old, out, least)
     np.subtract(new, old, out=out)
     out *= beta
     out += new
     return out if least == -math.inf else np.maximum(out, least, out=out)
+
+
+def swap_graphs(a, b):
+    """Exchange what two points know about W, factorisation included."""
+    for name in ("w", "degrees", "graph", "graph_oracle"):
+        of_a, of_b = getattr(a, name), getattr(b, name)
+        setattr(a, name, of_b)
+        setattr(b, name, of_a)

@@ -13,9 +13,10 @@ from strat.solvers.joint_steps import JointSteps
 class MAPG(Solver):
     """Monotone accelerated proximal gradient in parameters and edge weights together.
 
-    Without `step` it finds its own steps, never raises the objective, and helps itself with Newton steps in theta where
-    the loss has second derivatives. Where the regularizer has no prox in closed form, it fits theta by cone programs and W in
-    turn, as ``AlternatingMinimization``. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
+    Without `step` it finds its own steps, never raises the objective, and takes a Newton step in theta every few
+    iterations where the loss has second derivatives. Where the regularizer has no prox in closed form, it fits theta by
+    cone programs and W in turn, as ``AlternatingMinimization``. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the
+    paper, verbatim.
 
     Parameters
     ----------
@@ -25,16 +26,7 @@ class MAPG(Solver):
         Stop when both residuals (theta, W) are at most tol; 0 never stops.
     max_iter : int
         Most iterations.
-    patience : int, optional
-        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
-    time_limit : float, optional
-        Stop after so many seconds.
-    callback : callable, optional
-        Called as ``callback(state)`` after every iteration; returning True stops.
-    checkpoint : path, optional
-        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
-    verbose : bool
-        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal.
+    {options}
 
     References
     ----------
@@ -62,13 +54,7 @@ class MAPG(Solver):
         verbose=False,
     ):
         self.step = step
-        self.tol = tol
-        self.max_iter = max_iter
-        self.patience = patience
-        self.time_limit = time_limit
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def validate(self):
         """Check the options.
@@ -85,23 +71,7 @@ class MAPG(Solver):
         if len(step) != 2 or not all(isinstance(a, Real) and 0 < a < float("inf") for a in step):
             raise OptionError(f"step = {self.step!r}: give two numbers (alpha_x, alpha_y) above 0, or None.")
 
-    def algorithm(self, problem, theta, w):
-        """Make the iteration that `run` drives.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            Weights to start from.
-
-        Returns
-        -------
-        Algorithm
-            The iteration, at its start.
-        """
+    def _algorithm(self, problem, theta, w):
         if self.step is None and needs_cones(problem):
             if problem.learned:
                 return BlockDescent(problem, theta, w, self.tol)

@@ -1,13 +1,13 @@
-"""The diagonal metrics of the default algorithm: how far each block may move, learned along the way."""
+"""The diagonal metrics of MAPG: how far each stratum and each edge may move, learned from the steps before."""
 
 import math
 
 import numpy as np
-from scipy.linalg.blas import ddot
 
 from strat.oracles import kernels
 
-# Curvature allowed over what was seen, and over the last one: with more of both fewer steps are tried twice, but all are shorter.
+# The next curvature is this many times the one that was met, and at least this share of the last one. With more of
+# both, fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
 AGE = 10  # most iterations between two measurements of the edges' curvature
 TINY = 1e-300
@@ -72,7 +72,7 @@ class StrataMetric:
         return np.vecdot(out, out), np.vecdot(y.loss_gradient, out)
 
     def _seen(self):
-        """Curvature of the losses along the last step."""
+        """Curvature that the losses met along the last step."""
         seen = self._rest - 1e-14 * np.abs(self._losses)
         np.maximum(seen, 0.0, out=seen)
         seen /= 0.5 * self.squares + TINY
@@ -103,8 +103,6 @@ class EdgeMetric:
     def __init__(self, problem):
         self.problem, edges = problem, problem.edges
         self.curvature, self.inverse = edges.zeros(), edges.zeros()
-        self.chunks = edges.chunks
-        self.scratch = np.empty((2, max((c.stop - c.start for c in self.chunks), default=0)))
         self.length, self.age = 1.0, AGE
         self.total = self.scale = 0.0
 
@@ -132,29 +130,21 @@ class EdgeMetric:
                 self.length, self.inverse, self.curvature, y.w_gradient, y.w, x.w, z.w
             )
         else:
-            slope, square, size, uphill = self._step_by_chunks(x, y, z)
+            slope, square, size, uphill = self._step_in_numpy(x, y, z)
         self.square, self.slope, self.uphill = square / self.length, slope, uphill / self.length
         self.size = math.sqrt(size) / self.length
 
-    def _step_by_chunks(self, x, y, z):
+    def _step_in_numpy(self, x, y, z):
         """The step, where it is a projection, and its measures."""
-        scratch, weights = self.scratch
-        square = slope = size = uphill = 0.0
-        for chunk in self.chunks:
-            gradient, old, new, current = y.w_gradient[chunk], y.w[chunk], z.w[chunk], x.w[chunk]
-            move, weighted = scratch[: new.size], weights[: new.size]
-            if z.graph_oracle.projects:
-                np.multiply(self.inverse[chunk], gradient, out=new)
-                new *= -self.length
-                new += old
-                np.maximum(new, 0.0, out=new)
-            np.subtract(new, old, out=move)
-            np.multiply(self.curvature[chunk], move, out=weighted)
-            slope += ddot(gradient, move)
-            square += ddot(weighted, move)
-            size += ddot(weighted, weighted)
-            uphill += ddot(weighted, new) - ddot(weighted, current)
-        return slope, square, size, uphill
+        if z.graph_oracle.projects:
+            np.multiply(self.inverse, y.w_gradient, out=z.w)
+            z.w *= -self.length
+            z.w += y.w
+            np.maximum(z.w, 0.0, out=z.w)
+        move = z.w - y.w
+        weighted = self.curvature * move
+        uphill = float(weighted @ z.w) - float(weighted @ x.w)
+        return float(y.w_gradient @ move), float(weighted @ move), float(weighted @ weighted), uphill
 
     def shrink(self, ratio):
         """Take shorter steps: `ratio` is what the model allows over what was met."""
@@ -169,7 +159,7 @@ class EdgeMetric:
 def _curvature(loss, theta):
     """Curvature of every stratum's loss, from power iterations on its Hessian or one difference of gradients.
 
-    Where the loss is straight, as Huber's far from its target, what makes the first step about as long as theta.
+    Where the loss is linear, as Huber's is far from its target, it is what makes the first step about as long as theta.
     """
     v = np.random.default_rng(0).standard_normal(theta.shape)
     v /= np.linalg.norm(v, axis=1, keepdims=True)

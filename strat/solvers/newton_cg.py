@@ -1,6 +1,5 @@
 """NewtonCG: a proximal Newton method for a given graph."""
 
-from strat.errors import OptionError
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.proximal_newton import ProximalNewton
@@ -25,16 +24,7 @@ class NewtonCG(Solver):
         Stop when the residual in theta is at most tol; 0 never stops.
     max_iter : int
         Most iterations.
-    patience : int, optional
-        Stop when the validation loss has not improved for so many iterations, and return the best iterate.
-    time_limit : float, optional
-        Stop after so many seconds.
-    callback : callable, optional
-        Called as ``callback(state)`` after every iteration; returning True stops.
-    checkpoint : path, optional
-        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
-    verbose : bool
-        Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal.
+    {options}
 
     References
     ----------
@@ -52,10 +42,15 @@ class NewtonCG(Solver):
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
     ways = {
         "loss": (
-            "Use strat.ADMM(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
+            "Use strat.Cone(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
             "or smooth the loss (smoothing= on the BaseModel)"
         )
     }
+
+    only_given = (
+        "solver: NewtonCG fits theta for a given graph (FixedGraph), but {h} learns W. "
+        "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
+    )
 
     def __init__(
         self,
@@ -68,53 +63,9 @@ class NewtonCG(Solver):
         checkpoint=None,
         verbose=False,
     ):
-        self.tol = tol
-        self.max_iter = max_iter
-        self.patience = patience
-        self.time_limit = time_limit
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
-    def check(self, problem):
-        """Check that the graph is given, and that the problem has the oracles that the solver needs.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-
-        Raises
-        ------
-        OptionError
-            If the graph is to be learned.
-        NoOracleError
-            If an oracle is missing.
-        """
-        if problem.learned:
-            raise OptionError(
-                f"solver: NewtonCG fits theta for a given graph (FixedGraph), but {problem.graph_regularizer!r} learns W. "
-                f"Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
-            )
-        super().check(problem)
-
-    def algorithm(self, problem, theta, w):
-        """Make the iteration that `run` drives.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            Weights of the graph.
-
-        Returns
-        -------
-        Algorithm
-            The iteration, at its start.
-        """
+    def _algorithm(self, problem, theta, w):
         if needs_cones(problem):
             return ConeNewton(problem, theta, w)
         return ProximalNewton(problem, theta, w, self.tol)

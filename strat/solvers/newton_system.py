@@ -4,23 +4,21 @@ from functools import partial
 
 import numpy as np
 
+from strat.oracles.base import hessian_blocks
 from strat.solvers.free_directions import times
-from strat.solvers.newton import _mean_curvature
 from strat.solvers.preconditioner import Preconditioner
 
 BLOCKS = 2**24  # numbers up to which the Hessians' blocks are formed
-COUPLED = (
-    64  # most numbers a stratum for which coupled strata have them formed where they change from step to step
-)
-DIRECT = 100  # most numbers a stratum for which strata that nothing couples are solved directly
+COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
+DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
 
 
 class NewtonSystem:
-    """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the regularizer's curvature there.
+    """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the curvature of the regularizer there.
 
-    Conjugate gradients solve it, in one step where the preconditioner is the inverse; strata that nothing couples are
-    solved directly.
+    Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges every
+    stratum is solved directly.
 
     Parameters
     ----------
@@ -44,38 +42,32 @@ class NewtonSystem:
         laplacians = problem.laplacians(w, degrees)
         self.coupled, self.laplacian = laplacians.any, laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
-        lasting = not self.coupled or self.n <= COUPLED or getattr(problem.loss, "quadratic", False)
-        self._reads_blocks = self.forms_blocks and lasting and problem.loss.has("hessian")
+        self.quadratic = getattr(problem.loss, "quadratic", False)
+        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian")
+        self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
-        self.preconditioner = Preconditioner(laplacians) if self.coupled else None
+        self.preconditioner = Preconditioner(laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
         loss = self.problem.loss
-        if self._mean is not None and getattr(loss, "quadratic", False):
+        if self._mean is not None and self.quadratic:
             return self._mean
-        self._operator = self._blocks = None
-        if self._reads_blocks:
-            self._blocks = np.asarray(loss.hessian(theta))
+        if self._uses_blocks:
+            self.take(hessian_blocks(loss, theta))
         else:
-            self._operator = loss.hessian_operator(theta)
-            if self.forms_blocks and not self.coupled:
-                units = (np.broadcast_to(e, theta.shape) for e in np.eye(self.n))
-                self._blocks = np.stack([self._operator(e) for e in units], axis=2)
-        if self._blocks is not None:
-            self._mean = np.maximum(np.einsum("kaa->k", self._blocks) / self.n, 0.0)
-        else:
-            self._mean = _mean_curvature(self._operator, theta.shape)
+            self._blocks, self._operator = None, loss.hessian_operator(theta)
+            self._mean = mean_curvature(self._operator, theta.shape)
         return self._mean
 
     def take(self, blocks):
-        """Take other blocks (K, n, n) for the Hessian's."""
+        """Take the given blocks (K, n, n) for the Hessian's."""
         self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
     def bound(self, theta):
         """A bound (K,) on the curvature of a quadratic loss whose blocks are at hand; None for any other loss."""
-        if not getattr(self.problem.loss, "quadratic", False):
+        if not self.quadratic:
             return None
         self.measure(theta)
         size = None if self._blocks is None else np.linalg.norm(self._blocks, axis=(1, 2))
@@ -84,30 +76,35 @@ class NewtonSystem:
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
         eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)
-        self._own, self._bend = self._blocks, free.curvature + eye
-        if self._own is not None and self._bend.ndim == 3:
-            self._own, self._bend = self._own + self._bend, np.zeros(self._bend.shape[:2])
-        if not self.coupled and self._own is not None:
+        self._matrices, self._diagonal = self._blocks, free.curvature + eye
+        if self._matrices is not None and self._diagonal.ndim == 3:
+            self._matrices, self._diagonal = (
+                self._matrices + self._diagonal,
+                np.zeros(self._diagonal.shape[:2]),
+            )
+        if not self.coupled and self._matrices is not None:
             return
         mean = self._mean[:, None]
-        diagonal = _diagonal(self._bend) + (mean if self._own is None else np.einsum("kaa->ka", self._own))
+        diagonal = _diagonal(self._diagonal) + (
+            mean if self._matrices is None else np.einsum("kaa->ka", self._matrices)
+        )
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
         diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
         if self.coupled:
-            self._rough = self.preconditioner.prepare(self._own, self._bend, diagonal, free)
+            self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
         else:
-            self._rough = partial(np.multiply, 1 / diagonal)
+            self._precondition = partial(np.multiply, 1 / diagonal)
 
-    def times(self, d):
-        """The whole matrix, not restricted, times d (K, n)."""
-        out = times(self._bend, d)
-        out += times(self._own, d) if self._own is not None else self._operator(d)
+    def _times(self, d):
+        """The whole matrix, not restricted to the free directions, times d (K, n)."""
+        out = times(self._diagonal, d)
+        out += times(self._matrices, d) if self._matrices is not None else self._operator(d)
         if self.coupled:
             out += self.laplacian(d)
         return out
 
-    def solve(self, b, free, tolerance, near=None, checked=True):
+    def solve(self, b, free, tolerance, checked=True):
         """Solution d, 0 off the free directions.
 
         Parameters
@@ -115,34 +112,27 @@ class NewtonSystem:
         b : (K, n) ndarray
             Right-hand side.
         free : FreeDirections
-            Those that were set, or fewer.
+            Those that were set.
         tolerance : float
             Norm of the residual on the free directions.
-        near : (K, n) ndarray, optional
-            A point near the solution, 0 off the free directions.
         checked : bool
-            Whether what a factor of the matrix itself gives is measured and improved, too.
+            Whether the solution by an exact factor is refined, too, until its residual is small enough.
         """
-        if not self.coupled and self._own is not None:
+        if not self.coupled and self._matrices is not None:
             return self._direct(free.project(b), free)
-        project, rough = free.project, self._rough
+        project, precondition = free.project, self._precondition
         if not checked and self.coupled and self.preconditioner.exact:
-            return project(rough(project(b)))
-        d = conjugate_gradients(
-            lambda x: project(self.times(x)),
-            lambda r: project(rough(r)),
-            project(b if near is None else b - self.times(near)),
-            tolerance,
-            MOST,
+            return project(precondition(project(b)))
+        return conjugate_gradients(
+            lambda x: project(self._times(x)), lambda r: project(precondition(r)), project(b), tolerance, MOST
         )
-        return d if near is None else near + d
 
     def _direct(self, b, free):
         """Solution stratum by stratum."""
-        own = np.array(self._own)
-        np.einsum("kaa->ka", own)[...] += self._bend
-        size = np.einsum("kaa->k", own) / self.n + 1e-300
-        matrix = free.restricted(own, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
+        matrices = np.array(self._matrices)
+        np.einsum("kaa->ka", matrices)[...] += self._diagonal
+        size = np.einsum("kaa->k", matrices) / self.n + 1e-300
+        matrix = free.restricted(matrices, size) + (1e-14 * size)[:, None, None] * np.eye(self.n)
         try:
             return free.project(np.linalg.solve(matrix, b[..., None])[..., 0])
         except np.linalg.LinAlgError:
@@ -151,6 +141,13 @@ class NewtonSystem:
 
 def _diagonal(matrices):
     return matrices if matrices.ndim == 2 else np.einsum("kaa->ka", matrices)
+
+
+def mean_curvature(product, shape):
+    """Mean diagonal (K,) of every stratum's Hessian, estimated by two products with vectors of signs."""
+    index = np.arange(shape[0] * shape[1])
+    signs = [np.where((index * a >> 7) & 1, 1.0, -1.0).reshape(shape) for a in (2654435761, 40503)]
+    return np.maximum(np.mean([np.mean(s * product(s), axis=1) for s in signs], axis=0), 0.0)
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most):

@@ -6,22 +6,24 @@ import numpy as np
 
 from strat.solvers.band import BandFactor
 from strat.solvers.free_directions import inverses, times
-from strat.solvers.uniform import UniformFactor
 
-SPREAD = 16.0  # coordinates whose curvatures differ by less share one factorisation
-WIDE = 200  # mean envelope width of a factor up to which it pays; a plane grid has the root of K, and a lean factor
-WEAK = (2.0, 0.5)  # median of degree over curvature up to which blocks (or diagonals) are the better choice
+SPREAD = 16.0  # coordinates whose curvatures differ by a smaller factor share one factorisation
+WIDE = 200  # mean envelope width up to which a factor pays; that of a plane grid is the root of K
+WEAK = (
+    2.0,
+    0.5,
+)  # median of degree over curvature up to which blocks (or diagonals) are the better preconditioner
+SIMILAR = 0.5  # factors serve again while the shift changes by less than this share
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
-SIMILAR = 0.5  # a factorisation serves while the shift changes by less than this share
 
 
 class Preconditioner:
     """Approximate inverse of G(w) diag(couple) + blocks.
 
-    Each group of coordinates of like coupling p and like curvature s has one factorisation, of p G(w) + diag(s_k),
-    which treats strong edges exactly. The strata's blocks with their degrees are inverted instead where edges are weak,
-    or where the graph would fill the factor: such a graph mixes so well that its degrees stand for it. On a chain or a
-    narrow graph a banded factor is the inverse itself, on a complete graph of equal weights a correction of the blocks.
+    Each group of coordinates of equal coupling p and similar curvature s has one factorisation, of p G(w) + diag(s_k),
+    which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor, the strata's
+    blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are a good
+    approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself.
 
     Parameters
     ----------
@@ -32,12 +34,14 @@ class Preconditioner:
     ----------
     exact : bool
         Whether what was prepared is the inverse itself, up to rounding.
+    shift : (K, groups) ndarray
+        The last s that was factorised with the graph.
     """
 
     def __init__(self, laplacians):
         self.laplacians, self.edges, self.graph = laplacians, laplacians.edges, laplacians.degrees
         self.exact = False
-        self.factorizations, self._factors, self._shift, self._weak = 0, [], None, None
+        self.factorizations, self.shift, self._factors = 0, np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
         """Function r -> about the solution, (K, n) to (K, n).
@@ -59,9 +63,8 @@ class Preconditioner:
             self.exact = exact is not None
             if self.exact:
                 return exact
-        if self._weak is None:
-            self._weak = bool(np.median(self.graph / diagonal) <= WEAK[blocks is None])
-        if not (self._weak or self._fills):
+        weak = np.median(self.graph / diagonal) <= WEAK[blocks is None]
+        if not (weak or self._fills):
             return self._graph_solver(diagonal)
         if blocks is None:
             scale = diagonal + self.graph
@@ -73,10 +76,9 @@ class Preconditioner:
     @cached_property
     def _direct(self):
         """What solves exactly and cheaply on this graph; None for most."""
-        graph = self.edges, self.laplacians.w, self.laplacians.couple
-        if self.laplacians.alike and UniformFactor.suits(*graph[:2]):
-            return UniformFactor(*graph)
-        return BandFactor(*graph) if BandFactor.cheap(self.edges, self.laplacians.n) else None
+        if not BandFactor.cheap(self.edges, self.laplacians.n):
+            return None
+        return BandFactor(self.edges, self.laplacians.w, self.laplacians.couple)
 
     def _exact(self, blocks, bend, diagonal, free):
         """The inverse itself on the free coordinates."""
@@ -92,16 +94,16 @@ class Preconditioner:
         groups = self._groups(diagonal)
         shift = np.stack([diagonal[:, columns].mean(axis=1) for columns in groups], axis=1)
         shift = np.maximum(shift, LEAST * self.graph.mean())
-        known = [columns.tolist() for columns, _ in self._factors] == [columns.tolist() for columns in groups]
-        if not (known and np.all(np.abs(shift - self._shift) <= SIMILAR * self._shift)):
-            self._shift = shift
-            self._factors = [(c, self._factor(s, c[0])) for c, s in zip(groups, shift.T, strict=True)]
-        if len(self._factors) == 1:
-            return self._factors[0][1]
+        if shift.shape != self.shift.shape or np.any(np.abs(shift - self.shift) > SIMILAR * self.shift):
+            self.shift, self._factors = shift, []
+        if not self._factors:  # after a restart only the shift is known
+            self._factors = [self._factor(s, c[0]) for c, s in zip(groups, self.shift.T, strict=True)]
+        if len(groups) == 1:
+            return self._factors[0]
 
         def solve(r):
             out = np.empty_like(r)
-            for columns, factor in self._factors:
+            for columns, factor in zip(groups, self._factors, strict=True):
                 out[:, columns] = factor(r[:, columns])
             return out
 

@@ -95,20 +95,6 @@ class ProxSlope:
         with np.errstate(divide="ignore"):
             return np.where(self.free, (1 / self.slope - 1) / self.t[:, None], 0.0)
 
-    def equals(self, other):
-        """Whether another Jacobian, taken with the same steps t, is the same up to rounding."""
-        same = self.jacobian.shape == other.jacobian.shape and np.array_equal(self.t, other.t)
-        smooth = not (self.kinks.any() or other.kinks.any())
-        return same and smooth and bool(np.allclose(self.jacobian, other.jacobian, 0.0, 1e-9))
-
-    def into(self, x):
-        """Coordinates in U of x, (K, n)."""
-        return x if self.U is None else np.matmul(x[:, None, :], self.U)[:, 0]
-
-    def back(self, a):
-        """U a, (K, n)."""
-        return a if self.U is None else np.matmul(self.U, a[..., None])[..., 0]
-
 
 def probes(prox, n):
     """Positions (n,) at which coordinates are probed, and each coordinate's block (n, longest), -1 beyond its end."""
@@ -139,10 +125,10 @@ def _differences(prox, v, t, step, position, mates):
     jacobian, jump = np.zeros((*v.shape, longest)), np.zeros(len(v))
     for r in range(longest):
         e = np.where(position == r, step, 0.0)
-        mine = mates[:, r]
-        length = np.where(mine >= 0, step[:, mine], 1.0)
+        mate = mates[:, r]
+        length = np.where(mate >= 0, step[:, mate], 1.0)
         forward, backward = (prox(v + e, t) - centre) / length, (centre - prox(v - e, t)) / length
-        jacobian[:, :, r] = np.where(mine >= 0, 0.5 * (forward + backward), 0.0)
+        jacobian[:, :, r] = np.where(mate >= 0, 0.5 * (forward + backward), 0.0)
         jump = np.maximum(jump, np.abs(forward - backward).max(axis=1))
     return jacobian, jump
 

@@ -13,18 +13,19 @@ from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.prox_slope import ProxSlope, probes
 
-RIDGE = 1e-10  # least damping, relative; keeps the equations definite where strata have no records
-STEEP = 1.0  # most damping
-LONG = 1e6  # longest prox step along the path, in units of the plain one
-FLAT = 1e-14  # a stratum with less curvature than this share of the metric's has none: it takes a long gradient step
-SAFE = 2.0  # the Laplacian is below so many times the degrees
+RIDGE = 1e-10  # least damping, relative; it keeps the equations definite where strata have no records
+MOST_DAMPING = 1.0
+LONGEST = 1e6  # longest prox step along the path, relative to the step of the prox-gradient step
+FLAT = (
+    1e-14  # a stratum with less curvature than this share of the metric's takes a long gradient step instead
+)
+SAFE = 2.0  # the Laplacian is at most this many times the degrees
 LENGTHS = 0.3 ** np.arange(8)
-CROSSED = 1e-4  # a step that a long prox shortens by more than this share meets a kink
-ROUNDS = 2  # most times that Newton's equations are solved again with coordinates stopped at kinks
-FORCING = 0.1  # most accurate solution of the first Newton equations, relative
-NEARER = 0.1  # a plain step leaves at most this share of the gradient,
-ENOUGH = 0.3  # or F falls by this share of its slope along the step, of which a quadratic falls by a half
-PATIENT = 4  # iterations without progress after which the iteration has stalled
+CROSSED = 1e-4  # a step meets a kink where a long prox changes it by more than this share
+FORCING = 0.1  # largest relative residual of the Newton equations
+REDUCED = 0.1  # a step without a gradient step before it leaves at most this share of the gradient,
+SUFFICIENT = 0.3  # or lowers F by this share of its slope along the step (a quadratic falls by one half)
+IDLE = 4  # iterations without progress after which the iteration has stalled
 
 
 class ProximalNewton(Algorithm):
@@ -35,21 +36,22 @@ class ProximalNewton(Algorithm):
     the regularizer's curvature is C = (J^-1 - I)/t. Newton's equations (H + G(w) + C) d = -(grad f(p) + u) over the
     free directions give d. The point at a length a along d is prox(p + a d + s (u + a C d), s) with s long: p + a d
     itself on the same piece of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. The
-    longest of a few lengths at which F is lower than at p is kept, separately for parts that no edge joins.
+    longest of a few lengths at which F is lower than at p is accepted, separately for parts that no edge joins unless
+    `one_length` is set.
 
-    Where the regularizer is a ridge there is nothing to settle first: Newton's equations at x give the step, which is
-    kept whole if F falls as they say, and is the last one where the losses are quadratic, too. Where all terms are
-    quadratic but for one smoothed kink a record, an interior point method takes the place of the first Newton step.
+    Where the regularizer is a ridge no gradient step comes first: Newton's equations at x give the step, which is
+    accepted as a whole if F falls as they predict, and is the last one where the losses are quadratic, too. Where all
+    terms are quadratic but for one smoothed kink a record, an interior point method replaces the first Newton step.
     """
 
     saved = (
         *("damping", "size", "idle", "fresh"),
-        *("strata_metric.loss_curvature", "strata_metric.share"),
+        *("strata_metric.loss_curvature", "strata_metric.share", "system.preconditioner.shift"),
     )
 
-    def __init__(self, problem, theta, w, tol=1e-6, curvature=None):
+    def __init__(self, problem, theta, w, tol=1e-6, curvature=None, one_length=False):
         super().__init__(problem, theta, w, gradient=True)
-        self.tol = tol
+        self.tol, self.one_length = tol, one_length
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
@@ -78,13 +80,15 @@ class ProximalNewton(Algorithm):
 
     @cached_property
     def part(self):
-        """Number of the connected part that every stratum belongs to."""
+        """The number of the connected part that each stratum belongs to; one part where there is one step length."""
         edges, K = self.problem.edges, self.problem.K
+        if self.one_length:
+            return np.zeros(K, dtype=np.intp)
         if not self.system.coupled:
             return np.arange(K)
         (i, j), weight = edges.ends, edges.vector(self.x.w)
-        kept = weight > 0
-        links = sp.coo_array((weight[kept], (i[kept], j[kept])), shape=(K, K))
+        joined = weight > 0
+        links = sp.coo_array((weight[joined], (i[joined], j[joined])), shape=(K, K))
         return connected_components(links, directed=False)[1]
 
     @cached_property
@@ -97,14 +101,14 @@ class ProximalNewton(Algorithm):
         x, p, z = self.differentiate_x(), self.p, self.z
         if self.plain and self._plain_step(x):
             return
-        self.plain = self.plain and self.quadratic  # one that failed is not the last
+        self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
         self._gradient_step(x)
         values = self._values(p)
         theta, reached = self._newton_step(values)
         worse = ~(reached <= before + noise)[self.part]
         theta[worse] = x.theta[worse]  # rounding: these parts stay
-        if not np.array_equal(z.theta, theta):  # the last one tried is taken as a whole as a rule
+        if not np.array_equal(z.theta, theta):  # as a rule z is the last point tried
             z.theta[...] = theta
             self._evaluate(z)
         gain = x.objective - z.objective
@@ -112,7 +116,7 @@ class ProximalNewton(Algorithm):
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
         self.idle = 0 if gain > float(noise.sum()) or self.polished else self.idle + 1
-        self.stalled = self.idle >= PATIENT
+        self.stalled = self.idle >= IDLE
         self.strata_metric.relax()
         self.strata_metric.share = SAFE
 
@@ -131,8 +135,8 @@ class ProximalNewton(Algorithm):
         if not gain >= -x.noise:
             return False
         left = z.theta_gradient + ridges.value_and_gradient(z.theta)[1]
-        nearer = np.linalg.norm(left) <= NEARER * np.linalg.norm(slope)
-        if not (nearer or (gain >= -ENOUGH * np.vdot(slope, d) and not self.quadratic)):
+        nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(slope)
+        if not (nearer or (gain >= -SUFFICIENT * np.vdot(slope, d) and not self.quadratic)):
             return False
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.exact, self.fresh, self.idle = z, x, self.quadratic, False, 0
@@ -147,14 +151,14 @@ class ProximalNewton(Algorithm):
 
     def _values(self, point):
         """F of every part, at an evaluated point."""
-        own = point.losses + self.problem.regularizer.value(point.theta)
-        own = own + 0.5 * np.einsum("kn,kn->k", point.theta, point.product)
-        return np.bincount(self.part, own, self.parts)
+        strata = point.losses + self.problem.regularizer.value(point.theta)
+        strata = strata + 0.5 * np.einsum("kn,kn->k", point.theta, point.product)
+        return np.bincount(self.part, strata, self.parts)
 
     def _noise(self, point):
         """Rounding error to expect in F of every part."""
-        own = np.abs(point.losses) + 0.02 * point.degrees * np.einsum("kn,kn->k", point.theta, point.theta)
-        return 1e-14 * np.bincount(self.part, own, self.parts) + 1e-16 * (1 + abs(point.objective))
+        strata = np.abs(point.losses) + 0.02 * point.degrees * np.einsum("kn,kn->k", point.theta, point.theta)
+        return 1e-14 * np.bincount(self.part, strata, self.parts) + 1e-16 * (1 + abs(point.objective))
 
     def _gradient_step(self, x):
         """Set p to the prox-gradient step from x, with t for each stratum, and u to the regularizer's slope there."""
@@ -182,13 +186,13 @@ class ProximalNewton(Algorithm):
             return theta, reached
         noise, waiting = self._noise(self.p), np.ones(self.parts, dtype=bool)
         for length in LENGTHS:
-            found = np.zeros(self.parts, dtype=bool)
+            lowered = np.zeros(self.parts, dtype=bool)
             for candidate in self._points(length, *direction):
                 good, new = self._lower(candidate, values, noise)
-                good &= waiting & ~(found & (new >= reached))
+                good &= waiting & ~(lowered & (new >= reached))
                 theta[good[self.part]], reached[good] = candidate[good[self.part]], new[good]
-                found |= good
-            waiting &= ~found
+                lowered |= good
+            waiting &= ~lowered & (self.promised > noise)  # rounding hides whether shorter steps are better
             if length == 1:
                 whole = ~waiting
             if not waiting.any():
@@ -198,7 +202,7 @@ class ProximalNewton(Algorithm):
             good, new = self._lower(self.first, reached, noise)
             theta[good[self.part]], reached[good] = self.first[good[self.part]], new[good]
         # Lean towards short steps where long ones failed, as along a valley with kinks.
-        self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0)[self.part], RIDGE, STEEP)
+        self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0)[self.part], RIDGE, MOST_DAMPING)
         return theta, reached
 
     def _lower(self, theta, values, noise):
@@ -226,9 +230,10 @@ class ProximalNewton(Algorithm):
         b = -(p.theta_gradient + self.u)
         accuracy = self._accuracy(free.project(b), p, free.all)
         d = system.solve(b, free, accuracy)
-        if free.mask is not None:
-            d = self._stopped(d, b, free, accuracy)
-        return (d, free.bend(d)) if np.isfinite(d).all() else None
+        if not np.isfinite(d).all():
+            return None
+        self.promised = np.bincount(self.part, np.einsum("kn,kn->k", b, d), self.parts)
+        return d, free.bend(d)
 
     def _ridge(self, point, metric):
         """What is added to the Hessian at a point (K,), where the system takes it: a share of its mean curvature."""
@@ -239,42 +244,22 @@ class ProximalNewton(Algorithm):
         return np.where(flat, shift, self.damping * shift)
 
     def _beyond_kinks(self):
-        """What an interior point method finds where the loss is one of smoothed kinks; None elsewhere."""
+        """The minimiser by an interior point method where the loss has smoothed kinks; None elsewhere."""
         method = InteriorPoint.of(self.problem, self.system)
-        found = None if method is None else method.solve(self.p, 0.5 * self.tol * _scale(self.p))
-        return None if found is None else self.problem.prox(found, PROJECTION)
+        theta = None if method is None else method.solve(self.p, 0.5 * self.tol * _scale(self.p))
+        return None if theta is None else self.problem.prox(theta, PROJECTION)
 
     def _free_point(self, ridge):
-        """Remember the point that Newton's equations give with every direction free, projected onto the constraints.
+        """Set `first` to the solution of Newton's equations with every direction free, projected onto the constraints.
 
-        From a start where most coordinates are pinned, as theta = 0 for an l1 norm, strong edges release them slowly,
-        neighbour after neighbour; from this point they are pinned at once.
+        At a start where most coordinates are pinned, as at theta = 0 for an l1 norm, strong edges would release them
+        slowly, one neighbour after another. From this point on, the right ones are pinned at once.
         """
         p, everywhere = self.p, FreeDirections.everywhere(*self.p.theta.shape)
         self.system.set(everywhere, ridge)
         d = self.system.solve(-p.theta_gradient, everywhere, FORCING * np.linalg.norm(p.theta_gradient))
         if np.isfinite(d).all():
             self.first = self.problem.prox(p.theta + d, PROJECTION)
-
-    def _stopped(self, d, b, free, accuracy):
-        """Newton's direction with the coordinates that reach a kink stopped there, and the others solved for again."""
-        stops = np.zeros(d.shape, dtype=bool)
-        for _ in range(ROUNDS):
-            ahead = self._bent(1.0, d, free.bend(d))
-            new = free.mask & ~stops & _differ(ahead, self.p.theta + d, d)
-            if not new.any():
-                break
-            shift = 1e-6 * (1e-3 + np.abs(d))
-            moved = self._bent(1.0, d, free.bend(d), shift) - self._bent(1.0, d, free.bend(d), -shift)
-            new &= np.abs(moved) < 1e-6 * shift  # a kink, not a curve
-            if not new.any():
-                break
-            ahead -= self.p.theta
-            stops |= new
-            fixed = np.where(stops, np.where(new, ahead, d), 0.0)
-            near = np.where(stops, 0.0, d)
-            d = fixed + self.system.solve(b - self.system.times(fixed), free.without(stops), accuracy, near)
-        return d
 
     def _accuracy(self, b, point, smooth):
         """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.
@@ -299,11 +284,11 @@ class ProximalNewton(Algorithm):
             yield np.where(crossed, bent, straight)
         yield straight
 
-    def _bent(self, length, d, bend, shift=0.0):
-        """The point at a length, no further than the kinks in the way; `shift` moves the prox's argument."""
+    def _bent(self, length, d, bend):
+        """The point at a length, no further than the kinks in the way."""
         far = np.abs(d).max(axis=1) / (np.abs(self.u).max(axis=1) + 1e-300)
-        far = np.clip(far, self.t, LONG * self.t)
-        target = self.p.theta + length * d + shift
+        far = np.clip(far, self.t, LONGEST * self.t)
+        target = self.p.theta + length * d
         return self.problem.prox(target + far[:, None] * (self.u + length * bend), far)
 
     def _nearer(self, z):
@@ -326,8 +311,7 @@ class ProximalNewton(Algorithm):
     @property
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
-        preconditioner = self.system.preconditioner
-        return super().factorizations + (0 if preconditioner is None else preconditioner.factorizations)
+        return super().factorizations + self.system.preconditioner.factorizations
 
 
 def _scale(point):

@@ -10,7 +10,7 @@ from strat.errors import ConvergenceWarning, OptionError
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 
-#: An objective that has fallen so far has no minimum; a little further squares leave the range of floating point.
+#: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
 
 
@@ -60,7 +60,7 @@ class Run:
     def go(self):
         """Iterate until a stop."""
         solver = self.solver
-        status = self._before_first()
+        status = "max_iter" if self.iteration >= solver.max_iter else None
         try:
             while status is None:
                 self.algorithm.step()
@@ -82,11 +82,6 @@ class Run:
             _warn(solver, result, self.algorithm)
         return result
 
-    def _before_first(self):
-        if self.iteration >= self.solver.max_iter:
-            return "max_iter"
-        return None
-
     def _after_iteration(self):
         solver, algorithm = self.solver, self.algorithm
         residual = algorithm.residual(solver.tol)
@@ -100,9 +95,8 @@ class Run:
             seconds,
             algorithm.factorizations,
         )
-        stop = solver.callback is not None and bool(solver.callback(state))
         status = None
-        if stop:
+        if solver.callback is not None and solver.callback(state):
             status = "interrupted"
         elif self._small(residual) and self._settled():
             status = "converged"
@@ -124,10 +118,10 @@ class Run:
         return residual is not None and max(residual.values()) <= self.solver.tol
 
     def _settled(self):
-        """Whether the last iteration moved the objective little, next to its size and to all that it has moved.
+        """Whether the last iteration changed the objective little, relative to its size and to its change so far.
 
-        Where the loss has huge gradients, as at the end of a box next to a pole, the relative residual is small far
-        from any solution, and where data are tiny it is small everywhere; the objective still falls there.
+        Where the loss has huge gradients, as at a bound next to a pole, the relative residual is small far from any
+        solution, and where the data are tiny it is small everywhere. The objective still falls there.
         """
         if self.algorithm.exact:
             return True

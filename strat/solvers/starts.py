@@ -19,9 +19,7 @@ import time
 import numpy as np
 
 from strat.errors import OptionError
-from strat.problem.graph_regularizers import FixedGraph
-from strat.problem.joint_problem import JointProblem
-from strat.solvers.algorithm import PROJECTION
+from strat.solvers.algorithm import PROJECTION, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
@@ -144,7 +142,7 @@ def _theta(problem, name, seed):
 
 def _fit(problem, theta, w):
     """Roughly fitted parameters for the weights w."""
-    fixed = JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
+    fixed = for_given_graph(problem, w)
     smooth = problem.loss.has("value_and_gradient")
     if needs_cones(fixed):
         algorithm = ConeNewton(fixed, theta, w)

@@ -20,14 +20,14 @@ class AllPairs(EdgeSet):
     """
 
     are_packed = True
+    exact_solver = True  # whether `solver` solves
+    envelope = 0.0  # of a sparse Cholesky factor, which none needs
 
     def __init__(self, K):
         self.K = int(K)
         self.count = self.K * (self.K - 1) // 2
         self.mask = np.ones(self.packed.size)
         self.mask[self.packed.diagonal] = 0.0
-        self.exact_solver = True
-        self._ones = np.ones(self.K)
 
     def __repr__(self):
         return f"AllPairs({self.K})"
@@ -45,7 +45,7 @@ class AllPairs(EdgeSet):
 
     @cached_property
     def _rows_and_columns(self):
-        """Rows and columns of the numbers of an edge array, those of the diagonal included."""
+        """Row and column of every number of an edge array, including those of the diagonal."""
         i, j = np.tril_indices(self.K)
         rows, columns = np.empty((2, self.packed.size), dtype=np.intp)
         place = self.packed.positions(i, j)
@@ -59,10 +59,6 @@ class AllPairs(EdgeSet):
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
         return w[self._places]
-
-    def from_vector(self, v):
-        """Edge array of the numbers v, shape (count,)."""
-        return self.assign(v, self.zeros())
 
     def assign(self, v, out):
         """Write the numbers v, shape (count,), to an edge array."""
@@ -93,29 +89,21 @@ class AllPairs(EdgeSet):
         """Sum of the weights at every stratum, shape (K,)."""
         if kernels.compiled:
             return kernels.compiled.degrees(self.K, w)
-        return self.packed.times(w, self._ones)
+        return self.packed.operator(w)(np.ones(self.K))
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
-        if kernels.compiled and theta.shape[1] > 1:  # BLAS is slow on one column
+        if kernels.compiled and theta.shape[1] > 1:  # BLAS is faster on one column
             return kernels.compiled.laplacian(w, degrees, theta)
-        product = degrees[:, None] * theta
-        product -= self.packed.times(w, theta)
-        return product
+        return self.laplacian_operator(w, degrees)(theta)
 
     def laplacian_operator(self, w, degrees):
         """Function theta -> G(w) theta, for many products with one w."""
         times = self.packed.operator(w)
-
-        def product(theta):
-            result = degrees[:, None] * theta
-            result -= times(theta)
-            return result
-
-        return product
+        return lambda theta: degrees[:, None] * theta - times(theta)
 
     def coupling(self, theta, out=None):
-        """What `energy` needs to know of theta: ||theta_k||^2 / 2 and, in memory `out`, -theta_i . theta_j."""
+        """What `energy` needs: ||theta_k||^2 / 2 of each stratum, and -theta_i . theta_j of each pair, written to out."""
         out = self.zeros() if out is None else out
         if kernels.compiled:
             return kernels.compiled.coupling(theta, out), out
@@ -123,28 +111,20 @@ class AllPairs(EdgeSet):
         return squares, self.packed.add_products(-1.0, theta, 0.0, out)
 
     def add_half_distances(self, theta, g, a=None):
-        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term.
-
-        Without a compiled loop that adds c_i + c_j, c_i = a_i + ||theta_i||^2 / 2, products do it: for any s > 0 the
-        whole is a difference of squares, (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
-        """
+        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term."""
         a = np.zeros(self.K) if a is None else a
         if kernels.compiled:
             return kernels.compiled.add_half_distances(theta, a, g)
-        n = theta.shape[1]
-        less, more = np.empty((self.K, n + 2)), np.empty((self.K, 1))
-        less[:, :n], c = self._centred(theta)
+        # For any s > 0, c_i + c_j - theta_i . theta_j = (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
+        theta, c = self._centred(theta)
         c += a
         root = np.sqrt(np.abs(c).max()) or 1.0
-        c /= root
-        less[:, n], less[:, n + 1] = c, root
-        np.add(c, root, out=more[:, 0])
-        self.packed.add_products(-1.0, less, 1.0, g)
-        return self.packed.add_products(1.0, more, 1.0, g)
+        self.packed.add_products(-1.0, np.column_stack([theta, c / root, np.full(self.K, root)]), 1.0, g)
+        return self.packed.add_products(1.0, (c / root + root)[:, None], 1.0, g)
 
     def _centred(self, theta):
-        """theta less its mean over the strata, for less cancellation, and half its rows' squares."""
-        theta = theta - self._ones @ theta / self.K
+        """theta less its mean over the strata, for less cancellation, and half the squared norms of its rows."""
+        theta = theta - theta.mean(axis=0)
         return theta, 0.5 * np.vecdot(theta, theta)
 
     def add_ends(self, a, g):
@@ -175,6 +155,7 @@ class AllPairs(EdgeSet):
             return kernels.compiled.log_det(w, degrees, shift, out)
         return super().log_det(w, shift, degrees, out)
 
-    def dense_laplacian(self, w):
-        """G(w) as a (K, K) array."""
-        return np.diag(self.degrees(w)) - self.to_matrix(w)
+    @property
+    def band(self):
+        """Every stratum's place (K,) in a band order, and how far apart neighbours are: all are neighbours."""
+        return np.arange(self.K), self.K - 1

@@ -1,6 +1,6 @@
-"""What the edge sets share."""
+"""What both edge sets share."""
 
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,9 @@ CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
 
 
 class EdgeSet:
-    """What both edge sets share: K strata, `count` edges with ends `i` < `j`."""
+    """Base class of the edge sets: K strata and `count` edges between them."""
+
+    are_packed = False  # whether an edge array is a packed matrix
 
     @cached_property
     def chunks(self):
@@ -29,14 +31,18 @@ class EdgeSet:
         """Sum over the edges of a * b; one of the two must be zero off the edges."""
         return ddot(a, b) if a.size else 0.0
 
+    def from_vector(self, v):
+        """Edge array of the numbers v, shape (count,)."""
+        return self.assign(v, self.zeros())
+
     def energy(self, w, degrees, coupling):
         """1/2 sum_e w_e ||theta_i - theta_j||^2 from the `coupling` of theta."""
-        s, g = coupling
-        return float(degrees @ s) + self.dot(w, g)
+        of_strata, of_edges = coupling
+        return float(degrees @ of_strata) + self.dot(w, of_edges)
 
-    def half_energy(self, w, theta):
-        """1/2 sum_e w_e ||theta_i - theta_j||^2 from explicit differences, exact to rounding."""
-        return 0.5 * float(self.vector(w) @ self.distances(theta))
+    def dense_laplacian(self, w):
+        """G(w) as a (K, K) array."""
+        return np.diag(self.degrees(w)) - self.to_matrix(w)
 
     def solver(self, w, shift, degrees=None):
         """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one dense Cholesky factorisation.
@@ -54,18 +60,6 @@ class EdgeSet:
             return None
         return 2 * float(np.log(out[self.packed.diagonal]).sum())
 
-    are_packed = False  # whether an edge array is a packed matrix
-    envelope = 0.0  # a dense factor is at hand, whatever the graph
-
-    @property
-    def band(self):
-        """Every stratum's place (K,) in a band order, and how far apart neighbours are: all are neighbours."""
-        return np.arange(self.K), self.K - 1
-
-    def laplacian_operator(self, w, degrees):
-        """Function theta -> G(w) theta, for many products with one w."""
-        return partial(self.laplacian, w, degrees=degrees)
-
     @cached_property
     def packed(self):
         """The format of dense matrices over the strata."""
@@ -73,6 +67,7 @@ class EdgeSet:
 
 
 def dense(W, K):
+    """Return W as a (K, K) array, or raise a GraphError."""
     W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
     if W.shape != (K, K):
         raise GraphError(

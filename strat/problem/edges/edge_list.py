@@ -32,22 +32,17 @@ class EdgeList(EdgeSet):
             raise GraphError(
                 f"candidate edges must join two different strata among the {self.K} of the graph."
             )
-        key = low * self.K + high
-        if not (key[1:] > key[:-1]).all():
-            order = np.argsort(key)
-            low, high, key = low[order], high[order], key[order]
-        self.i, self.j = low, high
+        key = np.sort(low * self.K + high)
         if (key[1:] == key[:-1]).any():
             raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
+        self.i, self.j = np.divmod(key, self.K)
         self.count = self.i.size
         self.mask = np.ones(self.count)
-        # The adjacency's pattern is fixed: its values are w[edge_of_entry], so that a product needs no new structure.
-        rows, columns = np.concatenate([high, low]), np.concatenate([low, high])
-        order = np.argsort(rows, kind="stable")  # in a row first the edges from below, so that columns ascend
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self.K))])
-        self._edge_of_entry = np.tile(np.arange(self.count), 2)[order]
-        entries = np.ones(2 * self.count), columns[order].astype(np.int32), starts.astype(np.int32)
-        self._matrix = sp.csr_array(entries, shape=(self.K, self.K))
+        # The pattern of the adjacency matrix is fixed: its values are w[edge_of_entry].
+        ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        entries = np.tile(np.arange(self.count), 2)
+        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
+        self._edge_of_entry, self._matrix = pattern.data, pattern.astype(float)
 
     def __repr__(self):
         return f"EdgeList({self.K}, {self.count} edges)"
@@ -64,10 +59,6 @@ class EdgeList(EdgeSet):
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
         return w
-
-    def from_vector(self, v):
-        """Edge array of the numbers v, shape (count,)."""
-        return np.array(v, dtype=float)
 
     def assign(self, v, out):
         """Write the numbers v, shape (count,), to an edge array."""
@@ -104,19 +95,12 @@ class EdgeList(EdgeSet):
 
     def laplacian_operator(self, w, degrees):
         """Function theta -> G(w) theta, for many products with one w."""
-        A, degrees = self._adjacency(w).copy(), np.asarray(degrees, dtype=float)[:, None]
-
-        def product(theta):
-            out = A @ theta
-            return np.subtract(degrees * theta, out, out=out)
-
-        return product
+        A = self.to_sparse(w)
+        return lambda theta: degrees[:, None] * theta - A @ theta
 
     def coupling(self, theta, out=None):
-        """What `energy` needs to know of theta: nothing at the strata, and, in memory `out`, half the distances."""
-        half = self.distances(theta)
-        half *= 0.5
-        return np.zeros(self.K), half
+        """What `energy` needs: zero for each stratum, and half the squared distance of each edge."""
+        return np.zeros(self.K), self.distances(theta) / 2
 
     def add_half_distances(self, theta, g, a=None):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
@@ -181,29 +165,15 @@ class EdgeList(EdgeSet):
     @cached_property
     def band(self):
         """Every stratum's place (K,) in an order that keeps neighbours near, and how far apart they are at most."""
-        if not self.count:
-            return np.arange(self.K), 0
-        return self._place, int(np.abs(self._place[self.i] - self._place[self.j]).max())
+        return self._place, int(np.abs(self._place[self.i] - self._place[self.j]).max(initial=0))
 
     @cached_property
     def envelope(self):
-        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers a stratum."""
-        if not self.count:
-            return 0.0
-        place, first = self._place, np.arange(self.K)
-        low, high = np.minimum(place[self.i], place[self.j]), np.maximum(place[self.i], place[self.j])
-        np.minimum.at(first, high, low)
+        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers per stratum."""
+        ends = self._place[self.i], self._place[self.j]
+        first = np.arange(self.K)
+        np.minimum.at(first, np.maximum(*ends), np.minimum(*ends))
         return float(np.mean(np.arange(self.K) - first))
-
-    def dense_laplacian(self, w):
-        """G(w) as a (K, K) array."""
-        return np.diag(self.degrees(w)) - self.to_matrix(w)
-
-    def _adjacency(self, w):
-        self._matrix.data = w[
-            self._edge_of_entry
-        ]  # a new csr_array each time costs as much as a small product
-        return self._matrix
 
     def precision(self, w, shift, degrees=None, out=None):
         """Packed matrix G(w) + diag(shift), shift a scalar or one number per stratum."""
@@ -212,3 +182,7 @@ class EdgeList(EdgeSet):
         out[self._places] = -w
         out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
         return out
+
+    def _adjacency(self, w):
+        self._matrix.data = w[self._edge_of_entry]  # a new csr_array would cost as much as a small product
+        return self._matrix

@@ -26,12 +26,14 @@ class Laplacians:
 
     def __init__(self, edges, w, couple, degrees=None):
         self.edges, self.w, self.couple, self.alike = edges, w, couple, couple.ndim == 1
-        self.n, self._known = couple.shape[-1], degrees
+        self.n = couple.shape[-1]
+        if degrees is not None:
+            self._sums = degrees
 
     @cached_property
     def _sums(self):
         """Degrees (K,) by w alone."""
-        return self.edges.degrees(self.w) if self._known is None else self._known
+        return self.edges.degrees(self.w)
 
     @cached_property
     def entries(self):
@@ -54,7 +56,8 @@ class Laplacians:
         """G_c theta_c for all c, shape (K, n)."""
         if self.alike:
             return self.edges.laplacian(self.w, theta, self._sums) * self.couple
-        return laplacian_by_edge(self.edges, self.entries, theta)
+        i, j = self.edges.ends
+        return self.edges.incidence @ (self.entries * (theta[i] - theta[j]))
 
     @cached_property
     def operator(self):
@@ -69,11 +72,9 @@ class Laplacians:
         """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""
         K, n, (i, j) = self.edges.K, self.n, self.edges.ends
         index = np.arange(K * n).reshape(K, n)
-        low, high, own = index[i].ravel(), index[j].ravel(), index.ravel()
-        off = -self.entries.ravel()
-        values = np.concatenate([off, off, self.degrees.ravel()])
-        ends = np.concatenate([low, high, own]), np.concatenate([high, low, own])
-        return sp.csr_array((values, ends), shape=(K * n, K * n))
+        ends = index[i].ravel(), index[j].ravel()
+        upper = sp.coo_array((-self.entries.ravel(), ends), shape=(K * n, K * n))
+        return sp.csr_array(upper + upper.T + sp.diags_array(self.degrees.ravel()))
 
     def graph(self, c):
         """(v, p): the edge array v and the number p with G_c = p G(v); p is 0 where G_c is."""
@@ -89,10 +90,9 @@ class Laplacians:
 
     @cached_property
     def kind(self):
-        """A number (n,) for each number of the parameters, the same where their Laplacians are."""
-        if self.alike:
-            return np.unique(self.couple, return_inverse=True)[1].ravel()
-        return np.unique(self.entries, axis=1, return_inverse=True)[1].ravel()
+        """A code (n,) for each number of the parameters, the same where their Laplacians are."""
+        weights = self.couple[None] if self.alike else self.entries
+        return np.unique(weights, axis=1, return_inverse=True)[1].ravel()
 
     def solver(self, c, shift):
         """Function b -> (G_c + diag(shift))^-1 b for b (K, m); None where G_c is 0."""
@@ -105,14 +105,7 @@ class Laplacians:
     def energy(self, theta):
         """1/2 sum_c theta_c . G_c theta_c, from explicit differences."""
         if self.alike:
-            return self.edges.half_energy(self.w, theta * np.sqrt(self.couple))
+            distances = self.edges.distances(theta * np.sqrt(self.couple))
+            return 0.5 * float(self.edges.vector(self.w) @ distances)
         i, j = self.edges.ends
         return 0.5 * float(np.vdot(self.entries, (theta[i] - theta[j]) ** 2))
-
-
-def laplacian_by_edge(edges, entries, theta):
-    """The products with the Laplacians of edge weights (E, n), one for every number, shape (K, n)."""
-    i, j = edges.ends
-    pull = theta[i] - theta[j]
-    pull *= entries
-    return edges.incidence @ pull

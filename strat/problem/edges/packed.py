@@ -5,13 +5,9 @@ are as fast as on squares, as the triangle is folded into a rectangle of three b
 and Langou, "Rectangular full packed format for Cholesky's algorithm", ACM TOMS 2010).
 """
 
-from functools import partial
-
 import numpy as np
 from scipy.linalg.blas import dsymm, dsymv, dtrsm
 from scipy.linalg.lapack import dpftrf, dpftri, dsfrk, dtfttr, dtrttf
-
-SMALL = 160  # largest order at which a square fits the cache beside everything else
 
 
 class Packed:
@@ -42,12 +38,6 @@ class Packed:
         half, odd, rows = self._half, self._odd, self._rows
         return np.where(j < half, j * rows + i + 1 - odd, (i - half + odd) * rows + j - half)
 
-    def blocks(self, a):
-        """Lower triangle of the first half, square below it, and upper triangle of the other half, as views."""
-        rectangle = a.reshape(self._half, self._rows).T
-        top = 1 - self._odd + self._half
-        return rectangle[1 - self._odd : top], rectangle[top:], rectangle[: self.K - self._half, self._odd :]
-
     def pack(self, matrix):
         """The lower triangle of a square array, packed."""
         return dtrttf(matrix, transr="N", uplo="L")[0]
@@ -75,38 +65,20 @@ class Packed:
         return solve
 
     def operator(self, a):
-        """Function x -> the matrix times x, (K, n), for many products."""
-        return partial(self.times, a) if self.K > SMALL else partial(_product, self.square(a))
+        """Function x -> the matrix times x, (K,) or (K, n), for many products."""
+        square = self.square(a)
 
-    def times(self, a, x):
-        """The matrix times x, (K,) or (K, n)."""
-        if self.K <= SMALL:
-            return _product(self.square(a), x)
-        if x.ndim == 2 and x.shape[1] == 1:
-            return self.times(a, x[:, 0])[:, None]
-        (first, square, second), half = self.blocks(a), self._half
-        out = np.empty(x.shape)
-        above, below = out[:half], out[half:]
-        np.matmul(square.T, x[half:], out=above)
-        np.matmul(square, x[:half], out=below)
-        for block, lower, part, result in ((first, 1, x[:half], above), (second, 0, x[half:], below)):
+        def product(x):
             if x.ndim == 1:
-                dsymv(1.0, block, part, beta=1.0, y=result, lower=lower, overwrite_y=1)
-            else:
-                dsymm(1.0, block, part.T, beta=1.0, c=result.T, side=1, lower=lower, overwrite_c=1)
-        return out
+                return dsymv(1.0, square, x, lower=1)
+            if x.shape[1] == 1:  # dsymm is slow on one column
+                return dsymv(1.0, square, x[:, 0], lower=1)[:, None]
+            return dsymm(1.0, square, x.T, side=1, lower=1).T
+
+        return product
 
     def add_products(self, alpha, theta, beta, a):
         """Replace a by beta a + alpha theta theta^T, theta (K, n)."""
         return dsfrk(
             self.K, theta.shape[1], alpha, theta.T, beta, a, transr="N", uplo="L", trans="T", overwrite_c=1
         )
-
-
-def _product(matrix, x):
-    """The symmetric matrix whose lower triangle is given, times x, (K,) or (K, n)."""
-    if x.ndim == 1:
-        return dsymv(1.0, matrix, x, lower=1)
-    if x.shape[1] == 1:  # dsymm is slow on one column
-        return dsymv(1.0, matrix, x[:, 0], lower=1)[:, None]
-    return dsymm(1.0, matrix, x.T, side=1, lower=1).T

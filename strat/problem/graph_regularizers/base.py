@@ -1,4 +1,4 @@
-"""What every graph regularizer h(W) has: parameters, a CVXPY expression, and memory for its numbers."""
+"""What every graph regularizer h(W) has: its parameters, its CVXPY expression, and an oracle for the solvers."""
 
 from numbers import Real
 
@@ -7,15 +7,24 @@ from sklearn.base import BaseEstimator
 
 from strat.errors import GraphError, OptionError
 
+NONNEGATIVE = ("of at least 0", lambda value: value >= 0)
+POSITIVE = ("above 0", lambda value: value > 0)
+SHARE = ("between 0 and 1", lambda value: 0 <= value <= 1)
+
 
 class GraphRegularizer(BaseEstimator):
     """Base class: h(W) with W >= 0 and a zero diagonal.
 
-    A subclass gives `validate`, `expression`, and, where W is learned, `oracle`: an object that holds the numbers of h
-    at one point in memory of its own (see `strat.problem.graph_oracles`).
+    A subclass states the `_ranges` of its parameters, gives `_formula`, h in CVXPY, and, where W is learned, names its
+    `_oracle_class`, a GraphOracle.
     """
 
     learned = True
+    _oracle_class = None
+    _ranges = {}
+    _falls_with_weights = False  # whether h falls without bound in W where lambda1 > 0 and lambda2 = 0
+    _needs_an_edge = False  # whether h is infinite or infeasible without edges
+    _needs_degrees = False  # whether h is infinite where a stratum has no edge
 
     def validate(self, joint=False):
         """Check the parameters.
@@ -30,6 +39,31 @@ class GraphRegularizer(BaseEstimator):
         OptionError
             If one is out of its range.
         """
+        for name, (allowed, is_allowed) in self._ranges.items():
+            check_range(name, getattr(self, name), allowed, is_allowed)
+        if joint and self._falls_with_weights and self.lambda1 > 0:
+            reason = "with equal parameters and W going to infinity the objective would fall for ever"
+            check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {reason}", POSITIVE[1])
+
+    def expression(self, W, W0=None):
+        """Give h(W) as a CVXPY expression, without constraints.
+
+        Parameters
+        ----------
+        W : cvxpy.Expression or ndarray, shape (K, K), symmetric
+            The graph.
+        W0 : ndarray, shape (K, K), optional
+            The prior graph, where h depends on it; zero by default.
+
+        Returns
+        -------
+        cvxpy.Expression
+            A convex scalar.
+        """
+        import cvxpy as cp
+
+        W = cp.Constant(W) if isinstance(W, np.ndarray) else W
+        return self._formula(cp, W, np.zeros(W.shape) if W0 is None else W0)
 
     def constraints(self, W):
         """Constraints on W.
@@ -42,11 +76,11 @@ class GraphRegularizer(BaseEstimator):
         Returns
         -------
         list of cvxpy constraints
-            W >= 0 with a zero diagonal.
+            W >= 0 with a zero diagonal, and what else h demands.
         """
         import cvxpy as cp
 
-        return [W >= 0, cp.diag(W) == 0]
+        return [W >= 0, cp.diag(W) == 0, *self._constraints(cp, W)]
 
     def check_edges(self, edges, labels):
         """Check that h is finite somewhere on an edge set.
@@ -63,6 +97,37 @@ class GraphRegularizer(BaseEstimator):
         GraphError
             If it is not.
         """
+        name = type(self).__name__
+        if self._needs_an_edge and edges.K == 1:
+            raise GraphError(
+                f"there is one stratum, and {name} needs an edge between two. "
+                "Use FixedGraph(), or give a graph with more nodes."
+            )
+        lonely = np.flatnonzero(edges.degrees(edges.mask) == 0)
+        if self._needs_degrees and lonely.size:
+            raise GraphError(
+                f"edges: stratum {labels[lonely[0]]!r} ({lonely.size} in all) has no candidate edge, so that its degree "
+                f'is 0, where {name} is infinite. Add edges to it, use edges="all", or LogDet.'
+            )
+
+    def oracle(self, edges, w0, outside=0.0):
+        """Make the oracle of h, which holds the numbers of one point in its own memory.
+
+        Parameters
+        ----------
+        edges : AllPairs or EdgeList
+            Where W may be nonzero.
+        w0 : edge array
+            The prior graph on these edges.
+        outside : float
+            Sum of the squares of the prior graph's weights on other edges, where W is zero.
+
+        Returns
+        -------
+        GraphOracle
+            The oracle.
+        """
+        return self._oracle_class(self, edges, w0, outside)
 
     def feasible(self, edges, w):
         """Tell whether weights are in the domain of h, so that a solver may start there.
@@ -79,22 +144,70 @@ class GraphRegularizer(BaseEstimator):
         bool
             Whether h is finite at w.
         """
-        return self.oracle(edges, edges.zeros()).feasible(w)
+        return not self.learned or self.oracle(edges, edges.zeros()).feasible(w)
+
+    def _formula(self, cp, W, W0):
+        raise NotImplementedError
+
+    def _constraints(self, cp, W):
+        return []
 
 
-#: What lambda2 must be in a joint fit.
-unbounded = "above 0 where lambda1 > 0: with equal parameters and W going to infinity the objective would fall for ever"
+class GraphOracle:
+    """Base class of the oracles: h at one point w, split into a smooth part and a rest that has a prox.
+
+    A subclass gives `set`, `split_gradient` and `curvature`. As it stands, the rest is the constraint w >= 0 alone; a
+    subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights that
+    minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
+
+    Attributes
+    ----------
+    projects : bool
+        Whether the prox is the projection on w >= 0, whatever the step; solvers then take it chunk by chunk.
+    factorizations, inversions : int
+        Cholesky factorisations and inverses so far.
+    """
+
+    projects = True
+    factorizations = inversions = 0
+
+    def __init__(self, h, edges, w0, outside=0.0):
+        self.h, self.edges, self.w0, self.outside = h, edges, w0, outside
+
+    def set(self, w, degrees=None):
+        """Move to the weights w, with their degrees where known, and return the smooth part, +inf outside its domain."""
+        raise NotImplementedError
+
+    def split_gradient(self, out):
+        """Return a, shape (K,), and write b to out; the smooth part's gradient over the edges is b_e + a_i + a_j."""
+        raise NotImplementedError
+
+    def curvature(self, out):
+        """Write a positive diagonal to out that bounds the smooth part's Hessian, for step lengths."""
+        raise NotImplementedError
+
+    def gradient(self, out):
+        """Write the smooth part's gradient over the edges to out."""
+        return self.edges.add_ends(self.split_gradient(out), out)
+
+    def scale(self):
+        """Size of the terms of h that balance the distances where the objective is stationary."""
+        return self.edges.norm(self.gradient(self.edges.zeros()) * self.edges.mask)
+
+    def rest(self):
+        """Value at w of what the smooth part leaves out."""
+        return 0.0
+
+    def prox(self, v, t, out):
+        """Write argmin_z rest(z) + sum_e (z_e - v_e)^2 / (2 t_e) to out; t is a number or an edge array."""
+        return np.maximum(v, 0.0, out=out)
+
+    def feasible(self, w):
+        """Whether h is finite at w."""
+        return bool(np.min(w, initial=0.0) >= 0 and np.isfinite(self.set(w) + self.rest()))
 
 
-def several_strata(h, edges):
-    """Refuse a single stratum, which has no other to join."""
-    if edges.K == 1:
-        raise GraphError(
-            f"there is one stratum, and {type(h).__name__} needs an edge between two. "
-            "Use FixedGraph(), or give a graph with more nodes."
-        )
-
-
-def check_range(name, value, allowed, good):
-    if not (isinstance(value, Real) and np.isfinite(value) and good(value)):
+def check_range(name, value, allowed, is_allowed):
+    """Raise an OptionError unless the value is a finite number of the range, which `allowed` puts in words."""
+    if not (isinstance(value, Real) and np.isfinite(value) and is_allowed(value)):
         raise OptionError(f"{name} = {value!r} is out of range: it must be a number {allowed}.")

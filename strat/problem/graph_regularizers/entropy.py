@@ -3,8 +3,52 @@
 import numpy as np
 from scipy.special import wrightomega, xlogy
 
-from strat.problem.graph_regularizers.base import GraphRegularizer, check_range
-from strat.problem.graph_regularizers.oracle import GraphOracle
+from strat.problem.graph_regularizers.base import POSITIVE, GraphOracle, GraphRegularizer
+
+
+class EntropyOracle(GraphOracle):
+    """h(w) = sigma^2 sum_e w_e (log w_e - 1).
+
+    Its gradient has a pole at 0, so that the whole of h is left to the prox, and the smooth part is zero.
+    """
+
+    projects = False
+
+    def __init__(self, h, edges, w0, outside=0.0):
+        super().__init__(h, edges, w0, outside)
+        self.square = float(h.sigma) ** 2
+
+    def set(self, w, degrees=None):
+        """Move to the weights w and return the smooth part, zero."""
+        self._w = w
+        return 0.0
+
+    def split_gradient(self, out):
+        """Zeros, as there is no smooth part."""
+        out[...] = 0.0
+        return np.zeros(self.edges.K)
+
+    def curvature(self, out):
+        """sigma^2, h's own curvature at a weight of 1; without a smooth part any number would bound the Hessian."""
+        out[...] = min(self.square, 1.0)
+        return out
+
+    def rest(self):
+        """h(w), +inf where a weight is negative."""
+        w = self.edges.vector(self._w)
+        if not np.min(w, initial=0.0) >= 0:
+            return np.inf
+        return self.square * float(np.sum(xlogy(w, w) - w))
+
+    def prox(self, v, t, out):
+        """Prox of h: the z with z + t sigma^2 log z = v, by the Wright omega function."""
+        vector = self.edges.vector
+        s = self.square * (vector(t) if isinstance(t, np.ndarray) else t)
+        return self.edges.assign(s * wrightomega(vector(v) / s - np.log(s)), out)
+
+    def minimize(self, c):
+        """Exact graph step: the weights exp(-c / sigma^2), which minimise sum_e c_e w_e + h(w)."""
+        return np.exp(c / -self.square) * self.edges.mask, 0
 
 
 class Entropy(GraphRegularizer):
@@ -28,112 +72,12 @@ class Entropy(GraphRegularizer):
            [0.135, 0.164, 0.   ]])
     """
 
+    _oracle_class = EntropyOracle
+    _ranges = {"sigma": POSITIVE}
+
     def __init__(self, sigma):
         self.sigma = sigma
 
-    def validate(self, joint=False):
-        """Check the parameter.
-
-        Parameters
-        ----------
-        joint : bool
-            Whether Theta is fitted together with W.
-
-        Raises
-        ------
-        OptionError
-            If it is out of its range.
-        """
-        check_range("sigma", self.sigma, "above 0", lambda v: v > 0)
-
-    def expression(self, W, W0=None):
-        """Give h(W) as a CVXPY expression, without constraints.
-
-        Parameters
-        ----------
-        W : cvxpy.Expression or ndarray, shape (K, K), symmetric
-            The graph.
-        W0 : ndarray, optional
-            Not used.
-
-        Returns
-        -------
-        cvxpy.Expression
-            A convex scalar.
-        """
-        import cvxpy as cp
-
-        w = cp.upper_tri(cp.Constant(W) if isinstance(W, np.ndarray) else W)
+    def _formula(self, cp, W, W0):
+        w = cp.upper_tri(W)
         return self.sigma**2 * cp.sum(-cp.entr(w) - w)
-
-    def oracle(self, edges, w0, outside=0.0):
-        """Make memory for h and its derivatives at one point.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        w0 : edge array
-            Not used.
-        outside : float
-            Not used.
-
-        Returns
-        -------
-        EntropyOracle
-            The memory.
-        """
-        return EntropyOracle(self, edges)
-
-
-class EntropyOracle(GraphOracle):
-    """h(w) = sigma^2 sum_e w_e (log w_e - 1).
-
-    Its gradient has a pole at 0, so that the whole of h is left to the prox, and the smooth part is zero.
-    """
-
-    projects = False
-
-    def __init__(self, h, edges):
-        self.edges, self.square = edges, float(h.sigma) ** 2
-
-    def set(self, w, degrees=None):
-        """Move to the weights w and return the smooth part, zero."""
-        self._w = w
-        return 0.0
-
-    def rest(self):
-        """h(w), +inf where a weight is negative."""
-        w = self.edges.vector(self._w)
-        if not np.min(w, initial=0.0) >= 0:
-            return np.inf
-        return self.square * float(np.sum(xlogy(w, w) - w))
-
-    def prox(self, v, t, out):
-        """Prox of h: the z with z + t sigma^2 log z = v, by the Wright omega function."""
-        vector = self.edges.vector
-        s = self.square * (vector(t) if isinstance(t, np.ndarray) else t)
-        return self.edges.assign(s * wrightomega(vector(v) / s - np.log(s)), out)
-
-    def gradient_without_ends(self, out):
-        """Zero, as there is no smooth part."""
-        out[...] = 0.0
-        return np.zeros(self.edges.K)
-
-    def curvature(self, out):
-        """A number for the step lengths; with no smooth part any would do.
-
-        Weights are about 1 and less, where the curvature of h is sigma^2 and more.
-        """
-        out[...] = min(self.square, 1.0)
-        return out
-
-    def scale(self):
-        """Size of the terms that balance the distances; the prox holds them."""
-        return 0.0
-
-    def minimize(self, c):
-        """Exact graph step: the weights exp(-c / sigma^2), which minimise sum_e c_e w_e + h(w)."""
-        w = np.exp(c / -self.square)
-        w *= self.edges.mask
-        return w, 0

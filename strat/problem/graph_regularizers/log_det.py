@@ -6,8 +6,112 @@ import numpy as np
 from scipy.linalg.blas import daxpy
 
 from strat.oracles import kernels
-from strat.problem.graph_regularizers.base import GraphRegularizer, check_range, unbounded
-from strat.problem.graph_regularizers.oracle import GraphOracle
+from strat.problem.graph_regularizers.base import (
+    NONNEGATIVE,
+    POSITIVE,
+    SHARE,
+    GraphOracle,
+    GraphRegularizer,
+    check_range,
+)
+
+
+class LogDetOracle(GraphOracle):
+    """LogDet at one point of the edge weights: one Cholesky factorisation of M = mu I + G(w) serves all its numbers.
+
+    As every edge stands twice in the matrix norms,
+
+        h(w) = -lambda1 log det M + lambda2 sum_e ((1 - eta) (w_e - w0_e)^2 + 2 eta w_e).
+    """
+
+    def __init__(self, h, edges, w0, outside=0.0):
+        super().__init__(h, edges, w0, outside)
+        self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
+        self.lambda1, self.mu = float(h.lambda1), float(h.mu)
+        self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
+        self._matrix = np.zeros(edges.packed.size)  # first the Cholesky factor of M, then its inverse
+        self._pull = edges.zeros()  # w - w0
+        self.factorizations = self.inversions = 0
+
+    def set(self, w, degrees=None):
+        """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
+        value, self._inverted, self._w, self._scale = 0.0, False, w, None
+        degrees = self.edges.degrees(w) if degrees is None else degrees
+        if self.lambda1:
+            self.factorizations += 1
+            log_det = self.edges.log_det(w, self.mu, degrees, self._matrix)
+            if log_det is None:
+                return np.inf
+            value = -self.lambda1 * log_det
+        np.subtract(w, self.w0, out=self._pull)
+        self._total = float(np.add.reduce(degrees)) / 2
+        value += self.square / 2 * self.edges.dot(self._pull, self._pull)
+        value += self.linear * self._total + self.constant
+        return value if math.isfinite(value) else np.inf
+
+    def split_gradient(self, out):
+        """The gradient over the edges is -lambda1 rho_e + 2 lambda2 ((1 - eta) (w_e - w0_e) + eta)."""
+        if not self.lambda1:
+            np.multiply(self._pull, self.square, out=out)
+            return np.full(self.edges.K, self.linear / 2)
+        inverse = self._inverse()
+        if self._compiled:
+            constants = (self.lambda1, self.square, self.linear / 2)
+            return self._compiled.log_det_gradient(self.edges.K, *constants, inverse, self._pull, out)
+        np.multiply(self.edges.entries(inverse), 2 * self.lambda1, out=out)
+        if out.size:
+            daxpy(self._pull, out, a=self.square)  # in place
+        return self.linear / 2 - self.lambda1 * self._diagonal()
+
+    def resistances(self, out):
+        """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
+        if not self.lambda1:
+            out[...] = 0.0
+            return out
+        np.multiply(self.edges.entries(self._inverse()), -2.0, out=out)
+        out = self.edges.add_ends(self._diagonal(), out)
+        out *= self.edges.mask
+        return out
+
+    def curvature(self, out):
+        """Write a diagonal that bounds the Hessian over the edges up to a modest factor to out.
+
+        The Hessian of -log det has the entries A_ef = (b_e' S b_f)^2 >= 0, S = M^-1, so that A <= diag(A p / p) for any
+        p > 0. With p = w + mu/K, A p = rho exactly; with p = w + s it is at most a multiple of rho that depends on how
+        well the graph is connected. With s near the mean weight, edges of weight zero can move, too.
+        """
+        least = self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
+        s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
+        if self._compiled:
+            constants, arrays = (self.lambda1, s, least), (self._inverse(), self._diagonal(), self._w, out)
+            self._scale = self.lambda1 * math.sqrt(self._compiled.edge_curvature(*constants, *arrays))
+            return out
+        rho = self.resistances(out)
+        self._scale = self.lambda1 * self.edges.norm(rho)
+        rho *= self.lambda1 / (self._w + s) if self.lambda1 else 0.0
+        rho += least
+        return rho
+
+    def scale(self):
+        """Size of the terms that balance the distances: lambda1 ||rho||."""
+        if self._scale is None:
+            self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
+        return self._scale
+
+    @property
+    def _compiled(self):
+        """The compiled loops, which take packed matrices; None where they do not apply."""
+        return kernels.compiled if self.edges.are_packed and self.lambda1 else None
+
+    def _inverse(self):
+        if not self._inverted:
+            self.edges.packed.invert(self._matrix)
+            self.inversions += 1
+            self._inverted = True
+        return self._matrix
+
+    def _diagonal(self):
+        return self._matrix[self.edges.packed.diagonal]
 
 
 class LogDet(GraphRegularizer):
@@ -33,6 +137,10 @@ class LogDet(GraphRegularizer):
     >>> LogDet(lambda1=5.0, lambda2=2e-3, eta=0.1, mu=0.2)
     LogDet(eta=0.1, lambda1=5.0, lambda2=0.002, mu=0.2)
     """
+
+    _oracle_class = LogDetOracle
+    _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE, "eta": SHARE, "mu": POSITIVE}
+    _falls_with_weights = True
 
     def __init__(self, lambda1, lambda2, eta, mu):
         self.lambda1 = lambda1
@@ -63,174 +171,11 @@ class LogDet(GraphRegularizer):
             With lambda1 = n/2, lambda2 = c1 + c2, eta = c2 / (c1 + c2).
         """
         for name, value in (("n", n), ("c1", c1), ("c2", c2)):
-            check_range(name, value, "of at least 0", lambda v: v >= 0)
-        check_range("c1 + c2", c1 + c2, "above 0, or the prior of W would not be proper", lambda v: v > 0)
+            check_range(name, value, *NONNEGATIVE)
+        check_range("c1 + c2", c1 + c2, "above 0, or the prior of W would not be proper", POSITIVE[1])
         return cls(lambda1=n / 2, lambda2=c1 + c2, eta=c2 / (c1 + c2), mu=mu)
 
-    def validate(self, joint=False):
-        """Check the parameters.
-
-        Parameters
-        ----------
-        joint : bool
-            Whether Theta is fitted together with W; then lambda2 must be above 0 where lambda1 is.
-
-        Raises
-        ------
-        OptionError
-            If one is out of its range.
-        """
-        check_range("lambda1", self.lambda1, "of at least 0", lambda v: v >= 0)
-        check_range("lambda2", self.lambda2, "of at least 0", lambda v: v >= 0)
-        check_range("eta", self.eta, "between 0 and 1", lambda v: 0 <= v <= 1)
-        check_range("mu", self.mu, "above 0", lambda v: v > 0)
-        if joint and self.lambda1 > 0:
-            check_range("lambda2", self.lambda2, unbounded, lambda v: v > 0)
-
-    def expression(self, W, W0=None):
-        """Give h(W) as a CVXPY expression, without constraints.
-
-        Parameters
-        ----------
-        W : cvxpy.Expression or ndarray, shape (K, K), symmetric
-            The graph.
-        W0 : ndarray, shape (K, K), optional
-            The prior graph; zero by default.
-
-        Returns
-        -------
-        cvxpy.Expression
-            A convex scalar.
-        """
-        import cvxpy as cp
-
-        W = cp.Constant(W) if isinstance(W, np.ndarray) else W
-        K = W.shape[0]
-        W0 = np.zeros((K, K)) if W0 is None else W0
-        M = self.mu * np.eye(K) + cp.diag(cp.sum(W, axis=1)) - W
+    def _formula(self, cp, W, W0):
+        M = self.mu * np.eye(W.shape[0]) + cp.diag(cp.sum(W, axis=1)) - W
         pull = (1 - self.eta) / 2 * cp.sum_squares(W - W0) + self.eta * cp.sum(cp.abs(W))
         return -self.lambda1 * cp.log_det(M) + self.lambda2 * pull
-
-    def oracle(self, edges, w0, outside=0.0):
-        """Make memory for h and its derivatives at one point.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        w0 : edge array
-            The prior graph on these edges.
-        outside : float
-            Sum of the squares of the prior graph's weights on other edges, where W is zero.
-
-        Returns
-        -------
-        LogDetOracle
-            The memory.
-        """
-        return LogDetOracle(self, edges, w0, outside)
-
-
-class LogDetOracle(GraphOracle):
-    """LogDet at one point of the edge weights: one Cholesky factorisation serves value, gradient and curvature.
-
-    The derivatives are those of `LogDet` in the weights w_e of the edges i < j; every edge stands twice in the matrix
-    norms, hence the factors 2. On W >= 0 the l1 norm is linear, so that it belongs to the gradient.
-    """
-
-    def __init__(self, h, edges, w0, outside=0.0):
-        self.edges, self.w0 = edges, w0
-        self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
-        self.lambda1, self.mu = float(h.lambda1), float(h.mu)
-        self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
-        self._matrix = np.zeros(edges.packed.size)  # first the factor, then the inverse
-        self._prior = bool(np.any(w0))
-        self._pull = edges.zeros() if self._prior else None  # w - w0
-        self.factorizations = self.inversions = 0
-
-    def set(self, w, degrees=None):
-        """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
-        value, self._inverted, self._w, self._scale = 0.0, False, w, None
-        degrees = self.edges.degrees(w) if degrees is None else degrees
-        if self.lambda1:
-            self.factorizations += 1
-            log_det = self.edges.log_det(w, self.mu, degrees, self._matrix)
-            if log_det is None:
-                return np.inf
-            value = -self.lambda1 * log_det
-        if self._prior:
-            np.subtract(w, self.w0, out=self._pull)
-        else:
-            self._pull = w
-        value += self.square / 2 * self.edges.dot(self._pull, self._pull)
-        self._total = float(np.add.reduce(degrees)) / 2
-        value += self.linear * self._total + self.constant
-        return value if math.isfinite(value) else np.inf
-
-    def gradient_without_ends(self, out):
-        """Return a (K,) and write b to out, where the gradient over the edges is b_e + a_i + a_j."""
-        if not self.lambda1:
-            np.multiply(self._pull, self.square, out=out)
-            return np.full(self.edges.K, self.linear / 2)
-        inverse, pull = self._inverse(), self._pull
-        if self._packed:
-            constants = (self.lambda1, self.square, self.linear / 2)
-            return kernels.compiled.log_det_gradient(self.edges.K, *constants, inverse, pull, out)
-        entries = self.edges.entries(inverse)
-        for chunk in self.edges.chunks:
-            np.multiply(entries[chunk], 2 * self.lambda1, out=out[chunk])
-            daxpy(pull[chunk], out[chunk], a=self.square)  # in place
-        return self.linear / 2 - self.lambda1 * self._diagonal()
-
-    def resistances(self, out):
-        """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
-        if not self.lambda1:
-            out[...] = 0.0
-            return out
-        S = self._inverse()
-        np.multiply(self.edges.entries(S), -2.0, out=out)
-        out = self.edges.add_ends(self._diagonal(), out)
-        out *= self.edges.mask
-        return out
-
-    def curvature(self, out):
-        """A diagonal that bounds the Hessian over the edges up to a modest factor, written to out.
-
-        The Hessian of -log det has the entries A_ef = (b_e' S b_f)^2 >= 0, S = M^-1, so that A <= diag(A p / p) for any
-        p > 0. With p = w + mu/K, A p = rho exactly; with p = w + s it is at most a multiple of rho that depends on how
-        well the graph is connected. s near the mean weight lets edges of weight zero move, too.
-        """
-        least = self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
-        s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
-        if self._packed and self.lambda1:
-            constants, arrays = (self.lambda1, s, least), (self._inverse(), self._diagonal(), self._w, out)
-            self._scale = self.lambda1 * math.sqrt(kernels.compiled.edge_curvature(*constants, *arrays))
-            return out
-        rho = self.resistances(out)
-        self._scale = self.lambda1 * self.edges.norm(rho)
-        if self.lambda1:
-            rho *= self.lambda1
-            rho /= self._w + s
-        rho += least
-        return rho
-
-    def scale(self):
-        """Size of the terms that balance in the stationarity condition: lambda1 ||rho||."""
-        if self._scale is None:
-            self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
-        return self._scale
-
-    @property
-    def _packed(self):
-        """Whether there are compiled loops, and edge arrays are packed matrices, as they take them."""
-        return kernels.compiled and self.edges.are_packed
-
-    def _inverse(self):
-        if not self._inverted:
-            self.edges.packed.invert(self._matrix)
-            self.inversions += 1
-            self._inverted = True
-        return self._matrix
-
-    def _diagonal(self):
-        return self._matrix[self.edges.packed.diagonal]

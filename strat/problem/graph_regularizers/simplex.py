@@ -6,7 +6,7 @@ import numpy as np
 def water_level(v, t, total):
     """The number l with sum max(0, v + l t) = total > 0.
 
-    Newton's method on a convex function, from the right: edges only leave the support, so that it ends (Michelot 1986).
+    Newton's method on a convex function, from the right. It ends because edges only leave the support (Michelot 1986).
 
     Parameters
     ----------
@@ -16,14 +16,13 @@ def water_level(v, t, total):
     total : float
         Above 0.
     """
-    several = np.ndim(t) > 0
+    t = np.broadcast_to(t, v.shape)
     while True:
-        level = (total - v.sum()) / (t.sum() if several else t * v.size)
+        level = (total - v.sum()) / t.sum()
         inside = v > -level * t
-        kept = np.count_nonzero(inside)
-        if kept in (0, v.size):
+        if inside.all() or not inside.any():
             return level
-        v, t = v[inside], t[inside] if several else t
+        v, t = v[inside], t[inside]
 
 
 def onto_simplex(v, t, total):

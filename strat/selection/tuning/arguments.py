@@ -5,7 +5,7 @@ import math
 import networkx as nx
 import numpy as np
 
-from strat.derivatives.hypergradient import wanted
+from strat.derivatives.hypergradient import wrt_names
 from strat.errors import GraphError, OptionError, type_name
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
@@ -37,7 +37,7 @@ def check_model(model):
 
 def checked_names(model, wrt, edges, tie):
     """Names of what to tune, each once."""
-    names = wanted(model, wrt)
+    names = wrt_names(model, wrt)
     if not names:
         raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}

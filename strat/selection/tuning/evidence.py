@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from strat.derivatives.linearization import Linearization, hessian_blocks
+from strat.derivatives.linearization import Linearization
+from strat.oracles.base import hessian_blocks
 from strat.oracles.selected_inverse import inverse_entries
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem

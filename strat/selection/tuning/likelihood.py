@@ -5,9 +5,9 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from strat.compiler.symbols import AtomNode
-from strat.derivatives.linearization import hessian_blocks
 from strat.errors import GraphError, NoOracleError, OptionError
 from strat.model.refit import Refits
+from strat.oracles.base import hessian_blocks
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
@@ -31,7 +31,7 @@ def evidence_of(model, prior, part):
     start = prior.weights(model.scale)
     positive = start > 0
     edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
-    weight = prior.term_weight * prior._multipliers(model.scale)[prior.term_factor]
+    weight = prior.scaled_terms(model.scale)
     codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
     masks = [prior.term_factor == code for code in codes]
     terms = np.stack([np.bincount(prior.term_edge[m], weight[m], len(start))[positive] for m in masks])

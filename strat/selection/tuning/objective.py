@@ -6,7 +6,7 @@ from collections import deque
 import numpy as np
 from sklearn.base import clone
 
-from strat.derivatives.hypergradient import difference, over_edges, sign_of
+from strat.derivatives.chain_rule import over_edges, over_parameter
 from strat.derivatives.linearization import Linearization
 from strat.errors import NoOracleError
 from strat.model.refit import Refits
@@ -88,22 +88,12 @@ class HeldOutLoss:
         return loss, self.space.back(x, edges, slopes)
 
     def _slope(self, name, x, fit, b, v):
-        """Derivative in each entry of a hyperparameter, by differences of the gradient and the prox at the fit."""
-        argument = fit.theta - fit.t[:, None] * fit.gradient
+        """Derivative in each entry of a hyperparameter."""
         w, values = self.space.at(x)
-
-        def sides(value):
-            problem = self.fits.problem(w, {**values, name: value})
-            gradient = problem.loss.value_and_gradient(fit.theta)[1]
-            gradient = gradient + problem.laplacian(fit.w, fit.theta, fit.degrees)
-            return gradient, problem.prox(argument, fit.t)
-
-        value = np.asarray(values[name], dtype=float)
-        slope, sign = np.zeros(value.shape), sign_of(self.held.base.hyperparameters[name])
-        for index in np.ndindex(value.shape):
-            gradient, prox = difference(sides, value, index, sign)
-            slope[index] = fit.moved_dot(v, b, prox) - float(np.vdot(v, gradient))
-        return slope
+        parameter, value = self.held.base.hyperparameters[name], np.asarray(values[name], dtype=float)
+        return over_parameter(
+            fit, b, v, parameter, value, lambda moved: self.fits.problem(w, {**values, name: moved})
+        )
 
 
 class Objective:

@@ -101,7 +101,7 @@ class Space:
         prior, F = self.prior, len(self.factors)
         if self.factors != prior.factors:
             return np.tile([1.0, 0.0], (len(prior.i), 1))
-        weight = prior.term_weight * prior._multipliers(self.scale)[prior.term_factor]
+        weight = prior.scaled_terms(self.scale)
         code = np.where(prior.term_factor < 0, F, prior.term_factor)
         shares, named = np.zeros((len(prior.i), F + 1)), np.zeros((len(prior.i), F + 1))
         np.add.at(shares, (prior.term_edge, code), weight)
