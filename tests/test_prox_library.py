@@ -138,7 +138,7 @@ ONE = {
     "norm of one": (0, cp.norm(w[:1]) <= 0.1, cp.norm_inf(w[1:2]) <= 0.2),
     "exponential of one": (0, cp.exp(w) <= 1.1, cp.log(u + 9) >= 2.2),
 }
-DUAL = {
+COMPOUND = {
     "l1 of a map": (cp.norm1(D @ w),),
     "l1 of a map and squares": (cp.norm1(D @ w - 0.3) + cp.sum_squares(D @ w) + 0.2 * cp.norm1(w),),
     "lasso": (0.5 * cp.norm1(w) + cp.sum_squares(D @ w - 1),),
@@ -172,17 +172,17 @@ def point(variables, seed=3):
     return v
 
 
-def checked(expression, constraints, word):
+def checked(expression, constraints, word, near=1e-6, exact=1e-9):
     program = strat.compile(expression, constraints=constraints)
     oracle = pickle.loads(pickle.dumps(program.bind()))
     assert word in str(program).splitlines()[-1], str(program).splitlines()[-1]
     v = point(program.variables)
     z = oracle.prox(v, STEPS)
     reference = prox_by_cvxpy(program.expression, program.variables, v, STEPS, constraints)
-    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, constraints, 1e-6, 1e-9)
+    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, constraints, near, exact)
     one = oracle.prox({name: part[2:3] for name, part in v.items()}, 10.0)
     for name, part in one.items():  # K = 1, one step for all
-        np.testing.assert_allclose(part[0], z[name][2], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(part[0], z[name][2], rtol=exact, atol=100 * exact)
     return oracle, v, z
 
 
@@ -228,18 +228,17 @@ def test_intervals_of_piecewise_linear_functions():
         assert high < inside[-1] + 0.125 or inside[-1] == grid[-1]
 
 
-@pytest.mark.parametrize("name", DUAL)
-def test_dual_method(name):
-    expression, *constraints = DUAL[name]
-    oracle, v, z = checked(expression, constraints, "dual method")
-    assert "Clarabel" not in oracle.flat.prox.kind
+@pytest.mark.parametrize("name", COMPOUND)
+def test_compounds_are_cone_programs(name):
+    expression, *constraints = COMPOUND[name]
+    checked(expression, constraints, "have no joint closed form", 1e-5, 1e-7)
 
 
 @pytest.mark.parametrize(
-    "name", ["total variation", "fused lasso", "increasing", "simplex", "sum of largest", "l1 of a map"]
+    "name", ["total variation", "fused lasso", "increasing", "simplex", "sum of largest"]
 )
 def test_many_strata_are_single_ones(name):
-    expression, *constraints = (CLOSED | DUAL)[name]
+    expression, *constraints = CLOSED[name]
     oracle = strat.compile(expression, constraints=constraints).bind()
     rng = np.random.default_rng(5)
     v, t = np.round(3 * rng.normal(size=(300, 6)), 1), rng.uniform(0.1, 3, size=300)
@@ -338,10 +337,10 @@ def test_losses_of_records(name):
     v = point(program.variables)
     z = oracle.prox(v, STEPS)
     reference = prox_by_cvxpy(loss, program.variables, v, STEPS, (), data, arrays, INDEX)
-    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, (), 1e-6, 1e-9)
+    assert_same_prox(oracle, program.variables, z, v, STEPS, reference, (), 1e-5, 1e-7)
     for key, part in z.items():
         expected = np.maximum(v[key][2], 0) if key == "q" else v[key][2]
-        np.testing.assert_allclose(part[2], expected, atol=1e-9)
+        np.testing.assert_allclose(part[2], expected, atol=1e-7)
     again = pickle.loads(pickle.dumps(oracle)).prox(v, STEPS)
     for key, part in again.items():
         np.testing.assert_allclose(part, z[key], rtol=1e-12, atol=1e-12)

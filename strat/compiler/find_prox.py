@@ -38,9 +38,8 @@ def regularizer_oracle(program, assembly, walker, values):
     except NoProx as error:
         reason = str(error)
     oracle = assembly.oracle(None, reason, cones)
-    everywhere = not any(node.rule.restricted for node in binder.nodes(assembly.roots))
     oracle.prox = ConeProx(cones, program.what)
-    if not sets.restrict and everywhere and oracle.has("hessian_operator"):
+    if not sets.restrict and oracle.has("hessian_operator"):
         oracle.prox = NewtonProx(oracle, sets.transposed, oracle.prox)
     return oracle
 
@@ -81,31 +80,26 @@ def loss_oracle(program, assembly, walker, values, prox, constrained, smoothed):
         sets.symmetries(program.variables, layout)
 
     def whole():
-        held = (
-            []
-            if not constrained
-            else [stratum_cones(program.without_expression(), values, sets.low, sets.high, sets.transposed)]
-        )
-        return records() + held
+        if not constrained:
+            return records()
+        return [
+            *records(),
+            stratum_cones(program.without_expression(), values, sets.low, sets.high, sets.transposed),
+        ]
 
-    cone_prox = None if smoothed else ConeProx(_Once(whole), program.what)
+    builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, layout, assembly.active)
+    cone_prox = None if smoothed else ConeProx(_Once(whole), program.what, builder.domain())
     oracle = assembly.oracle(None, "", None if smoothed else _Once(records))
-    nodes = binder.nodes(assembly.roots)
     if not assembly.quadratics and not any(binder.node_has_data(node) for node in assembly.roots):
         # The loss of all records of a stratum is one function of the stratum, as a regularizer is.
         try:
-            weights = assembly.roots, assembly.linear, sets
-            oracle.prox = ProxBuilder(binder, *weights, layout, assembly.active).build()
+            oracle.prox = builder.build()
             return oracle
         except NoProx as error:
             oracle.why["prox"] = str(error)
     if not sets.restrict and not assembly.roots:
         oracle.prox = QuadraticProx(summed_quadratics(assembly.parts()), sets.transposed)
-    elif (
-        not sets.restrict
-        and oracle.has("hessian_operator")
-        and not any(node.rule.restricted for node in nodes)
-    ):
+    elif not sets.restrict and oracle.has("hessian_operator"):
         oracle.prox = NewtonProx(oracle, sets.transposed, cone_prox)
     else:
         oracle.prox = cone_prox

@@ -8,12 +8,12 @@ import scipy.sparse as sp
 
 from strat.errors import NoOracleError
 
-#: Relative and absolute accuracy that is asked for, and the one that is accepted where rounding ends the iteration.
-ACCURACY, ACCEPTED = 1e-10, 1e-6
+#: Relative and absolute accuracies that are asked for, in order, and the one that is accepted where rounding ends all.
+ACCURACIES, ACCEPTED = (1e-10, 1e-8), 1e-7
 #: A solution so much smaller than the unit it was found in is found again in its own unit, unless it is rounding alone.
 SMALL, NOISE = 1e-3, 1e-8
-#: The unit, in that of the solution, in which the distance from it is found.
-REFINED = 1e-5
+#: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one that is enough.
+REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-9
 
 
 @dataclass
@@ -93,29 +93,41 @@ class ConeProgram:
                 size *= largest
                 x, solution, worth = again
         if refined:
-            size_there = size * REFINED
-            slope_there, left = q + size * _times(P, x), b - size * (A @ x)
-            again = self._in_units(P, slope_there, A, left, cones, size_there, 1.0, strict=False)
-            if again is not None and np.abs(again[0]).max(initial=0.0) * REFINED < SMALL:
-                x, solution, worth = x + REFINED * again[0], again[1], again[2] * size / size_there
+            x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
         shape, theta = (self.K, self.n), slice(self.K * self.n)
-        gap = abs(solution.obj_val - solution.obj_val_dual) / (1.0 + abs(solution.obj_val))
+        gap = _gap(solution) / (1.0 + abs(solution.obj_val))
         return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap)
 
     def _in_units(self, P, q, A, b, cones, size, slope, strict=True):
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
-        solution = _clarabel(P * (size**2 / worth), q * (size / worth), A, b / size, cones)
-        if _usable(solution):
-            return np.asarray(solution.x), solution, worth
+        for accuracy in ACCURACIES:
+            solution = _clarabel(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
+            if _usable(solution):
+                return np.asarray(solution.x), solution, worth
         if strict:
             raise NoOracleError(
                 f"{self.what} could not be solved: the solver Clarabel reports {solution.status}. "
                 f"Check that the constraints can be satisfied and that the objective has a minimum."
             )
         return None
+
+    def _refined(self, P, q, A, b, cones, size, x, solution, worth):
+        """The same, nearer: solved again for the distance from x, in units of the error that the gap allows."""
+        gap = _gap(solution)
+        for _ in range(REFINEMENTS):
+            unit = float(np.clip(10.0 * np.sqrt(gap), *UNITS))
+            slope, left = q + size * _times(P, x), b - size * (A @ x)
+            again = self._in_units(P, slope, A, left, cones, size * unit, 1.0, strict=False)
+            if again is None or not _gap(again[1]) * unit**2 < gap:
+                break
+            x, gap = x + unit * again[0], _gap(again[1]) * unit**2
+            solution, worth = again[1], again[2] / unit
+            if np.abs(again[0]).max(initial=0.0) * unit <= ENOUGH:
+                break
+        return x, solution, worth
 
     def _objective(self, H, g, weight):
         """(P, q): the upper triangle of the quadratic, csc, and the linear part."""
@@ -243,14 +255,20 @@ def _times(P, x):
     return P @ x + P.T @ x - P.diagonal() * x
 
 
-def _clarabel(P, q, A, b, cones):
+def _clarabel(P, q, A, b, cones, accuracy):
     import clarabel
 
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_iter = False, 200
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = ACCURACY
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
+    settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
     settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
     return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
+
+
+def _gap(solution):
+    """Between the primal and the dual objective."""
+    return abs(solution.obj_val - solution.obj_val_dual)
 
 
 def _usable(solution):

@@ -14,13 +14,15 @@ class ConeProx:
         ``cones()`` gives the list of `Cones` whose sum f is; it is called when the prox is first needed.
     what : str
         What f is, for messages.
+    box : (low, high), optional
+        Bounds of z that f implies, which a solver keeps but for rounding: here they hold exactly.
     """
 
-    kind = "cone program of all strata"
+    kind = "one cone program of all strata, by Clarabel"
     costly = True  # solvers that take many proxes an iteration are no good choice
 
-    def __init__(self, cones, what):
-        self.cones, self.what, self._program = cones, what, None
+    def __init__(self, cones, what, box=None):
+        self.cones, self.what, self.box, self._program = cones, what, box, None
 
     def __getstate__(self):
         return {**self.__dict__, "_program": None}
@@ -35,9 +37,7 @@ class ConeProx:
             program = self._program = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}")
         # t f(z) + ½ ‖z − v‖² has the same minimiser, with a curvature of 1 whatever t.
         z = program.solve(np.ones((K, n)), -v, t, refined=True).theta
-        for function in self.cones():
-            z = function.inside(z)
-        return z
+        return self._inside(z)
 
     @property
     def _alike(self):
@@ -50,6 +50,9 @@ class ConeProx:
         z = program.solve(
             np.ones(v.shape), -v, np.broadcast_to(np.reshape(t, -1), len(v)), refined=True
         ).theta
+        return self._inside(z)
+
+    def _inside(self, z):
         for function in self.cones():
             z = function.inside(z)
-        return z
+        return z if self.box is None else np.clip(z, *self.box)

@@ -107,11 +107,14 @@ class NewtonProx:
         enough = EXACT * (1.0 + np.abs(z).max(axis=1, initial=0.0))
         with np.errstate(all="ignore"):
             gradient = self._gradient(z, v, t)
-            lost = ~(t[:, 0] * np.sqrt((gradient**2).sum(axis=1)) <= enough)
+            outside = ~np.isfinite(self.oracle.value(z))
+            lost = outside | ~(t[:, 0] * np.sqrt((gradient**2).sum(axis=1)) <= enough)
             if lost.any():
                 # Far out on a steep function rounding alone leaves large gradients.
                 system = _ridged(self._hessian(z), t)
-                known = lost & np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
+                known = (
+                    lost & ~outside & np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
+                )
                 step = np.linalg.solve(system[known], gradient[known][..., None])[..., 0]
                 lost[known] = ~(np.abs(step).max(axis=1, initial=0.0) <= enough[known])
         return lost
