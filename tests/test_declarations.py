@@ -604,7 +604,10 @@ def test_kinks_have_no_gradient():
 
 def test_a_prox_without_a_closed_form_is_announced():
     program = strat.compile(cp.log_sum_exp(cp.hstack([cp.norm(theta, 3), 1])))
-    assert "prox  one cone program of all strata, by Clarabel (pieces share theta" in str(program)
+    assert (
+        "prox  one cone program of all strata, by Clarabel, so that a given graph is fitted by strat.Cone() (pieces share theta"
+        in str(program)
+    )
     assert "prox  closed form" in str(strat.compile(cp.norm1(theta)))
 
 

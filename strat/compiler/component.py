@@ -40,8 +40,6 @@ class Component:
         self.single, self.several = single, [node for node, _ in touching if node not in single]
         self.equal, self.less = self._rows(sets.equalities), self._rows(sets.inequalities)
         self.balls = [ball for ball in sets.balls if self._touches(ball)]
-        self.levels = [level for level in sets.levels if (builder.support.level(level) & self.mine).any()]
-        self.matrices = [matrix for matrix in sets.matrices if self.mine[matrix[0].indices].any()]
         self.low, self.high = sets.low[columns], sets.high[columns]
         self.bounded = bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
         self.q, self.Q = builder.q[:, columns], builder.diagonal[columns]
@@ -84,7 +82,7 @@ class Component:
         """
         cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
         plain = () if cones else (Component._subspace, Component._hyperplane, Component._group, chain)
-        for way in () if self.levels or self.matrices else (Component._cone, *plain):
+        for way in (Component._cone, *plain):
             found = way(self)
             if found is not None:
                 return found
@@ -301,8 +299,7 @@ class Component:
         layout = self.builder.layout
         names = [n for n, s in layout.slices.items() if self.mine[s].any()]
         rules = [f"{node.rule.name} in {text(node.expression)}" for node in self.several + self.single]
-        rules += [what for _, _, _, what in self.balls] + [level.what for level in self.levels]
-        rules += [what for _, _, what in self.matrices]
+        rules += [what for _, _, _, what in self.balls]
         if len(self.equal[1]) or len(self.less[1]):
             rules.append("affine constraints")
         if self.bounded:

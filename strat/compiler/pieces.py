@@ -41,14 +41,6 @@ class Support:
             self._nodes[node] = total
         return self._nodes[node]
 
-    def level(self, level):
-        """Mask (n,) of the coordinates that a level set depends on."""
-        touched = np.zeros(self.binder.n, dtype=bool)
-        touched[level.linear.indices] = True
-        for node, weights in level.parts:
-            touched[self.node(node)[np.flatnonzero(weights)].indices] = True
-        return touched
-
 
 def affine_rows(binder, form):
     """(row, column, scale, offset) of a form whose rows are a number times one coordinate plus an offset.
@@ -79,29 +71,23 @@ def affine_matrix(binder, form):
     return A, b
 
 
-def sums_of_atoms(binder, form):
-    """``[(parts, linear, offset)]`` of a form's rows Σ weight × entries of atoms + linear · z + offset.
-
-    ``parts`` is a list of (atom node, weights of its entries), ``linear`` (1, n), sparse.
-    """
+def weighted_atoms(binder, form):
+    """``[(atom node, weights of its entries, offset)]`` of a form's rows Σ weight × entry + offset; None for other forms."""
     variable, atom, rest = binder.kinds(form)
+    found, order, out = binder.atoms_of(form), np.cumsum(atom) - 1, []
+    if variable.any():
+        return None
     b = binder.evaluator.form(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
-    values = np.broadcast_to(binder.evaluator.terms(form.where(variable)).reshape(-1), variable.sum())
-    place = form.row[variable], binder.flat(form.column[variable])
-    linear = sp.csr_array((values, place), shape=(form.size, binder.n))
-    linear.eliminate_zeros()
-    found, order = binder.atoms_of(form), np.cumsum(atom) - 1
     scale = np.broadcast_to(binder.evaluator.terms(form.where(atom)).reshape(-1), atom.sum())
-    out = []
     for row in range(form.size):
-        parts = []
-        for node, terms in found:
-            mine = terms[form.row[terms] == row]
-            if len(mine):
-                weights = np.zeros(node.size)
-                np.add.at(weights, form.column[mine] - node.start, scale[order[mine]])
-                parts.append((node, weights))
-        out.append((parts, linear[[row]], float(b[row])))
+        here = [(node, terms[form.row[terms] == row]) for node, terms in found]
+        here = [(node, terms) for node, terms in here if len(terms)]
+        if len(here) != 1:
+            return None
+        ((node, terms),) = here
+        weights = np.zeros(node.size)
+        np.add.at(weights, form.column[terms] - node.start, scale[order[terms]])
+        out.append((node, weights, float(b[row])))
     return out
 
 

@@ -81,16 +81,13 @@ class ProxBuilder:
         NoProx
             Where some coordinates have none, with the reason.
         """
+        if self.sets.other:
+            raise NoProx(f"the constraint {self.sets.other[0]} has no projection in closed form")
         pieces = [(node, self.support.node(node)) for node in self.nodes]
         labels = self._components([matrix for _, matrix in pieces])
         sizes = np.bincount(labels, minlength=self.n)
         single = sizes[labels] == 1
         single[self._bound(single)] = False
-        for _, names in self.sets.other:
-            for name in names:
-                single[self.layout.slices[name]] = False
-        for A, _, _ in self.sets.matrices:
-            single[A.indices] = False
         order = np.argsort(labels, kind="stable")
         ends = np.cumsum(sizes)
         parts = [np.flatnonzero(single)] if single.any() else []
@@ -107,11 +104,6 @@ class ProxBuilder:
 
     def _blocks(self, columns, pieces, single):
         """Blocks of coordinates of one component, or of all that nothing ties together."""
-        mine = set(columns.tolist())
-        for what, names in self.sets.other:
-            slices = (self.layout.slices[name] for name in names)
-            if not names or any(not mine.isdisjoint(range(s.start, s.stop)) for s in slices):
-                raise NoProx(f"the constraint {what} has no projection in closed form")
         if np.any(self.sets.low[columns] > self.sets.high[columns]):
             raise NoProx("no point satisfies the constraints on one coordinate")
         if single:
@@ -121,8 +113,7 @@ class ProxBuilder:
     def domain(self):
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
         low, high = self.sets.low.copy(), self.sets.high.copy()
-        levels = [node for level in self.sets.levels for node, _ in level.parts]
-        for node in self.binder.inside([*self.nodes, *(node for node, *_ in self.sets.balls), *levels]):
+        for node in self.binder.inside([*self.nodes, *(node for node, *_ in self.sets.balls)]):
             for i, ends in node.rule.intervals:
                 rows = self.rows(node.forms[i]) if np.isfinite(ends).any() else None
                 if rows is not None:
@@ -160,14 +151,9 @@ class ProxBuilder:
         for node, weight, _, _ in self.sets.balls:
             touched = self.support.node(node)[np.flatnonzero(weight)]
             links.append(csr_array(touched.sum(axis=0).reshape(1, -1).astype(bool)))
-        for level in self.sets.levels:
-            links.append(csr_array(self.support.level(level).reshape(1, -1)))
-        for A, _, _ in self.sets.matrices:
-            links.append(csr_array(np.bincount(A.indices, minlength=self.n).reshape(1, -1).astype(bool)))
-        for names in [*([name] for name in self.sets.cones), *(names for _, names in self.sets.other)]:
+        for name in self.sets.cones:
             row = np.zeros((1, self.n), dtype=bool)
-            for name in names:
-                row[0, self.layout.slices[name]] = True
+            row[0, self.layout.slices[name]] = True
             links.append(csr_array(row))
         h = coo_array(self.H)
         if not links and np.array_equal(*h.coords):
@@ -184,6 +170,3 @@ class ProxBuilder:
         rows, columns = np.concatenate(rows), np.concatenate(columns)
         graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=(start, start))
         return connected_components(graph, directed=False)[1][: self.n]
-
-
-__all__ = ["NoProx", "ProxBuilder"]

@@ -33,6 +33,8 @@ def prox_line(program, constrained=True):
     else:
         oracle = program.bind_regularizer()
     kind = oracle.prox.kind if oracle.has("prox") else "none"
+    if getattr(oracle.prox, "costly", False):
+        kind += ", so that a given graph is fitted by strat.Cone()"
     return [f"prox  {kind}" + (f" ({oracle.why['prox']})" if "prox" in oracle.why else "")]
 
 
@@ -55,7 +57,8 @@ def piece_rows(program):
         terms = np.flatnonzero(owners == o)
         node = symbols.nodes[o] if o >= 0 else None
         if isinstance(node, AtomNode):
-            rows.append(_atom_row(symbols, form, terms, node, first_kink(binder, [node]) is None))
+            affine = not any(binder.atoms_of(inner) for inner in node.forms)
+            rows.append(_atom_row(symbols, form, terms, node, first_kink(binder, [node]) is None, affine))
         elif node is not None:
             linear.append(node.name)
     if linear:
@@ -66,7 +69,7 @@ def piece_rows(program):
     return rows
 
 
-def _atom_row(symbols, form, terms, node, smooth):
+def _atom_row(symbols, form, terms, node, smooth, affine):
     weights = {
         weight_text(symbols, form, terms[form.column[terms] == c]) for c in np.unique(form.column[terms])
     }
@@ -75,8 +78,8 @@ def _atom_row(symbols, form, terms, node, smooth):
     size = node.forms[0].size
     entries = f"{size} row{'s' * (size != 1)}" if on_records else f"{size} entr{'ies' if size != 1 else 'y'}"
     argument = f"record data, {entries}" if on_records else f"no data, {entries}"
-    if on_records and node.rule.name == "Square":
-        argument += ", Gram matrix"
+    if on_records and affine and node.rule.name == "Square":
+        argument += ", Gram matrix if smaller"
     oracles = ["value"]
     if smooth:
         oracles += ["gradient"] + ["hvp"] * node.rule.curved

@@ -1,47 +1,32 @@
 """Constraints and attributes of one stratum's variables, sorted by the sets that a prox knows."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.pieces import affine_matrix, sums_of_atoms
+from strat.compiler.pieces import affine_matrix, weighted_atoms
 from strat.rules import atoms
 from strat.rules.text import text
-
-
-@dataclass
-class Level:
-    """The set Σ weight × entries of atoms + linear · z <= radius."""
-
-    parts: list  # of (atom node, weights of its entries)
-    linear: sp.csr_array  # (1, n)
-    radius: float
-    what: str
 
 
 class Sets:
     """Constraints and attributes of one stratum's variables.
 
     ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and
-    A z <= b, ``balls`` are (atom node, weights of its entries, radius) of sets Σ weight × entry <= radius, ``levels``
-    such sets with more than one atom or a linear part, ``cones`` names of semidefinite cones by variable name,
-    ``matrices`` (A, b, text) of matrices A z + b whose symmetric part is positive semidefinite,
-    ``transposed`` the coordinates of the transpose (symmetric variables), ``other`` (text, names of variables) of what
-    has no closed form.
+    A z <= b, ``balls`` are (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones``
+    names of semidefinite cones by variable name, ``transposed`` the coordinates of the transpose (symmetric variables),
+    ``other`` texts of what has no projection in closed form.
     """
 
     def __init__(self, n):
         self.low, self.high = np.full(n, -np.inf), np.full(n, np.inf)
         self.equalities, self.inequalities, self.balls, self.cones, self.other = [], [], [], {}, []
-        self.levels, self.matrices = [], []
         self.transposed = None
 
     @property
     def restrict(self):
         """Whether there is more than symmetry."""
         bounded = np.isfinite(self.low).any() or np.isfinite(self.high).any()
-        rows = self.equalities or self.inequalities or self.balls or self.levels or self.matrices
+        rows = self.equalities or self.inequalities or self.balls
         return bool(bounded or rows or self.cones or self.other)
 
     def attributes(self, variables, layout):
@@ -61,7 +46,7 @@ class Sets:
             if a.get("diag") is not None and a["diag"] is not False:
                 fixed = ~np.eye(v.shape[0], dtype=bool)
             if a.get("sparsity") is not None and a["sparsity"] is not False:
-                self.other.append((f"the sparsity attribute of {v.name()}", [v.name()]))
+                self.other.append(f"the sparsity attribute of {v.name()}")
             if fixed.any():
                 self.low[where] = np.where(fixed.reshape(-1), 0.0, self.low[where])
                 self.high[where] = np.where(fixed.reshape(-1), 0.0, self.high[where])
@@ -82,7 +67,7 @@ class Sets:
     def constraint(self, constraint, walker, binder, layout):
         """Add one CVXPY constraint."""
         if isinstance(constraint, atoms.PSD):
-            self._semidefinite(constraint, walker, binder)
+            self._semidefinite(constraint)
         elif isinstance(constraint, (atoms.Inequality, atoms.NonPos)):
             self._inequality(walker(constraint.expr), binder, constraint)
         elif isinstance(constraint, atoms.NonNeg):
@@ -93,21 +78,17 @@ class Sets:
             self._other(constraint)
 
     def _other(self, constraint, why=""):
-        names = [v.name() for v in constraint.variables()]
-        self.other.append((text(constraint) + (f" ({why})" if why else ""), names))
+        self.other.append(text(constraint) + (f" ({why})" if why else ""))
 
-    def _semidefinite(self, constraint, walker, binder):
+    def _semidefinite(self, constraint):
         e = constraint.args[0]
-        if not isinstance(e, atoms.Variable):
-            affine = affine_matrix(binder, walker(e))
-            if affine is None or not affine[0].nnz:
-                self._other(constraint)
-            else:
-                self.matrices.append((*affine, text(constraint)))
-            return
-        self.cones[e.name()] = "PSD"
-        if not e.is_symmetric():
-            self._other(constraint, f"declare {e.name()} with PSD=True instead")
+        if isinstance(e, atoms.Variable) and e.is_symmetric():
+            self.cones[e.name()] = "PSD"
+        else:
+            self._other(
+                constraint,
+                f"declare {e.name()} with PSD=True instead" if isinstance(e, atoms.Variable) else "",
+            )
 
     def _inequality(self, form, binder, constraint):
         affine = affine_matrix(binder, form)
@@ -128,15 +109,12 @@ class Sets:
             self.inequalities.append((A[several], -b[several]))
 
     def _ball(self, form, binder, constraint):
-        """Rows Σ weight × entries of atoms + linear part <= radius."""
-        if binder.has_data(form):
+        """Rows Σ weight × entries of one atom <= radius."""
+        rows = None if binder.has_data(form) else weighted_atoms(binder, form)
+        if rows is None:
             self._other(constraint)
             return
-        for parts, linear, offset in sums_of_atoms(binder, form):
-            if len(parts) == 1 and not np.any(linear.data):
-                self.balls.append((*parts[0], -offset, text(constraint)))
-            else:
-                self.levels.append(Level(parts, linear, -offset, text(constraint)))
+        self.balls += [(node, weights, -offset, text(constraint)) for node, weights, offset in rows]
 
     def _equality(self, form, binder, constraint):
         affine = affine_matrix(binder, form)

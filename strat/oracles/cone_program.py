@@ -10,6 +10,8 @@ from strat.errors import NoOracleError
 
 #: Relative and absolute accuracies that are asked for, in order, and the one that is accepted where rounding ends all.
 ACCURACIES, ACCEPTED = (1e-10, 1e-8), 1e-7
+#: Constraints further off than one over this share, in units of the solution without them, count as that far.
+FAR = 1e-6
 #: A solution so much smaller than the unit it was found in is found again in its own unit, unless it is rounding alone.
 SMALL, NOISE = 1e-3, 1e-8
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one that is enough.
@@ -84,7 +86,7 @@ class ConeProgram:
         A, b, unit = self._scaled_constraints(P.diagonal()[: self.K * self.n].reshape(self.K, self.n))
         P, q, cones = _scaled(P, unit, unit), q * unit, self._constraints[2]
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
-        size = slope if P.nnz and slope else offset or 1.0
+        size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope)
         largest = np.abs(x[: self.K * self.n]).max(initial=0.0)
         if NOISE < largest < SMALL:

@@ -1,0 +1,140 @@
+"""The cone solver: against CVXPY on whole problems, in any units, for losses with and without kinks, and within joint fits."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import strat
+from strat.oracles.cone_program import ConeProgram
+
+P, K, N = 4, 6, 90
+RNG = np.random.default_rng(0)
+X, STRATA = RNG.normal(size=(N, P)), RNG.integers(0, K - 1, size=N)  # the last stratum has no records
+TRUE = RNG.normal(size=(K, P))
+Y = (X * TRUE[STRATA]).sum(axis=1) + 0.3 * RNG.normal(size=N)
+TARGETS = {"real": Y, "sign": np.sign(Y), "count": RNG.poisson(np.exp(0.3 * Y)).astype(float)}
+
+w, x, y = cp.Variable(P, name="w"), cp.Parameter(P, name="x"), cp.Parameter(name="y")
+LOSSES = {
+    "squares": (cp.square(y - x @ w), "real"),
+    "logistic": (cp.logistic(-y * (x @ w)), "sign"),
+    "poisson": (cp.exp(x @ w) - y * (x @ w), "count"),
+    "pinball": (cp.maximum(0.8 * (y - x @ w), -0.2 * (y - x @ w)), "real"),
+    "hinge": (cp.pos(1 - cp.multiply(y, x @ w)), "sign"),
+    "absolute and squares": (cp.abs(y - x @ w) + 0.3 * cp.square(y - x @ w), "real"),
+    "weighted by data": (cp.abs(y) * cp.abs(1 - x @ w) + cp.square(y) * cp.pos(x @ w), "real"),
+    "norm": (cp.norm(cp.hstack([y - x @ w, 0.1 * w[0]]), 2), "real"),
+}
+COMPOUNDS = {
+    "overlapping groups": (cp.norm(w[:3], 2) + cp.norm(w[1:], 2), []),
+    "pairs": (0.2 * sum(cp.maximum(cp.abs(w[i]), cp.abs(w[j])) for i in range(P) for j in range(i)), []),
+    "exponentials": (0.1 * cp.norm1(w), [cp.log_sum_exp(w) <= 1.6]),
+    "ball and plane": (0, [cp.norm(w, 2) <= 1, cp.sum(w) == 0.3]),
+    "entropy": (-cp.sum(cp.entr(w)), [cp.sum(w) == 1, w[0] + w[1] <= 0.5]),
+    "cubic": (0.2 * cp.norm(w, 3) + 0.1 * cp.norm1(cp.diff(w)), []),
+}
+GRAPH = strat.graphs.path(range(K), weight=1.5)
+
+
+def fitted(loss, compound, solver=None, **options):
+    expression, target = LOSSES[loss]
+    regularizer, constraints = COMPOUNDS[compound]
+    base = strat.BaseModel(expression, regularizer, constraints, data=(x, y), **options)
+    weight = np.linspace(0.5, 1.5, N)
+    return strat.lrsm(base, GRAPH, solver=solver).fit(X, TARGETS[target], strata=STRATA, sample_weight=weight)
+
+
+@pytest.mark.parametrize("compound", COMPOUNDS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_fits_are_cvxpys(loss, compound):
+    model = fitted(loss, compound)
+    assert model.result_.status == "converged"
+    best = model.to_cvxpy().solve(solver=cp.CLARABEL)
+    assert model.result_.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+
+
+def test_it_is_the_default_where_a_prox_has_no_closed_form():
+    default, named = fitted("logistic", "pairs"), fitted("logistic", "pairs", strat.Cone())
+    assert default.result_.history == named.result_.history
+    assert "fitted by strat.Cone()" in str(default.base)
+    assert "Cone" not in str(strat.BaseModel(LOSSES["logistic"][0], 0.1 * cp.norm1(w), data=(x, y)))
+
+
+def test_weights_of_coordinates_and_edges_count():
+    model = fitted("pinball", "cubic", couple={w: np.array([1.0, 0.0, 2.0, 5.0])})
+    assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["squares", "logistic", "pinball"])
+@pytest.mark.parametrize(("unit", "worth"), [(1e6, 1.0), (1e-6, 1.0), (1.0, 1e6), (1.0, 1e-6)])
+def test_results_do_not_depend_on_units(loss, unit, worth):
+    """In other units of theta (and of the objective) the same problem has the same solution."""
+    expression, target = LOSSES[loss]
+    u = cp.Variable(P, name="w")
+    margin = (x / unit) @ u
+    losses = {
+        "squares": cp.square(y - margin),
+        "logistic": cp.logistic(-y * margin),
+        "pinball": cp.maximum(0.8 * (y - margin), -0.2 * (y - margin)),
+    }
+    regularizer = 0.2 * (cp.norm(u[:3] / unit, 2) + cp.norm(u[1:] / unit, 2))
+    constraints = [cp.norm(u / unit, 2) <= 1.2]
+    base = strat.BaseModel(worth * losses[loss], worth * regularizer, constraints, data=(x, y))
+    graph = strat.graphs.path(range(K), weight=1.5 * worth / unit**2)
+    model = strat.lrsm(base, graph).fit(X, TARGETS[target], strata=STRATA)
+    plain = strat.BaseModel(
+        expression, 0.2 * (cp.norm(w[:3], 2) + cp.norm(w[1:], 2)), [cp.norm(w, 2) <= 1.2], data=(x, y)
+    )
+    reference = strat.lrsm(plain, GRAPH).fit(X, TARGETS[target], strata=STRATA)
+    assert model.result_.objective / worth == pytest.approx(reference.result_.objective, rel=1e-7)
+    np.testing.assert_allclose(model.theta_["w"] / unit, reference.theta_["w"], atol=1e-4)
+
+
+def test_a_program_in_other_units_is_the_same_program():
+    oracle = strat.compile(
+        cp.norm(w[:3], 2) + cp.norm1(cp.diff(w, 2)), constraints=[cp.norm(w, 2) <= 1]
+    ).bind()
+    H, g = np.stack([np.diag([1.0, 2.0, 3.0, 4.0])] * 3), RNG.normal(size=(3, P))
+    plain = ConeProgram(3, P, oracle.flat.cones()).solve(H, g).theta
+    for worth in (1e-9, 1e9):
+        functions = [f.scaled(worth) for f in oracle.flat.cones()]
+        np.testing.assert_allclose(
+            ConeProgram(3, P, functions).solve(worth * H, worth * g).theta, plain, atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("solver", [strat.MAPG(), strat.AlternatingMinimization()])
+@pytest.mark.parametrize("loss", ["squares", "logistic"])
+def test_joint_fits_never_raise_the_objective(loss, solver):
+    expression, target = LOSSES[loss]
+    base = strat.BaseModel(expression, *COMPOUNDS["overlapping groups"], data=(x, y))
+    model = strat.joint(base, GRAPH, lambda1=1.0, lambda2=0.3, eta=0.1, mu=0.1, solver=solver)
+    result = model.fit(X, TARGETS[target], strata=STRATA).result_
+    assert result.status == "converged"
+    assert (np.diff(result.history) <= 1e-8 * (1 + np.abs(result.history[:-1]))).all()
+    given = strat.lrsm(base, (list(range(K)), model.W_)).fit(X, TARGETS[target], strata=STRATA)
+    np.testing.assert_allclose(given.theta_["w"], model.theta_["w"], atol=1e-3)
+
+
+def test_kinks_are_learned_with_alternating_minimization():
+    expression, target = LOSSES["pinball"]
+    base = strat.BaseModel(expression, 0.1 * cp.sum_squares(w), data=(x, y))
+    solver = strat.AlternatingMinimization()
+    model = strat.joint(base, GRAPH, lambda1=1.0, lambda2=0.3, eta=0.1, mu=0.1, solver=solver)
+    result = model.fit(X, TARGETS[target], strata=STRATA).result_
+    assert result.status == "converged"
+    given = strat.lrsm(base, (list(range(K)), model.W_)).fit(X, TARGETS[target], strata=STRATA).result_
+    assert given.parts["loss"] == pytest.approx(result.parts["loss"], rel=1e-4)
+
+
+def test_what_cannot_hold_is_an_error_that_says_so():
+    base = strat.BaseModel(LOSSES["squares"][0], 0, [cp.norm(w, 2) <= 1, cp.sum(w) == 30], data=(x, y))
+    with pytest.raises(strat.NoOracleError, match="Check that the constraints can be satisfied"):
+        strat.lrsm(base, GRAPH).fit(X, Y, strata=STRATA)
+
+
+def test_a_learned_graph_is_refused():
+    base = strat.BaseModel(LOSSES["squares"][0], *COMPOUNDS["pairs"], data=(x, y))
+    model = strat.joint(base, GRAPH, lambda1=1.0, lambda2=0.3, eta=0.1, mu=0.1, solver=strat.Cone())
+    with pytest.raises(strat.OptionError, match="Cone fits theta for a given graph"):
+        model.fit(X, Y, strata=STRATA)
