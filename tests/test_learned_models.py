@@ -215,7 +215,7 @@ def test_what_to_do_where_an_oracle_is_missing():
     p = problem(NEW[0])
     p.loss.has = lambda name: False
     with pytest.raises(
-        NoOracleError, match="AlternatingMinimization needs the gradient or the prox of the loss"
+        NoOracleError, match="AlternatingMinimization needs the gradient or the cone program of the loss"
     ):
         fitted(p, AlternatingMinimization())
 

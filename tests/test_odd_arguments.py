@@ -87,7 +87,7 @@ def test_a_checkpoint_belongs_to_its_graph_and_to_where_numbers_stand(tmp_path, 
     ("W", "text"),
     [
         (np.triu(np.ones((4, 4)), 1), r'init\["W"\]: W is not symmetric'),
-        (np.full((4, 4), np.nan), r'init\["W"\]: W holds nan'),
+        (np.full((4, 4), np.nan), r'init\["W"\]: edge \(0, 1\) has the weight nan'),
         (-np.ones((4, 4)) + np.eye(4), r'init\["W"\]: edge \(0, 1\) has the weight -1, which is negative'),
         ("half", r'init\["W"\] has shape \(\)'),
         (np.full((4, 4), "a"), r'init\["W"\]: .* no matrix of numbers'),

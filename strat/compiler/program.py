@@ -227,7 +227,13 @@ class Program:
         return self.without_expression().bind_regularizer(given)
 
     def without_expression(self):
-        """The program of the constraints and attributes alone."""
+        """The program of the constraints and attributes alone.
+
+        Returns
+        -------
+        Program
+            Of the expression 0.
+        """
         return Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
 
     def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True, constrained=True):

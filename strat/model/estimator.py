@@ -38,8 +38,8 @@ class StratifiedModel(NestedParameters):
         ``LogDet(…)``, ``LogDiagonal(…)``, ``TraceConstraint(…)`` and ``Entropy(…)`` learn the graph, ``FixedGraph()``
         keeps W = W0.
     solver : object, optional
-        By default ``MAPG()`` where the graph is learned; for a given graph ``NewtonCG()``, ``MAPG()`` where the loss has
-        no second derivatives, and ``ADMM()`` where it has kinks.
+        By default ``MAPG()`` where the graph is learned; for a given graph ``NewtonCG()``, and ``Cone()`` where the loss has
+        kinks or the regularizer no prox in closed form.
     scale : float or dict
         Multiplier of W0's edges, or one for each factor of a product graph: ``{"age": 2.0, "sex": 0.5}``.
     edges : {"all", "prior"}, list of label pairs, or graph

@@ -40,9 +40,7 @@ class AlternatingMinimization(Solver):
     """
 
     needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
-    ways = {
-        "loss": "Write the loss as one function with a known prox, or smooth it (smoothing=1e-3 on the BaseModel)"
-    }
+    ways = {"loss": "Write the loss with other atoms, or smooth it (smoothing=1e-3 on the BaseModel)"}
 
     def __init__(
         self,

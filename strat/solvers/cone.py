@@ -41,6 +41,8 @@ class Cone(Solver):
     >>> base = strat.BaseModel(cp.sum_squares(y - w), cp.max(w) - cp.min(w), [cp.norm(w, 2) <= 1], data=(y,))
     >>> model = strat.lrsm(base, strat.graphs.path(2), solver=strat.Cone())
     >>> model.fit([[3.0, 0.0, 0.0], [0.0, 2.0, 2.0]], strata=[0, 1]).theta_["w"].round(3)
+    array([[0.956, 0.208, 0.208],
+           [0.349, 0.663, 0.663]])
     """
 
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
