@@ -11,7 +11,7 @@ from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 
 DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
-BEHIND = 20.0  # a Newton step is due where the residual in theta is this many times the residual in W
+BEHIND = 10.0  # a Newton step is due where the residual in theta is this many times the residual in W
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
 TRIALS = 60  # most steps tried from one point
@@ -55,10 +55,11 @@ class JointSteps(Algorithm):
     def step(self):
         """One iteration."""
         t = (1 + math.sqrt(1 + 4 * self.t**2)) / 2
-        taken = self.t > 1 and self._extrapolate((self.t - 1) / t) and self._try(self.y)
+        y = self.y
+        taken = self.t > 1 and self._extrapolate((self.t - 1) / t) and self._try(y)
         if not taken:
-            t = 1.0
-            taken = self._try(self.differentiate_x())
+            t, y = 1.0, self.differentiate_x()
+            taken = self._try(y)
         self.rejected = 0 if taken else self.rejected + 1
         if taken:
             self.t = 1.0 if self.uphill else max(t, 1.618)
@@ -67,7 +68,7 @@ class JointSteps(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self._newton_is_due(behind) and self._newton_step():
+        if self._newton_is_due(behind) and self._newton_step(y if taken else None):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
@@ -80,8 +81,11 @@ class JointSteps(Algorithm):
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         return due and self.problem.loss.has("hessian_operator")
 
-    def _newton_step(self):
-        """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there."""
+    def _newton_step(self, y):
+        """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
+
+        `y` is the point from which the last prox-gradient step led to x, None if that step was rejected.
+        """
         problem, x, z, before = self.problem, self.x, self.z, self.x.objective
         accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
         newton = ProximalNewton(
@@ -94,7 +98,11 @@ class JointSteps(Algorithm):
         )
         newton.damping, newton.fresh = self.damping, self.fresh
         start = newton.x.objective
-        newton.step()
+        if y is None:
+            newton.step()
+        else:
+            inverse = 1 / self.strata_metric.curvature
+            newton.step(y.theta - inverse[:, None] * y.theta_gradient, inverse)
         self.damping, self.fresh = newton.damping, newton.fresh
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < start or newton.polished

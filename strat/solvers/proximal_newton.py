@@ -23,6 +23,7 @@ SAFE = 2.0  # the Laplacian is at most this many times the degrees
 LENGTHS = 0.3 ** np.arange(8)
 CROSSED = 1e-4  # a step meets a kink where a long prox changes it by more than this share
 FORCING = 0.1  # largest relative residual of the Newton equations
+JOINT_FORCING = 0.03  # the same within the joint iteration, where Newton steps are rare
 REDUCED = 0.1  # a step without a gradient step before it leaves at most this share of the gradient,
 SUFFICIENT = 0.3  # or lowers F by this share of its slope along the step (a quadratic falls by one half)
 IDLE = 4  # iterations without progress after which the iteration has stalled
@@ -51,11 +52,13 @@ class ProximalNewton(Algorithm):
 
     def __init__(self, problem, theta, w, tol=1e-6, curvature=None, one_length=False):
         super().__init__(problem, theta, w, gradient=True)
-        self.tol, self.one_length = tol, one_length
+        self.tol, self.one_length, self.forcing = tol, one_length, JOINT_FORCING if one_length else FORCING
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
         self.system = NewtonSystem(problem, self.x.w, self.x.degrees)
+        if one_length and self.system.coupled:  # blocks do not pay for a single step
+            self.system._uses_blocks = False
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.bend = getattr(problem.regularizer.prox, "diagonal", None)
@@ -96,16 +99,18 @@ class ProximalNewton(Algorithm):
         """How many connected parts there are."""
         return int(self.part.max(initial=0)) + 1
 
-    def step(self):
-        """One iteration."""
-        x, p, z = self.differentiate_x(), self.p, self.z
+    def step(self, v=None, t=None):
+        """One iteration. Where x = prox(v, t) is known to be the end of a gradient step, no other one comes first."""
+        x, z = self.differentiate_x(), self.z
         if self.plain and self._plain_step(x):
             return
         self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
-        self._gradient_step(x)
-        values = self._values(p)
-        theta, reached = self._newton_step(values)
+        if v is None:
+            self._gradient_step(x)
+        else:
+            self.p, self.v, self.t, self.u = x, v, t, (v - x.theta) / t[:, None]
+        theta, reached = self._newton_step(self._values(self.p))
         worse = ~(reached <= before + noise)[self.part]
         theta[worse] = x.theta[worse]  # rounding: these parts stay
         if not np.array_equal(z.theta, theta):  # as a rule z is the last point tried
@@ -117,8 +122,9 @@ class ProximalNewton(Algorithm):
             self.x, self.z, self.differentiated = z, x, False
         self.idle = 0 if gain > float(noise.sum()) or self.polished else self.idle + 1
         self.stalled = self.idle >= IDLE
-        self.strata_metric.relax()
-        self.strata_metric.share = SAFE
+        if v is None:
+            self.strata_metric.relax()
+            self.strata_metric.share = SAFE
 
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
@@ -151,6 +157,8 @@ class ProximalNewton(Algorithm):
 
     def _values(self, point):
         """F of every part, at an evaluated point."""
+        if self.parts == 1:
+            return np.array([point.objective])
         strata = point.losses + self.problem.regularizer.value(point.theta)
         strata = strata + 0.5 * np.einsum("kn,kn->k", point.theta, point.product)
         return np.bincount(self.part, strata, self.parts)
@@ -268,12 +276,12 @@ class ProximalNewton(Algorithm):
         """
         size, last = np.linalg.norm(b), self.size
         self.size = size
-        forcing = min(FORCING, 0.9 * (size / last) ** 2) if last < np.inf else FORCING
+        forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing
         exact = self.quadratic and smooth
         goal = (0.003 if exact else 0.1) * self.tol * _scale(point)
         if exact:
             return goal
-        return max(forcing * size, min(goal, FORCING * size))
+        return max(forcing * size, min(goal, self.forcing * size))
 
     def _points(self, length, d, bend):
         """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
