@@ -45,14 +45,14 @@ class ConeProgram:
         Strata, and numbers a stratum.
     functions : list of Cones
     laplacian : (K n, K n) sparse array, optional
-        L, over strata and numbers.
+        L, over strata and numbers; it may be replaced between solutions.
     what : str
         What is solved, for messages.
     """
 
     def __init__(self, K, n, functions, laplacian=None, what="the cone program"):
         self.K, self.n, self.functions, self.what = K, n, functions, what
-        self.laplacian = None if laplacian is None else sp.triu(sp.csc_array(laplacian), format="coo")
+        self.laplacian = laplacian
         counts = [K if f.strata is None else len(f.strata) for f in functions]
         self.strata = [np.arange(K) if f.strata is None else f.strata for f in functions]
         unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
@@ -145,7 +145,9 @@ class ConeProgram:
             i, j = np.triu_indices(n)
             parts.append((index[:, i].ravel(), index[:, j].ravel(), H[:, i, j].ravel()))
         if self.laplacian is not None:
-            parts.append((*self.laplacian.coords, self.laplacian.data))
+            entries = sp.coo_array(self.laplacian)
+            upper = entries.coords[0] <= entries.coords[1]
+            parts.append((*(ends[upper] for ends in entries.coords), entries.data[upper]))
         for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):
             columns, f = _columns(f, strata, first), f if weight is None else f.scaled(weight[strata])
             if len(f.P.rows):
@@ -156,16 +158,14 @@ class ConeProgram:
         rows, columns, values = (
             (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else np.zeros((3, 0))
         )
-        if self._pattern is None or len(self._pattern[0]) != len(values):
-            # Entries of one place are added up; the places are the same in each call.
-            keys, place = np.unique(columns.astype(np.int64) * self.size + rows, return_inverse=True)
-            columns, rows = np.divmod(keys, self.size)
-            self._pattern = (
-                place,
-                rows,
-                np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=self.size))]),
-            )
-        place, rows, starts = self._pattern
+        keys = np.asarray(columns, dtype=np.int64) * self.size + np.asarray(rows, dtype=np.int64)
+        if self._pattern is None or not np.array_equal(self._pattern[0], keys):
+            # Entries of one place are added up; the places are the same in most calls.
+            places, place = np.unique(keys, return_inverse=True)
+            columns, rows = np.divmod(places, self.size)
+            starts = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=self.size))])
+            self._pattern = keys, place, rows, starts
+        _, place, rows, starts = self._pattern
         values = np.bincount(place, values, len(rows))
         return sp.csc_array((values, rows, starts), shape=(self.size, self.size)), q
 

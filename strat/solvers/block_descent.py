@@ -40,6 +40,7 @@ class BlockDescent(Algorithm):
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
         self.by_cones = needs_cones(problem)
+        self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
         self.z = self.new_point()
@@ -126,7 +127,9 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         theta, w = self.x.theta, self.x.w
         if self.by_cones:
-            return ConeNewton(fixed, theta, w)
+            inner = ConeNewton(fixed, theta, w, self.program)
+            self.program = inner.program
+            return inner
         if fixed.loss.has("hessian_operator"):
             return ProximalNewton(fixed, theta, w, tol)
         return JointSteps(fixed, theta, w)

@@ -16,24 +16,26 @@ class ConeNewton(Algorithm):
 
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta. Where the loss is quadratic it is exact and
     the first step is the last. Where the loss has no second derivatives its records' cones stand in the program, which is
-    then the whole problem. Damping keeps steps short where curvature vanishes far out, as in an exponential.
+    then the whole problem. Damping keeps steps short where curvature vanishes far out, as in an exponential. `program` is
+    that of another graph, to be used again.
     """
 
     saved = ("damping",)
 
-    def __init__(self, problem, theta, w):
+    def __init__(self, problem, theta, w, program=None):
         self.smooth = problem.loss.has("hessian_operator")
         super().__init__(problem, theta, w, gradient=self.smooth)
-        functions = problem.regularizer.cones()
-        if not self.smooth:
-            functions = functions + problem.loss.cones()
-        laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if self.x.degrees.any() else None
-        self.program = ConeProgram(problem.K, problem.n, functions, laplacian, "the fit's cone program")
+        self.regularizer = problem.regularizer.cones()
+        if program is None:
+            functions = self.regularizer if self.smooth else self.regularizer + problem.loss.cones()
+            program = ConeProgram(problem.K, problem.n, functions, what="the fit's cone program")
+        self.program = program
+        edges = self.x.degrees.any()
+        program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
-        self.exact_functions = problem.regularizer.cones()
 
     def step(self):
         """One iteration."""
@@ -56,7 +58,7 @@ class ConeNewton(Algorithm):
         """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
         solution = self.program.solve(H, g)
         theta = solution.theta
-        for function in self.exact_functions:
+        for function in self.regularizer:
             theta = function.inside(theta)
         return theta, solution
 

@@ -26,6 +26,8 @@ class NewtonSystem:
         With a fixed graph.
     w : edge array
     degrees : (K,) ndarray
+    once : bool
+        Whether it is for a single step, for which the Hessians' blocks of coupled strata do not pay.
 
     Attributes
     ----------
@@ -37,13 +39,13 @@ class NewtonSystem:
         The Laplacian's product with (K, n).
     """
 
-    def __init__(self, problem, w, degrees):
+    def __init__(self, problem, w, degrees, once=False):
         self.problem, self.K, self.n = problem, problem.K, problem.n
         laplacians = problem.laplacians(w, degrees)
         self.coupled, self.laplacian = laplacians.any, laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian")
+        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
         self.preconditioner = Preconditioner(laplacians)
