@@ -2,6 +2,7 @@
 
 import inspect
 
+import strat
 from strat.rules import rules
 from strat.rules.text import text
 
@@ -12,12 +13,15 @@ GRADIENT = {"none": "yes", "zero": "except where it is 0", "some": "no; smoothed
 def rows():
     """Cells of the table, one row for each rule."""
     for cls in rules().values():
-        expression = " ".join(text(cls.example()[0]).split())
+        example, _ = cls.example()
+        expression = " ".join(text(example).split())
         summary = inspect.getdoc(cls).splitlines()[0].rstrip(".")
-        first, second = GRADIENT[cls.kinks], "yes" if cls.kinks == "none" and cls.curved else "no"
-        if cls.predicts:
-            first, second = "in predictions only", "no"
-        yield f"`{expression}`", summary, first, second, cls.prox or "no"
+        if example.is_convex():
+            curved = "yes" if cls.kinks == "none" and hasattr(cls, "curve") else "no"
+            oracles = GRADIENT[cls.kinks], curved, strat.compile(example).bind().flat.prox.kind
+        else:
+            oracles = "in predictions only", "no", "no"
+        yield f"`{expression}`", summary, *oracles
 
 
 def markdown():

@@ -113,7 +113,7 @@ def first_kink(binder, roots):
         seen.add((node, flattened))
         if flattened and kinks_at_zero(binder, node):
             continue
-        kink = node.rule.kinks if not hasattr(node.rule, "kinks_of") else node.rule.kinks_of(node.forms)
+        kink = node.rule.kinks_of(node.forms)
         if kink == "some" or (kink == "zero" and not flattened):
             return node
         for form in node.forms:

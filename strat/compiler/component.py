@@ -91,7 +91,7 @@ class Component:
     def _cone(self):
         """Functions of eigenvalues and semidefinite cones of one symmetric variable."""
         builder, layout = self.builder, self.builder.layout
-        spectral = [node for node in self.several if node.rule.prox_eigenvalues is not None]
+        spectral = [node for node in self.several if node.rule.has("prox_eigenvalues")]
         names = [
             n
             for n, s in layout.slices.items()
@@ -171,7 +171,7 @@ class Component:
                 return None
             groups, scale, offset, absolute, shape, radius = found
         else:
-            if node.rule.prox_rows is None:
+            if node.rule.separable or not node.rule.has("prox"):
                 return None
             found = self._selected(node, self.entries[node])
             if found is None:
@@ -243,7 +243,7 @@ class Component:
     def _ball(self, node, weight, radius):
         """(groups, scale, offset, of the absolute value, shape, radius (1, 1)) of {Σ weight × entries <= radius}."""
         entries = np.flatnonzero(weight)
-        if node.rule.project_rows is None or np.ptp(weight[entries]) or weight[entries[0]] < 0 or radius < 0:
+        if not node.rule.has("project") or np.ptp(weight[entries]) or weight[entries[0]] < 0 or radius < 0:
             return None
         radius = np.full((1, 1), radius / weight[entries[0]])
         if not node.rule.separable:

@@ -152,7 +152,7 @@ def check_data_arguments(binder, form, origin):
         stack.extend(
             inner for f in node.forms for inner, _ in binder.atoms_of(f) if isinstance(inner, AtomNode)
         )
-        for i, (low, high) in getattr(node.rule, "data_intervals", {}).items():
+        for i, (low, high) in node.rule.intervals.items():
             argument = node.forms[i]
             if not argument.is_data:
                 continue

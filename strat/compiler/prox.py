@@ -114,7 +114,7 @@ class ProxBuilder:
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
         low, high = self.sets.low.copy(), self.sets.high.copy()
         for node in self.binder.inside([*self.nodes, *(node for node, *_ in self.sets.balls)]):
-            for i, ends in node.rule.intervals:
+            for i, ends in node.rule.intervals.items():
                 rows = self.rows(node.forms[i]) if np.isfinite(ends).any() else None
                 if rows is not None:
                     _, column, scale, offset = rows

@@ -80,10 +80,7 @@ def _atom_row(symbols, form, terms, node, smooth, affine):
     argument = f"record data, {entries}" if on_records else f"no data, {entries}"
     if on_records and affine and node.rule.name == "Square":
         argument += ", Gram matrix if smaller"
-    oracles = ["value"]
-    if smooth:
-        oracles += ["gradient"] + ["hvp"] * node.rule.curved
-    oracles += ["prox"] * (on_records or node.rule.prox is not None or node.rule.name in ("Norm2", "Square"))
+    oracles = ["value", *["gradient"] * smooth, *["hvp"] * (smooth and node.rule.curved), "prox"]
     return (weight, text(node.expression, _WIDTH), node.rule.name, argument, " ".join(oracles))
 
 

@@ -92,7 +92,7 @@ def _blocks(builder, columns, touching):
 
 def _scalar(builder, columns, touching, q, Q, low, high):
     """One elementwise atom that knows its prox, once a coordinate."""
-    if len(touching) != 1 or getattr(touching[0][0].rule, "scalar_prox", None) is None:
+    if len(touching) != 1 or not (touching[0][0].rule.separable and touching[0][0].rule.has("prox")):
         return None
     node = touching[0][0]
     rows = builder.rows(node.forms[0])
@@ -144,7 +144,7 @@ def _check_domain(builder, touching):
     """Raise where the domain of a function inside another is no interval of one coordinate."""
     binder = builder.binder
     for node in binder.inside([node for node, _ in touching]):
-        for i, interval in node.rule.intervals:
+        for i, interval in node.rule.intervals.items():
             inner = binder.kinds(node.forms[i])[1].any() and np.isfinite(interval).any()
             if inner and not _holds(node, i, interval):
                 raise NoProx(f"the domain of {node.rule.name} in {text(node.expression)} is no interval")

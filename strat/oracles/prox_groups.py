@@ -16,7 +16,7 @@ class GroupBlock(Grouped):
     Parameters
     ----------
     rule : Rule
-        With ``prox_rows(u, step)`` or ``project_rows(u, radius)`` on arrays (K, groups, *shape).
+        With ``prox(u, step)`` or ``project(u, radius)`` on arrays (K, groups, *shape).
     shape : tuple
         Shape of a group's argument.
     groups : (G, L) int ndarray
@@ -81,9 +81,9 @@ class GroupBlock(Grouped):
         u = np.abs(u) if self.absolute else u
         shaped = u.reshape(*u.shape[:2], *self.shape)
         if self.weight is None:
-            out = self.rule.project_rows(shaped, np.broadcast_to(self.radius, u.shape[:2]))
+            out = self.rule.project(shaped, np.broadcast_to(self.radius, u.shape[:2]))
         else:
-            out = self.rule.prox_rows(shaped, step)
+            out = self.rule.prox(shaped, step)
         out = out.reshape(u.shape)
         return signs * np.maximum(out, 0.0) if self.absolute else out
 

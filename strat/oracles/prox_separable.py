@@ -59,9 +59,7 @@ class ScalarBlock:
     def __call__(self, v, t):
         v, t = folded(v, t, self.q, self.Q)
         with np.errstate(all="ignore"):
-            u = self.rule.scalar_prox(
-                v * self.scale + self.offset, t * self.weight * self.scale**2, *self.others
-            )
+            u = self.rule.prox(v * self.scale + self.offset, t * self.weight * self.scale**2, *self.others)
         return np.clip((u - self.offset) / self.scale, self.low, self.high)
 
     def symmetric(self, pair):

@@ -32,7 +32,7 @@ class BoundNode:
     @property
     def single(self):
         """The argument of an atom of one affine form with dense coefficients whose Hessian is cheap; None for others."""
-        if len(self.varying) != 1 or not (self.rule.separable or self.rule.pair_curvature):
+        if len(self.varying) != 1 or not (self.rule.separable or self.rule.has("pair_curvature")):
             return None
         form = self.forms[self.varying[0]]
         known = form.design is not None and form.design.dense and not form.inner
@@ -69,7 +69,9 @@ class Tape(Oracle):
         self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
-        self.quadratic = all(node.rule.quadratic and not any(f.inner for f in node.forms) for node in nodes)
+        self.quadratic = all(
+            node.rule.curvature == "constant" and not any(f.inner for f in node.forms) for node in nodes
+        )
 
     @cached_property
     def kinked_rows(self):

@@ -1,10 +1,9 @@
 """What a rule is: one nonlinear atom with its values and derivatives, on many records at once.
 
-Arrays carry the records (or strata) on their leading axis. ``forward`` evaluates; ``pullback`` maps a gradient
-of the output to one of argument ``i``; ``pushforward`` maps tangents of the arguments to one of the output;
-``curve`` is the derivative of the pullback along the tangents. Together they give values, gradients and
-Hessian products of any composition.
+Arrays carry the records (or strata) on their leading axis.
 """
+
+from functools import reduce
 
 import numpy as np
 
@@ -12,40 +11,42 @@ from strat.rules import atoms, forms
 
 
 class Rule:
-    """Base class of rules. A method that is defined is a capability."""
+    """Base class of rules.
 
-    #: "none": differentiable inside the domain; "zero": only where the output is 0 not; "some": elsewhere too.
+    Every rule has ``forward`` and ``example``. A further method that exists is a capability; ``has`` asks for one.
+
+    * ``pullback(i, args, out, memo, g)``: a gradient g of the output, mapped to one of argument i.
+    * ``pushforward(args, out, memo, tangents)``: tangents {i: t} of the arguments, mapped to one of the output.
+    * ``curve(i, args, out, memo, g, tangents)``: the derivative of the pullback along the tangents. These three give
+      the gradients and Hessian products of any composition.
+    * ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
+      times g; with it, blocks of the Hessian are cheap.
+    * ``prox(u, step)``: argmin_z step · f(z) + ½‖z − u‖², u (K, groups, *shape) and step (K, groups) with the sign of
+      the weight. For functions of single entries: by entry, with data arguments after the step.
+    * ``prox_eigenvalues(values, step)``: the same for the eigenvalues (K, d) of a symmetric argument, step (K,).
+    * ``project(u, radius)``: the nearest point to u with f(z) <= radius, radius (K, groups).
+    """
+
+    #: Where the output is not differentiable inside the domain: nowhere ("none"), where it is 0 ("zero"), or elsewhere
+    #: too ("some").
     kinks = "none"
-    #: Whether the derivative vanishes at 0, so that a "zero" kink of the argument disappears.
+    #: Second derivatives: "constant", "continuous", or with "jumps".
+    curvature = "continuous"
+    #: Whether the derivative vanishes at 0, so that a kink of the argument at 0 disappears.
     flat_at_zero = False
-    #: Whether the second derivatives are available.
-    curved = True
-    #: Whether they are the same everywhere.
-    quadratic = False
-    #: Whether they jump somewhere.
-    jumps = False
-    #: Whether it meets no overflow, division by zero or invalid operation, whatever the arguments.
-    quiet = False
+    #: {argument: closed interval} outside which its entries are illegal.
+    intervals = {}
+    #: What the prox and the projection combine with (see `GroupBlock`): "absolute" where the function grows in every
+    #: |u|, "ordered" where it is symmetric, so that they keep the order of the entries.
+    invariance = None
     #: Whether each output entry depends on one entry of each argument.
     separable = False
-    #: Whether it is not convex, so that it occurs in predictions only.
-    predicts = False
-    #: How the prox of the bare atom is computed, for the table of rules.
-    prox = None
-    #: What the closed forms combine with (see GroupBlock): "absolute" (grows in every |u|), "ordered" (keeps the order).
-    invariance = None
-    #: (argument, closed interval) outside which entries of an argument are illegal.
-    intervals = ()
-    #: ``prox_rows(u, step)``: argmin_z step·f(z) + ½‖z − u‖² of each group, u (K, groups, *shape), step (K, groups).
-    prox_rows = None
-    #: ``project_rows(u, radius)``: the nearest point with f(z) <= radius, radius (K, groups).
-    project_rows = None
-    #: ``pair_curvature(args, out, memo, g, r, s)``: second derivatives of each row's output in its entries r and s,
-    #: times the weights g of the outputs.
-    pair_curvature = None
-    #: ``prox_eigenvalues(values, step)``: the same as prox_rows for the eigenvalues (K, d) of a symmetric argument,
-    #: step (K,) with the sign of the weight.
-    prox_eigenvalues = None
+    #: Whether no argument, however large, causes a floating-point warning.
+    quiet = False
+
+    def has(self, name):
+        """Whether the rule has a method."""
+        return hasattr(self, name)
 
     @property
     def key(self):
@@ -58,9 +59,14 @@ class Rule:
         return type(self).__name__
 
     @classmethod
+    def of(cls, e):
+        """The rule with the constants of the atom ``e``."""
+        return cls()
+
+    @classmethod
     def form(cls, walker, e, args):
         """Form of the atom ``e`` over the forms of its arguments."""
-        raise NotImplementedError
+        return walker.apply(cls.of(e), args, e.shape, e)
 
     @staticmethod
     def example():
@@ -71,44 +77,52 @@ class Rule:
         """Output, and a memo for the other methods."""
         raise NotImplementedError
 
+    def pullback(self, i, args, out, memo, g):
+        """The memo is the gradient of each output entry in the one argument, where a rule does not say otherwise."""
+        return g.reshape(*g.shape, *[1] * (memo.ndim - g.ndim)) * memo
+
+    def pushforward(self, args, out, memo, tangents):
+        """Σ ⟨gradient, tangent⟩, where each output entry has a part of the arguments to itself."""
+        parts = [self.pullback(i, args, out, memo, np.ones_like(out)) * t for i, t in tangents.items()]
+        return sum(part.reshape(*out.shape, -1).sum(axis=-1) for part in parts)
+
+    def kinks_of(self, forms_):
+        """``kinks`` where the arguments are these forms."""
+        return self.kinks
+
     def domain(self, args):
         """Mask of the leading axis where the arguments are legal; None where everything is."""
-        return
+        inside = [
+            all_legal((args[i] >= low) & (args[i] <= high)) for i, (low, high) in self.intervals.items()
+        ]
+        return reduce(np.logical_and, inside) if inside else None
 
     @property
     def restricted(self):
         """Whether some arguments are illegal."""
-        return type(self).domain is not Rule.domain
+        return bool(self.intervals) or type(self).domain is not Rule.domain
+
+    @property
+    def curved(self):
+        """Whether second derivatives are available."""
+        return self.has("curve")
 
 
 class Elementwise(Rule):
-    """A function of entries: the output's shape is that of every argument."""
+    """A function of entries: the output's shape is that of every argument.
+
+    It has ``value(*args)`` and, unless it occurs in predictions only, ``partial(i, args, out, memo)``, the derivative in
+    argument i, and ``mixed(i, j, args, out, memo)``, the second derivative in arguments i and j.
+    """
 
     separable = True
-    #: Closed interval outside which a first argument is illegal.
-    interval = (-np.inf, np.inf)
-    #: ``scalar_prox(u, step, *others)``: argmin_z step·f(z) + ½(z − u)² by entry, step with the sign of the weight.
-    scalar_prox = None
 
     @classmethod
     def form(cls, walker, e, args):
-        shape = e.shape
-        return walker.apply(cls(), [forms.broadcast(a, shape) for a in args], shape, e)
-
-    def value(self, *args):
-        """The function's value."""
-        raise NotImplementedError
+        return walker.apply(cls.of(e), [forms.broadcast(a, e.shape) for a in args], e.shape, e)
 
     def forward(self, args):
         return self.value(*args), None
-
-    def partial(self, i, args, out, memo):
-        """Partial derivative in argument i."""
-        raise NotImplementedError
-
-    def mixed(self, i, j, args, out, memo):
-        """Second partial derivative in arguments i and j."""
-        raise NotImplementedError
 
     def pullback(self, i, args, out, memo, g):
         return _times(g, self.partial(i, args, out, memo))
@@ -120,21 +134,8 @@ class Elementwise(Rule):
         return _times(g, sum(_times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
     @property
-    def intervals(self):
-        """(argument, closed interval) outside which entries of an argument are illegal."""
-        return ((0, self.interval),)
-
-    @property
-    def restricted(self):
-        """Whether some arguments are illegal."""
-        return type(self).domain is not Elementwise.domain or tuple(self.interval) != (-np.inf, np.inf)
-
-    def domain(self, args):
-        low, high = self.interval
-        if low == -np.inf and high == np.inf:
-            return None
-        inside = (args[0] >= low) & (args[0] <= high)
-        return inside.reshape(len(inside), -1).all(axis=1)
+    def curved(self):
+        return self.has("mixed")
 
 
 class Rows(Rule):
@@ -143,7 +144,7 @@ class Rows(Rule):
     @classmethod
     def form(cls, walker, e, args):
         rows = grouped(args[0], atoms.axis_of(e))
-        return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
+        return walker.apply(cls.of(e), [rows], rows.shape[:1], e).reshaped(e.shape)
 
 
 def grouped(form, axis):
@@ -156,6 +157,11 @@ def grouped(form, axis):
     groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
     length = int(np.prod([form.shape[d] for d in axis], dtype=int))
     return forms.take(form, positions.reshape(groups, length))
+
+
+def all_legal(mask):
+    """Whether all entries of each record are in a mask."""
+    return mask.reshape(len(mask), -1).all(axis=1)
 
 
 def _times(g, factor):

@@ -12,7 +12,6 @@ from strat.rules.largest import Max
 class CumulativeMax(Rule):
     """Largest entry so far, along an axis: the maximum of each row of entries up to there."""
 
-    prox = "dual method"
     kinks = "some"
 
     @staticmethod

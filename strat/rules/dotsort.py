@@ -21,8 +21,6 @@ class DotSort(Rows):
     """
 
     kinks = "some"
-    curved = False
-    prox = "closed form"
     invariance = "ordered"
 
     def __init__(self, weights):
@@ -46,7 +44,7 @@ class DotSort(Rows):
         rule_ = cls(tuple(np.sort(padded).tolist()))
         return walker.apply(rule_, [u.reshaped((1, u.size))], (1,), e).reshaped(())
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """z keeps the order of u: the increasing sequence nearest to the sorted u − step × weights."""
         order = np.argsort(u, axis=-1, kind="stable")
         target = np.take_along_axis(u, order, axis=-1) - step[..., None] * np.array(self.weights)
@@ -62,6 +60,3 @@ class DotSort(Rows):
         weights = np.empty(args[0].shape)
         np.put_along_axis(weights, order, np.broadcast_to(self.weights, weights.shape), axis=-1)
         return (weights * args[0]).sum(axis=-1), weights
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None] * memo

@@ -6,7 +6,7 @@ from scipy.special import entr, kl_div, rel_entr, wrightomega
 
 from strat.oracles import kernels
 from strat.rules import atoms, rule
-from strat.rules.base import Elementwise, Rows
+from strat.rules.base import Elementwise, Rows, all_legal
 
 
 @rule(atoms.logistic)
@@ -14,7 +14,6 @@ class Logistic(Elementwise):
     """log(1 + exp(u)), exact at any margin."""
 
     quiet = True
-    prox = "Newton"
 
     @staticmethod
     def example():
@@ -50,14 +49,12 @@ class Logistic(Elementwise):
 class Exp(Elementwise):
     """exp(u): the Poisson log link."""
 
-    prox = "closed form"
-
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return cp.sum(cp.exp(u)), {"u": [-1.0, 0.0, 1.0]}
 
-    def scalar_prox(self, u, step):
+    def prox(self, u, step):
         """u − ω(u + log step), ω the Wright omega function, which is step · exp(z): where it is large, z from that."""
         logs = np.log(np.where(step > 0, step, 1.0))
         omega = wrightomega(u + logs)
@@ -78,15 +75,14 @@ class Exp(Elementwise):
 class Log(Elementwise):
     """log(u), -inf at 0."""
 
-    interval = (0.0, np.inf)
-    prox = "closed form"
+    intervals = {0: (0.0, np.inf)}
 
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return -cp.sum(cp.log(u)), {"u": [0.5, 1.0, 2.0]}
 
-    def scalar_prox(self, u, step):
+    def prox(self, u, step):
         """The positive root of z² − uz + step = 0, step < 0."""
         return positive_root(u, -step)
 
@@ -104,8 +100,7 @@ class Log(Elementwise):
 class Log1p(Elementwise):
     """log(1 + u), -inf at -1."""
 
-    interval = (-1.0, np.inf)
-    prox = "Newton"
+    intervals = {0: (-1.0, np.inf)}
 
     @staticmethod
     def example():
@@ -126,15 +121,14 @@ class Log1p(Elementwise):
 class Entr(Elementwise):
     """-u log(u), 0 at 0."""
 
-    interval = (0.0, np.inf)
-    prox = "closed form"
+    intervals = {0: (0.0, np.inf)}
 
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
         return -cp.sum(cp.entr(u)), {"u": [0.2, 1.0, 2.0]}
 
-    def scalar_prox(self, u, step):
+    def prox(self, u, step):
         """λ ω(u/λ − 1 − log λ) for λ = −step, ω the Wright omega function."""
         size = np.where(step < 0, -step, 1.0)
         return np.where(step < 0, size * wrightomega(u / size - 1.0 - np.log(size)), np.maximum(u, 0.0))
@@ -162,8 +156,7 @@ class Entr(Elementwise):
 class Xexp(Elementwise):
     """u exp(u) for u >= 0."""
 
-    interval = (0.0, np.inf)
-    prox = "Newton"
+    intervals = {0: (0.0, np.inf)}
 
     @staticmethod
     def example():
@@ -184,11 +177,9 @@ class _Relative(Elementwise):
     """Relative entropies of two arguments, the first of which is usually data."""
 
     shift = 0.0
-    #: What data arguments must lie in.
-    data_intervals = {0: (0.0, np.inf)}
-    intervals = ((0, (0.0, np.inf)), (1, (0.0, np.inf)))
+    intervals = {0: (0.0, np.inf), 1: (0.0, np.inf)}
 
-    def scalar_prox(self, u, step, y):
+    def prox(self, u, step, y):
         """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), ω the Wright omega function."""
         size = np.where(step > 0, step, 1.0)
         with np.errstate(divide="ignore"):
@@ -208,8 +199,7 @@ class _Relative(Elementwise):
 
     def domain(self, args):
         x, y = args
-        inside = (x >= 0) & (y >= 0) & ((y > 0) | (x == 0))
-        return inside.reshape(len(inside), -1).all(axis=1)
+        return all_legal((x >= 0) & (y >= 0) & ((y > 0) | (x == 0)))
 
 
 @rule(atoms.kl_div)
@@ -217,7 +207,6 @@ class KlDiv(_Relative):
     """x log(x / y) - x + y, y where x = 0: Poisson and Bernoulli rates."""
 
     shift = 1.0
-    prox = "Newton"
 
     @staticmethod
     def example():
@@ -232,8 +221,6 @@ class KlDiv(_Relative):
 class RelEntr(_Relative):
     """x log(x / y), 0 where x = 0."""
 
-    prox = "Newton"
-
     @staticmethod
     def example():
         u = cp.Variable(3, name="u")
@@ -246,8 +233,6 @@ class RelEntr(_Relative):
 @rule(atoms.log_sum_exp)
 class LogSumExp(Rows):
     """log Σ exp(u_j) of each row, exact at any size of u: the softmax loss."""
-
-    prox = "Newton"
 
     @staticmethod
     def example():
@@ -263,12 +248,6 @@ class LogSumExp(Rows):
         np.exp(e, out=e)
         total = _along_rows(np.add, e)
         return top + np.log(total), e / total[..., None]
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None] * memo
-
-    def pushforward(self, args, out, memo, tangents):
-        return (memo * tangents[0]).sum(axis=-1)
 
     def pair_curvature(self, args, out, memo, g, r, s):
         """Of diag(p) − p pᵀ, p the shares of the exponentials."""

@@ -11,14 +11,10 @@ from strat.rules.base import Rows, grouped
 class GeometricMean(Rows):
     """Π u_j^w_j of each row with weights that sum to 1, u >= 0: concave."""
 
-    intervals = ((0, (0.0, np.inf)),)
+    intervals = {0: (0.0, np.inf)}
 
     def __init__(self, weights):
         self.weights = weights
-
-    @property
-    def key(self):
-        return ("GeometricMean", *self.weights)
 
     @staticmethod
     def example():
@@ -30,28 +26,23 @@ class GeometricMean(Rows):
         (u,), axis = args, atoms.axis_of(e)
         if axis is None:  # the weights are those of the entries in column order
             u = forms.take(u, np.arange(u.size).reshape(u.shape).reshape(-1, order="F"))
-        rows = grouped(u, axis)
-        return walker.apply(cls(atoms.geometric_weights(e)), [rows], rows.shape[:1], e).reshaped(e.shape)
+        rows, weights = grouped(u, axis), atoms.geometric_weights(e)
+        rows = forms.take(rows, np.arange(rows.size).reshape(rows.shape)[:, weights > 0])
+        rule_ = cls(tuple(weights[weights > 0].tolist()))
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
 
     def forward(self, args):
         return np.prod(np.maximum(args[0], 0.0) ** self.weights, axis=-1), None
 
     def _relative(self, args):
         """Derivatives of the logarithm of the output."""
-        return np.where(self.weights > 0, self.weights / args[0], 0.0)
+        return self.weights / args[0]
 
     def pullback(self, i, args, out, memo, g):
         relative = self._relative(args)
         return g[..., None] * np.where(np.isinf(relative), np.inf, out[..., None] * relative)
 
-    def pushforward(self, args, out, memo, tangents):
-        return out * (self._relative(args) * tangents[0]).sum(axis=-1)
-
     def curve(self, i, args, out, memo, g, tangents):
         relative, t = self._relative(args), tangents[0]
         along = (relative * t).sum(axis=-1, keepdims=True)
         return (g * out)[..., None] * relative * (along - t / args[0])
-
-    def domain(self, args):
-        inside = (args[0] >= 0) | (self.weights == 0)
-        return inside.reshape(len(inside), -1).all(axis=1)

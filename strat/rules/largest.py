@@ -13,7 +13,6 @@ class _Largest(Rows):
     """Functions of the sorted entries of each row."""
 
     kinks = "some"
-    curved = False
 
     def _weights(self, u):
         raise NotImplementedError
@@ -21,9 +20,6 @@ class _Largest(Rows):
     def forward(self, args):
         weights = self._weights(args[0])
         return (weights * args[0]).sum(axis=-1), weights
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None] * memo
 
 
 def _first(mask):
@@ -34,7 +30,6 @@ def _first(mask):
 class Max(_Largest):
     """Largest entry of each row."""
 
-    prox = "closed form"
     invariance = "ordered"
 
     @staticmethod
@@ -42,11 +37,11 @@ class Max(_Largest):
         u = cp.Variable(3, name="u")
         return cp.max(u), {"u": [0.3, -1.0, 2.0]}
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """Cut the largest entries to one level."""
         return shrunk_maximum(u, step)
 
-    def project_rows(self, u, radius):
+    def project(self, u, radius):
         """Cut at the radius."""
         return np.minimum(u, radius[..., None])
 
@@ -58,7 +53,6 @@ class Max(_Largest):
 class Min(_Largest):
     """Smallest entry of each row, concave."""
 
-    prox = "closed form"
     invariance = "ordered"
 
     @staticmethod
@@ -66,7 +60,7 @@ class Min(_Largest):
         u = cp.Variable(3, name="u")
         return -cp.min(u), {"u": [0.3, -1.0, 2.0]}
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """Raise the smallest entries to one level; the step is negative, as the weight of a concave function."""
         return -shrunk_maximum(-u, -step)
 
@@ -78,15 +72,14 @@ class Min(_Largest):
 class NormInf(_Largest):
     """Largest absolute value of each row."""
 
-    prox = "closed form"
     invariance = "absolute"
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """Cut the largest entries to one level: what is left of a projection on a ball of the 1-norm."""
         level = np.maximum(excess_level(np.abs(u), step), 0.0)[..., None]
         return np.clip(u, -level, level)
 
-    def project_rows(self, u, radius):
+    def project(self, u, radius):
         """Cut at the radius."""
         return np.clip(u, -radius[..., None], radius[..., None])
 
@@ -111,13 +104,12 @@ class NormInf(_Largest):
 class SumLargest(_Largest):
     """Sum of the k largest entries of each row (k may be fractional)."""
 
-    prox = "closed form"
     invariance = "ordered"
 
     def __init__(self, k):
         self.k = k
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """Take a projection on a capped simplex off."""
         return shrunk_largest(u, step, self.k)
 
@@ -127,10 +119,8 @@ class SumLargest(_Largest):
         return cp.sum_largest(u, 2), {"u": [0.3, -1.0, 2.5, 1.0]}
 
     @classmethod
-    def form(cls, walker, e, args):
-        rows = grouped(args[0], atoms.axis_of(e))
-        rule_ = cls(atoms.sum_largest_count(e))
-        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+    def of(cls, e):
+        return cls(atoms.sum_largest_count(e))
 
     def _weights(self, u):
         rank = np.argsort(np.argsort(-u, axis=-1, kind="stable"), axis=-1, kind="stable")

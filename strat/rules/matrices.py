@@ -12,16 +12,10 @@ from strat.rules.exponentials import positive_root
 class LogDetRule(Rule):
     """log det S of a positive definite S, -inf otherwise: covariance models."""
 
-    prox = "closed form"
-
     @staticmethod
     def example():
         s = cp.Variable((2, 2), symmetric=True, name="S")
         return -cp.log_det(s), {"S": [[2.0, 0.5], [0.5, 1.0]]}
-
-    @classmethod
-    def form(cls, walker, e, args):
-        return walker.apply(cls(), [args[0]], (), e)
 
     def prox_eigenvalues(self, values, step):
         """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
@@ -32,12 +26,6 @@ class LogDetRule(Rule):
         positive = values[..., 0] > 0
         total = np.log(np.where(positive[..., None], values, 1.0)).sum(axis=-1)
         return np.where(positive, total, -np.inf), inverse
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None, None] * memo
-
-    def pushforward(self, args, out, memo, tangents):
-        return (memo * tangents[0]).sum(axis=(-2, -1))
 
     def curve(self, i, args, out, memo, g, tangents):
         return -g[..., None, None] * (memo @ symmetric(tangents[0]) @ memo)
@@ -50,16 +38,10 @@ class LogDetRule(Rule):
 class TraceInverse(Rule):
     """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
 
-    prox = "closed form"
-
     @staticmethod
     def example():
         s = cp.Variable((2, 2), symmetric=True, name="S")
         return cp.tr_inv(s), {"S": [[2.0, 0.5], [0.5, 1.0]]}
-
-    @classmethod
-    def form(cls, walker, e, args):
-        return walker.apply(cls(), [args[0]], (), e)
 
     def prox_eigenvalues(self, values, step):
         """The positive root of z³ − uz² = step for each eigenvalue u: Newton from the right, where it only falls."""
@@ -79,9 +61,6 @@ class TraceInverse(Rule):
 
     def pullback(self, i, args, out, memo, g):
         return -g[..., None, None] * (memo @ memo)
-
-    def pushforward(self, args, out, memo, tangents):
-        return -((memo @ memo) * tangents[0]).sum(axis=(-2, -1))
 
     def curve(self, i, args, out, memo, g, tangents):
         half = memo @ symmetric(tangents[0]) @ memo @ memo
@@ -116,12 +95,6 @@ class MatrixFraction(Rule):
         solved, _ = memo
         slope = 2.0 * solved if i == 0 else -solved @ np.swapaxes(solved, -1, -2)
         return g[..., None, None] * slope
-
-    def pushforward(self, args, out, memo, tangents):
-        one = np.ones(out.shape)
-        return sum(
-            (self.pullback(i, args, out, memo, one) * t).sum(axis=(-2, -1)) for i, t in tangents.items()
-        )
 
     def curve(self, i, args, out, memo, g, tangents):
         solved, inverse = memo

@@ -1,5 +1,7 @@
 """Piecewise linear functions and norms."""
 
+from functools import reduce
+
 import cvxpy as cp
 import numpy as np
 
@@ -14,8 +16,6 @@ class Abs(Elementwise):
 
     quiet = True
     kinks = "zero"
-    squares_to_sum = True
-    prox = "closed form"
     invariance = "absolute"
 
     @staticmethod
@@ -27,7 +27,7 @@ class Abs(Elementwise):
     def form(cls, walker, e, args):
         return absolute(walker, e, args[0])
 
-    def project_rows(self, u, radius):
+    def project(self, u, radius):
         """Onto a ball of the 1-norm, the sum of the entries' values."""
         return onto_l1_ball(u, radius)
 
@@ -53,7 +53,6 @@ def absolute(walker, e, u):
 class Norm1(Rule):
     """Σ|u|: the sum of absolute values, also by rows."""
 
-    prox = "closed form"
     kinks = "some"
 
     @staticmethod
@@ -71,8 +70,7 @@ class _Extreme(Elementwise):
 
     kinks = "some"
 
-    @staticmethod
-    def kinks_of(forms_):
+    def kinks_of(self, forms_):
         """A positive part has its kink where it is 0."""
         return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
 
@@ -89,7 +87,6 @@ class Maximum(_Extreme):
     """max(u, v, …): pos, pinball, hinge."""
 
     sign = 1.0
-    prox = "closed form"
 
     @staticmethod
     def example():
@@ -97,10 +94,7 @@ class Maximum(_Extreme):
         return cp.sum(cp.maximum(0.9 * u, -0.1 * u)), {"u": [0.3, -1.0, 2.0]}
 
     def value(self, *args):
-        out = args[0]
-        for a in args[1:]:
-            out = np.maximum(out, a)
-        return out
+        return reduce(np.maximum, args)
 
 
 @rule(atoms.minimum)
@@ -108,7 +102,6 @@ class Minimum(_Extreme):
     """min(u, v, …), concave: it enters with a minus sign, as in ``cp.neg``."""
 
     sign = -1.0
-    prox = "closed form"
 
     @staticmethod
     def example():
@@ -116,25 +109,21 @@ class Minimum(_Extreme):
         return -cp.sum(cp.minimum(u, 0)), {"u": [0.3, -1.0, 2.0]}
 
     def value(self, *args):
-        out = args[0]
-        for a in args[1:]:
-            out = np.minimum(out, a)
-        return out
+        return reduce(np.minimum, args)
 
 
 class Norm2(Rows):
     """‖u‖₂ of each row; prox shrinks the row as a whole."""
 
     kinks = "zero"
-    squares_to_sum = True
     invariance = "absolute"
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """Shrink the row as a whole."""
         norm = np.sqrt((u * u).sum(axis=-1))
         return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
 
-    def project_rows(self, u, radius):
+    def project(self, u, radius):
         """Scale onto the ball."""
         return onto_l2_ball(u, radius)
 
@@ -146,9 +135,6 @@ class Norm2(Rows):
 
     def pullback(self, i, args, out, memo, g):
         return g[..., None] * self._unit(args, out)
-
-    def pushforward(self, args, out, memo, tangents):
-        return (self._unit(args, out) * tangents[0]).sum(axis=-1)
 
     def curve(self, i, args, out, memo, g, tangents):
         unit, t = self._unit(args, out), tangents[0]

@@ -13,8 +13,6 @@ class PnormRule(Rows):
     """‖u‖_p of each row."""
 
     kinks = "zero"
-    curved = False
-    prox = "closed form (p = 2), Newton"
 
     def __init__(self, p):
         self.p = p
@@ -43,10 +41,9 @@ class PnormRule(Rows):
         ratio = np.abs(u) / np.where(out > 0, out, 1.0)[..., None]
         return g[..., None] * np.sign(u) * ratio ** (self.p - 1.0)
 
-    def domain(self, args):
-        if self.p >= 1:
-            return None
-        return (args[0] >= 0).reshape(len(args[0]), -1).all(axis=1)
+    @property
+    def intervals(self):
+        return {0: (0.0, np.inf)} if self.p < 1 else {}
 
 
 class Pnorm(PnormRule):
@@ -58,7 +55,7 @@ class Pnorm(PnormRule):
 
     invariance = "absolute"
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """Newton's method in r between bounds, over the entries' own equations."""
         a, step = np.abs(u), np.asarray(step, dtype=float)
         top = a.max(axis=-1)
@@ -102,9 +99,9 @@ class Pnorm(PnormRule):
             moves = r + (p - 1.0) * step * power / np.where(s > 0, s, 1.0)
         return s, (power * s).sum(axis=-1), -p * (power * s / np.where(moves > 0, moves, 1.0)).sum(axis=-1)
 
-    def project_rows(self, u, radius):
+    def project(self, u, radius):
         """What the prox of the dual norm takes off (Moreau)."""
-        return u - self._dual.prox_rows(u, radius)
+        return u - self._dual.prox(u, radius)
 
     @property
     def _dual(self):

@@ -6,25 +6,25 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rule, grouped
+from strat.rules.base import Elementwise, Rule, all_legal, grouped
+from strat.rules.piecewise import Abs, Norm2
 
 
 class Square(Elementwise):
     """u², whatever it is written as; pieces of it join into one quadratic."""
 
-    quadratic = True
+    curvature = "constant"
     flat_at_zero = True
-    prox = "closed form"
     invariance = "absolute"
 
-    def project_rows(self, u, radius):
+    def project(self, u, radius):
         """Onto a ball of the 2-norm, the sum of the entries' squares being at most the radius."""
         return onto_l2_ball(u, np.sqrt(radius))
 
     def value(self, u):
         return u * u
 
-    def scalar_prox(self, u, step):
+    def prox(self, u, step):
         """Shrink."""
         return u / (1.0 + 2.0 * step)
 
@@ -38,8 +38,6 @@ class Square(Elementwise):
 @rule(atoms.Power)
 class PowerRule(Elementwise):
     """u^p on CVXPY's domain: all numbers for even p, u >= 0 (p > 0) or u > 0 (p < 0) otherwise."""
-
-    prox = "Newton"
 
     def __init__(self, p):
         self.p = p
@@ -72,18 +70,15 @@ class PowerRule(Elementwise):
         return self.p > 0 and self.p % 2 == 0
 
     @property
-    def interval(self):
-        """Legal arguments."""
-        return (-np.inf, np.inf) if self.even else (0.0, np.inf)
+    def intervals(self):
+        return {} if self.even else {0: (0.0, np.inf)}
 
     @property
     def restricted(self):
-        """Whether some arguments are illegal."""
         return not self.even
 
     @property
     def flat_at_zero(self):
-        """Whether the derivative vanishes at 0."""
         return self.p > 1
 
     def _power(self, u, p):
@@ -108,10 +103,7 @@ class PowerRule(Elementwise):
         return self.p * (self.p - 1) * self._power(u, self.p - 2)
 
     def domain(self, args):
-        if self.p > 0:
-            return super().domain(args)
-        inside = args[0] > 0
-        return inside.reshape(len(inside), -1).all(axis=1)
+        return super().domain(args) if self.p > 0 else all_legal(args[0] > 0)
 
 
 def square(walker, u, e):
@@ -128,8 +120,7 @@ def _opened(walker, u):
         return None
     owners = np.unique(walker.symbols.owner(u.column))
     node = walker.symbols.nodes[owners[0]]
-    rule_ = getattr(node, "rule", None)
-    if owners.size > 1 or getattr(rule_, "squares_to_sum", None) is None:
+    if owners.size > 1 or not isinstance(getattr(node, "rule", None), (Abs, Norm2)):
         return None
     length = node.forms[0].size // node.size
     inner = node.forms[0].reshaped((node.size, length))
@@ -145,8 +136,7 @@ def _opened(walker, u):
 class QuadOverLin(Rule):
     """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
 
-    intervals = ((1, (0.0, np.inf)),)
-    prox = "closed form"
+    intervals = {1: (0.0, np.inf)}
 
     @staticmethod
     def example():
@@ -165,7 +155,7 @@ class QuadOverLin(Rule):
             y = y.reshaped(())
         return walker.times(walker.reciprocal(y, e), total, e.shape, e)
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """For rows (u, y): u y/(y + 2 step), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton from the right."""
         u, y0 = u[..., :-1], u[..., -1]
         load = step * (u * u).sum(axis=-1)
@@ -198,12 +188,6 @@ class QuadOverLin(Rule):
         )  # 0 is a subgradient at the tip of the domain, (0, 0)
         return (2.0 * g)[..., None] * u if i == 0 else -g * out
 
-    def pushforward(self, args, out, memo, tangents):
-        return sum(
-            (self.pullback(i, args, out, memo, np.ones_like(out)) * t).reshape(*out.shape, -1).sum(axis=-1)
-            for i, t in tangents.items()
-        )
-
     def curve(self, i, args, out, memo, g, tangents):
         u, y = args
         du, dy = tangents.get(0, np.zeros_like(u)), tangents.get(1, np.zeros_like(y))
@@ -213,8 +197,7 @@ class QuadOverLin(Rule):
 
     def domain(self, args):
         u, y = args
-        inside = (y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0))
-        return inside.reshape(len(inside), -1).all(axis=1)
+        return all_legal((y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0)))
 
 
 @rule(atoms.QuadForm)
@@ -222,7 +205,6 @@ class QuadForm(Rule):
     """uᵀPu with P a constant, a hyperparameter or record data."""
 
     flat_at_zero = True
-    prox = "closed form"
 
     @staticmethod
     def example():
@@ -243,9 +225,6 @@ class QuadForm(Rule):
         u, p = args
         return g[..., None] * (memo + np.matmul(np.swapaxes(p, -1, -2), u[..., None])[..., 0])
 
-    def pushforward(self, args, out, memo, tangents):
-        return (self.pullback(0, args, out, memo, np.ones_like(out)) * tangents[0]).sum(axis=-1)
-
     def curve(self, i, args, out, memo, g, tangents):
         p, t = args[1], tangents[0]
         return g[..., None] * np.matmul(p + np.swapaxes(p, -1, -2), t[..., None])[..., 0]
@@ -255,9 +234,9 @@ class QuadForm(Rule):
 class Huber(Elementwise):
     """u² for |u| <= M, 2M|u| - M² beyond (CVXPY's scale)."""
 
-    data_intervals = {1: (0.0, np.inf)}
-    flat_at_zero = jumps = True
-    prox = "closed form"
+    intervals = {1: (0.0, np.inf)}
+    flat_at_zero = True
+    curvature = "jumps"
 
     @staticmethod
     def example():
@@ -273,7 +252,7 @@ class Huber(Elementwise):
         inside = np.clip(u, -m, m)
         return inside * (2.0 * u - inside)
 
-    def scalar_prox(self, u, step, m):
+    def prox(self, u, step, m):
         """A ridge near 0, a shift beyond."""
         return np.where(
             np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)

@@ -10,8 +10,6 @@ from strat.rules.base import Elementwise
 class ProductRule(Elementwise):
     """u · v of two expressions of the variables."""
 
-    predicts = True
-
     @staticmethod
     def example():
         u, v = cp.Variable(2, name="u"), cp.Variable(2, name="v")
@@ -30,8 +28,6 @@ class ProductRule(Elementwise):
 @rule("reciprocal")
 class Reciprocal(Elementwise):
     """1 / u of data or, in predictions, of the variables."""
-
-    predicts = True
 
     @staticmethod
     def example():

@@ -1,126 +1,151 @@
-"""Norms of matrices: functions of singular values and eigenvalues."""
+"""Functions of singular values and of eigenvalues.
+
+Their gradient comes from the decomposition: with f the function of the values s and M = U diag(s) Vᵀ, it is U diag(∇f(s)) Vᵀ.
+"""
 
 import cvxpy as cp
 import numpy as np
+from scipy.special import entr
 
-from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest, shrunk_maximum
+from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest
 from strat.rules import atoms, rule
 from strat.rules.base import Rule
+from strat.rules.exponentials import Entr
+from strat.rules.matrices import symmetric
+
+#: Eigenvalues that rounding alone has made negative, in multiples of the largest.
+ROUNDING = 1e-13
 
 
-class _Spectral(Rule):
-    """A function of one matrix, not differentiable everywhere; a subgradient comes from the decomposition."""
+class _SingularValues(Rule):
+    """A function of the singular values of one matrix; `of_values` gives it and its derivatives in the values."""
 
     kinks = "some"
-    curved = False
 
-    @classmethod
-    def form(cls, walker, e, args):
-        return walker.apply(cls(), [args[0]], (), e)
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None, None] * memo
+    def forward(self, args):
+        left, values, right = np.linalg.svd(args[0], full_matrices=False)
+        out, slopes = self.of_values(values)
+        return out, (left * slopes[..., None, :]) @ right
 
 
 @rule(atoms.normNuc)
-class NuclearNorm(_Spectral):
+class NuclearNorm(_SingularValues):
     """Sum of the singular values of a matrix."""
-
-    prox = "closed form"
 
     @staticmethod
     def example():
         u = cp.Variable((2, 3), name="u")
         return cp.normNuc(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """Soft thresholding of the singular values."""
         if np.all(step >= 0.01 * np.sqrt((u * u).sum(axis=(-2, -1)))):
             return _soft(u, step)
         return on_singular_values(u, lambda s: np.maximum(s - step[..., None], 0.0))
 
-    def project_rows(self, u, radius):
-        """Singular values onto a simplex."""
+    def project(self, u, radius):
+        """Projection of the singular values on a simplex."""
         return on_singular_values(u, lambda s: onto_l1_ball(s, radius))
 
-    def forward(self, args):
-        left, values, right = np.linalg.svd(args[0], full_matrices=False)
-        return values.sum(axis=-1), left @ right
+    def of_values(self, values):
+        return values.sum(axis=-1), np.ones_like(values)
 
 
 @rule(atoms.sigma_max)
-class SpectralNorm(_Spectral):
+class SpectralNorm(_SingularValues):
     """Largest singular value of a matrix (what ``cp.norm`` of a matrix means)."""
-
-    prox = "closed form"
 
     @staticmethod
     def example():
         u = cp.Variable((2, 3), name="u")
         return cp.sigma_max(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
 
-    def prox_rows(self, u, step):
+    def prox(self, u, step):
         """The largest singular values are cut to one level."""
         return on_singular_values(
             u, lambda s: np.minimum(s, np.maximum(excess_level(s, step), 0.0)[..., None])
         )
 
-    def project_rows(self, u, radius):
+    def project(self, u, radius):
         """Singular values cut at the radius."""
         return on_singular_values(u, lambda s: np.minimum(s, radius[..., None]))
 
-    def forward(self, args):
-        left, values, right = np.linalg.svd(args[0], full_matrices=False)
-        return values[..., 0], left[..., :, :1] * right[..., :1, :]
+    def of_values(self, values):
+        return values[..., 0], np.eye(1, values.shape[-1])[0]
 
 
-@rule(atoms.lambda_max)
-class LambdaMax(_Spectral):
-    """Largest eigenvalue of a symmetric matrix."""
-
-    prox = "closed form"
-
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 2), symmetric=True, name="u")
-        return cp.lambda_max(u), {"u": [[1.0, -0.5], [-0.5, 0.3]]}
-
-    def prox_eigenvalues(self, values, step):
-        """The largest eigenvalues are cut to one level."""
-        return shrunk_maximum(values, step)
+class _Eigenvalues(Rule):
+    """A function of the ascending eigenvalues of one symmetric matrix; `of_values` gives it and its derivatives in them."""
 
     def forward(self, args):
-        values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
-        top = vectors[..., :, -1:]
-        return values[..., -1], top * np.swapaxes(top, -1, -2)
+        values, vectors = np.linalg.eigh(symmetric(args[0]))
+        out, slopes = self.of_values(values)
+        return out, (vectors * slopes[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 @rule(cp.lambda_sum_largest)
-class LambdaSumLargest(_Spectral):
+class LambdaSumLargest(_Eigenvalues):
     """Sum of the k largest eigenvalues of a symmetric matrix."""
 
-    prox = "closed form"
+    kinks = "some"
 
     def __init__(self, k):
         self.k = k
+
+    @classmethod
+    def of(cls, e):
+        return cls(float(e.k))
 
     @staticmethod
     def example():
         u = cp.Variable((3, 3), symmetric=True, name="u")
         return cp.lambda_sum_largest(u, 2), {"u": [[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]}
 
-    @classmethod
-    def form(cls, walker, e, args):
-        return walker.apply(cls(float(e.k)), [args[0]], (), e)
-
     def prox_eigenvalues(self, values, step):
-        """Those of the sum of the largest entries."""
+        """That of the sum of the k largest entries."""
         return shrunk_largest(values, step, self.k)
 
-    def forward(self, args):
-        values, vectors = np.linalg.eigh(0.5 * (args[0] + np.swapaxes(args[0], -1, -2)))
+    def of_values(self, values):
         weights = np.clip(self.k - np.arange(values.shape[-1]), 0.0, 1.0)[::-1]
-        return values @ weights, (vectors * weights) @ np.swapaxes(vectors, -1, -2)
+        return values @ weights, weights
+
+
+@rule(atoms.lambda_max)
+class LambdaMax(LambdaSumLargest):
+    """Largest eigenvalue of a symmetric matrix."""
+
+    @classmethod
+    def of(cls, e):
+        return cls(1)
+
+    @staticmethod
+    def example():
+        u = cp.Variable((2, 2), symmetric=True, name="u")
+        return cp.lambda_max(u), {"u": [[1.0, -0.5], [-0.5, 0.3]]}
+
+
+@rule(atoms.von_neumann_entr)
+class VonNeumannEntropy(_Eigenvalues):
+    """-tr(S log S) of a positive semidefinite S, -inf otherwise; prox by eigenvalues."""
+
+    @staticmethod
+    def example():
+        s = cp.Variable((2, 2), symmetric=True, name="S")
+        return -cp.von_neumann_entr(s), {"S": [[2.0, 0.5], [0.5, 1.0]]}
+
+    def prox_eigenvalues(self, values, step):
+        """That of the entropy of numbers."""
+        return Entr().prox(values, step[:, None])
+
+    def of_values(self, values):
+        slopes = (
+            -np.log(np.maximum(values, np.finfo(float).tiny)) - 1.0
+        )  # finite, so that 0 times it is not nan
+        return entr(np.maximum(values, 0.0)).sum(axis=-1), slopes
+
+    def domain(self, args):
+        values = np.linalg.eigvalsh(symmetric(args[0]))
+        return values[..., 0] >= -ROUNDING * np.abs(values).max(axis=-1)
 
 
 def on_singular_values(u, change):
@@ -130,10 +155,10 @@ def on_singular_values(u, change):
 
 
 def _soft(u, step):
-    """Soft thresholding from the eigenvectors of uuᵀ or uᵀu: twice as fast, and exact where all small values vanish."""
+    """Soft thresholding by the eigenvectors of uuᵀ or uᵀu: twice as fast, and exact where all small values vanish."""
     if u.shape[-2] > u.shape[-1]:
         return np.swapaxes(_soft(np.swapaxes(u, -1, -2), step), -1, -2)
     squares, left = np.linalg.eigh(u @ np.swapaxes(u, -1, -2))
     size = np.sqrt(np.maximum(squares, 0.0))
-    kept = np.maximum(1.0 - step[..., None] / np.where(size > 0, size, np.inf), 0.0)
-    return (left * np.where(size > 0, kept, 0.0)[..., None, :]) @ (np.swapaxes(left, -1, -2) @ u)
+    factor = np.maximum(1.0 - step[..., None] / np.where(size > 0, size, np.inf), 0.0)
+    return (left * np.where(size > 0, factor, 0.0)[..., None, :]) @ (np.swapaxes(left, -1, -2) @ u)

@@ -7,14 +7,8 @@ from strat.rules import atoms, rule
 from strat.rules.base import Elementwise
 
 
-class _Step(Elementwise):
-    """A function that is constant between its jumps."""
-
-    predicts = True
-
-
 @rule(atoms.sign)
-class Sign(_Step):
+class Sign(Elementwise):
     """1 where u > 0, −1 elsewhere."""
 
     @staticmethod
@@ -26,7 +20,7 @@ class Sign(_Step):
 
 
 @rule(atoms.ceil)
-class Ceil(_Step):
+class Ceil(Elementwise):
     """The least whole number >= u (CVXPY itself takes u within 1e-4 of a whole number as that)."""
 
     @staticmethod
@@ -38,7 +32,7 @@ class Ceil(_Step):
 
 
 @rule(atoms.floor)
-class Floor(_Step):
+class Floor(Elementwise):
     """The largest whole number <= u (with the same difference)."""
 
     @staticmethod

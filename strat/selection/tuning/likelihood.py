@@ -101,11 +101,10 @@ def check(model, prior):
 def _jump(program):
     """The first atom of a loss whose second derivatives jump, such as Huber's or the square of a positive part."""
     for node in program.symbols.nodes:
-        if isinstance(node, AtomNode):
-            rule = node.rule
-            kinks = rule.kinks_of(node.forms) if hasattr(rule, "kinks_of") else rule.kinks
-            if rule.jumps or kinks != "none":
-                return node.expression
+        if not isinstance(node, AtomNode):
+            continue
+        if node.rule.curvature == "jumps" or node.rule.kinks_of(node.forms) != "none":
+            return node.expression
     return None
 
 
