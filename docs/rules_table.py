@@ -1,6 +1,7 @@
 """The table of rules, written from the registry when the documentation is built."""
 
 import inspect
+import warnings
 
 import strat
 from strat.rules import rules
@@ -18,7 +19,10 @@ def rows():
         summary = inspect.getdoc(cls).splitlines()[0].rstrip(".")
         if example.is_convex():
             curved = "yes" if cls.kinks == "none" and hasattr(cls, "curve") else "no"
-            oracles = GRADIENT[cls.kinks], curved, strat.compile(example).bind().flat.prox.kind
+            with warnings.catch_warnings():  # about hidden domains, which an example may have
+                warnings.simplefilter("ignore", strat.DataWarning)
+                prox = strat.compile(example).bind().flat.prox
+            oracles = GRADIENT[cls.kinks], curved, prox.kind
         else:
             oracles = "in predictions only", "no", "no"
         yield f"`{expression}`", summary, *oracles

@@ -8,7 +8,9 @@ import pytest
 
 import strat
 from strat.compiler.convexity import rebuilt
+from strat.oracles.tape import Tape
 from strat.rules import rules
+from strat.rules.base import Rule
 
 RULES = rules()
 TESTED = sorted(name for name, cls in RULES.items() if cls.example()[0].is_convex())
@@ -129,6 +131,39 @@ def test_value_is_cvxpys(name):
     value = bound(expression).value(theta)
     expected = [at_cvxpy(expression, theta, k) for k in range(6)]
     np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
+
+
+def legal(name):
+    """Whether CVXPY and the rule take random points as legal: two masks."""
+    expression, theta = example(name)[0], {key: 2 * value for key, value in directions(name, 40).items()}
+    by_cvxpy = []
+    for k in range(40):
+        for v in expression.variables():
+            v.save_value(theta[v.name()][k])
+        by_cvxpy.append(all(np.all(condition.violation() <= 1e-9) for condition in expression.domain))
+    oracle = bound(expression)
+    flat = np.concatenate([theta[key].reshape(40, -1) for key in theta], axis=1)
+    with np.errstate(all="ignore"):
+        illegal = [part.run(flat)[2] for part in oracle.flat.parts if isinstance(part, Tape)]
+    by_rule = ~sum((mask for mask in illegal if mask is not None), np.zeros(40, dtype=bool))
+    assert np.all(oracle.value(theta)[~by_rule] == np.inf)
+    return np.array(by_cvxpy), by_rule
+
+
+RESTRICTED = [name for name in TESTED if not legal(name)[0].all()]
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_domain_is_cvxpys(name):
+    np.testing.assert_array_equal(*legal(name))
+
+
+@pytest.mark.parametrize("name", RESTRICTED)
+def test_a_rule_that_forgets_its_domain_is_found(name, monkeypatch):
+    monkeypatch.setattr(RULES[name], "intervals", {})
+    monkeypatch.setattr(RULES[name], "domain", Rule.domain)
+    with pytest.raises(AssertionError):
+        test_domain_is_cvxpys(name)
 
 
 @pytest.mark.parametrize("name", smooth_cases("value_and_gradient"))

@@ -8,8 +8,9 @@ import numpy as np
 
 from strat.rules import forms
 from strat.rules.largest import Max, Min
-from strat.rules.piecewise import Abs, Maximum, Minimum, Norm2
+from strat.rules.piecewise import Abs, Maximum, Minimum
 from strat.rules.piecewise_linear import Envelope, PiecewiseLinear
+from strat.rules.power_norms import Norm2
 
 
 class Direction:

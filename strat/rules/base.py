@@ -5,6 +5,7 @@ Arrays carry the records (or strata) on their leading axis.
 
 from functools import reduce
 
+import cvxpy as cp
 import numpy as np
 
 from strat.rules import atoms, forms
@@ -13,7 +14,8 @@ from strat.rules import atoms, forms
 class Rule:
     """Base class of rules.
 
-    Every rule has ``forward`` and ``example``. A further method that exists is a capability; ``has`` asks for one.
+    Every rule has ``forward`` and ``example``, the atom at its simplest and a point inside its domain (see `at_point`). A
+    further method that exists is a capability; ``has`` asks for one.
 
     * ``pullback(i, args, out, memo, g)``: a gradient g of the output, mapped to one of argument i.
     * ``pushforward(args, out, memo, tangents)``: tangents {i: t} of the arguments, mapped to one of the output.
@@ -67,11 +69,6 @@ class Rule:
     def form(cls, walker, e, args):
         """Form of the atom ``e`` over the forms of its arguments."""
         return walker.apply(cls.of(e), args, e.shape, e)
-
-    @staticmethod
-    def example():
-        """``(expression, {variable: point})``: the atom at its simplest and a point inside its domain."""
-        raise NotImplementedError
 
     def forward(self, args):
         """Output, and a memo for the other methods."""
@@ -145,6 +142,29 @@ class Rows(Rule):
     def form(cls, walker, e, args):
         rows = grouped(args[0], atoms.axis_of(e))
         return walker.apply(cls.of(e), [rows], rows.shape[:1], e).reshaped(e.shape)
+
+
+def at_point(expression, **point):
+    """The ``example`` of a rule: a function that gives ``(expression, {variable: point})``.
+
+    Parameters
+    ----------
+    expression : callable
+        Makes the expression of the variables, which have the names and shapes of the point; a symmetric matrix belongs to
+        a symmetric variable.
+    **point : array_like
+        A value of each variable.
+    """
+
+    def example():
+        variables = []
+        for name, value in point.items():
+            value = np.asarray(value)
+            symmetric = value.ndim == 2 and np.array_equal(value, value.T)
+            variables.append(cp.Variable(value.shape, name=name, symmetric=symmetric))
+        return expression(*variables), point
+
+    return staticmethod(example)
 
 
 def grouped(form, axis):

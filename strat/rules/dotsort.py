@@ -6,13 +6,13 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.prox_chains import path_prox
 from strat.rules import atoms, rule
-from strat.rules.base import Rows
+from strat.rules.base import Rows, at_point
 from strat.rules.text import text
 
 
 @rule(atoms.dotsort)
 class DotSort(Rows):
-    """The sorted entries of u times sorted weights; prox by pooling adjacent violators in the sorted order.
+    """Sum of the sorted entries of u times sorted weights; prox by isotonic regression of the sorted entries.
 
     Parameters
     ----------
@@ -26,10 +26,7 @@ class DotSort(Rows):
     def __init__(self, weights):
         self.weights = weights
 
-    @staticmethod
-    def example():
-        u = cp.Variable(4, name="u")
-        return cp.dotsort(u, [2.0, 1.0, -0.5]), {"u": [0.3, -1.0, 2.5, 1.0]}
+    example = at_point(lambda u: cp.dotsort(u, [2.0, 1.0, -0.5]), u=[0.3, -1.0, 2.5, 1.0])
 
     @classmethod
     def form(cls, walker, e, args):

@@ -6,7 +6,7 @@ from scipy.special import entr, kl_div, rel_entr, wrightomega
 
 from strat.oracles import kernels
 from strat.rules import atoms, rule
-from strat.rules.base import Elementwise, Rows, all_legal
+from strat.rules.base import Elementwise, Rows, all_legal, at_point
 
 
 @rule(atoms.logistic)
@@ -14,32 +14,19 @@ class Logistic(Elementwise):
     """log(1 + exp(u)), exact at any margin."""
 
     quiet = True
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.logistic(u)), {"u": [-1.0, 0.0, 2.0]}
-
-    def value(self, u):
-        return np.maximum(u, 0.0) + np.log1p(np.exp(-np.abs(u)))
+    example = at_point(lambda u: cp.sum(cp.logistic(u)), u=[-1.0, 0.0, 2.0])
 
     def forward(self, args):
         (u,) = args
         if kernels.compiled:
             return kernels.compiled.logistic(u)
-        e = np.abs(u)  # in place from here on: half of the time is memory
-        np.negative(e, out=e)
-        np.exp(e, out=e)
-        out = np.log1p(e)
-        out += np.maximum(u, 0.0)
-        return out, e
+        e = np.exp(-np.abs(u))
+        return np.maximum(u, 0.0) + np.log1p(e), e
 
     def partial(self, i, args, out, memo):
         if kernels.compiled:
             return kernels.compiled.logistic_slope(args[0], memo)
-        g = np.maximum(memo, args[0] >= 0)  # the memo is at most 1
-        g /= 1.0 + memo
-        return g
+        return np.maximum(memo, args[0] >= 0) / (1.0 + memo)  # the memo is at most 1
 
     def mixed(self, i, j, args, out, memo):
         return memo / (1.0 + memo) ** 2
@@ -49,10 +36,7 @@ class Logistic(Elementwise):
 class Exp(Elementwise):
     """exp(u): the Poisson log link."""
 
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.exp(u)), {"u": [-1.0, 0.0, 1.0]}
+    example = at_point(lambda u: cp.sum(cp.exp(u)), u=[-1.0, 0.0, 1.0])
 
     def prox(self, u, step):
         """u − ω(u + log step), ω the Wright omega function, which is step · exp(z): where it is large, z from that."""
@@ -76,11 +60,7 @@ class Log(Elementwise):
     """log(u), -inf at 0."""
 
     intervals = {0: (0.0, np.inf)}
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return -cp.sum(cp.log(u)), {"u": [0.5, 1.0, 2.0]}
+    example = at_point(lambda u: -cp.sum(cp.log(u)), u=[0.5, 1.0, 2.0])
 
     def prox(self, u, step):
         """The positive root of z² − uz + step = 0, step < 0."""
@@ -101,11 +81,7 @@ class Log1p(Elementwise):
     """log(1 + u), -inf at -1."""
 
     intervals = {0: (-1.0, np.inf)}
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return -cp.sum(cp.log1p(u)), {"u": [-0.5, 0.0, 2.0]}
+    example = at_point(lambda u: -cp.sum(cp.log1p(u)), u=[-0.5, 0.0, 2.0])
 
     def value(self, u):
         return np.log1p(np.maximum(u, -1.0))
@@ -122,11 +98,7 @@ class Entr(Elementwise):
     """-u log(u), 0 at 0."""
 
     intervals = {0: (0.0, np.inf)}
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return -cp.sum(cp.entr(u)), {"u": [0.2, 1.0, 2.0]}
+    example = at_point(lambda u: -cp.sum(cp.entr(u)), u=[0.2, 1.0, 2.0])
 
     def prox(self, u, step):
         """λ ω(u/λ − 1 − log λ) for λ = −step, ω the Wright omega function."""
@@ -207,11 +179,7 @@ class KlDiv(_Relative):
     """x log(x / y) - x + y, y where x = 0: Poisson and Bernoulli rates."""
 
     shift = 1.0
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.kl_div(np.array([0.0, 1.0, 3.0]), u)), {"u": [0.5, 1.0, 2.0]}
+    example = at_point(lambda u: cp.sum(cp.kl_div(np.array([0.0, 1.0, 3.0]), u)), u=[0.5, 1.0, 2.0])
 
     def value(self, x, y):
         return kl_div(x, y)
@@ -221,10 +189,7 @@ class KlDiv(_Relative):
 class RelEntr(_Relative):
     """x log(x / y), 0 where x = 0."""
 
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.rel_entr(np.array([0.0, 1.0, 3.0]), u)), {"u": [0.5, 1.0, 2.0]}
+    example = at_point(lambda u: cp.sum(cp.rel_entr(np.array([0.0, 1.0, 3.0]), u)), u=[0.5, 1.0, 2.0])
 
     def value(self, x, y):
         return rel_entr(x, y)
@@ -234,10 +199,7 @@ class RelEntr(_Relative):
 class LogSumExp(Rows):
     """log Σ exp(u_j) of each row, exact at any size of u: the softmax loss."""
 
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 3), name="u")
-        return cp.sum(cp.log_sum_exp(u, axis=1)), {"u": [[0.0, 1.0, -1.0], [2.0, 0.5, 0.0]]}
+    example = at_point(lambda u: cp.sum(cp.log_sum_exp(u, axis=1)), u=[[0.0, 1.0, -1.0], [2.0, 0.5, 0.0]])
 
     def forward(self, args):
         (u,) = args

@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Rows, grouped
+from strat.rules.base import Rows, at_point, grouped
 
 
 @rule(atoms.GeoMean)
@@ -16,10 +16,7 @@ class GeometricMean(Rows):
     def __init__(self, weights):
         self.weights = weights
 
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return -cp.geo_mean(u, [1, 2, 1]), {"u": [0.5, 1.0, 2.0]}
+    example = at_point(lambda u: -cp.geo_mean(u, [1, 2, 1]), u=[0.5, 1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):

@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.rules import atoms, rule
-from strat.rules.base import Rule
+from strat.rules.base import Rule, at_point
 from strat.rules.exponentials import positive_root
 
 
@@ -12,10 +12,7 @@ from strat.rules.exponentials import positive_root
 class LogDetRule(Rule):
     """log det S of a positive definite S, -inf otherwise: covariance models."""
 
-    @staticmethod
-    def example():
-        s = cp.Variable((2, 2), symmetric=True, name="S")
-        return -cp.log_det(s), {"S": [[2.0, 0.5], [0.5, 1.0]]}
+    example = at_point(lambda S: -cp.log_det(S), S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
         """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
@@ -38,10 +35,7 @@ class LogDetRule(Rule):
 class TraceInverse(Rule):
     """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
 
-    @staticmethod
-    def example():
-        s = cp.Variable((2, 2), symmetric=True, name="S")
-        return cp.tr_inv(s), {"S": [[2.0, 0.5], [0.5, 1.0]]}
+    example = at_point(cp.tr_inv, S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
         """The positive root of z³ − uz² = step for each eigenvalue u: Newton from the right, where it only falls."""
@@ -74,10 +68,7 @@ class TraceInverse(Rule):
 class MatrixFraction(Rule):
     """tr XᵀP⁻¹X with P positive definite."""
 
-    @staticmethod
-    def example():
-        u, s = cp.Variable(2, name="u"), cp.Variable((2, 2), symmetric=True, name="S")
-        return cp.matrix_frac(u, s), {"u": [1.0, -2.0], "S": [[2.0, 0.5], [0.5, 1.0]]}
+    example = at_point(cp.matrix_frac, u=[1.0, -2.0], S=[[2.0, 0.5], [0.5, 1.0]])
 
     @classmethod
     def form(cls, walker, e, args):

@@ -1,13 +1,13 @@
-"""Piecewise linear functions and norms."""
+"""Absolute values, maxima and minima."""
 
 from functools import reduce
 
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles.thresholds import onto_l1_ball, onto_l2_ball
+from strat.oracles.thresholds import onto_l1_ball
 from strat.rules import atoms, rule
-from strat.rules.base import Elementwise, Rows, Rule
+from strat.rules.base import Elementwise, Rule, at_point
 
 
 @rule(atoms.abs)
@@ -17,11 +17,7 @@ class Abs(Elementwise):
     quiet = True
     kinks = "zero"
     invariance = "absolute"
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.abs(u)), {"u": [0.3, -1.0, 2.0]}
+    example = at_point(lambda u: cp.sum(cp.abs(u)), u=[0.3, -1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):
@@ -54,11 +50,7 @@ class Norm1(Rule):
     """Σ|u|: the sum of absolute values, also by rows."""
 
     kinks = "some"
-
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 2), name="u")
-        return cp.norm1(u), {"u": [[0.3, -1.0], [2.0, 0.1]]}
+    example = at_point(cp.norm1, u=[[0.3, -1.0], [2.0, 0.1]])
 
     @classmethod
     def form(cls, walker, e, args):
@@ -87,11 +79,7 @@ class Maximum(_Extreme):
     """max(u, v, …): pos, pinball, hinge."""
 
     sign = 1.0
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.maximum(0.9 * u, -0.1 * u)), {"u": [0.3, -1.0, 2.0]}
+    example = at_point(lambda u: cp.sum(cp.maximum(0.9 * u, -0.1 * u)), u=[0.3, -1.0, 2.0])
 
     def value(self, *args):
         return reduce(np.maximum, args)
@@ -102,41 +90,7 @@ class Minimum(_Extreme):
     """min(u, v, …), concave: it enters with a minus sign, as in ``cp.neg``."""
 
     sign = -1.0
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return -cp.sum(cp.minimum(u, 0)), {"u": [0.3, -1.0, 2.0]}
+    example = at_point(lambda u: -cp.sum(cp.minimum(u, 0)), u=[0.3, -1.0, 2.0])
 
     def value(self, *args):
         return reduce(np.minimum, args)
-
-
-class Norm2(Rows):
-    """‖u‖₂ of each row; prox shrinks the row as a whole."""
-
-    kinks = "zero"
-    invariance = "absolute"
-
-    def prox(self, u, step):
-        """Shrink the row as a whole."""
-        norm = np.sqrt((u * u).sum(axis=-1))
-        return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
-
-    def project(self, u, radius):
-        """Scale onto the ball."""
-        return onto_l2_ball(u, radius)
-
-    def forward(self, args):
-        return np.sqrt((args[0] ** 2).sum(axis=-1)), None
-
-    def _unit(self, args, out):
-        return args[0] / np.where(out > 0, out, 1.0)[..., None]
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None] * self._unit(args, out)
-
-    def curve(self, i, args, out, memo, g, tangents):
-        unit, t = self._unit(args, out), tangents[0]
-        radial = unit * (unit * t).sum(axis=-1, keepdims=True)
-        return (g / np.where(out > 0, out, np.inf))[..., None] * (t - radial)

@@ -3,9 +3,40 @@
 import cvxpy as cp
 import numpy as np
 
+from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, rule
-from strat.rules.base import Rows, grouped
-from strat.rules.piecewise import Abs, Norm2
+from strat.rules.base import Rows, at_point, grouped
+from strat.rules.piecewise import Abs
+
+
+class Norm2(Rows):
+    """‖u‖₂ of each row; prox shrinks the row as a whole."""
+
+    kinks = "zero"
+    invariance = "absolute"
+
+    def prox(self, u, step):
+        """Shrink the row as a whole."""
+        norm = np.sqrt((u * u).sum(axis=-1))
+        return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
+
+    def project(self, u, radius):
+        """Scale onto the ball."""
+        return onto_l2_ball(u, radius)
+
+    def forward(self, args):
+        return np.sqrt((args[0] ** 2).sum(axis=-1)), None
+
+    def _unit(self, args, out):
+        return args[0] / np.where(out > 0, out, 1.0)[..., None]
+
+    def pullback(self, i, args, out, memo, g):
+        return g[..., None] * self._unit(args, out)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        unit, t = self._unit(args, out), tangents[0]
+        radial = unit * (unit * t).sum(axis=-1, keepdims=True)
+        return (g / np.where(out > 0, out, np.inf))[..., None] * (t - radial)
 
 
 @rule(atoms.Pnorm)
@@ -17,10 +48,7 @@ class PnormRule(Rows):
     def __init__(self, p):
         self.p = p
 
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 3), name="u")
-        return cp.sum(cp.norm(u, 2, axis=1)), {"u": [[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]]}
+    example = at_point(lambda u: cp.sum(cp.norm(u, 2, axis=1)), u=[[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]])
 
     @classmethod
     def form(cls, walker, e, args):
@@ -59,12 +87,11 @@ class Pnorm(PnormRule):
         """Newton's method in r between bounds, over the entries' own equations."""
         a, step = np.abs(u), np.asarray(step, dtype=float)
         top = a.max(axis=-1)
-        safe = np.where(top > 0, top, 1.0)  # everything in multiples of the largest entry
+        safe = np.where(top > 0, top, 1.0)  # all sizes in multiples of the largest entry
         a, strength = a / safe[..., None], step / safe
         q = self.p / (self.p - 1.0)
-        moved = ((a**q).sum(axis=-1) > strength**q) & (
-            top > 0
-        )  # within the ball of the dual norm all goes to 0
+        # The prox is 0 for points in the ball of the dual norm.
+        moved = ((a**q).sum(axis=-1) > strength**q) & (top > 0)
         high = (a**self.p).sum(axis=-1) ** (1.0 / self.p)
         low, r = np.zeros(high.shape), np.maximum(high - strength, 0.5 * high)
         last = np.full(high.shape, np.inf)
@@ -100,12 +127,8 @@ class Pnorm(PnormRule):
         return s, (power * s).sum(axis=-1), -p * (power * s / np.where(moves > 0, moves, 1.0)).sum(axis=-1)
 
     def project(self, u, radius):
-        """What the prox of the dual norm takes off (Moreau)."""
-        return u - self._dual.prox(u, radius)
-
-    @property
-    def _dual(self):
-        return Pnorm(self.p / (self.p - 1.0))
+        """u minus the prox of the dual norm (Moreau)."""
+        return u - Pnorm(self.p / (self.p - 1.0)).prox(u, radius)
 
 
 def _root(a, b, m, c):

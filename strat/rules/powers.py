@@ -6,26 +6,27 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rule, all_legal, grouped
-from strat.rules.piecewise import Abs, Norm2
+from strat.rules.base import Elementwise, Rule, all_legal, at_point, grouped
+from strat.rules.piecewise import Abs
+from strat.rules.power_norms import Norm2
 
 
 class Square(Elementwise):
-    """u², whatever it is written as; pieces of it join into one quadratic."""
+    """u², however it is written; squares of affine expressions join into one quadratic."""
 
     curvature = "constant"
     flat_at_zero = True
     invariance = "absolute"
 
     def project(self, u, radius):
-        """Onto a ball of the 2-norm, the sum of the entries' squares being at most the radius."""
+        """Onto a ball of the 2-norm: the sum of the entries' squares is at most the radius."""
         return onto_l2_ball(u, np.sqrt(radius))
 
     def value(self, u):
         return u * u
 
     def prox(self, u, step):
-        """Shrink."""
+        """u / (1 + 2 step)."""
         return u / (1.0 + 2.0 * step)
 
     def partial(self, i, args, out, memo):
@@ -42,10 +43,7 @@ class PowerRule(Elementwise):
     def __init__(self, p):
         self.p = p
 
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.power(u, 3) + cp.power(u, -1) - cp.sqrt(u)), {"u": [0.5, 1.0, 2.0]}
+    example = at_point(lambda u: cp.sum(cp.power(u, 3) + cp.power(u, -1) - cp.sqrt(u)), u=[0.5, 1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):
@@ -115,7 +113,7 @@ def square(walker, u, e):
 
 
 def _opened(walker, u):
-    """For rows that are a number times a 2-norm or absolute value: the form inside, one more axis."""
+    """For rows that are a number times a 2-norm or absolute value: the form inside, with one more axis; else None."""
     if u.size == 0 or u.row.size != u.size or np.any(u.coefficient) or not u.column.all():
         return None
     owners = np.unique(walker.symbols.owner(u.column))
@@ -137,11 +135,7 @@ class QuadOverLin(Rule):
     """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
 
     intervals = {1: (0.0, np.inf)}
-
-    @staticmethod
-    def example():
-        u, y = cp.Variable(2, name="u"), cp.Variable(name="y")
-        return cp.quad_over_lin(u, y), {"u": [1.0, -2.0], "y": 1.5}
+    example = at_point(cp.quad_over_lin, u=[1.0, -2.0], y=1.5)
 
     @classmethod
     def form(cls, walker, e, args):
@@ -164,12 +158,10 @@ class QuadOverLin(Rule):
             reach = y + 2.0 * step
             slope = reach * (reach + 2.0 * (y - y0))
             new = np.maximum(y - ((y - y0) * reach * reach - load) / np.where(slope > 0, slope, 1.0), 0.0)
-            if np.all(
-                np.abs(new - y) <= 1e-9 * new
-            ):  # the error of a step is about the square of the one before
-                y = new
-                break
+            done = np.all(np.abs(new - y) <= 1e-9 * new)  # each error is about the square of the one before
             y = new
+            if done:
+                break
         y = np.where(load + 4.0 * step * step * y0 <= 0, np.maximum(y0, 0.0) * (load == 0), y)
         ratio = np.where(y > 0, y / np.where(y > 0, y + 2.0 * step, 1.0), step == 0)
         return np.concatenate([u * ratio[..., None], y[..., None]], axis=-1)
@@ -183,9 +175,8 @@ class QuadOverLin(Rule):
 
     def pullback(self, i, args, out, memo, g):
         u, y = args
-        g = np.where(
-            y == 0, 0.0, g / np.where(y == 0, 1.0, y)
-        )  # 0 is a subgradient at the tip of the domain, (0, 0)
+        # 0 is a subgradient at the tip of the domain, (0, 0).
+        g = np.where(y == 0, 0.0, g / np.where(y == 0, 1.0, y))
         return (2.0 * g)[..., None] * u if i == 0 else -g * out
 
     def curve(self, i, args, out, memo, g, tangents):
@@ -205,11 +196,7 @@ class QuadForm(Rule):
     """uᵀPu with P a constant, a hyperparameter or record data."""
 
     flat_at_zero = True
-
-    @staticmethod
-    def example():
-        u = cp.Variable(2, name="u")
-        return cp.quad_form(u, np.array([[2.0, 0.5], [0.5, 1.0]])), {"u": [1.0, -2.0]}
+    example = at_point(lambda u: cp.quad_form(u, np.array([[2.0, 0.5], [0.5, 1.0]])), u=[1.0, -2.0])
 
     @classmethod
     def form(cls, walker, e, args):
@@ -237,11 +224,7 @@ class Huber(Elementwise):
     intervals = {1: (0.0, np.inf)}
     flat_at_zero = True
     curvature = "jumps"
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, name="u")
-        return cp.sum(cp.huber(u, 0.7)), {"u": [0.2, -0.5, 2.0]}
+    example = at_point(lambda u: cp.sum(cp.huber(u, 0.7)), u=[0.2, -0.5, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):
@@ -253,7 +236,7 @@ class Huber(Elementwise):
         return inside * (2.0 * u - inside)
 
     def prox(self, u, step, m):
-        """A ridge near 0, a shift beyond."""
+        """That of the square near 0, a shift beyond."""
         return np.where(
             np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)
         )

@@ -9,7 +9,7 @@ from scipy.special import entr
 
 from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest
 from strat.rules import atoms, rule
-from strat.rules.base import Rule
+from strat.rules.base import Rule, at_point
 from strat.rules.exponentials import Entr
 from strat.rules.matrices import symmetric
 
@@ -32,10 +32,7 @@ class _SingularValues(Rule):
 class NuclearNorm(_SingularValues):
     """Sum of the singular values of a matrix."""
 
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 3), name="u")
-        return cp.normNuc(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
+    example = at_point(cp.normNuc, u=[[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]])
 
     def prox(self, u, step):
         """Soft thresholding of the singular values."""
@@ -55,10 +52,7 @@ class NuclearNorm(_SingularValues):
 class SpectralNorm(_SingularValues):
     """Largest singular value of a matrix (what ``cp.norm`` of a matrix means)."""
 
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 3), name="u")
-        return cp.sigma_max(u), {"u": [[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]]}
+    example = at_point(cp.sigma_max, u=[[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]])
 
     def prox(self, u, step):
         """The largest singular values are cut to one level."""
@@ -96,10 +90,9 @@ class LambdaSumLargest(_Eigenvalues):
     def of(cls, e):
         return cls(float(e.k))
 
-    @staticmethod
-    def example():
-        u = cp.Variable((3, 3), symmetric=True, name="u")
-        return cp.lambda_sum_largest(u, 2), {"u": [[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]}
+    example = at_point(
+        lambda u: cp.lambda_sum_largest(u, 2), u=[[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]
+    )
 
     def prox_eigenvalues(self, values, step):
         """That of the sum of the k largest entries."""
@@ -118,20 +111,14 @@ class LambdaMax(LambdaSumLargest):
     def of(cls, e):
         return cls(1)
 
-    @staticmethod
-    def example():
-        u = cp.Variable((2, 2), symmetric=True, name="u")
-        return cp.lambda_max(u), {"u": [[1.0, -0.5], [-0.5, 0.3]]}
+    example = at_point(cp.lambda_max, u=[[1.0, -0.5], [-0.5, 0.3]])
 
 
 @rule(atoms.von_neumann_entr)
 class VonNeumannEntropy(_Eigenvalues):
     """-tr(S log S) of a positive semidefinite S, -inf otherwise; prox by eigenvalues."""
 
-    @staticmethod
-    def example():
-        s = cp.Variable((2, 2), symmetric=True, name="S")
-        return -cp.von_neumann_entr(s), {"S": [[2.0, 0.5], [0.5, 1.0]]}
+    example = at_point(lambda S: -cp.von_neumann_entr(S), S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
         """That of the entropy of numbers."""

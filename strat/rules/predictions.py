@@ -1,0 +1,69 @@
+"""Functions that are not convex, which predictions may hold: products, quotients, signs and whole numbers."""
+
+import cvxpy as cp
+import numpy as np
+
+from strat.rules import atoms, rule
+from strat.rules.base import Elementwise, at_point
+
+
+@rule("product")
+class ProductRule(Elementwise):
+    """u · v of two expressions of the variables."""
+
+    example = at_point(cp.multiply, u=[1.0, -2.0], v=[0.5, 3.0])
+
+    def value(self, u, v):
+        return u * v
+
+    def partial(self, i, args, out, memo):
+        return args[1 - i]
+
+    def mixed(self, i, j, args, out, memo):
+        return 0.0 if i == j else 1.0
+
+
+@rule("reciprocal")
+class Reciprocal(Elementwise):
+    """1 / u of data or, in predictions, of the variables."""
+
+    example = at_point(lambda u, v: u / v, u=[1.0, -2.0], v=[0.5, 3.0])
+
+    def value(self, u):
+        return 1.0 / u
+
+    def partial(self, i, args, out, memo):
+        return -(out**2)
+
+    def mixed(self, i, j, args, out, memo):
+        return 2.0 * out**3
+
+
+@rule(atoms.sign)
+class Sign(Elementwise):
+    """1 where u > 0, −1 elsewhere."""
+
+    example = at_point(cp.sign, u=-0.5)
+
+    def value(self, u):
+        return np.where(u > 0, 1.0, -1.0)
+
+
+@rule(atoms.ceil)
+class Ceil(Elementwise):
+    """The least whole number >= u (CVXPY itself takes u within 1e-4 of a whole number as that)."""
+
+    example = at_point(cp.ceil, u=[-0.5, 1.2])
+
+    def value(self, u):
+        return np.ceil(u)
+
+
+@rule(atoms.floor)
+class Floor(Elementwise):
+    """The largest whole number <= u (with the same difference)."""
+
+    example = at_point(cp.floor, u=[-0.5, 1.2])
+
+    def value(self, u):
+        return np.floor(u)
