@@ -11,7 +11,7 @@ import numpy as np
 def by_dynamic_programming(v, curvature, up, down):
     """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row: (P, L) arrays to (P, L)."""
     P, L = v.shape
-    # Rows as columns from here on, since one coordinate of all of them is read at a time.
+    # Transposed, since one coordinate of all rows is read at a time.
     c, slope = np.ascontiguousarray(curvature.T), np.ascontiguousarray((curvature * v).T)
     up, down = np.ascontiguousarray(up.T), np.ascontiguousarray(down.T)
     best = _Derivative(P, L, c[0], slope[0])
@@ -34,7 +34,7 @@ def by_dynamic_programming(v, curvature, up, down):
 
 
 class _Derivative:
-    """Increasing piecewise linear functions, one a row: outer lines, and the changes of line at the knots between.
+    """Increasing piecewise linear functions, one a row: the outer lines, and how the line changes at each knot between.
 
     The knots of all rows lie in one flat array, those of a row from ``first`` to ``last``.
     """
@@ -83,7 +83,7 @@ class _Derivative:
         return x
 
     def clip_above(self, level, below):
-        """min(function, level); where it reaches the level. The knot that a level below has just made stays."""
+        """min(function, level); where it reaches the level. The knot of a `clip_below` just before stays."""
         self._drop(self.right, self.last, self.first + below, level, -1)
         a, b = self.right
         x = (level - b) / a

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def folded(v, t, q, Q):
-    """Point and steps with the linear and diagonal quadratic parts folded in, None where they are zero."""
+    """Point and step with the linear and diagonal quadratic parts folded in; a part that is zero may be None."""
     if q is not None:
         v = v - t * q
     if Q is None:
@@ -44,6 +44,12 @@ class Grouped:
         t = np.expand_dims(t, -1) if np.ndim(t) else t
         return folded(self._by_group(v), t, present(self.q), present(self.Q))
 
+    def _simple(self, z, t):
+        """The prox of absolute values and intervals, by groups, where there are any."""
+        if self.l1 is not None:
+            z = z - np.clip(z, -t * self.l1, t * self.l1)
+        return z if self.low is None else np.clip(z, self.low, self.high)
+
     def _by_group(self, values):
         return values.reshape(len(values), *self.groups.shape)
 
@@ -61,14 +67,14 @@ class Grouped:
 
 
 def joined(blocks):
-    """Blocks with those of equal signature made one."""
-    kept, alike = [], {}
+    """Join the blocks with equal signatures."""
+    others, alike = [], {}
     for block in blocks:
         if isinstance(block, Grouped):
             alike.setdefault(block.signature, []).append(block)
         else:
-            kept.append(block)
-    return kept + [first.join(others) if others else first for first, *others in alike.values()]
+            others.append(block)
+    return others + [first.join(rest) if rest else first for first, *rest in alike.values()]
 
 
 class BlockProx:
@@ -77,25 +83,13 @@ class BlockProx:
     def __init__(self, blocks, transposed=None):
         self.blocks, self.transposed = joined(blocks), transposed
         columns = self.blocks[0].columns if len(self.blocks) == 1 else ()
-        # All of so many columns, where there is one block that holds them in order.
+        # The number of columns, where one block holds all of them in order.
         self._whole = len(columns) if np.array_equal(columns, np.arange(len(columns))) else 0
 
     @property
     def kind(self):
         """How it is computed."""
         return ", ".join(sorted({block.kind for block in self.blocks})) or "closed form"
-
-    @property
-    def iterative(self):
-        """Whether some block takes many steps."""
-        return self.costly or any(
-            block.kind.startswith("dual") or block.kind == "Newton" for block in self.blocks
-        )
-
-    @property
-    def costly(self):
-        """Whether a general solver computes some block."""
-        return any(getattr(block, "costly", False) for block in self.blocks)
 
     @cached_property
     def diagonal(self):

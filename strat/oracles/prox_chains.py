@@ -1,5 +1,7 @@
 """Functions of the differences of neighbours on a path: total variation, fused lasso, monotone sequences."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from strat.oracles import kernels
@@ -7,29 +9,24 @@ from strat.oracles.path_dynamic import by_dynamic_programming
 from strat.oracles.prox_base import Grouped
 
 
+@dataclass(eq=False)
 class ChainBlock(Grouped):
     """Σ up · (z₊ − z)₊ + down · (z − z₊)₊ of shifted neighbours; infinite slopes make constraints.
 
     An absolute value (the same for all coordinates of a path) and an interval are added exactly afterwards, since
     they keep the order of the entries.
-
-    Parameters
-    ----------
-    groups : (G, L) int ndarray
-        Coordinates, in the order of the path.
-    q, Q : (K or 1, G, L) ndarray
-    shift : (G, L) ndarray
-        The differences are those of z − shift.
-    up, down : (K or 1, G, L − 1) ndarray
-        Slopes for rising and falling.
-    l1, low, high : (K or 1, G, L) ndarray or None
     """
 
+    groups: np.ndarray  # coordinates in the order of the path, (G, L)
+    q: np.ndarray  # linear part, (K or 1, G, L)
+    Q: np.ndarray  # diagonal quadratic part, (K or 1, G, L)
+    shift: np.ndarray  # the differences are those of z − shift, (G, L)
+    up: np.ndarray  # slopes where z rises, (K or 1, G, L − 1)
+    down: np.ndarray  # slopes where z falls
+    l1: np.ndarray | None  # weights of absolute values, (K or 1, G, L)
+    low: np.ndarray | None
+    high: np.ndarray | None
     axes = {"groups": 0, "q": 1, "Q": 1, "shift": 0, "up": 1, "down": 1, "l1": 1, "low": 1, "high": 1}
-
-    def __init__(self, groups, q, Q, shift, up, down, l1, low, high):
-        self.groups, self.q, self.Q, self.shift = groups, q, Q, shift
-        self.up, self.down, self.l1, self.low, self.high = up, down, l1, low, high
 
     @property
     def signature(self):
@@ -41,19 +38,11 @@ class ChainBlock(Grouped):
         K, (G, L) = len(v), self.groups.shape
         v, t = self._fold(v, t)
         v = np.broadcast_to(v, (K, G, L)) - self.shift
-        curvature = np.asarray(1.0 / np.asarray(t, dtype=float))
-        parts = (
-            self._rows(np.atleast_1d(curvature), K, G),
-            self._rows(self.up, K, G),
-            self._rows(self.down, K, G),
-        )
+        curvature = np.atleast_1d(1.0 / np.asarray(t, dtype=float))
+        parts = (self._rows(part, K, G) for part in (curvature, self.up, self.down))
         z = path_prox(v.reshape(-1, L), *parts).reshape(K, G, L)
         z = z + self.shift if np.any(self.shift) else z
-        if self.l1 is not None:
-            z = z - np.clip(z, -t * self.l1, t * self.l1)
-        if self.low is not None:
-            z = np.clip(z, self.low, self.high)
-        return z.reshape(K, -1)
+        return self._simple(z, t).reshape(K, -1)
 
     @staticmethod
     def _rows(part, K, G):

@@ -1,59 +1,44 @@
-"""Proximal maps of functions of groups of coordinates that are known for one group: norms, maxima, balls, spectra."""
+"""Proximal maps of functions of groups of coordinates and of symmetric matrices: norms, maxima, balls, eigenvalues."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from strat.oracles.prox_base import Grouped, folded, present
 
 
+@dataclass(eq=False)
 class GroupBlock(Grouped):
     """Σ weight · f(scale · z + offset) over groups, or the groups' sets f(scale · z + offset) <= radius.
 
     What may be added, exactly: where f grows in every |u| ("absolute"), weighted absolute values and signs, which act
     first; where f keeps the order of the entries ("ordered"), one absolute value and one interval a group, which act
-    afterwards (Yu 2013, On decomposing the proximal map). A set of the latter kind may have neither: what acts afterwards
-    leads inside.
-
-    Parameters
-    ----------
-    rule : Rule
-        With ``prox(u, step)`` or ``project(u, radius)`` on arrays (K, groups, *shape).
-    shape : tuple
-        Shape of a group's argument.
-    groups : (G, L) int ndarray
-        Coordinates.
-    scale, offset : (G, L) ndarray
-        With |scale| the same within a group.
-    q, Q : (K or 1, G, L) ndarray
-        Linear and quadratic parts, Q the same within a group.
-    weight : (K or 1, G) ndarray or None
-    radius : (1, G) ndarray or None
-    l1, low, high : (K or 1, G, L) ndarray or None
-    absolute : bool
-        Whether f is a function of |u|, of which the rule knows only f(u).
+    afterwards (Yu 2013, On decomposing the proximal map). A set of the latter kind may have neither, since what acts
+    afterwards may lead out of it.
     """
 
+    rule: object  # a Rule with ``prox`` or ``project`` on arrays (K, groups, *shape)
+    shape: tuple  # of a group's argument
+    groups: np.ndarray  # coordinates, (G, L)
+    scale: np.ndarray  # (G, L), its size the same within a group
+    offset: np.ndarray  # (G, L)
+    q: np.ndarray  # linear part, (K or 1, G, L)
+    Q: np.ndarray  # diagonal quadratic part, (K or 1, G, L), the same within a group
+    weight: np.ndarray | None  # (K or 1, G)
+    radius: np.ndarray | None  # (1, G)
+    l1: np.ndarray | None  # weights of absolute values, (K or 1, G, L)
+    low: np.ndarray | None
+    high: np.ndarray | None
+    absolute: bool = False  # whether f is a function of |u|, of which the rule knows only f(u)
     axes = {
         "groups": 0, "scale": 0, "offset": 0, "q": 1, "Q": 1, "weight": 1, "radius": 1, "l1": 1, "low": 1, "high": 1
     }  # fmt: skip
 
-    def __init__(
-        self, rule, shape, groups, scale, offset, q, Q, weight, radius, l1, low, high, absolute=False
-    ):
-        self.rule, self.shape, self.absolute = rule, tuple(shape), absolute
-        self.groups, self.scale, self.offset, self.q, self.Q = groups, scale, offset, q, Q
-        self.weight, self.radius, self.l1, self.low, self.high = weight, radius, l1, low, high
-
     @property
     def signature(self):
         """Equal for blocks that can be joined."""
-        parts = (self.weight, self.l1, self.low)
-        return (
-            type(self).__name__,
-            self.rule.key,
-            self.shape,
-            self.absolute,
-            *(part is None for part in parts),
-        )
+        missing = [part is None for part in (self.weight, self.l1, self.low)]
+        return (type(self).__name__, self.rule.key, self.shape, self.absolute, *missing)
 
     def __call__(self, v, t):
         z, t = self._fold(v, t)
@@ -63,12 +48,6 @@ class GroupBlock(Grouped):
         u = self._prox(z * self.scale + self.offset, self._steps(t, z.shape))
         z = (u - self.offset) / self.scale
         return (z if first else self._simple(z, t)).reshape(v.shape)
-
-    def _simple(self, z, t):
-        """The prox of absolute values and intervals."""
-        if self.l1 is not None:
-            z = z - np.clip(z, -t * self.l1, t * self.l1)
-        return z if self.low is None else np.clip(z, self.low, self.high)
 
     def _steps(self, t, shape):
         if self.weight is None:

@@ -3,17 +3,15 @@
 import numpy as np
 
 
-def safeguarded(residual, v, t, low, high, start=None):
+def safeguarded(residual, start, v, t, low, high):
     """z in [low, high] nearest to the root of a function that rises at least by 1/t a unit.
 
     Parameters
     ----------
     residual : callable
         ``residual(z)`` gives the function's value and slope, (z − v)/t among them.
-    v, t, low, high : ndarray
-        The start where it lies inside, the steps, and bounds, of one shape.
-    start : ndarray or None
-        Where to start instead, where it lies inside.
+    start, v, t, low, high : ndarray
+        Of one shape; the start is used where it lies between the bounds, and v or a point between them elsewhere.
     """
 
     def read(z):
@@ -23,8 +21,7 @@ def safeguarded(residual, v, t, low, high, start=None):
     width = np.where(np.isfinite(high - low), high - low, 2.0 * np.maximum(1.0, np.sqrt(t)))
     inner = np.where(np.isfinite(low), low + 0.5 * width, np.where(np.isfinite(high), high - 0.5 * width, v))
     z = np.where((v > low) & (v < high), v, inner)
-    if start is not None:
-        z = np.where((start > low) & (start < high), start, z)
+    z = np.where((start > low) & (start < high), start, z)
     f, slope = read(z)
     # The residual grows at least by 1/t a unit, so the root lies within t |f| of any point.
     a = np.where(f > 0, np.maximum(low, z - t * f), z)
@@ -47,11 +44,11 @@ def safeguarded(residual, v, t, low, high, start=None):
         # Where a slope overflowed, one end of the bracket is still infinite: go there in doubling steps.
         far = np.where(np.isinf(a), b, a) + np.where(np.isinf(a), -1.0, 1.0) * 2.0 ** min(iteration, 1000)
         middle = np.where(np.isfinite(b - a), 0.5 * a + 0.5 * b, far)
-        if bounded:  # beside the end of a domain, distances from it may be of any order
+        if bounded:  # the root may be at any order of distance from the end of a domain
             near, wide = a - low, b - low
             order = np.where(near > 0, np.sqrt(near) * np.sqrt(wide), wide * 0.5 ** min(2**iteration, 1000))
             middle = np.where(np.isfinite(wide) & (wide > 16.0 * near), low + order, middle)
-        # Where steps were short and the next is of rounding's size, brackets would only be halved around noise.
+        # Short steps down to the size of rounding: bisection would only follow noise.
         ended = (np.abs(trial - z) <= 4e-15 * np.abs(z)) & (last <= 1e-7 * np.abs(z))
         new = np.where(done, z, np.where(inside | ended, trial, middle))
         done |= ended
@@ -69,5 +66,5 @@ def safeguarded(residual, v, t, low, high, start=None):
 
 
 def _nothing(f, z, v, t):
-    """Whether a residual that holds (z − v)/t is 0 but for rounding: halving brackets on would chase noise."""
+    """Whether a residual, (z − v)/t being a part of it, is 0 up to rounding."""
     return np.abs(f) <= 4e-16 * (np.abs(z) + np.abs(v)) / t

@@ -1,4 +1,4 @@
-"""Levels at which sorted numbers balance: what projections on simplices and balls come down to.
+"""Projections on simplices and balls, and the thresholds that they come down to.
 
 All functions work along the last axis, for any leading axes at once.
 """
@@ -66,22 +66,19 @@ def balance(c, a, w, low, high, b):
         def total(level):
             return (a * np.minimum(np.maximum(c - slope * level[..., None], low), high)).sum(axis=-1)
 
-        # The sum falls in ν: halve the sorted ends of the pieces, then solve on one piece.
+        # The sum decreases in ν: bisect the sorted ends of its pieces, then solve the linear equation on one piece.
         first, last = np.full(c.shape[:-1], -1), np.full(c.shape[:-1], ends.shape[-1])
         for _ in range(int(np.ceil(np.log2(ends.shape[-1] + 2)))):
             middle = np.clip((first + last) // 2, 0, ends.shape[-1] - 1)
             above = total(_entries(ends, middle)) >= b
             open_ = last - first > 1
             first, last = np.where(open_ & above, middle, first), np.where(open_ & ~above, middle, last)
-        padded = np.concatenate(
-            [np.full((*c.shape[:-1], 1), -np.inf), ends, np.full((*c.shape[:-1], 1), np.inf)], axis=-1
-        )
+        end = np.full((*c.shape[:-1], 1), np.inf)
+        padded = np.concatenate([-end, ends, end], axis=-1)
         left, right = _entries(padded, first + 1), _entries(padded, last + 1)
-        between = np.where(
-            np.isfinite(left) & np.isfinite(right),
-            0.5 * left + 0.5 * right,
-            np.where(np.isfinite(left), left + 1.0, np.where(np.isfinite(right), right - 1.0, 0.0)),
-        )
+        lower = np.where(np.isfinite(left), left, np.where(np.isfinite(right), right - 2.0, -1.0))
+        upper = np.where(np.isfinite(right), right, np.where(np.isfinite(left), left + 2.0, 1.0))
+        between = 0.5 * lower + 0.5 * upper
         x = c - slope * between[..., None]
         inside = (x > low) & (x < high)
         fixed = np.where(inside, c, np.where(x <= low, low, high))

@@ -47,12 +47,12 @@ class Rule:
     quiet = False
 
     def has(self, name):
-        """Whether the rule has a method."""
+        """Whether the rule has this method."""
         return hasattr(self, name)
 
     @property
     def key(self):
-        """What tells two instances apart."""
+        """Equal for rules that compute the same function."""
         return (type(self).__name__, *sorted(self.__dict__.items()))
 
     @property
@@ -75,20 +75,20 @@ class Rule:
         raise NotImplementedError
 
     def pullback(self, i, args, out, memo, g):
-        """The memo is the gradient of each output entry in the one argument, where a rule does not say otherwise."""
+        """The usual case: the memo is the gradient of each output entry in the one argument."""
         return g.reshape(*g.shape, *[1] * (memo.ndim - g.ndim)) * memo
 
     def pushforward(self, args, out, memo, tangents):
-        """Σ ⟨gradient, tangent⟩, where each output entry has a part of the arguments to itself."""
+        """The usual case: Σ ⟨gradient, tangent⟩ over the part of the arguments that an output entry depends on."""
         parts = [self.pullback(i, args, out, memo, np.ones_like(out)) * t for i, t in tangents.items()]
         return sum(part.reshape(*out.shape, -1).sum(axis=-1) for part in parts)
 
     def kinks_of(self, forms_):
-        """``kinks`` where the arguments are these forms."""
+        """``kinks`` for arguments of these forms."""
         return self.kinks
 
     def domain(self, args):
-        """Mask of the leading axis where the arguments are legal; None where everything is."""
+        """Mask of the records whose arguments are legal; None if all arguments are."""
         inside = [
             all_legal((args[i] >= low) & (args[i] <= high)) for i, (low, high) in self.intervals.items()
         ]
@@ -180,12 +180,12 @@ def grouped(form, axis):
 
 
 def all_legal(mask):
-    """Whether all entries of each record are in a mask."""
+    """Reduce a mask of entries to one of records: whether all entries of the record are legal."""
     return mask.reshape(len(mask), -1).all(axis=1)
 
 
 def _times(g, factor):
-    """Product with 0 · inf = 0: what has no weight has no part in a gradient."""
+    """Product with 0 · inf = 0, since terms of weight 0 have no part in a gradient."""
     product = g * factor
     if not np.isfinite(product.sum()) and not np.isfinite(product).all():
         product = np.where(g == 0, 0.0, product)

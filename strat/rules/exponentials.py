@@ -11,7 +11,7 @@ from strat.rules.base import Elementwise, Rows, all_legal, at_point
 
 @rule(atoms.logistic)
 class Logistic(Elementwise):
-    """log(1 + exp(u)), exact at any margin."""
+    """log(1 + exp(u)), without overflow."""
 
     quiet = True
     example = at_point(lambda u: cp.sum(cp.logistic(u)), u=[-1.0, 0.0, 2.0])
@@ -39,7 +39,7 @@ class Exp(Elementwise):
     example = at_point(lambda u: cp.sum(cp.exp(u)), u=[-1.0, 0.0, 1.0])
 
     def prox(self, u, step):
-        """u − ω(u + log step), ω the Wright omega function, which is step · exp(z): where it is large, z from that."""
+        """z = u − ω(u + log step), ω the Wright omega function; a large ω = step · exp(z) gives z without cancellation."""
         logs = np.log(np.where(step > 0, step, 1.0))
         omega = wrightomega(u + logs)
         z = np.where(omega > 1.0, np.log(np.maximum(omega, 1.0)) - logs, u - omega)
@@ -110,7 +110,7 @@ class Entr(Elementwise):
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(np.maximum(u, 0.0))
             out = -u * logs
-        if not np.isfinite(out).all():  # at 0 and outside
+        if not np.isfinite(out).all():  # some u <= 0
             out = entr(u)
         return out, logs
 
@@ -152,7 +152,7 @@ class _Relative(Elementwise):
     intervals = {0: (0.0, np.inf), 1: (0.0, np.inf)}
 
     def prox(self, u, step, y):
-        """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), ω the Wright omega function."""
+        """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), λ the step and ω the Wright omega function."""
         size = np.where(step > 0, step, 1.0)
         with np.errstate(divide="ignore"):
             at = u / size - 1.0 + self.shift + np.log(y) - np.log(size)
@@ -160,7 +160,7 @@ class _Relative(Elementwise):
 
     def partial(self, i, args, out, memo):
         x, y = args
-        ratio = np.where(x == 0, 0.0, x / y)  # also at y = 0: a count of 0 has no logarithm
+        ratio = np.where(x == 0, 0.0, x / y)  # also at y = 0: a count of 0 has no logarithmic term
         return self.shift - ratio if i == 1 else np.log(ratio) + 1.0 - self.shift
 
     def mixed(self, i, j, args, out, memo):
@@ -197,7 +197,7 @@ class RelEntr(_Relative):
 
 @rule(atoms.log_sum_exp)
 class LogSumExp(Rows):
-    """log Σ exp(u_j) of each row, exact at any size of u: the softmax loss."""
+    """log Σ exp(u_j) of each row, without overflow: the softmax loss."""
 
     example = at_point(lambda u: cp.sum(cp.log_sum_exp(u, axis=1)), u=[[0.0, 1.0, -1.0], [2.0, 0.5, 0.0]])
 
@@ -212,7 +212,7 @@ class LogSumExp(Rows):
         return top + np.log(total), e / total[..., None]
 
     def pair_curvature(self, args, out, memo, g, r, s):
-        """Of diag(p) − p pᵀ, p the shares of the exponentials."""
+        """The Hessian is diag(p) − p pᵀ, p_j = exp(u_j) / Σ exp(u)."""
         return g * memo[..., r] * ((r == s) - memo[..., s])
 
     def curve(self, i, args, out, memo, g, tangents):

@@ -38,7 +38,7 @@ class TraceInverse(Rule):
     example = at_point(cp.tr_inv, S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
-        """The positive root of z³ − uz² = step for each eigenvalue u: Newton from the right, where it only falls."""
+        """The positive root of z³ − uz² = step for each eigenvalue u, by Newton steps that decrease from a point above it."""
         step = step[:, None]
         z = np.maximum(values, 0.0) + np.cbrt(step)
         for _ in range(100):
@@ -105,7 +105,7 @@ def symmetric(s):
 
 
 def spectrum(s):
-    """Ascending eigenvalues and the inverse; where a matrix is not positive definite, that of the identity."""
+    """Ascending eigenvalues and the inverse of matrices; where one is not positive definite, a finite stand-in."""
     values, vectors = np.linalg.eigh(symmetric(s))
     safe = np.where(values[..., :1] > 0, values, 1.0)
     return values, (vectors / safe[..., None, :]) @ np.swapaxes(vectors, -1, -2)

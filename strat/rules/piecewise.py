@@ -24,7 +24,7 @@ class Abs(Elementwise):
         return absolute(walker, e, args[0])
 
     def project(self, u, radius):
-        """Onto a ball of the 1-norm, the sum of the entries' values."""
+        """Onto a ball of the 1-norm: the sum of the entries' absolute values is at most the radius."""
         return onto_l1_ball(u, radius)
 
     def value(self, u):
@@ -63,7 +63,7 @@ class _Extreme(Elementwise):
     kinks = "some"
 
     def kinks_of(self, forms_):
-        """A positive part has its kink where it is 0."""
+        """Those of a positive part, max(u, 0), are where it is 0."""
         return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
 
     def partial(self, i, args, out, memo):

@@ -118,7 +118,7 @@ class Envelope(Elementwise):
 
     @property
     def flat_at_zero(self):
-        """Whether the derivative at 0 is 0, so that a kink of the argument disappears where it is 0."""
+        """Whether the derivative at 0 is 0: the prox of 0 is 0."""
         return self.function.prox(np.zeros(1), self.delta)[0] == 0.0
 
     @property

@@ -21,7 +21,7 @@ class Norm2(Rows):
         return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
 
     def project(self, u, radius):
-        """Scale onto the ball."""
+        """Scaled to the surface of the ball, where u is outside."""
         return onto_l2_ball(u, radius)
 
     def forward(self, args):
@@ -84,7 +84,7 @@ class Pnorm(PnormRule):
     invariance = "absolute"
 
     def prox(self, u, step):
-        """Newton's method in r between bounds, over the entries' own equations."""
+        """Newton's method for r between bounds; each step solves the equations for the s_j."""
         a, step = np.abs(u), np.asarray(step, dtype=float)
         top = a.max(axis=-1)
         safe = np.where(top > 0, top, 1.0)  # all sizes in multiples of the largest entry
@@ -132,7 +132,7 @@ class Pnorm(PnormRule):
 
 
 def _root(a, b, m, c):
-    """The root x >= 0 of a x + b x^m = c, m >= 1: Newton from the right, where the left side is convex."""
+    """The root x >= 0 of a x + b x^m = c, m >= 1: Newton steps from above, the left side being convex."""
     if m == 2:
         root = a + np.sqrt(a * a + 4.0 * b * c)
         return 2.0 * c / np.where(root > 0, root, 1.0)
@@ -143,7 +143,7 @@ def _root(a, b, m, c):
         power = x * x if m == 3 else x ** (m - 1.0)
         slope = a + m * b * power
         new = np.maximum(x - (a * x + b * power * x - c) / np.where(slope > 0, slope, 1.0), 0.0)
-        if np.all(np.abs(new - x) <= 1e-9 * x):  # the error of a step is about the square of the one before
+        if np.all(np.abs(new - x) <= 1e-9 * x):  # each error is about the square of the one before
             return new
         x = new
     return x

@@ -96,7 +96,7 @@ class PowerRule(Elementwise):
         return self.p * sign * self._power(u, self.p - 1)
 
     def mixed(self, i, j, args, out, memo):
-        # For 1 < p < 2 the curvature at 0 is infinite; that of 1e-8 keeps Newton's method going.
+        # For 1 < p < 2 the curvature at 0 is infinite; the one at 1e-8 keeps Newton's method going.
         u = np.maximum(args[0], 1e-8) if 1 < self.p < 2 else args[0]
         return self.p * (self.p - 1) * self._power(u, self.p - 2)
 
@@ -105,7 +105,7 @@ class PowerRule(Elementwise):
 
 
 def square(walker, u, e):
-    """Form of u², with squares of 2-norms and absolute values opened."""
+    """Form of u²; squares of 2-norms and absolute values become sums of squares of what is inside."""
     opened = _opened(walker, u)
     if opened is not None:
         return walker.sum(square(walker, opened, e), u.shape, axis=(opened.shape and len(opened.shape) - 1,))
@@ -150,7 +150,7 @@ class QuadOverLin(Rule):
         return walker.times(walker.reciprocal(y, e), total, e.shape, e)
 
     def prox(self, u, step):
-        """For rows (u, y): u y/(y + 2 step), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton from the right."""
+        """Of rows (u, y₀): (u y/(y + 2 step), y), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton steps from above."""
         u, y0 = u[..., :-1], u[..., -1]
         load = step * (u * u).sum(axis=-1)
         y = np.maximum(y0, 0.0) + np.cbrt(load)

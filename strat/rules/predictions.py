@@ -51,7 +51,7 @@ class Sign(Elementwise):
 
 @rule(atoms.ceil)
 class Ceil(Elementwise):
-    """The least whole number >= u (CVXPY itself takes u within 1e-4 of a whole number as that)."""
+    """The least whole number >= u (CVXPY rounds u within 1e-4 of a whole number to it)."""
 
     example = at_point(cp.ceil, u=[-0.5, 1.2])
 
@@ -61,7 +61,7 @@ class Ceil(Elementwise):
 
 @rule(atoms.floor)
 class Floor(Elementwise):
-    """The largest whole number <= u (with the same difference)."""
+    """The largest whole number <= u (CVXPY rounds u within 1e-4 of a whole number to it)."""
 
     example = at_point(cp.floor, u=[-0.5, 1.2])
 

@@ -18,7 +18,7 @@ ROUNDING = 1e-13
 
 
 class _SingularValues(Rule):
-    """A function of the singular values of one matrix; `of_values` gives it and its derivatives in the values."""
+    """A function of the singular values of one matrix; ``of_values`` gives the function and its gradient in them."""
 
     kinks = "some"
 
@@ -69,7 +69,7 @@ class SpectralNorm(_SingularValues):
 
 
 class _Eigenvalues(Rule):
-    """A function of the ascending eigenvalues of one symmetric matrix; `of_values` gives it and its derivatives in them."""
+    """A function of the eigenvalues, ascending, of one symmetric matrix; ``of_values`` gives the function and its gradient."""
 
     def forward(self, args):
         values, vectors = np.linalg.eigh(symmetric(args[0]))
@@ -95,7 +95,7 @@ class LambdaSumLargest(_Eigenvalues):
     )
 
     def prox_eigenvalues(self, values, step):
-        """That of the sum of the k largest entries."""
+        """The prox of the sum of the k largest entries."""
         return shrunk_largest(values, step, self.k)
 
     def of_values(self, values):
@@ -121,7 +121,7 @@ class VonNeumannEntropy(_Eigenvalues):
     example = at_point(lambda S: -cp.von_neumann_entr(S), S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
-        """That of the entropy of numbers."""
+        """The prox of the entropy of each eigenvalue."""
         return Entr().prox(values, step[:, None])
 
     def of_values(self, values):
@@ -136,7 +136,7 @@ class VonNeumannEntropy(_Eigenvalues):
 
 
 def on_singular_values(u, change):
-    """Matrices with their singular values changed."""
+    """Apply a function to the singular values of matrices."""
     left, values, right = np.linalg.svd(u, full_matrices=False)
     return (left * change(values)[..., None, :]) @ right
 
