@@ -1,7 +1,7 @@
 """Regularizers and constraints without a closed prox (tests/compounds.py) on a grid: strat against CVXPY with Clarabel.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/compounds.py [--K 20 1000] [--only NAME ...] [--loss NAME ...]
-        [--limit SECONDS] [--solver NAME] [--tol TOL] [--units]
+        [--limit SECONDS] [--solver NAME] [--tol TOL] [--units] [--direct METHOD]
 
 CPU seconds, one run each, in a process of its own that ends after `--limit` of them. "strat" is declaration, model
 and `fit` at default settings, or with the solver that `--solver` and `--tol` name. "CVXPY" is the problem on all
@@ -9,7 +9,8 @@ strata stacked by hand, one Variable of shape (K, n), one sparse product for all
 atoms along an axis where CVXPY has them: its construction, canonicalisation and solution at Clarabel's default
 tolerances. "solver" is Clarabel alone on the compiled data. Rows marked "loop" have atoms without such a form, and a
 Python loop over the strata; they are left out for more than 100 strata, where most of their time would be CVXPY's own. "ratio"
-is CVXPY's time over strat's: below 1 strat loses; with < or > one of the two ran into the limit.
+is CVXPY's time over strat's: below 1 strat loses; with < or > one of the two ran into the limit. Clarabel's own choice of a
+direct solver may cost several times as much as the other; `--direct qdldl` names it for CVXPY.
 
 "above" is how far F at strat's parameters lies above Clarabel's optimal value, relative; "outside" is the largest
 violation of a constraint there. Both are CVXPY's evaluations of the stacked problem. With `--units` every fit is
@@ -73,14 +74,14 @@ def by_strat(row, loss, K, data, solver=None, unit=1.0, size=1.0):
     return seconds, model.theta_["w"].reshape(K, -1) / unit, model.result_.status
 
 
-def by_cvxpy(row, loss, K, data):
+def by_cvxpy(row, loss, K, data, settings=None):
     """CPU seconds, those of the solver alone, the optimal value and the status."""
     g = graph(K)
     start = time.process_time()
     problem, _ = stacked(row, loss, g, *data)
-    compiled, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts={})
+    compiled, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=settings or {})
     ready = time.process_time()
-    solution = chain.solve_via_data(problem, compiled, False, False, {})
+    solution = chain.solve_via_data(problem, compiled, False, False, settings or {})
     solved = time.process_time()
     problem.unpack_results(solution, chain, inverse)
     return time.process_time() - start, solved - ready, problem.solution.opt_val, problem.status
@@ -114,7 +115,8 @@ def in_other_units(row, loss, K, data, solver, limit):
 def measure(row, loss, K, options):
     """Print one row; return the ratio, whether it is a bound, and the difference of the objectives."""
     data, solver, limit = records(row, loss, K), named_solver(options), options.limit
-    theirs = within(limit, lambda: by_cvxpy(row, loss, K, data))
+    settings = {"direct_solve_method": options.direct} if options.direct else {}
+    theirs = within(limit, lambda: by_cvxpy(row, loss, K, data, settings))
     own = within(limit, lambda: by_strat(row, loss, K, data, solver))
     failed = [f"{x[:100]}" for x in (own, theirs) if isinstance(x, str)]
     late, ratio, above = f">{limit}", np.nan, np.nan
@@ -156,6 +158,7 @@ def read_options():
     parser.add_argument("--limit", type=int, default=120, help="CPU seconds of one fit")
     parser.add_argument("--solver", help="a solver's name in strat, such as ADMM")
     parser.add_argument("--tol", type=float, help="its tolerance")
+    parser.add_argument("--direct", help="Clarabel's direct_solve_method in CVXPY, such as qdldl or faer")
     parser.add_argument("--units", action="store_true", help="repeat in other units")
     options = parser.parse_args()
     if options.tol is not None and options.solver is None:
