@@ -262,6 +262,9 @@ def _clarabel(P, q, A, b, cones, accuracy):
 
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_iter = False, 200
+    settings.direct_solve_method = (
+        "qdldl"  # several times as fast as the other choice on all but dense graphs
+    )
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
     settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
     settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
