@@ -137,8 +137,19 @@ def _check_base(base, meta, path):
 
 
 def _anonymous(declaration):
-    """The declaration's text, without the numbers that CVXPY gives to Parameters that have no name."""
-    return re.sub(r"\bparam\d+", "param", str(declaration))
+    """What a printed declaration declares: its pieces, without how a version computes them.
+
+    The numbers that CVXPY gives to Parameters that have no name are left out, too.
+    """
+    lines = re.sub(r"\bparam\d+", "param", str(declaration)).splitlines()
+    head = next((line for line in lines if line.startswith("role ")), "")
+    end = head.find(" rule") if head else None
+    table = [
+        line[:end].rstrip()
+        for line in lines
+        if not re.match(r"(BaseModel|predict|smoothing|\w+'s prox)", line)
+    ]
+    return [*table, *(line for line in lines if re.match(r"BaseModel|predict|smoothing", line))]
 
 
 def _component(entry, kind, path):

@@ -16,6 +16,8 @@ FAR = 1e-6
 SMALL, NOISE = 1e-3, 1e-8
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one that is enough.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-9
+#: Violation of the constraints that is accepted of it, in units of the solution.
+FEASIBLE = 3e-9
 
 
 @dataclass
@@ -102,12 +104,12 @@ class ConeProgram:
         gap = _gap(solution) / (1.0 + abs(solution.obj_val))
         return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap)
 
-    def _in_units(self, P, q, A, b, cones, size, slope, strict=True):
+    def _in_units(self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED):
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
         for accuracy in ACCURACIES:
             solution = _clarabel(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
-            if _usable(solution):
+            if _usable(solution, accepted):
                 return np.asarray(solution.x), solution, worth
         if strict:
             raise NoOracleError(
@@ -122,7 +124,8 @@ class ConeProgram:
         for _ in range(REFINEMENTS):
             unit = float(np.clip(10.0 * np.sqrt(gap), *UNITS))
             slope, left = q + size * _times(P, x), b - size * (A @ x)
-            again = self._in_units(P, slope, A, left, cones, size * unit, 1.0, strict=False)
+            accepted = max(ACCEPTED, FEASIBLE / unit)
+            again = self._in_units(P, slope, A, left, cones, size * unit, 1.0, False, accepted)
             if again is None or not _gap(again[1]) * unit**2 < gap:
                 break
             x, gap = x + unit * again[0], _gap(again[1]) * unit**2
@@ -276,9 +279,9 @@ def _gap(solution):
     return abs(solution.obj_val - solution.obj_val_dual)
 
 
-def _usable(solution):
+def _usable(solution, accepted):
     status = str(solution.status)
     if status in ("Solved", "AlmostSolved"):
         return True
-    exact = max(solution.r_prim, solution.r_dual) <= ACCEPTED
+    exact = max(solution.r_prim, solution.r_dual) <= accepted
     return status in ("InsufficientProgress", "MaxIterations", "NumericalError") and exact

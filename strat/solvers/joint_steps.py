@@ -11,6 +11,10 @@ from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 
 DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
+HEAVY = 1e-4  # damping of Newton steps above which strata that are behind take steps of their own
+FAR, LATE = 1e3, 5  # as they do after so many steps that gain next to nothing with theta so far behind
+LITTLE = 1e-9  # share of F that is next to nothing
+MOST = 30  # most steps of their own in a row
 BEHIND = 10.0  # a Newton step is due where the residual in theta is this many times the residual in W
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
@@ -30,7 +34,7 @@ class JointSteps(Algorithm):
 
     saved = (
         *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
-        *("interval", "wait", "last", "damping", "fresh"),
+        *("interval", "wait", "last", "damping", "fresh", "late"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
     )
@@ -50,7 +54,7 @@ class JointSteps(Algorithm):
         # Newton steps: iterations between two, iterations until the next, F after the last, and their own memory
         self.interval = self.shortest = 3 if problem.learned else 1
         self.wait, self.last = 1, -np.inf
-        self.damping, self.fresh = np.full(problem.K, RIDGE), True
+        self.damping, self.fresh, self.late = np.full(problem.K, RIDGE), True, 0
 
     def step(self):
         """One iteration."""
@@ -68,7 +72,7 @@ class JointSteps(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self._newton_is_due(behind) and self._newton_step(y if taken else None):
+        if self._newton_is_due(behind) and self._newton_step(y if taken else None, behind):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
@@ -81,34 +85,41 @@ class JointSteps(Algorithm):
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         return due and self.problem.loss.has("hessian_operator")
 
-    def _newton_step(self, y):
+    def _newton_step(self, y, behind):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
 
-        `y` is the point from which the last prox-gradient step led to x, None if that step was rejected.
+        `y` is the point from which the last prox-gradient step led to x, None if that step was rejected. Where theta stays
+        `behind` W although steps are damped, or gain next to nothing, the strata take steps of their own until theta has
+        caught up.
         """
         problem, x, z, before = self.problem, self.x, self.z, self.x.objective
         accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
-        newton = ProximalNewton(
-            for_given_graph(problem, x.w),
-            x.theta,
-            x.w,
-            accuracy,
-            self.strata_metric.loss_curvature,
-            one_length=True,
-        )
-        newton.damping, newton.fresh = self.damping, self.fresh
+        alone = behind and (self.damping.max() > HEAVY or self.late >= LATE)
+        fixed, curvature = for_given_graph(problem, x.w), self.strata_metric.loss_curvature
+        newton = ProximalNewton(fixed, x.theta, x.w, accuracy, curvature, one_length=not alone)
+        if not alone:
+            newton.damping, newton.fresh = self.damping, self.fresh
         start = newton.x.objective
-        if y is None:
+        for _ in range(MOST if alone else 0):
+            newton.step()
+            if newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
+                break
+        if alone:
+            self.damping = np.full(problem.K, RIDGE)
+        elif y is None:
             newton.step()
         else:
             inverse = 1 / self.strata_metric.curvature
             newton.step(y.theta - inverse[:, None] * y.theta_gradient, inverse)
-        self.damping, self.fresh = newton.damping, newton.fresh
+        if not alone:
+            self.damping, self.fresh = newton.damping, newton.fresh
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < start or newton.polished
         lower = better and self._move_theta(newton.x.theta)
         gain = before - z.objective if lower else 0.0
-        worth = gain > WORTH * (self.last - before) and gain > 1e-13 * abs(before)
+        far = not alone and self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
+        self.late = self.late + 1 if far else 0
+        worth = alone and lower or gain > WORTH * (self.last - before) and gain > 1e-13 * abs(before)
         self.interval = self.wait = self.shortest if worth else min(2 * self.interval, RAREST)
         self.last = before - gain
         return lower
