@@ -1,6 +1,5 @@
 """Starting points and the choice among several."""
 
-import handmade
 import numpy as np
 import pytest
 from handmade import Bernoulli, Box, Logistic, Norm1
@@ -91,11 +90,6 @@ def test_an_interrupt_ends_the_search(problem):
     result = solve(problem, MAPG(callback=lambda state: True), n_starts=4)
     assert result.status == "interrupted"
     assert len(result.starts) == 1
-
-
-def test_several_starts_on_wine():
-    result = solve(handmade.wine(), MAPG(), n_starts=5)
-    assert result.objective <= -2069.3
 
 
 @pytest.mark.parametrize("solver", [MAPG, NewtonCG])
