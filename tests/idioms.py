@@ -95,7 +95,7 @@ class Idiom:
     id: str
     expression: object
     constraints: tuple = ()
-    #: The prox that the row must have: "closed" (closed form, exact or dual method), "newton", "solver" (announced).
+    #: The prox that the row must have: "closed" (closed form), "newton", "solver" (announced).
     prox: str = "closed"
     smooth: bool = True
     #: Points by variable name that replace the random ones.

@@ -1,11 +1,14 @@
 """The cone solver: against CVXPY on whole problems, in any units, for losses with and without kinks, and within joint fits."""
 
+import pickle
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import strat
 from strat.oracles.cone_program import ConeProgram
+from strat.solvers.default import WRITTEN, default_solver
 
 P, K, N = 4, 6, 90
 RNG = np.random.default_rng(0)
@@ -138,3 +141,33 @@ def test_a_learned_graph_is_refused():
     model = strat.joint(base, GRAPH, lambda1=1.0, lambda2=0.3, eta=0.1, mu=0.1, solver=strat.Cone())
     with pytest.raises(strat.OptionError, match="Cone fits theta for a given graph"):
         model.fit(X, Y, strata=STRATA)
+
+
+@pytest.mark.parametrize("atom", [cp.quad_form, cp.matrix_frac])
+def test_matrices_of_records_enter_by_their_roots(atom):
+    S = cp.Parameter((P, P), PSD=True, name="S")
+    roots = RNG.normal(size=(N, P, P))
+    matrices = roots @ roots.swapaxes(1, 2) + 0.5 * np.eye(P)
+    base = strat.BaseModel(atom(w - y, S) + cp.abs(x @ w - y), 0.1 * cp.sum_squares(w), data=(S, x, y))
+    model = strat.lrsm(base, GRAPH).fit(matrices, X, Y, strata=STRATA)
+    assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-6)
+
+
+def test_a_loss_whose_cones_cannot_be_written_is_pickled_and_says_so():
+    loss = cp.quad_form(cp.abs(w), np.eye(P)) + cp.abs(w[0] - y)  # CVXPY has no cones for it
+    oracle = strat.compile(loss, data=(y,)).bind(np.ones(3))
+    for flat in (oracle.flat, pickle.loads(pickle.dumps(oracle)).flat):
+        with pytest.raises(strat.NoOracleError, match="Write it with other atoms"):
+            flat.cones()
+
+
+def test_records_too_many_for_one_program_are_not_written():
+    oracle = strat.compile(LOSSES["pinball"][0], data=(x, y)).bind(X, Y, strata=STRATA).flat
+    assert type(default_solver(oracle, learned=False)) is strat.Cone
+
+    def written():
+        raise AssertionError("the program was written")
+
+    written.size = WRITTEN + 1
+    oracle.cones = written
+    assert type(default_solver(oracle, learned=False)) is strat.ADMM

@@ -163,7 +163,12 @@ class RecordCones:
             id(v): with_sign(v, cp.reshape(self.theta[program.layout.slices[v.name()]], v.shape, order="C"))
             for v in program.variables
         }
-        self.expression = self._copied(expression)
+        try:
+            self.expression = self._copied(expression)
+        except Exception as error:  # CVXPY takes no Parameter where it takes the numbers
+            raise NoOracleError(
+                f"{program.what} has no cone program that is linear in the data ({type(error).__name__}: {error})"
+            ) from error
 
     def cones(self, weight, segments):
         """All records' functions as `Cones`, weighted."""
@@ -214,6 +219,12 @@ class RecordCones:
             return self._affine(form, e)
         if isinstance(e, (atoms.multiply, atoms.MulExpression, atoms.DivExpression)):
             return self._product(e)
+        if (
+            isinstance(e, (atoms.QuadForm, atoms.MatrixFrac))
+            and e.args[0].ndim == 1
+            and not e.args[1].variables()
+        ):
+            return self._quadratic(e)
         return e.copy([self._copied(a) for a in e.args])
 
     def _factor(self, e):
@@ -223,19 +234,38 @@ class RecordCones:
             sign["nonpos"] = False
         return self._parameter(e.shape, values, **sign)
 
+    def _quadratic(self, e):
+        """uᵀ S u or uᵀ S⁻¹ u with a matrix S of each record: the squares of R u, where Rᵀ R is S or its inverse."""
+        P, q = self._rows(self.walker(e.args[0]))
+        S = self.binder.evaluator.form(self.walker(e.args[1])).reshape(-1, *e.args[1].shape)
+        values, vectors = np.linalg.eigh(0.5 * (S + S.swapaxes(1, 2)))
+        root = np.sqrt(np.maximum(values, 0.0))
+        R = (1.0 / root if isinstance(e, atoms.MatrixFrac) else root)[..., None] * vectors.swapaxes(1, 2)
+        offset = np.matmul(R, q[..., None])[..., 0]
+        u = self._parameter(P.shape[1:], np.matmul(R, P)) @ self.theta + self._parameter(q.shape[1:], offset)
+        return cp.sum_squares(u)
+
     def _affine(self, form, e):
         """P @ theta + q, of the shape of e."""
+        P, q = self._rows(form)
+        u = self._parameter(P.shape[1:], P) @ self.theta
+        if q.any():
+            u = u + self._parameter(q.shape[1:], q)
+        return cp.reshape(u, e.shape, order="C")
+
+    def _rows(self, form):
+        """P (R, m, n) and q (R, m) of an affine form P @ theta + q, R the number of records or 1."""
         binder, m = self.binder, form.size
+        if binder.kinds(form)[1].any():
+            raise NoOracleError(f"{self.program.what} has a quadratic form of an argument that is not affine")
         variable, _, rest = binder.kinds(form)
         part = form.where(variable)
         terms = binder.evaluator.terms(part)
         terms = terms.toarray() if sp.issparse(terms) else np.asarray(terms)
         P = np.zeros((len(terms), m, binder.n))
         np.add.at(P, (slice(None), part.row, binder.flat(part.column)), terms)
-        u = self._parameter((m, binder.n), P) @ self.theta
-        if rest.any():
-            u = u + self._parameter((m,), binder.evaluator.form(form.where(rest)))
-        return cp.reshape(u, e.shape, order="C")
+        q = binder.evaluator.form(form.where(rest)) if rest.any() else np.zeros((1, m))
+        return P, np.asarray(q)
 
     def _product(self, e):
         """A product of a part without variables and a function, which becomes an unknown."""

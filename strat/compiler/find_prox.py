@@ -1,10 +1,13 @@
 """Which prox a bound program gets: a closed form, Newton's method, or a cone program of all strata."""
 
+from contextlib import suppress
+
 from strat.compiler.cone_form import RecordCones, stratum_cones
 from strat.compiler.data_checks import check_fixed
 from strat.compiler.piecewise_rows import NoProx
 from strat.compiler.prox import ProxBuilder
 from strat.compiler.sets import Sets
+from strat.errors import NoOracleError
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_quadratic import QuadraticProx
@@ -68,11 +71,12 @@ def loss_oracle(program, assembly, walker, values, prox, constrained, smoothed):
     """
     binder, layout = assembly.binder, program.layout
 
-    def records():
+    def of_records():
         return [RecordCones(program, values, walker, binder).cones(assembly.weight, binder.segments)]
 
+    records = None if smoothed else _Once(of_records, binder.segments.N * binder.n)
     if not prox:
-        return assembly.oracle(cones=None if smoothed else _Once(records))
+        return assembly.oracle(cones=records)
     check_fixed(program.constraints, values)
     # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
     sets = _sets(program, walker, binder) if constrained else Sets(binder.n)
@@ -89,7 +93,7 @@ def loss_oracle(program, assembly, walker, values, prox, constrained, smoothed):
 
     builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, layout, assembly.active)
     cone_prox = None if smoothed else ConeProx(_Once(whole), program.what, builder.domain())
-    oracle = assembly.oracle(None, "", None if smoothed else _Once(records))
+    oracle = assembly.oracle(None, "", records)
     if not assembly.quadratics and not any(binder.node_has_data(node) for node in assembly.roots):
         # The loss of all records of a stratum is one function of the stratum, as a regularizer is.
         try:
@@ -117,16 +121,28 @@ def _sets(program, walker, binder):
 
 
 class _Once:
-    """A function without arguments that is called once, when its result is first needed."""
+    """A function without arguments that is called once, when its result is first needed.
 
-    def __init__(self, make):
-        self._make, self._made = make, None
+    Attributes
+    ----------
+    size : int
+        How many numbers of records the result will hold, known before it is made.
+    """
+
+    def __init__(self, make, size=0):
+        self._make, self._made, self._error, self.size = make, None, None, size
 
     def __call__(self):
-        if self._made is None:
-            self._made = self._make()
+        if self._made is None and self._error is None:
+            try:
+                self._made = self._make()
+            except NoOracleError as error:
+                self._error = str(error)
+        if self._error is not None:
+            raise NoOracleError(self._error)
         return self._made
 
     def __getstate__(self):
-        self()  # functions inside functions are not pickled, their result is
-        return {"_make": None, "_made": self._made}
+        with suppress(NoOracleError):
+            self()  # functions inside functions are not pickled, their result is
+        return {**self.__dict__, "_make": None}
