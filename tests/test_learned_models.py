@@ -256,7 +256,8 @@ def test_residual_is_that_of_each_regularizers_own_prox():
         cp.Problem(cp.Minimize(rest + near), constraints).solve(
             cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
         )
-        expected = np.linalg.norm(w - x.value) / (1 + max(np.linalg.norm(d / 2), np.linalg.norm(main)))
+        size = np.linalg.norm(w) if h == NEW[-1] else max(np.linalg.norm(d / 2), np.linalg.norm(main))
+        expected = np.linalg.norm(w - x.value) / (1 + size)
         assert p.residual(theta, w)["W"] == pytest.approx(expected, rel=1e-4)
 
 
@@ -431,3 +432,18 @@ def test_parameters_far_behind_their_graph_catch_up():
     result = model.fit(X[rows, :6], Y[rows], strata=[z[k] for k in rows]).result_
     assert result.status == "converged"
     assert np.all(np.diff(result.history) <= 0)
+
+
+@pytest.mark.parametrize("far", [1.0, 100.0, 1e5])
+def test_entropy_ends_with_its_kernel_however_far_strata_are(far):
+    rng, K = np.random.default_rng(0), 8
+    w, x, y = cp.Variable(2, name="w"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    z, X = rng.integers(K, size=120), rng.normal(size=(120, 2))
+    true = rng.normal(size=(K, 2)) + far * (np.arange(K) >= 4)[:, None]
+    base = strat.BaseModel(cp.square(y - x @ w), 0.1 * cp.sum_squares(w), data=(x, y))
+    model = strat.entropy(base, strat.graphs.path(K), solver=strat.MAPG())
+    model.fit(X, (X * true[z]).sum(axis=1) + rng.normal(size=120), strata=z)
+    theta = model.theta_["w"]
+    kernel = np.exp(-0.5 * ((theta[:, None] - theta) ** 2).sum(axis=-1)) - np.eye(K)
+    np.testing.assert_allclose(model.W_, kernel, atol=1e-6)
+    assert model.result_.status == "converged"

@@ -79,6 +79,10 @@ class JointProblem:
         prox = self.regularizer.prox
         return getattr(prox, "next", prox)(theta, t)
 
+    def half_distances(self, theta):
+        """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""
+        return self.edges.from_vector(self.edges.distances(self.scaled(theta)) / 2)
+
     def parts(self, theta, w):
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
         graph_oracle = self.graph_oracle() if self.learned else None
@@ -227,10 +231,10 @@ class Point:
         return w_residual(self.problem.edges, self.graph_oracle, self.w, self.w_gradient, self.w_scale())
 
     def w_scale(self):
-        """1 + max(||d/2||, scale of h), the size of the terms in the W part of the residual."""
+        """The size of the terms in the W part of the residual."""
         edges = self.problem.edges
         half = edges.add_half_distances(self.problem.scaled(self.theta), edges.zeros()) * edges.mask
-        return 1 + max(edges.norm(half), self.graph_oracle.scale())
+        return self.graph_oracle.size(half)
 
 
 def rows_product(weight, a, b, c=None):

@@ -61,23 +61,18 @@ class GraphSteps(Solver):
 
 def exact_weights(problem, theta):
     """Weights of the exact graph step and its Newton iterations, for an h that has one."""
-    return problem.graph_oracle().minimize(_half_distances(problem, theta))
-
-
-def _half_distances(problem, theta):
-    edges = problem.edges
-    return edges.from_vector(edges.distances(problem.scaled(theta)) / 2)
+    return problem.graph_oracle().minimize(problem.half_distances(theta))
 
 
 def _exact(problem, theta, tol):
     started = time.perf_counter()
-    edges, graph_oracle, half = problem.edges, problem.graph_oracle(), _half_distances(problem, theta)
+    edges, graph_oracle, half = problem.edges, problem.graph_oracle(), problem.half_distances(theta)
     w, iterations = graph_oracle.minimize(half)
     graph, laplacian = graph_oracle.set(w), edges.dot(half, w)
     graph += graph_oracle.rest()
     gradient = graph_oracle.gradient(edges.zeros())
     gradient += half
-    residual = w_residual(edges, graph_oracle, w, gradient, 1 + max(edges.norm(half), graph_oracle.scale()))
+    residual = w_residual(edges, graph_oracle, w, gradient, graph_oracle.size(half))
     return Result(
         status="converged" if residual <= tol else "max_iter",
         iterations=iterations,

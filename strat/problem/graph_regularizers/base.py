@@ -169,6 +169,8 @@ class GraphOracle:
     """
 
     projects = True
+    #: Whether `minimize` is a formula, with which a fit ends.
+    closed_form = False
     factorizations = inversions = 0
 
     def __init__(self, h, edges, w0, outside=0.0):
@@ -193,6 +195,10 @@ class GraphOracle:
     def scale(self):
         """Size of the terms of h that balance the distances where the objective is stationary."""
         return self.edges.norm(self.gradient(self.edges.zeros()) * self.edges.mask)
+
+    def size(self, half):
+        """1 + size of the terms in the residual of W: half the distances, and the terms of h."""
+        return 1 + max(self.edges.norm(half), self.scale())
 
     def rest(self):
         """Value at w of what the smooth part leaves out."""

@@ -13,6 +13,7 @@ class EntropyOracle(GraphOracle):
     """
 
     projects = False
+    closed_form = True
 
     def __init__(self, h, edges, w0, outside=0.0):
         super().__init__(h, edges, w0, outside)
@@ -32,6 +33,10 @@ class EntropyOracle(GraphOracle):
         """sigma^2, h's own curvature at a weight of 1; without a smooth part any number would bound the Hessian."""
         out[...] = min(self.square, 1.0)
         return out
+
+    def size(self, half):
+        """1 + size of the weights: the large distances of far strata would hide the errors of near ones."""
+        return 1 + self.edges.norm(self._w)
 
     def rest(self):
         """h(w), +inf where a weight is negative."""
