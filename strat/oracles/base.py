@@ -29,6 +29,10 @@ class Oracle:
         """Value of each stratum."""
         raise NotImplementedError
 
+    def interior(self):
+        """The same function where its gradient is finite, +inf elsewhere: the domain of methods that follow gradients."""
+        return self
+
     def arguments(self, theta):
         """None: the other methods take theta alone."""
 

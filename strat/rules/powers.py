@@ -72,6 +72,10 @@ class PowerRule(Elementwise):
         return {} if self.even else {0: (0.0, np.inf)}
 
     @property
+    def steep(self):
+        return (0,) if 0 < self.p < 1 else ()
+
+    @property
     def restricted(self):
         return not self.even
 
@@ -135,6 +139,7 @@ class QuadOverLin(Rule):
     """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
 
     intervals = {1: (0.0, np.inf)}
+    steep = (1,)
     example = at_point(cp.quad_over_lin, u=[1.0, -2.0], y=1.5)
 
     @classmethod

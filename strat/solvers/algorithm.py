@@ -4,6 +4,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from strat.errors import OptionError
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem, Point
 
@@ -45,7 +46,8 @@ class Algorithm:
         self.x = self.new_point()
         self.x.theta[...], self.x.w[...] = theta, w
         self.x.evaluate(gradient)
-        self.differentiated = gradient and self.x.objective < np.inf
+        check_start(problem, self.x)
+        self.differentiated = gradient
 
     def new_point(self):
         """Memory for one more point, whose factorisations are counted."""
@@ -102,6 +104,17 @@ class Algorithm:
             setattr(self.x, name, float(value))
         self.differentiated = False
         self.extra_factorizations += int(state["work"]) - self.factorizations
+
+
+def check_start(problem, x):
+    """Raise an OptionError where the objective is not finite at an evaluated point from which an algorithm is to start."""
+    if x.objective < np.inf:
+        return
+    what = "the graph regularizer"
+    if x.graph < np.inf:
+        bad = np.flatnonzero(~problem.inside(x.theta))
+        what = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else "the regularizer"
+    raise OptionError(f"init: {what} is not finite at the start. Give init= values inside its domain.")
 
 
 def for_given_graph(problem, w):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strat.errors import ConvergenceWarning, OptionError
+from strat.errors import ConvergenceWarning
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 
@@ -49,7 +49,6 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
         self.started, self.before = time.perf_counter(), 0.0
         self.algorithm = solver.algorithm(problem, theta, w)
-        _check_start(problem, self.algorithm.x)
         self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         self._keep_best()
@@ -169,7 +168,7 @@ class Run:
     def _result(self, status):
         x = self.algorithm.x
         theta, w = x.theta.copy(), x.w.copy()
-        best_counts = status in ("early_stopped", "interrupted") or self.algorithm.diverged
+        best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf
         if best_counts and self.best is not None:
             theta, w = self.best
         parts, residual = self.problem.parts(theta, w), self.algorithm.certificate(theta, w)
@@ -189,19 +188,6 @@ class Run:
             w=w,
             history_seconds=self.times,
         )
-
-
-def _check_start(problem, x):
-    if np.isfinite(x.objective):
-        return
-    if np.isfinite(x.graph):
-        bad = np.flatnonzero(~np.isfinite(problem.loss.value(x.theta)))
-        what = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else "the regularizer"
-    else:
-        what = "the graph regularizer"
-    raise OptionError(
-        f"init: {what} is not finite at the start. Give values inside its domain, or leave init out."
-    )
 
 
 def _warn(solver, result, algorithm):

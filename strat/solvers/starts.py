@@ -89,7 +89,7 @@ def point(problem, start, seed=0):
     if theta is None or np.isnan(theta).any():
         default = _theta(problem, name, seed)
         theta = default if theta is None else np.where(np.isnan(theta), default, theta)
-    theta = _feasible(problem, theta) if "theta" in given else theta
+    theta = inside(problem, _feasible(problem, theta) if "theta" in given else theta)
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
@@ -113,16 +113,19 @@ def _feasible(problem, theta):
 
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
-    theta = problem.prox(np.zeros((problem.K, problem.n)), 1.0)
-    if getattr(problem.loss, "quadratic", False):
+    return inside(problem, problem.prox(np.zeros((problem.K, problem.n)), 1.0))
+
+
+def inside(problem, theta):
+    """theta, with other parameters in the strata where the loss or its gradient is not finite there."""
+    bad = None if getattr(problem.loss, "quadratic", False) else ~problem.inside(theta)
+    if bad is None or not bad.any():
         return theta
-    bad = ~np.isfinite(problem.loss.value(theta))
-    if bad.any():
-        if problem.start_point is not None:
-            return problem.start_point(theta, bad)
-        if problem.loss.has("prox"):
-            inside = problem.prox(problem.loss.prox(theta, 1.0), 1e-14)
-            theta = np.where(bad[:, None], inside, theta)
+    if problem.start_point is not None:
+        return problem.start_point(theta, bad)
+    if problem.loss.has("prox"):
+        near = problem.prox(problem.loss.prox(theta, 1.0), PROJECTION)
+        theta = np.where(bad[:, None], near, theta)
     return theta
 
 
@@ -135,8 +138,8 @@ def _theta(problem, name, seed):
     if name == "random":
         size = np.sqrt(np.mean(_fit(problem, theta, problem.w0) ** 2))
         noise = np.random.default_rng(seed).standard_normal(theta.shape)
-        noisy = problem.prox(theta + size * noise, 1e-14)
-        return np.where(np.isfinite(problem.loss.value(noisy))[:, None], noisy, theta)
+        noisy = problem.prox(theta + size * noise, PROJECTION)
+        return np.where(problem.inside(noisy)[:, None], noisy, theta)
     return theta
 
 
@@ -148,8 +151,6 @@ def _fit(problem, theta, w):
         algorithm = ConeNewton(fixed, theta, w)
     else:
         algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
-    if not np.isfinite(algorithm.x.objective):
-        return theta
     for _ in range(ROUGH_ITERATIONS):
         residual = algorithm.residual(ROUGH)
         if algorithm.stalled or (residual is not None and residual["theta"] <= ROUGH):
