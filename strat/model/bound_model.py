@@ -141,7 +141,7 @@ class BoundModel:
             outside = weights_outside(self.prior, self.edges, w0, scale) if h.learned else 0.0
         loss, regularizer = self._oracles(values)
         problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(h, values), outside)
-        problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values)
+        problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values, problem)
         return problem
 
     def true_loss(self):

@@ -33,6 +33,10 @@ class Oracle:
         """The same function where its gradient is finite, +inf elsewhere: the domain of methods that follow gradients."""
         return self
 
+    def limited(self):
+        """The affine arguments of atoms with a domain: (form, lower end or identity, whether it must be definite)."""
+        return []
+
     def arguments(self, theta):
         """None: the other methods take theta alone."""
 

@@ -41,6 +41,10 @@ class SumOracle(Oracle):
         summed.parts = tuple(part.interior() for part in self.parts)
         return summed
 
+    def limited(self):
+        """The affine arguments with a domain of all parts."""
+        return [argument for part in self.parts for argument in part.limited()]
+
     def missing(self, name):
         """Why a method is missing."""
         return self.why.get(name, "a piece has none")
@@ -112,6 +116,10 @@ class Weighted(Oracle):
     def interior(self):
         """The same where its gradient is finite, +inf elsewhere."""
         return Weighted(self.oracle.interior(), self.weight)
+
+    def limited(self):
+        """The affine arguments with a domain."""
+        return self.oracle.limited()
 
     def _weighted_cones(self):
         return [function.scaled(self.weight) for function in self.oracle.cones()]

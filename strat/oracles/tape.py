@@ -110,6 +110,20 @@ class Tape(Oracle):
                     tape.slopes[node] = np.where(moves, tape.slopes[node], 0.0)
         return tape if tape._steep else self
 
+    def limited(self):
+        """The affine arguments, with dense coefficients, of the atoms that have a domain."""
+        found = []
+        for node in self.nodes:
+            for i in node.varying:
+                form, rule = node.forms[i], node.rule
+                if form.inner or not form.design.dense:
+                    continue
+                if i in rule.definite:
+                    found.append((form, np.eye(form.shape[-1]), True))
+                elif i in rule.intervals:
+                    found.append((form, rule.intervals[i][0], False))
+        return found
+
     def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
         states, outs = {}, {}

@@ -38,7 +38,9 @@ class Rule:
     flat_at_zero = False
     #: {argument: closed interval} outside which its entries are illegal.
     intervals = {}
-    #: Those of its arguments in which the function is finite at an end of the interval, but has no finite derivative there.
+    #: Arguments that must be positive definite.
+    definite = ()
+    #: Arguments with an interval in which the function is finite at an end of the interval, but has no finite derivative there.
     steep = ()
     #: What the prox and the projection combine with (see `GroupBlock`): "absolute" where the function grows in every
     #: |u|, "ordered" where it is symmetric, so that they keep the order of the entries.
