@@ -80,7 +80,9 @@ class FirstPoint:
         if not getattr(self.regularizer.prox, "costly", False):
             for z in central_points(self.loss, theta):
                 near = self.regularizer.prox(z, PROJECTION)
-                value = np.where(self.inside(near), self.loss.value(near) + self.regularizer.value(near), np.inf)
+                value = np.where(
+                    self.inside(near), self.loss.value(near) + self.regularizer.value(near), np.inf
+                )
                 better = bad & (value < best)
                 theta[better], best[better] = near[better], value[better]
         lost = np.flatnonzero(bad & ~(best < np.inf))

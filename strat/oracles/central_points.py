@@ -8,7 +8,7 @@ RIDGE = 1e-8  # relative; it keeps the equations definite where records say noth
 LARGEST = 2**24  # numbers up to which the equations are formed
 
 
-def central_points(loss, theta):
+def central_points(loss, theta, distances=DISTANCES):
     """For each distance s, parameters (K, n) at which arguments are at least s off the ends of their domain, as far as possible.
 
     They minimise Σ ‖A z + b − c‖² over the affine arguments A z + b of atoms with a domain, where c = max(A z + b, end + s) is
@@ -18,6 +18,7 @@ def central_points(loss, theta):
     ----------
     loss : Oracle
     theta : (K, n) ndarray
+    distances : sequence of float
 
     Yields
     ------
@@ -31,13 +32,15 @@ def central_points(loss, theta):
     system = sum(grams[1:], grams[0])
     diagonal = np.einsum("kaa->ka", system)
     diagonal += RIDGE * diagonal + 1e-12 * (1 + diagonal.max(axis=1, keepdims=True))
-    for distance in DISTANCES:
+    for distance in distances:
         z = theta.copy()
         for _ in range(ROUNDS):
             left = np.zeros_like(z)
             for form, end, definite in arguments:
                 u = form.value(z, {})
-                target = np.broadcast_to(distance * end, u.shape) if definite else np.maximum(u, end + distance)
+                target = (
+                    np.broadcast_to(distance * end, u.shape) if definite else np.maximum(u, end + distance)
+                )
                 left += form.design.rmatvec((target - u).reshape(len(u), -1))
             move = np.linalg.solve(system, left[..., None])[..., 0]
             z += move

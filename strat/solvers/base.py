@@ -46,13 +46,16 @@ class Solver(BaseEstimator):
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
-    learned, with "{h}" for the graph regularizer; None where the solver learns W. Every subclass has an `__init__` of
+    learned, with "{h}" for the graph regularizer; None where the solver learns W. `at_edge` and `along_edge`, from ``edge.py``,
+    tell whether the edge of the loss's domain has stopped the algorithm, and which one goes on. Every subclass has an `__init__` of
     its own, as scikit-learn reads the options and their defaults from its signature.
     """
 
     needs = {}
     ways = {}
     only_given = None
+    at_edge = staticmethod(lambda problem, x: False)
+    along_edge = None
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

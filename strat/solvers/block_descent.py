@@ -28,18 +28,18 @@ class BlockDescent(Algorithm):
 
     A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. Where the
     loss has kinks, or the regularizer no prox in closed form, the step in theta is a cone program of all strata, whose dual
-    solution gives the residual.
+    solution gives the residual. `whole` asks for such programs with the records' cones whatever derivatives the loss has.
     """
 
     saved = ("left", "mark", "idle", "subgradient")
 
-    def __init__(self, problem, theta, w, tol):
+    def __init__(self, problem, theta, w, tol, whole=False):
         super().__init__(problem, theta, w)
         self.smooth = problem.loss.has("value_and_gradient")
         self.finest = max(0.3 * tol, FINEST)
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
-        self.by_cones = needs_cones(problem)
+        self.whole, self.by_cones = whole, whole or needs_cones(problem)
         self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
@@ -127,7 +127,7 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         theta, w = self.x.theta, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program)
+            inner = ConeNewton(fixed, theta, w, self.program, self.whole)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):

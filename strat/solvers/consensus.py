@@ -115,9 +115,14 @@ class Consensus(Algorithm):
 
     def certificate(self, theta, w):
         """The residual that is reported for a point."""
+        residual = {"theta": np.inf, "W": 0.0}
         if self.problem.loss.has("value_and_gradient"):
-            return self.problem.residual(theta, w)
-        return subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho, self._loss_prox)
+            residual = self.problem.residual(theta, w)
+        if residual["theta"] <= max(self.primal, self.dual):
+            return residual
+        # At the edge of the loss's domain the gradient is one subgradient of many.
+        other = subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho, self._loss_prox)
+        return min(residual, other, key=lambda one: one["theta"])
 
     @property
     def factorizations(self):

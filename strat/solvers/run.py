@@ -12,6 +12,8 @@ from strat.solvers.result import Result
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
+#: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
+SLOW = 32
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
         self.started, self.before = time.perf_counter(), 0.0
         self.algorithm = solver.algorithm(problem, theta, w)
+        self.along_edge = False
         self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         self._keep_best()
@@ -101,17 +104,29 @@ class Run:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
-        elif (
-            self.iteration >= solver.max_iter
-            or algorithm.stalled
-            or algorithm.diverged
-            or algorithm.x.objective < LOWEST
-        ):
+        elif self.iteration >= solver.max_iter or algorithm.diverged or algorithm.x.objective < LOWEST:
+            status = "max_iter"
+        elif self._stuck():
+            self._go_along_edge()
+        elif algorithm.stalled:
             status = "max_iter"
         elif solver.time_limit is not None and seconds - self.before >= solver.time_limit:
             status = "time_limit"
         self.progress.update(state, last=status is not None)
         return status
+
+    def _stuck(self):
+        """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
+        doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
+        look = not self.along_edge and (self.algorithm.stalled or doubled)
+        return look and self.solver.at_edge(self.problem, self.algorithm.x)
+
+    def _go_along_edge(self):
+        """Let an algorithm go on that knows the edge of the loss's domain."""
+        x, work = self.algorithm.x, self.algorithm.factorizations
+        self.algorithm = self.solver.along_edge(self.problem, x.theta, x.w, self.solver.tol)
+        self.algorithm.extra_factorizations += work
+        self.along_edge = True
 
     def _small(self, residual):
         return residual is not None and max(residual.values()) <= self.solver.tol
@@ -148,7 +163,7 @@ class Run:
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
         state |= {"iteration": self.iteration, "history": self.history}
-        state |= {"history_seconds": self.times, "seconds": self.seconds}
+        state |= {"history_seconds": self.times, "seconds": self.seconds, "along_edge": self.along_edge}
         if self.best is not None:
             state |= {"best_theta": self.best[0], "best_w": self.best[1]}
             state |= {"best_key": self.best_key, "best_iteration": self.best_iteration}
@@ -156,6 +171,8 @@ class Run:
 
     def _restore(self, saved):
         prefix = "algorithm_"
+        if saved["along_edge"]:
+            self._go_along_edge()
         self.algorithm.restore(
             {name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)}
         )
