@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 
 from strat.errors import ConvergenceWarning
+from strat.oracles.clock import seconds_left
 from strat.problem.joint_problem import Point
 from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
@@ -97,7 +98,7 @@ class BlockDescent(Algorithm):
         start, before = inner.x.objective, np.inf
         for _ in range(INNER):
             residual = inner.residual(tol)
-            if inner.stalled:
+            if inner.stalled or seconds_left() <= 0:
                 break
             if residual is not None and residual["theta"] <= tol and not self._moves(inner, start, before):
                 if inner.x.objective <= start or tol <= EXACT:

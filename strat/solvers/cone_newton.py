@@ -11,7 +11,9 @@ from strat.solvers.algorithm import PROJECTION, Algorithm
 DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 WRITTEN = 5_000_000  # numbers in the records up to which the cone program of all records is written
-HAIRS = 10.0 ** np.arange(-12, -5)  # distances, relative to theta, by which a solution is moved off the domain's edge
+HAIRS = 10.0 ** np.arange(
+    -12, -5
+)  # distances, relative to theta, by which a solution is moved off the domain's edge
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from strat.oracles import kernels
+from strat.oracles.clock import seconds_left
 from strat.problem.joint_problem import rows_product
 from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.metric import EdgeMetric, StrataMetric
@@ -102,7 +103,8 @@ class JointSteps(Algorithm):
         start = newton.x.objective
         for _ in range(MOST if alone else 0):
             newton.step()
-            if newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
+            late = seconds_left() <= 0
+            if late or newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
                 break
         if alone:
             self.damping = np.full(problem.K, RIDGE)

@@ -2,11 +2,13 @@
 
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from strat.errors import ConvergenceWarning
+from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 
@@ -44,12 +46,12 @@ class State:
 class Run:
     """One run: the loop, its records and its stops."""
 
-    def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress):
+    def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress, started=None):
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
         kind = f"{type(solver).__name__} {getattr(solver, 'step', None)}"
         self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
-        self.started, self.before = time.perf_counter(), 0.0
+        self.started, self.before = time.perf_counter() if started is None else started, 0.0
         self.algorithm = solver.algorithm(problem, theta, w)
         self.along_edge = False
         self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
@@ -63,6 +65,8 @@ class Run:
         """Iterate until a stop."""
         solver = self.solver
         status = "max_iter" if self.iteration >= solver.max_iter else None
+        if status is None and seconds_left() <= 0:
+            status = "time_limit"
         try:
             while status is None:
                 self.algorithm.step()
@@ -75,6 +79,8 @@ class Run:
                     self.checkpoint.save(self._state)
         except KeyboardInterrupt:
             status = "interrupted"
+        except OutOfTime:
+            status = "time_limit"
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
@@ -110,7 +116,7 @@ class Run:
             self._go_along_edge()
         elif algorithm.stalled:
             status = "max_iter"
-        elif solver.time_limit is not None and seconds - self.before >= solver.time_limit:
+        elif seconds_left() <= 0:
             status = "time_limit"
         self.progress.update(state, last=status is not None)
         return status
@@ -188,7 +194,9 @@ class Run:
         best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf
         if best_counts and self.best is not None:
             theta, w = self.best
-        parts, residual = self.problem.parts(theta, w), self.algorithm.certificate(theta, w)
+        parts, residual = self.problem.parts(theta, w), {"theta": np.inf, "W": np.inf}
+        with suppress(OutOfTime):
+            residual = self.algorithm.certificate(theta, w)
         if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
             status = "converged"  # the algorithm had not measured the residual
         return Result(
