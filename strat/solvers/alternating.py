@@ -1,8 +1,8 @@
 """Alternating minimization: the best parameters for the graph, the best graph for the parameters, and so on."""
 
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
-from strat.solvers.edge import along_edge, at_edge
 
 
 class AlternatingMinimization(Solver):
@@ -40,7 +40,7 @@ class AlternatingMinimization(Solver):
            [0.  , 0.  , 0.  ]])
     """
 
-    at_edge, along_edge = staticmethod(at_edge), staticmethod(along_edge)
+    edge = edge
     needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
     ways = {"loss": "Write the loss with other atoms, or smooth it (smoothing=1e-3 on the BaseModel)"}
 

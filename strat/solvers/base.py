@@ -47,16 +47,15 @@ class Solver(BaseEstimator):
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
-    learned, with "{h}" for the graph regularizer; None where the solver learns W. `at_edge` and `along_edge`, those of
-    ``edge.py``, tell whether the edge of the loss's domain has stopped the algorithm, and which one goes on then. Every
-    subclass has an `__init__` of its own, as scikit-learn reads the options and their defaults from its signature.
+    learned, with "{h}" for the graph regularizer; None where the solver learns W. `edge` is the module ``edge`` where
+    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. Every subclass
+    has an `__init__` of its own, as scikit-learn reads the options and their defaults from its signature.
     """
 
     needs = {}
     ways = {}
     only_given = None
-    at_edge = staticmethod(lambda problem, x: False)
-    along_edge = None
+    edge = None
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

@@ -1,11 +1,12 @@
 """The iteration of AlternatingMinimization: a whole fit in theta, then a whole fit in W."""
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 
 from strat.errors import ConvergenceWarning
-from strat.oracles.clock import seconds_left
+from strat.oracles.clock import OutOfTime, seconds_left
 from strat.problem.joint_problem import Point
 from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
@@ -105,7 +106,8 @@ class BlockDescent(Algorithm):
                     break
                 tol *= 0.1  # too rough to be any better
             before = inner.x.objective
-            inner.step()
+            with suppress(OutOfTime):  # what was reached counts, and the loop ends
+                inner.step()
         self.extra_factorizations += inner.factorizations
         if self.by_cones and inner.subgradient is not None:
             self.subgradient = inner.subgradient

@@ -1,8 +1,8 @@
 """Cone: any convex regularizer and constraints on a given graph, by one cone program for all strata."""
 
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton
-from strat.solvers.edge import along_edge, at_edge
 
 
 class Cone(Solver):
@@ -46,7 +46,7 @@ class Cone(Solver):
            [0.349, 0.663, 0.663]])
     """
 
-    at_edge, along_edge = staticmethod(at_edge), staticmethod(along_edge)
+    edge = edge
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
     only_given = (
         "solver: Cone fits theta for a given graph (FixedGraph), but {h} learns W. Use strat.MAPG() or "

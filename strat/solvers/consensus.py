@@ -10,6 +10,7 @@ from strat.solvers.graph_system import GraphSystem
 RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
 FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
 UNBALANCED = 2.0  # the penalty moves where it is wrong by more than this factor
+AT_EDGE = 1e3  # the gradient's residual is so many times the others' where theta is at an edge of the loss's domain
 RANGE = 1e8  # the penalty stays within this factor of its first value
 
 
@@ -118,7 +119,7 @@ class Consensus(Algorithm):
         residual = {"theta": np.inf, "W": 0.0}
         if self.problem.loss.has("value_and_gradient"):
             residual = self.problem.residual(theta, w)
-        if residual["theta"] <= max(self.primal, self.dual):
+        if residual["theta"] <= AT_EDGE * max(self.primal, self.dual):
             return residual
         # At the edge of the loss's domain the gradient is one subgradient of many.
         other = subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho, self._loss_prox)

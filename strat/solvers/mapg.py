@@ -3,10 +3,10 @@
 from numbers import Real
 
 from strat.errors import OptionError
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
 from strat.solvers.cone_newton import ConeNewton, needs_cones
-from strat.solvers.edge import along_edge, at_edge
 from strat.solvers.fixed_steps import FixedSteps
 from strat.solvers.joint_steps import JointSteps
 
@@ -40,7 +40,7 @@ class MAPG(Solver):
     MAPG(max_iter=100, step=(0.001, 0.0001))
     """
 
-    at_edge, along_edge = staticmethod(at_edge), staticmethod(along_edge)
+    edge = edge
     needs = {"loss": "value_and_gradient", "regularizer": "prox"}
 
     def __init__(

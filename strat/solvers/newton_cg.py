@@ -1,8 +1,8 @@
 """NewtonCG: a proximal Newton method for a given graph."""
 
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton, needs_cones
-from strat.solvers.edge import along_edge, at_edge
 from strat.solvers.proximal_newton import ProximalNewton
 
 
@@ -40,7 +40,7 @@ class NewtonCG(Solver):
     NewtonCG(tol=1e-08)
     """
 
-    at_edge, along_edge = staticmethod(at_edge), staticmethod(along_edge)
+    edge = edge
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
     ways = {
         "loss": (

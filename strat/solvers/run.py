@@ -124,13 +124,13 @@ class Run:
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        look = not self.along_edge and (self.algorithm.stalled or doubled)
-        return look and self.solver.at_edge(self.problem, self.algorithm.x)
+        look = self.solver.edge is not None and not self.along_edge and (self.algorithm.stalled or doubled)
+        return look and self.solver.edge.at_edge(self.problem, self.algorithm.x)
 
     def _go_along_edge(self):
         """Let an algorithm go on that knows the edge of the loss's domain."""
         x, work = self.algorithm.x, self.algorithm.factorizations
-        self.algorithm = self.solver.along_edge(self.problem, x.theta, x.w, self.solver.tol)
+        self.algorithm = self.solver.edge.along_edge(self.problem, x.theta, x.w, self.solver.tol)
         self.algorithm.extra_factorizations += work
         self.along_edge = True
 
