@@ -24,6 +24,8 @@ class Algorithm:
         Whether the objective of x never increases.
     stalled : bool
         Set where no further decrease is possible in floating point.
+    slow : bool
+        Whether the last step, a fit of its own, ended before it was exact.
     diverged : bool
         Set where x left the domain, so that no step leads on.
     exact : bool
@@ -35,6 +37,7 @@ class Algorithm:
 
     monotone = True
     stalled = False
+    slow = False
     diverged = False
     exact = False
     saved = ()

@@ -97,12 +97,14 @@ class BlockDescent(Algorithm):
         x, problem = self.x, self.problem
         inner = self._inner(for_given_graph(problem, x.w), tol)
         start, before = inner.x.objective, np.inf
+        self.slow = True
         for _ in range(INNER):
             residual = inner.residual(tol)
             if inner.stalled or seconds_left() <= 0:
                 break
             if residual is not None and residual["theta"] <= tol and not self._moves(inner, start, before):
                 if inner.x.objective <= start or tol <= EXACT:
+                    self.slow = False
                     break
                 tol *= 0.1  # too rough to be any better
             before = inner.x.objective

@@ -77,11 +77,10 @@ class ConeNewton(Algorithm):
                 z.theta[...] = self.problem.prox(near, PROJECTION)
                 if z.evaluate().objective < np.inf:
                     break
-        gap = solution.gap
-        self.left = (solution.error, gap)
+        self.left = (solution.error, solution.gap)
         if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= x.objective + z.noise + gap * (1 + abs(z.objective)):
+            if not z.objective <= x.objective + z.noise + solution.gap * (1 + abs(x.objective)):
                 return
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 

@@ -10,7 +10,9 @@ from strat.solvers.graph_system import GraphSystem
 RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
 FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
 UNBALANCED = 2.0  # the penalty moves where it is wrong by more than this factor
-AT_EDGE = 1e3  # the gradient's residual is so many times the others' where theta is at an edge of the loss's domain
+AT_EDGE = (
+    1e3  # the gradient's residual is so many times the others' where theta is at an edge of the loss's domain
+)
 RANGE = 1e8  # the penalty stays within this factor of its first value
 
 
@@ -59,7 +61,8 @@ class Consensus(Algorithm):
         if loss.has("hessian_operator") and np.any(self.y):
             along = loss.hessian_operator(self.x.theta)(self.y)
             curvature = float(np.vdot(self.y, along) / np.vdot(self.y, self.y))
-            guess = math.sqrt(curvature * max(guess, 0.1 * curvature)) if 0 < curvature < np.inf else guess
+            if 0 < curvature < np.inf:  # an exponential far out has next to none
+                guess = max(math.sqrt(curvature * max(guess, 0.1 * curvature)), guess / RANGE)
         return guess
 
     def step(self):

@@ -13,7 +13,9 @@ def at_edge(problem, x):
     if not (problem.loss.has("value_and_gradient") and has_cones(problem.loss)):
         return False
     slope = x.differentiate().theta_gradient
-    lengths = NEAR * (1 + np.linalg.norm(x.theta, axis=1)) / (np.linalg.norm(slope, axis=1) + 1e-300)
+    size = np.linalg.norm(x.theta, axis=1)
+    size = np.where(size > 0, size, size.mean() or 1.0)
+    lengths = NEAR * size / (np.linalg.norm(slope, axis=1) + 1e-300)
     ahead = problem.prox(x.theta - lengths[:, None] * slope, lengths)
     return bool(np.isinf(problem.loss.value(ahead)).any())
 

@@ -124,7 +124,11 @@ class Run:
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        look = self.solver.edge is not None and not self.along_edge and (self.algorithm.stalled or doubled)
+        look = (
+            self.solver.edge is not None
+            and not self.along_edge
+            and (self.algorithm.stalled or self.algorithm.slow or doubled)
+        )
         return look and self.solver.edge.at_edge(self.problem, self.algorithm.x)
 
     def _go_along_edge(self):

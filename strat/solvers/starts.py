@@ -98,7 +98,7 @@ def point(problem, start, seed=0, limit=nullcontext):
     if theta is None or np.isnan(theta).any():
         default = _theta(problem, name, seed, limit)
         theta = default if theta is None else np.where(np.isnan(theta), default, theta)
-    theta = inside(problem, _feasible(problem, theta) if "theta" in given else theta)
+    theta = inside(problem, _feasible(problem, theta)) if "theta" in given else theta
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
@@ -116,8 +116,8 @@ def point(problem, start, seed=0, limit=nullcontext):
 def _feasible(problem, theta):
     """A given theta, projected where it breaks constraints: F there may be lower than at the optimum."""
     theta = np.array(theta, dtype=float)
-    inside = problem.prox(theta, PROJECTION)
-    return np.where(np.abs(inside - theta) > 1e-12 * (1 + np.abs(theta)), inside, theta)
+    projected = problem.prox(theta, PROJECTION)
+    return np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
 
 
 def zero(problem):
@@ -167,7 +167,7 @@ def _fit(problem, theta, w, limit):
             if small or algorithm.stalled or seconds_left() <= 0:
                 break
             algorithm.step()
-    return algorithm.x.theta.copy()
+    return inside(problem, algorithm.x.theta.copy())
 
 
 def _plan(start, n_starts):
