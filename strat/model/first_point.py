@@ -122,9 +122,9 @@ class FirstPoint:
                 where = f"{text(piece, 60)} of record {record} (stratum {label!r})"
                 break
         return OptionError(
-            f"init: no point was found where the losses of all strata and their gradients are finite. Of the pieces "
-            f"outside their domain at the last point tried, the first is {where}; {len(strata)} strata are affected. Check these records, or give init= "
-            f"values inside the loss's domain."
+            f"init: no point was found where the losses of all strata and their gradients are finite. At the last one tried "
+            f"the first piece outside its domain is {where}; strata in question: {len(strata)}. Check these records, or give "
+            f"init= values inside the loss's domain."
         )
 
 

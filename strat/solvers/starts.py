@@ -122,7 +122,13 @@ def _feasible(problem, theta):
 
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
-    return inside(problem, problem.prox(np.zeros((problem.K, problem.n)), 1.0))
+    theta = np.zeros((problem.K, problem.n))
+    free = not getattr(problem.regularizer.prox, "restricted", True)
+    if free and not problem.learned and needs_cones(problem):
+        # The fit is convex, so that any start will do, and the prox costs as much as the fit.
+        if np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all():
+            return theta
+    return inside(problem, problem.prox(theta, 1.0))
 
 
 def inside(problem, theta):
