@@ -4,6 +4,7 @@ import numpy as np
 
 #: Distances from the ends of the domain that are tried, and how often the arguments that miss them are fitted again.
 DISTANCES, ROUNDS = 10.0 ** np.arange(-4, 5, 2), 20
+HAIRS = 10.0 ** np.arange(-12, -5)  # distances, relative to theta, by which rounding is mended
 RIDGE = 1e-8  # relative; it keeps the equations definite where records say nothing
 LARGEST = 2**24  # numbers up to which the equations are formed
 
@@ -47,6 +48,18 @@ def central_points(loss, theta, distances=DISTANCES):
             if np.abs(move).max(initial=0.0) <= 1e-3 * distance:
                 break
         yield z
+
+
+def off_edges(loss, theta, project=None):
+    """theta (K, n), moved by a hair in the strata where rounding has left it outside the loss's domain; `project` follows."""
+    for distance in HAIRS * (1 + np.abs(theta).max(initial=0.0)):
+        outside = ~np.isfinite(loss.value(theta))
+        if not outside.any():
+            break
+        for near in central_points(loss, theta, [distance]):
+            near = near if project is None else project(near)
+            theta = np.where(outside[:, None], near, theta)
+    return theta
 
 
 def _rows(form, K):

@@ -1,10 +1,12 @@
 """Proximal Newton steps for a given graph, each a cone program of all strata."""
 
+from functools import partial
+
 import numpy as np
 
 from strat.errors import NoOracleError
 from strat.oracles.base import hessian_blocks
-from strat.oracles.central_points import central_points
+from strat.oracles.central_points import off_edges
 from strat.oracles.cone_program import ConeProgram
 from strat.solvers.algorithm import PROJECTION, Algorithm
 
@@ -12,9 +14,6 @@ DECREASE = 1e-4  # share of the decrease that the model promises which a step ha
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 ROUGH, EXACT = 1e-4, 1e-10  # relative accuracies of the first programs and of the last
 WRITTEN = 5_000_000  # numbers in the records up to which the cone program of all records is written
-HAIRS = 10.0 ** np.arange(
-    -12, -5
-)  # distances, relative to theta, by which solutions are moved off the domain's edge
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 
 
@@ -75,12 +74,8 @@ class ConeNewton(Algorithm):
     def _whole(self, theta, solution):
         """Take the solution of a program that is the whole problem."""
         x, z = self.x, self.z
-        z.theta[...] = theta
-        if not z.evaluate().objective < np.inf:  # rounding may leave it a hair outside the loss's domain
-            for near in central_points(self.problem.loss, theta, HAIRS * (1 + np.abs(theta).max())):
-                z.theta[...] = self.problem.prox(near, PROJECTION)
-                if z.evaluate().objective < np.inf:
-                    break
+        z.theta[...] = off_edges(self.problem.loss, theta, partial(self.problem.prox, t=PROJECTION))
+        z.evaluate()
         self.left = (solution.error, solution.gap)
         if not z.objective <= x.objective:
             self.stalled = True

@@ -124,11 +124,13 @@ def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
     theta = np.zeros((problem.K, problem.n))
     free = not getattr(problem.regularizer.prox, "restricted", True)
-    if free and not problem.learned and needs_cones(problem):
-        # The fit is convex, so that any start will do, and the prox costs as much as the fit.
-        if np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all():
-            return theta
+    if free and not problem.learned and needs_cones(problem) and _finite(problem, theta):
+        return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
     return inside(problem, problem.prox(theta, 1.0))
+
+
+def _finite(problem, theta):
+    return np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all()
 
 
 def inside(problem, theta):
