@@ -75,10 +75,9 @@ class FirstPoint:
 
     def _searched(self, theta, bad):
         """The best central point, or the solution of a cone program where there is none."""
-        theta, best = theta.copy(), np.full(len(theta), np.inf)
-        near = theta
+        near, theta, best = theta, theta.copy(), np.full(len(theta), np.inf)
         if not getattr(self.regularizer.prox, "costly", False):
-            for z in central_points(self.loss, theta):
+            for z in central_points(self.loss, near):
                 near = self.regularizer.prox(z, PROJECTION)
                 value = np.where(
                     self.inside(near), self.loss.value(near) + self.regularizer.value(near), np.inf

@@ -34,7 +34,7 @@ class Oracle:
         return self
 
     def limited(self):
-        """The affine arguments of atoms with a domain: (form, lower end or identity, whether it must be definite)."""
+        """The arguments of atoms with a domain, as `Limited`, where they are functions of affine forms."""
         return []
 
     def arguments(self, theta):

@@ -1,52 +1,86 @@
 """Points well inside the domain of a sum of atoms, by least squares."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-#: Distances from the ends of the domain that are tried, and how often the arguments that miss them are fitted again.
+#: Distances from the ends of the domain that are tried, and how often the arguments that miss the domain are fitted again.
 DISTANCES, ROUNDS = 10.0 ** np.arange(-4, 5, 2), 20
 HAIRS = 10.0 ** np.arange(-12, -5)  # distances, relative to theta, by which rounding is mended
 RIDGE = 1e-8  # relative; it keeps the equations definite where records say nothing
 LARGEST = 2**24  # numbers up to which the equations are formed
 
 
-def central_points(loss, theta, distances=DISTANCES):
-    """For each distance s, parameters (K, n) at which arguments are at least s off the ends of their domain, as far as possible.
+@dataclass
+class Limited:
+    """An argument u of an atom with a domain, a function of the affine form v entry by entry.
 
-    They minimise Σ ‖A z + b − c‖² over the affine arguments A z + b of atoms with a domain, where c = max(A z + b, end + s) is
-    taken from the z before, and from z = theta at first. For a positive definite argument c is s times the identity.
+    Attributes
+    ----------
+    form : BoundForm
+        v.
+    along : callable
+        Gives u and du/dv, (R, m), from v.
+    end : float or ndarray
+        The lower end of the domain; where u must be a positive definite matrix, the identity.
+    definite : bool
+        Whether it must.
+    """
+
+    form: object
+    along: object
+    end: object
+    definite: bool
+
+    def missing(self, z, distance):
+        """What v misses to where u is off the end by the distance, to first order, and whether u is in the domain."""
+        v = self.form.value(z, {})
+        v = v.reshape(len(v), -1)
+        if self.definite:
+            return distance * self.end - v, False
+        u, slope = self.along(v)
+        short = np.maximum(self.end + distance - u, 0.0)
+        return np.where(short > 0, short / slope, 0.0), bool((u > self.end).all())
+
+
+@np.errstate(all="ignore")
+def central_points(loss, theta, distances=DISTANCES):
+    """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
+
+    Least squares over the affine forms v = A z + b that the arguments u(v) are functions of: rounds of
+    argmin_z Σ ‖A z + b − c‖², where c is v, or u(c) = end + s to first order where u(v) is nearer to the end. For a positive
+    definite matrix c is s times the identity.
 
     Parameters
     ----------
     loss : Oracle
     theta : (K, n) ndarray
+        The first z.
     distances : sequence of float
 
     Yields
     ------
     (K, n) ndarray
     """
-    K, n = theta.shape
-    arguments = loss.limited()
+    (K, n), arguments = theta.shape, loss.limited()
     if not arguments or K * n**2 > LARGEST:
         return
-    grams = [form.design.gram(np.ones((_rows(form, K), form.m))) for form, *_ in arguments]
+    forms = [argument.form for argument in arguments]
+    grams = [form.design.gram(np.ones((form.segments.N if form.on_records else K, form.m))) for form in forms]
     system = sum(grams[1:], grams[0])
     diagonal = np.einsum("kaa->ka", system)
     diagonal += RIDGE * diagonal + 1e-12 * (1 + diagonal.max(axis=1, keepdims=True))
     for distance in distances:
-        z = theta.copy()
+        z = theta
         for _ in range(ROUNDS):
-            left = np.zeros_like(z)
-            for form, end, definite in arguments:
-                u = form.value(z, {})
-                target = (
-                    np.broadcast_to(distance * end, u.shape) if definite else np.maximum(u, end + distance)
-                )
-                left += form.design.rmatvec((target - u).reshape(len(u), -1))
-            move = np.linalg.solve(system, left[..., None])[..., 0]
-            z += move
-            if np.abs(move).max(initial=0.0) <= 1e-3 * distance:
+            missing, legal = zip(*(argument.missing(z, distance) for argument in arguments), strict=True)
+            if all(legal):
                 break
+            left = sum(form.design.rmatvec(miss) for form, miss in zip(forms, missing, strict=True))
+            move = np.linalg.solve(system, left[..., None])[..., 0]
+            if not np.abs(move).max(initial=0.0) > 1e-3 * distance:
+                break
+            z = z + move
         yield z
 
 
@@ -60,7 +94,3 @@ def off_edges(loss, theta, project=None):
             near = near if project is None else project(near)
             theta = np.where(outside[:, None], near, theta)
     return theta
-
-
-def _rows(form, K):
-    return form.segments.N if form.on_records else K

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from strat.oracles.base import Oracle
+from strat.oracles.central_points import Limited
 from strat.oracles.kinked_rows import KinkedRows
 from strat.oracles.single_atom import SingleAtom
 
@@ -114,17 +115,15 @@ class Tape(Oracle):
         return tape if tape._steep else self
 
     def limited(self):
-        """The affine arguments, with dense coefficients, of the atoms that have a domain."""
+        """The arguments of atoms with a domain that are functions of affine forms, entry by entry (see `Limited`)."""
         found = []
         for node in self.nodes:
             for i in node.varying:
-                form, rule = node.forms[i], node.rule
-                if form.inner or not form.design.dense:
-                    continue
-                if i in rule.definite:
-                    found.append((form, np.eye(form.shape[-1]), True))
-                elif i in rule.intervals:
-                    found.append((form, rule.intervals[i][0], False))
+                rule, along = node.rule, node.forms[i].along()
+                if along is not None and i in rule.definite and not node.forms[i].inner:
+                    found.append(Limited(*along, np.eye(node.forms[i].shape[-1]).reshape(-1), True))
+                elif along is not None and i in rule.intervals:
+                    found.append(Limited(*along, rule.intervals[i][0], False))
         return found
 
     def run(self, theta):

@@ -181,7 +181,7 @@ class Run:
 
     def _restore(self, saved):
         prefix = "algorithm_"
-        if saved["along_edge"]:
+        if saved.get("along_edge"):
             self._go_along_edge()
         self.algorithm.restore(
             {name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)}
