@@ -1,5 +1,7 @@
 """A first point inside the loss's domain, for losses that are not finite at zero (rates, precision matrices)."""
 
+from functools import partial
+
 import cvxpy as cp
 import numpy as np
 
@@ -11,7 +13,7 @@ from strat.compiler.prox import NoProx, ProxBuilder
 from strat.compiler.sets import Sets
 from strat.compiler.symbols import Symbols
 from strat.errors import NoOracleError, OptionError
-from strat.oracles.central_points import central_points
+from strat.oracles.central_points import central_points, off_edges
 from strat.oracles.cone_program import ConeProgram
 from strat.oracles.segments import Segments
 from strat.rules import atoms
@@ -90,6 +92,7 @@ class FirstPoint:
                 theta[lost] = self._solved(theta[lost], lost)
             except NoOracleError as error:
                 raise self._without_point(near, lost) from error
+            theta = off_edges(self.loss, theta, partial(self.regularizer.prox, t=PROJECTION))
             lost = np.flatnonzero(bad & ~self.inside(theta))
         if lost.size:
             raise self._without_point(theta, lost)

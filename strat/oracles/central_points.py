@@ -32,18 +32,19 @@ class Limited:
     end: object
     definite: bool
 
+    @np.errstate(all="ignore")
     def missing(self, z, distance):
         """What v misses to where u is off the end by the distance, to first order, and whether u is in the domain."""
         v = self.form.value(z, {})
         v = v.reshape(len(v), -1)
         if self.definite:
-            return distance * self.end - v, False
+            miss = distance * self.end - v
+            return miss, bool(np.abs(miss).max(initial=0.0) <= 0.1 * distance)
         u, slope = self.along(v)
         short = np.maximum(self.end + distance - u, 0.0)
         return np.where(short > 0, short / slope, 0.0), bool((u > self.end).all())
 
 
-@np.errstate(all="ignore")
 def central_points(loss, theta, distances=DISTANCES):
     """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
 
@@ -78,8 +79,6 @@ def central_points(loss, theta, distances=DISTANCES):
                 break
             left = sum(form.design.rmatvec(miss) for form, miss in zip(forms, missing, strict=True))
             move = np.linalg.solve(system, left[..., None])[..., 0]
-            if not np.abs(move).max(initial=0.0) > 1e-3 * distance:
-                break
             z = z + move
         yield z
 
