@@ -81,7 +81,8 @@ class JointProblem:
         """
         if not np.isfinite(np.add.reduce(theta, axis=None)):
             return np.full_like(theta, np.nan)
-        return self.regularizer.prox(theta, t)
+        prox = self.regularizer.prox
+        return getattr(prox, "next", prox)(theta, t)
 
     @np.errstate(all="ignore")
     def inside(self, theta):

@@ -9,6 +9,7 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning
 from strat.oracles.clock import OutOfTime, seconds_left
+from strat.solvers.algorithm import forget
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 
@@ -52,6 +53,7 @@ class Run:
         kind = f"{type(solver).__name__} {getattr(solver, 'step', None)}"
         self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
+        forget(problem)
         self.algorithm = solver.algorithm(problem, theta, w)
         self.along_edge = False
         self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
@@ -81,11 +83,12 @@ class Run:
             status = "interrupted"
         except OutOfTime:
             status = "time_limit"
+        state = self._state() if self.checkpoint.path is not None else None  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
         else:
-            self.checkpoint.save(self._state, force=True)
+            self.checkpoint.save(lambda: state, force=True)
         if result.status == "max_iter":
             _warn(solver, result, self.algorithm)
         return result

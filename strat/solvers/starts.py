@@ -22,7 +22,7 @@ import numpy as np
 
 from strat.errors import OptionError
 from strat.oracles.clock import OutOfTime, seconds_left, within
-from strat.solvers.algorithm import PROJECTION, for_given_graph
+from strat.solvers.algorithm import PROJECTION, for_given_graph, forget
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
@@ -73,6 +73,7 @@ def solve(
             break
         if n_starts > 1 and solver.checkpoint is not None:
             one.checkpoint = f"{solver.checkpoint}.{index}"
+        forget(problem)
         theta, w = point(problem, given, random_state + index, limit)
         result = one.run(
             problem, theta, w, score=score, fingerprint=f"{fingerprint} {name}", init=name, started=started
