@@ -21,25 +21,24 @@ class Limited:
         v.
     along : callable
         Gives u and du/dv, (R, m), from v.
-    end : float or ndarray
-        The lower end of the domain; where u must be a positive definite matrix, the identity.
-    definite : bool
-        Whether it must.
+    end : float or None
+        The lower end of the domain; None where u must be a positive definite matrix.
     """
 
     form: object
     along: object
     end: object
-    definite: bool
 
     @np.errstate(all="ignore")
     def missing(self, z, distance):
         """What v misses to where u is off the end by the distance, to first order, and whether u is in the domain."""
         v = self.form.value(z, {})
+        if self.end is None:
+            values, vectors = np.linalg.eigh(0.5 * (v + v.swapaxes(1, 2)))
+            lift = np.maximum(distance - values, 0.0)[:, None, :]
+            miss = (vectors * lift) @ vectors.swapaxes(1, 2)
+            return miss.reshape(len(v), -1), bool((values > 0).all())
         v = v.reshape(len(v), -1)
-        if self.definite:
-            miss = distance * self.end - v
-            return miss, bool(np.abs(miss).max(initial=0.0) <= 0.1 * distance)
         u, slope = self.along(v)
         short = np.maximum(self.end + distance - u, 0.0)
         return np.where(short > 0, short / slope, 0.0), bool((u > self.end).all())
@@ -49,8 +48,8 @@ def central_points(loss, theta, distances=DISTANCES):
     """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
 
     Least squares over the affine forms v = A z + b that the arguments u(v) are functions of: rounds of
-    argmin_z Σ ‖A z + b − c‖², where c is v, or u(c) = end + s to first order where u(v) is nearer to the end. For a positive
-    definite matrix c is s times the identity.
+    argmin_z Σ ‖A z + b − c‖², where c is v, or u(c) = end + s to first order where u(v) is nearer to the end. Of a matrix that
+    must be positive definite, c has the eigenvalues below s lifted to s.
 
     Parameters
     ----------

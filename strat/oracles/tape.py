@@ -121,9 +121,9 @@ class Tape(Oracle):
             for i in node.varying:
                 rule, along = node.rule, node.forms[i].along()
                 if along is not None and i in rule.definite and not node.forms[i].inner:
-                    found.append(Limited(*along, np.eye(node.forms[i].shape[-1]).reshape(-1), True))
+                    found.append(Limited(*along, None))
                 elif along is not None and i in rule.intervals:
-                    found.append(Limited(*along, rule.intervals[i][0], False))
+                    found.append(Limited(*along, rule.intervals[i][0]))
         return found
 
     def run(self, theta):

@@ -180,20 +180,25 @@ class QuadOverLin(Rule):
 
     def pullback(self, i, args, out, memo, g):
         u, y = args
-        # 0 is a subgradient at the tip of the domain, (0, 0).
-        g = np.where(y == 0, 0.0, g / np.where(y == 0, 1.0, y))
+        g = _over(g, y)
         return (2.0 * g)[..., None] * u if i == 0 else -g * out
 
     def curve(self, i, args, out, memo, g, tangents):
         u, y = args
         du, dy = tangents.get(0, np.zeros_like(u)), tangents.get(1, np.zeros_like(y))
+        g, dy = _over(g, y), _over(dy, y)
         if i == 0:
-            return (2.0 * g / y)[..., None] * (du - u * (dy / y)[..., None])
-        return g * (2.0 * out * dy / y - 2.0 * (u * du).sum(axis=-1) / y) / y
+            return (2.0 * g)[..., None] * (du - u * dy[..., None])
+        return 2.0 * g * (out * dy - _over((u * du).sum(axis=-1), y))
 
     def domain(self, args):
         u, y = args
         return all_legal((y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0)))
+
+
+def _over(g, y):
+    """g / y, and 0 at the tip of the domain, (0, 0), where 0 is a subgradient."""
+    return np.where(y == 0, 0.0, g / np.where(y == 0, 1.0, y))
 
 
 @rule(atoms.QuadForm)
