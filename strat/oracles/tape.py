@@ -75,10 +75,8 @@ class Tape(Oracle):
 
     def __init__(self, nodes, weights, segments, n, active=None):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
-        self.slopes, self._steep = (
-            weights,
-            {},
-        )  # weights in derivatives, and the arguments that keep off their ends
+        self.slopes = weights  # in derivatives
+        self._steep = {}  # of each node the arguments that keep off the ends of their intervals
         self._single_atom = SingleAtom.of(nodes, weights, segments)
         self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
         if not all(node in weights and node.single is not None for node in nodes):
