@@ -9,7 +9,8 @@ import pytest
 
 import strat
 from strat.oracles.cone_program import ConeProgram
-from strat.solvers.default import WRITTEN, default_solver
+from strat.solvers.cone_newton import WRITTEN
+from strat.solvers.default import default_solver
 
 P, K, N = 4, 6, 90
 RNG = np.random.default_rng(0)

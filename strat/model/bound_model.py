@@ -140,8 +140,12 @@ class BoundModel:
             w0 = prior_weights(self.prior, self.edges, scale)
             outside = weights_outside(self.prior, self.edges, w0, scale) if h.learned else 0.0
         loss, regularizer = self._oracles(values)
-        problem = JointProblem(loss, regularizer, h, self.edges, w0, self._couple(h, values), outside)
-        problem.start_point = FirstPoint(self.base, replace(self.records, strata=self.strata), values)
+        problem = JointProblem(
+            loss.interior(), regularizer, h, self.edges, w0, self._couple(h, values), outside
+        )
+        problem.start_point = FirstPoint(
+            self.base, replace(self.records, strata=self.strata), values, problem
+        )
         return problem
 
     def true_loss(self):

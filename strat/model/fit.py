@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import time
 from functools import partial
 from numbers import Integral
 
@@ -32,6 +33,7 @@ BYTES_KEPT = 2**26
 
 def fit_model(model, data, strata, sample_weight, init, validation):
     """Fit a StratifiedModel in place, one with shared parameters too."""
+    started = time.perf_counter()
     check_options(model)
     if not model.shared:
         model.graph_regularizer.validate(joint=True)
@@ -49,8 +51,9 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     start = _start(model, problem, init, labels)
     score = None if validation is None else bound_model.validation(validation).mean_loss
     fingerprint = "" if solver.checkpoint is None else _fingerprint(model, problem, records)
-    starts = {"n_starts": model.n_starts, "random_state": model.random_state}
+    starts = {"n_starts": model.n_starts, "random_state": model.random_state, "started": started}
     result = solve(problem, solver, start, score=score, fingerprint=fingerprint, **starts)
+    solved = time.perf_counter()
     result.notes += notes
     warn_of_no_minimum(problem, result, None if model.shared else labels)
     if model.base.smoothing is not None:
@@ -66,6 +69,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     model._bound = bound_model.on_edges(None, None) if small else None
     if problem.learned:
         warn_of_collapse(result)
+    result.seconds += time.perf_counter() - solved
 
 
 def fit_within(model, data, strata):

@@ -29,6 +29,14 @@ class Oracle:
         """Value of each stratum."""
         raise NotImplementedError
 
+    def interior(self):
+        """The same function where its gradient is finite, +inf elsewhere: the domain of methods that follow gradients."""
+        return self
+
+    def limited(self):
+        """The arguments of atoms with a domain, as `Limited`, where they are functions of affine forms."""
+        return []
+
     def arguments(self, theta):
         """None: the other methods take theta alone."""
 

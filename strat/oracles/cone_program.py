@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
+from strat.oracles.clock import OutOfTime, seconds_left
 
 #: Relative and absolute accuracies that are asked for, in order, and the one that is accepted where rounding ends all.
 ACCURACIES, ACCEPTED = (1e-10, 1e-8), 1e-7
@@ -93,6 +94,8 @@ class ConeProgram:
         ------
         NoOracleError
             Where there is no solution.
+        OutOfTime
+            Where there is no time left.
         """
         P, q = self._objective(H, g, weight)
         A, b, unit = self._scaled_constraints(P.diagonal()[: self.K * self.n].reshape(self.K, self.n))
@@ -127,6 +130,8 @@ class ConeProgram:
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
         for accuracy in accuracies:
             solution = _clarabel(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
+            if str(solution.status) == "MaxTime":
+                raise OutOfTime
             if _usable(solution, accepted):
                 return np.asarray(solution.x), solution, worth
         if strict:
@@ -306,7 +311,7 @@ def _clarabel(P, q, A, b, cones, accuracy):
     import clarabel
 
     settings = clarabel.DefaultSettings()
-    settings.verbose, settings.max_iter = False, 200
+    settings.verbose, settings.max_iter, settings.time_limit = False, 200, max(seconds_left(), 0.0)
     settings.direct_solve_method = (
         "qdldl"  # several times as fast as the other choice on all but dense graphs
     )

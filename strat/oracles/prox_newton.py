@@ -4,6 +4,7 @@ import numpy as np
 
 from strat.errors import NoOracleError
 from strat.oracles.base import hessian_blocks
+from strat.oracles.central_points import off_edges
 
 CHORD_STEPS = 15  # most steps with one Hessian
 EXACT = 1e-9  # error, relative to 1 + size, above which the cone program takes over
@@ -48,7 +49,9 @@ class NewtonProx:
             size = np.linalg.norm(gradient, axis=1)
             pending = ~((size <= 1e-13 * scale) | ((size <= 1e-11 * scale) & (size >= 0.5 * last)))
             if not pending.any():
-                return z
+                if np.isfinite(self.oracle.value(z)).all():
+                    return z
+                break  # these steps do not see the end of the domain
             if (pending & ~(size <= 0.5 * last)).any():
                 break
             z, last = z - pending[:, None] * np.matmul(inverse, gradient[..., None])[..., 0], size
@@ -65,7 +68,7 @@ class NewtonProx:
             )
         if lost.any():
             z[lost] = self.rescue.some(np.flatnonzero(lost), v[lost], t[lost, 0])
-            z = self._newton(v, t, z, lost)  # to rounding
+            z = self._newton(v, t, off_edges(self.oracle, z), lost)  # to rounding
         return self._symmetric(z)
 
     def _newton(self, v, t, z, some=True):

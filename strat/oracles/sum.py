@@ -1,5 +1,7 @@
 """Sums of oracles."""
 
+import copy
+
 import numpy as np
 
 from strat.oracles.base import Oracle
@@ -32,6 +34,16 @@ class SumOracle(Oracle):
             self.hessian = None
         self.prox, self.cones = prox, cones
         self.quadratic = all(part.quadratic for part in self.parts)
+
+    def interior(self):
+        """The same sum where its gradient is finite, +inf elsewhere."""
+        summed = copy.copy(self)
+        summed.parts = tuple(part.interior() for part in self.parts)
+        return summed
+
+    def limited(self):
+        """The affine arguments with a domain of all parts."""
+        return [argument for part in self.parts for argument in part.limited()]
 
     def missing(self, name):
         """Why a method is missing."""
@@ -100,6 +112,14 @@ class Weighted(Oracle):
                 setattr(self, name, None)
         self.prox = WeightedProx(oracle.prox, self.weight) if oracle.has("prox") else None
         self.cones = self._weighted_cones if oracle.has("cones") else None
+
+    def interior(self):
+        """The same where its gradient is finite, +inf elsewhere."""
+        return Weighted(self.oracle.interior(), self.weight)
+
+    def limited(self):
+        """The affine arguments with a domain."""
+        return self.oracle.limited()
 
     def _weighted_cones(self):
         return [function.scaled(self.weight) for function in self.oracle.cones()]

@@ -1,10 +1,12 @@
 """Sums of atoms over affine forms: one forward and one reverse pass over all records at once."""
 
+import copy
 from functools import cached_property, partial
 
 import numpy as np
 
 from strat.oracles.base import Oracle
+from strat.oracles.central_points import Limited
 from strat.oracles.kinked_rows import KinkedRows
 from strat.oracles.single_atom import SingleAtom
 
@@ -38,6 +40,14 @@ class BoundNode:
         known = form.design is not None and form.design.dense and not form.inner
         return form if known and (self.rule.separable or hasattr(form.design, "pairs")) else None
 
+    def moving(self, i, K, n):
+        """Which entries (R, *shape) of argument i can move: those of records whose data are zeros cannot."""
+        form = self.forms[i]
+        if form.inner:
+            return np.ones((1, *form.shape), dtype=bool)
+        u = form.design.matvec(np.random.default_rng(0).standard_normal((K, n)))
+        return (u != 0).reshape(-1, *form.shape)
+
     def forward(self, theta, outs):
         """Arguments, output and memo."""
         args = [f.value(theta, outs) for f in self.forms]
@@ -60,11 +70,13 @@ class Tape(Oracle):
     n : int
         Scalars in a stratum.
     active : (K,) bool ndarray or None
-        Strata that have records: the domain of others does not matter.
+        Strata that have records: others contribute nothing, whatever their parameters.
     """
 
     def __init__(self, nodes, weights, segments, n, active=None):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
+        self.slopes = weights  # in derivatives
+        self._steep = {}  # of each node the arguments that keep off the ends of their intervals
         self._single_atom = SingleAtom.of(nodes, weights, segments)
         self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
         if not all(node in weights and node.single is not None for node in nodes):
@@ -84,6 +96,34 @@ class Tape(Oracle):
         active = None if self.active is None else self.active[strata]
         return Tape(self.nodes, weights, self.segments, self.n, active)
 
+    def interior(self):
+        """The same sum, and +inf too where it is finite but has no finite derivative, at an end of an atom's domain.
+
+        An argument of a record that cannot move from such an end, as its data are zeros, adds nothing to derivatives.
+        """
+        tape, K = copy.copy(self), 1 if self.segments is None else self.segments.K
+        tape.slopes, tape._steep = dict(self.weights), {}
+        for node in self.nodes:
+            moving = {i: node.moving(i, K, self.n) for i in node.rule.steep if i in node.varying}
+            if moving:
+                tape._steep[node] = moving
+            for moves in moving.values():
+                if node in self.weights and node.rule.separable and not moves.all():
+                    tape.slopes[node] = np.where(moves, tape.slopes[node], 0.0)
+        return tape if tape._steep else self
+
+    def limited(self):
+        """The arguments of atoms with a domain that are functions of affine forms, entry by entry (see `Limited`)."""
+        found = []
+        for node in self.nodes:
+            for i in node.varying:
+                rule, along = node.rule, node.forms[i].along()
+                if along is not None and i in rule.definite and not node.forms[i].inner:
+                    found.append(Limited(*along, None))
+                elif along is not None and i in rule.intervals:
+                    found.append(Limited(*along, rule.intervals[i][0]))
+        return found
+
     def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
         states, outs = {}, {}
@@ -91,7 +131,8 @@ class Tape(Oracle):
         for node in self.nodes:
             states[node] = state = node.forward(theta, outs)
             outs[node] = state[1]
-            legal = node.rule.domain(state[0])
+            moving = self._steep.get(node)
+            legal = node.rule.interior(state[0], moving) if moving else node.rule.domain(state[0])
             if legal is not None and not legal.all():
                 bad = self.segments.any(~legal) if node.on_records else ~legal
                 bad = bad if self.active is None else bad & self.active
@@ -133,7 +174,7 @@ class Tape(Oracle):
 
     def _reverse(self, theta, states):
         gradient = np.zeros((len(theta), self.n))
-        adjoints = dict(self.weights)
+        adjoints = dict(self.slopes)
         for node in reversed(self.nodes):
             if node not in adjoints:
                 continue
@@ -143,21 +184,27 @@ class Tape(Oracle):
                 adjoints[node] = g = np.broadcast_to(g, out.shape)
             for i in node.varying:
                 node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
-        return gradient, adjoints
+        return self._of_active(gradient), adjoints
+
+    def _of_active(self, derivative):
+        """Derivatives by stratum, with zeros in strata without records, where the atoms may have none."""
+        if self.active is not None and not self.active.all():
+            derivative[~self.active] = 0.0
+        return derivative
 
     @np.errstate(all="ignore")
     def hessian(self, theta):
         """Blocks of the Hessian (K, n, n), where every atom's own is cheap and its argument one affine form."""
         states, _, _ = self.run(theta)
         grams = []
-        for node, weight in self.weights.items():
+        for node, weight in self.slopes.items():
             state, design = states[node], node.single.design
             weight = np.broadcast_to(weight, state[1].shape)
             if node.rule.separable:
                 grams.append(design.gram(_diagonal(node, state, weight).reshape(len(weight), -1)))
             else:
                 grams.append(design.pairs(partial(node.rule.pair_curvature, *state, weight), node.size))
-        return sum(grams[1:], grams[0])
+        return self._of_active(sum(grams[1:], grams[0]))
 
     @np.errstate(all="ignore")
     def hessian_operator(self, theta):
@@ -190,7 +237,7 @@ class Tape(Oracle):
                         if node in second:
                             g = g + node.rule.pullback(i, args, out, memo, second[node])
                         node.forms[i].pull(g, result, second)
-            return result
+            return self._of_active(result)
 
         return product
 
@@ -199,7 +246,7 @@ def _weighted(weight, out):
     """weight × out, with 0 · inf = 0."""
     product = weight * out
     if not np.isfinite(product.sum()) and not np.isfinite(product).all():
-        product = np.where(np.broadcast_to(weight == 0, product.shape), 0.0, product)
+        product = np.where((weight == 0) | (out == 0), 0.0, product)
     return product
 
 

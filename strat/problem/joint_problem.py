@@ -30,7 +30,7 @@ class JointProblem:
     K, n : int
         Strata, and numbers per stratum.
     start_point : callable or None
-        ``start_point(theta, bad)`` gives a start (K, n) where the loss is not finite at theta in the strata `bad`.
+        ``start_point(theta, bad)`` gives a start (K, n) where theta is not `inside` in the strata `bad`.
     """
 
     def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None, outside=0.0):
@@ -75,13 +75,26 @@ class JointProblem:
         return () if arguments is None else (arguments,)
 
     def prox(self, theta, t):
-        """Prox of the regularizer and constraints, step t scalar or one per stratum."""
+        """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
+
+        Factorisations of such points may never return, and a point that is nan is outside every domain.
+        """
+        if not np.isfinite(np.add.reduce(theta, axis=None)):
+            return np.full_like(theta, np.nan)
         prox = self.regularizer.prox
         return getattr(prox, "next", prox)(theta, t)
 
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""
         return self.edges.from_vector(self.edges.distances(self.scaled(theta)) / 2)
+
+    @np.errstate(all="ignore")
+    def inside(self, theta):
+        """Mask (K,) of the strata whose loss is finite at theta, and its gradient where it has one."""
+        if not self.loss.has("value_and_gradient"):
+            return np.isfinite(self.loss.value(theta))
+        value, gradient = self.loss.value_and_gradient(theta)
+        return np.isfinite(value) & np.isfinite(gradient).all(axis=1)
 
     def parts(self, theta, w):
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
@@ -124,7 +137,9 @@ class Point:
         self.graph_oracle = problem.graph_oracle() if problem.learned else None
         self.w_gradient = edges.zeros()
         self.graph, self.degrees = 0.0, None
-        self.arguments, self._coupling, self._memory = (), None, None
+        self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
+        self.laplacian = self.regularizer = 0.0
+        self.arguments, self._coupling, self._memory, self._product = (), None, None, None
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
@@ -160,6 +175,9 @@ class Point:
     def evaluate_theta(self, gradient=False, arguments=None):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
         loss, self._coupling = self.problem.loss, None
+        if not np.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
+            self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
+            return False
         self.arguments = self.problem.arguments(self.theta) if arguments is None else arguments
         if gradient:
             self.losses, self.loss_gradient = loss.value_and_gradient(self.theta, *self.arguments)

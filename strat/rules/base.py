@@ -38,6 +38,10 @@ class Rule:
     flat_at_zero = False
     #: {argument: closed interval} outside which its entries are illegal.
     intervals = {}
+    #: Arguments that must be positive definite.
+    definite = ()
+    #: Arguments with an interval in which the function is finite at an end of the interval, but has no finite derivative there.
+    steep = ()
     #: What the prox and the projection combine with (see `GroupBlock`): "absolute" where the function grows in every
     #: |u|, "ordered" where it is symmetric, so that they keep the order of the entries.
     invariance = None
@@ -93,6 +97,14 @@ class Rule:
             all_legal((args[i] >= low) & (args[i] <= high)) for i, (low, high) in self.intervals.items()
         ]
         return reduce(np.logical_and, inside) if inside else None
+
+    def interior(self, args, moving):
+        """The same mask, without the ends where derivatives are infinite, for entries {argument: mask} that can move."""
+        legal = self.domain(args)
+        for i, moves in moving.items():
+            low, high = self.intervals[i]
+            legal = legal & all_legal(((args[i] > low) & (args[i] < high)) | ~moves)
+        return legal
 
     @property
     def restricted(self):

@@ -98,6 +98,7 @@ class Entr(Elementwise):
     """-u log(u), 0 at 0."""
 
     intervals = {0: (0.0, np.inf)}
+    steep = (0,)
     example = at_point(lambda u: -cp.sum(cp.entr(u)), u=[0.2, 1.0, 2.0])
 
     def prox(self, u, step):
@@ -150,6 +151,7 @@ class _Relative(Elementwise):
 
     shift = 0.0
     intervals = {0: (0.0, np.inf), 1: (0.0, np.inf)}
+    steep = (0,)
 
     def prox(self, u, step, y):
         """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), λ the step and ω the Wright omega function."""

@@ -12,6 +12,7 @@ class GeometricMean(Rows):
     """Π u_j^w_j of each row with weights that sum to 1, u >= 0: concave."""
 
     intervals = {0: (0.0, np.inf)}
+    steep = (0,)
 
     def __init__(self, weights):
         self.weights = weights

@@ -12,6 +12,7 @@ from strat.rules.exponentials import positive_root
 class LogDetRule(Rule):
     """log det S of a positive definite S, -inf otherwise: covariance models."""
 
+    definite = (0,)
     example = at_point(lambda S: -cp.log_det(S), S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
@@ -35,6 +36,7 @@ class LogDetRule(Rule):
 class TraceInverse(Rule):
     """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
 
+    definite = (0,)
     example = at_point(cp.tr_inv, S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
@@ -68,6 +70,7 @@ class TraceInverse(Rule):
 class MatrixFraction(Rule):
     """tr XᵀP⁻¹X with P positive definite."""
 
+    definite = (1,)
     example = at_point(cp.matrix_frac, u=[1.0, -2.0], S=[[2.0, 0.5], [0.5, 1.0]])
 
     @classmethod

@@ -72,6 +72,10 @@ class PowerRule(Elementwise):
         return {} if self.even else {0: (0.0, np.inf)}
 
     @property
+    def steep(self):
+        return (0,) if 0 < self.p < 1 else ()
+
+    @property
     def restricted(self):
         return not self.even
 
@@ -135,6 +139,7 @@ class QuadOverLin(Rule):
     """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
 
     intervals = {1: (0.0, np.inf)}
+    steep = (1,)
     example = at_point(cp.quad_over_lin, u=[1.0, -2.0], y=1.5)
 
     @classmethod
@@ -175,20 +180,25 @@ class QuadOverLin(Rule):
 
     def pullback(self, i, args, out, memo, g):
         u, y = args
-        # 0 is a subgradient at the tip of the domain, (0, 0).
-        g = np.where(y == 0, 0.0, g / np.where(y == 0, 1.0, y))
+        g = _over(g, y)
         return (2.0 * g)[..., None] * u if i == 0 else -g * out
 
     def curve(self, i, args, out, memo, g, tangents):
         u, y = args
         du, dy = tangents.get(0, np.zeros_like(u)), tangents.get(1, np.zeros_like(y))
+        g, dy = _over(g, y), _over(dy, y)
         if i == 0:
-            return (2.0 * g / y)[..., None] * (du - u * (dy / y)[..., None])
-        return g * (2.0 * out * dy / y - 2.0 * (u * du).sum(axis=-1) / y) / y
+            return (2.0 * g)[..., None] * (du - u * dy[..., None])
+        return 2.0 * g * (out * dy - _over((u * du).sum(axis=-1), y))
 
     def domain(self, args):
         u, y = args
         return all_legal((y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0)))
+
+
+def _over(g, y):
+    """g / y, and 0 at the tip of the domain, (0, 0), where 0 is a subgradient."""
+    return np.where(y == 0, 0.0, g / np.where(y == 0, 1.0, y))
 
 
 @rule(atoms.QuadForm)

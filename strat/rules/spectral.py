@@ -118,6 +118,7 @@ class LambdaMax(LambdaSumLargest):
 class VonNeumannEntropy(_Eigenvalues):
     """-tr(S log S) of a positive semidefinite S, -inf otherwise; prox by eigenvalues."""
 
+    definite = steep = (0,)
     example = at_point(lambda S: -cp.von_neumann_entr(S), S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
@@ -133,6 +134,10 @@ class VonNeumannEntropy(_Eigenvalues):
     def domain(self, args):
         values = np.linalg.eigvalsh(symmetric(args[0]))
         return values[..., 0] >= -ROUNDING * np.abs(values).max(axis=-1)
+
+    def interior(self, args, moving):
+        values = np.linalg.eigvalsh(symmetric(args[0]))
+        return values[..., 0] > ROUNDING * np.abs(values).max(axis=-1)
 
 
 def on_singular_values(u, change):

@@ -4,6 +4,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from strat.errors import OptionError
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem, Point
 
@@ -23,6 +24,8 @@ class Algorithm:
         Whether the objective of x never increases.
     stalled : bool
         Set where no further decrease is possible in floating point.
+    slow : bool
+        Whether the last step, a fit of its own, ended before it was exact.
     diverged : bool
         Set where x left the domain, so that no step leads on.
     exact : bool
@@ -34,6 +37,7 @@ class Algorithm:
 
     monotone = True
     stalled = False
+    slow = False
     diverged = False
     exact = False
     saved = ()
@@ -45,7 +49,8 @@ class Algorithm:
         self.x = self.new_point()
         self.x.theta[...], self.x.w[...] = theta, w
         self.x.evaluate(gradient)
-        self.differentiated = gradient and self.x.objective < np.inf
+        check_start(problem, self.x)
+        self.differentiated = gradient
 
     def new_point(self):
         """Memory for one more point, whose factorisations are counted."""
@@ -109,6 +114,17 @@ class Algorithm:
         for role, p in _proxes(self.problem).items():
             p.remember([state[f"{role}_{i}"] for i in range(5) if f"{role}_{i}" in state])
         self.extra_factorizations += int(state["work"]) - self.factorizations
+
+
+def check_start(problem, x):
+    """Raise an OptionError where the objective is not finite at an evaluated point from which an algorithm is to start."""
+    if x.objective < np.inf:
+        return
+    what = "the graph regularizer"
+    if x.graph < np.inf:
+        bad = np.flatnonzero(~problem.inside(x.theta))
+        what = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else "the regularizer"
+    raise OptionError(f"init: {what} is not finite at the start. Give init= values inside its domain.")
 
 
 def _proxes(problem):

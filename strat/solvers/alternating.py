@@ -1,5 +1,6 @@
 """Alternating minimization: the best parameters for the graph, the best graph for the parameters, and so on."""
 
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
 
@@ -39,6 +40,7 @@ class AlternatingMinimization(Solver):
            [0.  , 0.  , 0.  ]])
     """
 
+    edge = edge
     needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
     ways = {"loss": "Write the loss with other atoms, or smooth it (smoothing=1e-3 on the BaseModel)"}
 

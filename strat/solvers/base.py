@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from strat.errors import NoOracleError, OptionError
+from strat.oracles.clock import within
 from strat.solvers.progress import Progress
 from strat.solvers.run import Run
 
@@ -32,7 +33,7 @@ _WAYS = {
 _OPTIONS = """patience : int, optional
         Stop when the validation loss has not improved for so many iterations, and return the best iterate.
     time_limit : float, optional
-        Stop after so many seconds.
+        Stop after so many seconds of the whole call, starts that are fits of their own included.
     callback : callable, optional
         Called as ``callback(state)`` after every iteration; returning True stops.
     checkpoint : path, optional
@@ -46,13 +47,15 @@ class Solver(BaseEstimator):
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
-    learned, with "{h}" for the graph regularizer; None where the solver learns W. Every subclass has an `__init__` of
-    its own, as scikit-learn reads the options and their defaults from its signature.
+    learned, with "{h}" for the graph regularizer; None where the solver learns W. `edge` is the module ``edge`` where
+    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. Every subclass
+    has an `__init__` of its own, as scikit-learn reads the options and their defaults from its signature.
     """
 
     needs = {}
     ways = {}
     only_given = None
+    edge = None
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
@@ -136,7 +139,7 @@ class Solver(BaseEstimator):
         """
         return self._algorithm(problem, theta, w)
 
-    def run(self, problem, theta, w, *, score=None, fingerprint="", init="given"):
+    def run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):
         """Solve the problem from (theta, w).
 
         Parameters
@@ -153,6 +156,8 @@ class Solver(BaseEstimator):
             Identifies declaration, data and graph in a checkpoint.
         init : str
             Name of the start, for the result.
+        started : float, optional
+            When the whole call began, by ``time.perf_counter()``; now by default.
 
         Returns
         -------
@@ -169,8 +174,8 @@ class Solver(BaseEstimator):
             over="ignore", invalid="ignore"
         )  # points tried far out are refused, as their F is infinite
         progress = Progress(type(self).__name__, self.max_iter, self.verbose)
-        with _blas_threads(problem.K), far, progress:
-            return Run(self, problem, theta, w, score, fingerprint, init, progress).go()
+        with _blas_threads(problem.K), far, progress, within(self.time_limit, started):
+            return Run(self, problem, theta, w, score, fingerprint, init, progress, started).go()
 
 
 def _blas_threads(K):

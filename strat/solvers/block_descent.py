@@ -1,10 +1,12 @@
 """The iteration of AlternatingMinimization: a whole fit in theta, then a whole fit in W."""
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 
 from strat.errors import ConvergenceWarning
+from strat.oracles.clock import OutOfTime, seconds_left
 from strat.problem.joint_problem import Point
 from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
@@ -28,18 +30,18 @@ class BlockDescent(Algorithm):
 
     A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. Where the
     loss has kinks, or the regularizer no prox in closed form, the step in theta is a cone program of all strata, whose dual
-    solution gives the residual.
+    solution gives the residual. `whole` asks for such programs with the records' cones whatever derivatives the loss has.
     """
 
     saved = ("left", "mark", "idle", "subgradient")
 
-    def __init__(self, problem, theta, w, tol):
+    def __init__(self, problem, theta, w, tol, whole=False):
         super().__init__(problem, theta, w)
         self.smooth = problem.loss.has("value_and_gradient")
         self.finest = max(0.3 * tol, FINEST)
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
-        self.by_cones = needs_cones(problem)
+        self.whole, self.by_cones = whole, whole or needs_cones(problem)
         self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
@@ -95,16 +97,19 @@ class BlockDescent(Algorithm):
         x, problem = self.x, self.problem
         inner = self._inner(for_given_graph(problem, x.w), tol)
         start, before = inner.x.objective, np.inf
+        self.slow = True
         for _ in range(INNER):
             residual = inner.residual(tol)
-            if inner.stalled:
+            if inner.stalled or seconds_left() <= 0:
                 break
             if residual is not None and residual["theta"] <= tol and not self._moves(inner, start, before):
                 if inner.x.objective <= start or tol <= EXACT:
+                    self.slow = False
                     break
                 tol *= 0.1  # too rough to be any better
             before = inner.x.objective
-            inner.step()
+            with suppress(OutOfTime):  # what was reached counts, and the loop ends
+                inner.step()
         self.extra_factorizations += inner.factorizations
         if self.by_cones and inner.subgradient is not None:
             self.subgradient = inner.subgradient
@@ -127,7 +132,7 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         theta, w = self.x.theta, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program, min(self.left, tol))
+            inner = ConeNewton(fixed, theta, w, self.program, min(self.left, tol), self.whole)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):

@@ -1,5 +1,6 @@
 """Cone: any convex regularizer and constraints on a given graph, by one cone program for all strata."""
 
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton
 
@@ -45,6 +46,7 @@ class Cone(Solver):
            [0.349, 0.663, 0.663]])
     """
 
+    edge = edge
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
     only_given = (
         "solver: Cone fits theta for a given graph (FixedGraph), but {h} learns W. Use strat.MAPG() or "

@@ -1,14 +1,19 @@
 """Proximal Newton steps for a given graph, each a cone program of all strata."""
 
+from functools import partial
+
 import numpy as np
 
+from strat.errors import NoOracleError
 from strat.oracles.base import hessian_blocks
+from strat.oracles.central_points import off_edges
 from strat.oracles.cone_program import ConeProgram
-from strat.solvers.algorithm import Algorithm
+from strat.solvers.algorithm import PROJECTION, Algorithm
 
 DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 ROUGH, EXACT = 1e-4, 1e-10  # relative accuracies of the first programs and of the last
+WRITTEN = 5_000_000  # numbers in the records up to which the cone program of all records is written
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 
 
@@ -18,13 +23,13 @@ class ConeNewton(Algorithm):
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta. Where the loss is quadratic it is exact and
     the first step is the last. Where the loss has no second derivatives its records' cones stand in the program, which is
     then the whole problem. Damping keeps steps short where curvature vanishes far out, as in an exponential. `program` is
-    that of another graph, to be used again.
+    that of another graph, to be used again; `whole` asks for the records' cones whatever derivatives the loss has.
     """
 
     saved = ("damping", "accuracy", "reached")
 
-    def __init__(self, problem, theta, w, program=None, share=1.0):
-        self.smooth = problem.loss.has("hessian_operator")
+    def __init__(self, problem, theta, w, program=None, share=1.0, whole=False):
+        self.smooth = problem.loss.has("hessian_operator") and not whole
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
         if program is None:
@@ -68,15 +73,15 @@ class ConeNewton(Algorithm):
 
     def _whole(self, theta, solution):
         """Take the solution of a program that is the whole problem."""
-        z = self.z
-        z.theta[...] = theta
+        x, z = self.x, self.z
+        z.theta[...] = off_edges(self.problem.loss, theta, partial(self.problem.prox, t=PROJECTION))
         z.evaluate()
         self.left = (solution.error, solution.gap)
-        if not z.objective <= self.x.objective:
+        if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= self.x.objective + z.noise + solution.gap * (1 + abs(z.objective)):
+            if not z.objective <= x.objective + z.noise + solution.gap * (1 + abs(x.objective)):
                 return
-        self.x, self.z, self.exact, self.differentiated = z, self.x, True, False
+        self.x, self.z, self.exact, self.differentiated = z, x, True, False
 
     def _searched(self, theta, H, solution):
         """Go from x towards theta as far as F falls as the model says."""
@@ -138,6 +143,17 @@ class ConeNewton(Algorithm):
         if known is None and self.smooth:
             return super().certificate(theta, w)
         return known or {"theta": np.inf, "W": 0.0}
+
+
+def has_cones(loss):
+    """Whether the records' cone program is not too large, and can be written."""
+    if not loss.has("cones") or getattr(loss.cones, "size", 0) > WRITTEN:
+        return False
+    try:
+        loss.cones()
+    except NoOracleError:
+        return False
+    return True
 
 
 def needs_cones(problem):

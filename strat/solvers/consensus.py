@@ -10,6 +10,9 @@ from strat.solvers.graph_system import GraphSystem
 RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
 FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
 UNBALANCED = 2.0  # the penalty moves where it is wrong by more than this factor
+AT_EDGE = (
+    1e3  # the gradient's residual is so many times the others' where theta is at an edge of the loss's domain
+)
 RANGE = 1e8  # the penalty stays within this factor of its first value
 
 
@@ -58,7 +61,8 @@ class Consensus(Algorithm):
         if loss.has("hessian_operator") and np.any(self.y):
             along = loss.hessian_operator(self.x.theta)(self.y)
             curvature = float(np.vdot(self.y, along) / np.vdot(self.y, self.y))
-            guess = math.sqrt(curvature * max(guess, 0.1 * curvature)) if 0 < curvature < np.inf else guess
+            if 0 < curvature < np.inf:  # an exponential far out has next to none
+                guess = max(math.sqrt(curvature * max(guess, 0.1 * curvature)), guess / RANGE)
         return guess
 
     def step(self):
@@ -117,9 +121,14 @@ class Consensus(Algorithm):
 
     def certificate(self, theta, w):
         """The residual that is reported for a point."""
+        residual = {"theta": np.inf, "W": 0.0}
         if self.problem.loss.has("value_and_gradient"):
-            return self.problem.residual(theta, w)
-        return subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho, self._loss_prox)
+            residual = self.problem.residual(theta, w)
+        if residual["theta"] <= AT_EDGE * max(self.primal, self.dual):
+            return residual
+        # At the edge of the loss's domain the gradient is one subgradient of many.
+        other = subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho, self._loss_prox)
+        return min(residual, other, key=lambda one: one["theta"])
 
     @property
     def factorizations(self):

@@ -1,13 +1,10 @@
 """Which solver fits a model that names none."""
 
-from strat.errors import NoOracleError
 from strat.solvers.admm import ADMM
 from strat.solvers.cone import Cone
+from strat.solvers.cone_newton import has_cones
 from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
-
-#: Numbers in the records up to which the cone program of all records is written.
-WRITTEN = 5_000_000
 
 
 def default_solver(loss, learned, regularizer=None):
@@ -40,17 +37,6 @@ def default_solver(loss, learned, regularizer=None):
     if curved or (has_cones(loss) and not (closed and loss.has("value_and_gradient"))):
         return Cone()
     return MAPG() if loss.has("value_and_gradient") else ADMM()
-
-
-def has_cones(loss):
-    """Whether the records' cone program is not too large, and can be written."""
-    if not loss.has("cones") or getattr(loss.cones, "size", 0) > WRITTEN:
-        return False
-    try:
-        loss.cones()
-    except NoOracleError:
-        return False
-    return True
 
 
 def needs_prox(solver, loss=None):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from strat.oracles import kernels
+from strat.oracles.clock import seconds_left
 from strat.problem.joint_problem import rows_product
 from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
@@ -127,7 +128,8 @@ class JointSteps(Algorithm):
         if alone:
             for _ in range(MOST):
                 newton.step()
-                if newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
+                late = seconds_left() <= 0
+                if late or newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
                     break
             self.damping = np.full(self.problem.K, RIDGE)
             return newton

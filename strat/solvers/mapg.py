@@ -3,6 +3,7 @@
 from numbers import Real
 
 from strat.errors import OptionError
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
 from strat.solvers.cone_newton import ConeNewton, needs_cones
@@ -43,6 +44,7 @@ class MAPG(Solver):
     MAPG(max_iter=100, step=(0.001, 0.0001))
     """
 
+    edge = edge
     needs = {"loss": "value_and_gradient", "regularizer": "prox"}
 
     def __init__(

@@ -1,5 +1,6 @@
 """NewtonCG: a proximal Newton method for a given graph."""
 
+from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.proximal_newton import ProximalNewton
@@ -39,6 +40,7 @@ class NewtonCG(Solver):
     NewtonCG(tol=1e-08)
     """
 
+    edge = edge
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
     ways = {
         "loss": (

@@ -24,7 +24,7 @@ class Result:
     history : list of float
         Objective at the start, then after every iteration.
     seconds : float
-        Wall-clock time.
+        Wall-clock time of the whole call.
     factorizations : int
         Cholesky factorisations of K x K matrices.
     init : str
@@ -38,7 +38,7 @@ class Result:
     smoothed_objective : float, optional
         The objective that was minimised, where the loss was smoothed.
     history_seconds : list of float
-        Wall-clock time at each entry of `history`.
+        Wall-clock time since the call at each entry of `history`.
     """
 
     status: str

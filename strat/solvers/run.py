@@ -2,17 +2,21 @@
 
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from strat.errors import ConvergenceWarning, OptionError
+from strat.errors import ConvergenceWarning
+from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import forget
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
+#: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
+SLOW = 32
 
 
 @dataclass
@@ -43,15 +47,15 @@ class State:
 class Run:
     """One run: the loop, its records and its stops."""
 
-    def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress):
+    def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress, started=None):
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
         kind = f"{type(solver).__name__} {getattr(solver, 'step', None)}"
         self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
-        self.started, self.before = time.perf_counter(), 0.0
+        self.started, self.before = time.perf_counter() if started is None else started, 0.0
         forget(problem)
         self.algorithm = solver.algorithm(problem, theta, w)
-        _check_start(problem, self.algorithm.x)
+        self.along_edge = False
         self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         self._keep_best()
@@ -63,6 +67,8 @@ class Run:
         """Iterate until a stop."""
         solver = self.solver
         status = "max_iter" if self.iteration >= solver.max_iter else None
+        if status is None and seconds_left() <= 0:
+            status = "time_limit"
         try:
             while status is None:
                 self.algorithm.step()
@@ -75,6 +81,8 @@ class Run:
                     self.checkpoint.save(self._state)
         except KeyboardInterrupt:
             status = "interrupted"
+        except OutOfTime:
+            status = "time_limit"
         state = self._state() if self.checkpoint.path is not None else None  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
@@ -105,17 +113,33 @@ class Run:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
-        elif (
-            self.iteration >= solver.max_iter
-            or algorithm.stalled
-            or algorithm.diverged
-            or algorithm.x.objective < LOWEST
-        ):
+        elif self.iteration >= solver.max_iter or algorithm.diverged or algorithm.x.objective < LOWEST:
             status = "max_iter"
-        elif solver.time_limit is not None and seconds - self.before >= solver.time_limit:
+        elif self._stuck():
+            self._go_along_edge()
+        elif algorithm.stalled:
+            status = "max_iter"
+        elif seconds_left() <= 0:
             status = "time_limit"
         self.progress.update(state, last=status is not None)
         return status
+
+    def _stuck(self):
+        """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
+        doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
+        look = (
+            self.solver.edge is not None
+            and not self.along_edge
+            and (self.algorithm.stalled or self.algorithm.slow or doubled)
+        )
+        return look and self.solver.edge.at_edge(self.problem, self.algorithm.x)
+
+    def _go_along_edge(self):
+        """Let an algorithm go on that knows the edge of the loss's domain."""
+        x, work = self.algorithm.x, self.algorithm.factorizations
+        self.algorithm = self.solver.edge.along_edge(self.problem, x.theta, x.w, self.solver.tol)
+        self.algorithm.extra_factorizations += work
+        self.along_edge = True
 
     def _small(self, residual):
         return residual is not None and max(residual.values()) <= self.solver.tol
@@ -152,7 +176,7 @@ class Run:
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
         state |= {"iteration": self.iteration, "history": self.history}
-        state |= {"history_seconds": self.times, "seconds": self.seconds}
+        state |= {"history_seconds": self.times, "seconds": self.seconds, "along_edge": self.along_edge}
         if self.best is not None:
             state |= {"best_theta": self.best[0], "best_w": self.best[1]}
             state |= {"best_key": self.best_key, "best_iteration": self.best_iteration}
@@ -160,6 +184,8 @@ class Run:
 
     def _restore(self, saved):
         prefix = "algorithm_"
+        if saved.get("along_edge"):
+            self._go_along_edge()
         self.algorithm.restore(
             {name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)}
         )
@@ -172,10 +198,12 @@ class Run:
     def _result(self, status):
         x = self.algorithm.x
         theta, w = x.theta.copy(), x.w.copy()
-        best_counts = status in ("early_stopped", "interrupted") or self.algorithm.diverged
+        best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf
         if best_counts and self.best is not None:
             theta, w = self.best
-        w, residual = self._with_formula(theta, w, self.algorithm.certificate(theta, w))
+        residual = {"theta": np.inf, "W": np.inf}
+        with suppress(OutOfTime):
+            w, residual = self._with_formula(theta, w, self.algorithm.certificate(theta, w))
         parts = self.problem.parts(theta, w)
         if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
             status = "converged"  # the algorithm had not measured the residual
@@ -203,19 +231,6 @@ class Run:
             if max(left.values()) <= max(self.solver.tol, *residual.values()):
                 return best, left
         return w, residual
-
-
-def _check_start(problem, x):
-    if np.isfinite(x.objective):
-        return
-    if np.isfinite(x.graph):
-        bad = np.flatnonzero(~np.isfinite(problem.loss.value(x.theta)))
-        what = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else "the regularizer"
-    else:
-        what = "the graph regularizer"
-    raise OptionError(
-        f"init: {what} is not finite at the start. Give values inside its domain, or leave init out."
-    )
 
 
 def _warn(solver, result, algorithm):

@@ -15,10 +15,13 @@ the best graph for theta instead.
 
 import copy
 import time
+from contextlib import nullcontext, suppress
+from functools import partial
 
 import numpy as np
 
 from strat.errors import OptionError
+from strat.oracles.clock import OutOfTime, seconds_left, within
 from strat.solvers.algorithm import PROJECTION, for_given_graph, forget
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.consensus import Consensus
@@ -30,7 +33,9 @@ ROUGH = 1e-3  # tolerance of the fits that only give a start
 ROUGH_ITERATIONS = 50
 
 
-def solve(problem, solver, start=None, *, n_starts=1, random_state=0, score=None, fingerprint=""):
+def solve(
+    problem, solver, start=None, *, n_starts=1, random_state=0, score=None, fingerprint="", started=None
+):
     """Solve a problem from one or several starts and keep the best.
 
     Parameters
@@ -47,6 +52,8 @@ def solve(problem, solver, start=None, *, n_starts=1, random_state=0, score=None
         Mean validation loss of theta; then the lowest one is kept, otherwise the lowest objective.
     fingerprint : str
         Identifies the fit in a checkpoint; several starts write one file each.
+    started : float, optional
+        When the whole call began, by ``time.perf_counter()``; now by default.
 
     Returns
     -------
@@ -54,21 +61,23 @@ def solve(problem, solver, start=None, *, n_starts=1, random_state=0, score=None
     """
     solver.validate()
     solver.check(problem)
-    best, best_key, tried, started = None, np.inf, [], time.perf_counter()
+    best, best_key, tried = None, np.inf, []
+    started = time.perf_counter() if started is None else started
+    limit = partial(within, solver.time_limit, started)
     for index, (name, given) in enumerate(_plan(start, n_starts)):
         if name == "zero" and tried and tried[0]["init"] == "default":
             tried.append({**tried[0], "init": name})  # the same start
             continue
         one = copy.copy(solver)
-        if index and solver.time_limit is not None:
-            one.time_limit = solver.time_limit - (time.perf_counter() - started)
-            if one.time_limit <= 0:
-                break
+        if index and solver.time_limit is not None and time.perf_counter() - started >= solver.time_limit:
+            break
         if n_starts > 1 and solver.checkpoint is not None:
             one.checkpoint = f"{solver.checkpoint}.{index}"
         forget(problem)
-        theta, w = point(problem, given, random_state + index)
-        result = one.run(problem, theta, w, score=score, fingerprint=f"{fingerprint} {name}", init=name)
+        theta, w = point(problem, given, random_state + index, limit)
+        result = one.run(
+            problem, theta, w, score=score, fingerprint=f"{fingerprint} {name}", init=name, started=started
+        )
         tried.append({"init": name, "objective": result.objective, "status": result.status})
         key = result.objective if score is None else score(result.theta)
         if best is None or key < best_key:
@@ -80,17 +89,17 @@ def solve(problem, solver, start=None, *, n_starts=1, random_state=0, score=None
     return best
 
 
-def point(problem, start, seed=0):
-    """The starting point (theta, w) of a name or a dict."""
+def point(problem, start, seed=0, limit=nullcontext):
+    """The starting point (theta, w) of a name or a dict; fits that give it run inside ``limit()``."""
     given = start if isinstance(start, dict) else {}
     name = "default" if isinstance(start, dict) else start
     if name not in NAMES:
         raise OptionError(f"init = {name!r} is unknown: it must be one of {', '.join(NAMES[1:])}, or a dict.")
     theta = given.get("theta")
     if theta is None or np.isnan(theta).any():
-        default = _theta(problem, name, seed)
+        default = _theta(problem, name, seed, limit)
         theta = default if theta is None else np.where(np.isnan(theta), default, theta)
-    theta = _feasible(problem, theta) if "theta" in given else theta
+    theta = inside(problem, _feasible(problem, theta)) if "theta" in given else theta
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
@@ -108,63 +117,66 @@ def point(problem, start, seed=0):
 def _feasible(problem, theta):
     """A given theta, projected where it breaks constraints: F there may be lower than at the optimum."""
     theta = np.array(theta, dtype=float)
-    inside = problem.prox(theta, PROJECTION)
-    return np.where(np.abs(inside - theta) > 1e-12 * (1 + np.abs(theta)), inside, theta)
+    projected = problem.prox(theta, PROJECTION)
+    return np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
 
 
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
     theta = np.zeros((problem.K, problem.n))
     free = not getattr(problem.regularizer.prox, "restricted", True)
-    if free and not problem.learned and needs_cones(problem) and np.isfinite(_values(problem, theta)).all():
+    if free and not problem.learned and needs_cones(problem) and _finite(problem, theta):
         return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
-    theta = problem.prox(theta, 1.0)
-    if getattr(problem.loss, "quadratic", False):
+    return inside(problem, problem.prox(theta, 1.0))
+
+
+def _finite(problem, theta):
+    return np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all()
+
+
+def inside(problem, theta):
+    """theta, with other parameters in the strata where the loss or its gradient is not finite there."""
+    bad = None if getattr(problem.loss, "quadratic", False) else ~problem.inside(theta)
+    if bad is None or not bad.any():
         return theta
-    bad = ~np.isfinite(problem.loss.value(theta))
-    if bad.any():
-        if problem.start_point is not None:
-            return problem.start_point(theta, bad)
-        if problem.loss.has("prox"):
-            inside = problem.prox(problem.loss.prox(theta, 1.0), 1e-14)
-            theta = np.where(bad[:, None], inside, theta)
+    if problem.start_point is not None:
+        return problem.start_point(theta, bad)
+    if problem.loss.has("prox"):
+        near = problem.prox(problem.loss.prox(theta, 1.0), PROJECTION)
+        theta = np.where(bad[:, None], near, theta)
     return theta
 
 
-def _values(problem, theta):
-    return problem.loss.value(theta) + problem.regularizer.value(theta)
-
-
-def _theta(problem, name, seed):
+def _theta(problem, name, seed, limit):
     theta = zero(problem)
     if name == "separate":
-        return _fit(problem, theta, problem.edges.zeros())
+        return _fit(problem, theta, problem.edges.zeros(), limit)
     if name == "lrsm":
-        return _fit(problem, theta, problem.w0)
+        return _fit(problem, theta, problem.w0, limit)
     if name == "random":
-        size = np.sqrt(np.mean(_fit(problem, theta, problem.w0) ** 2))
+        size = np.sqrt(np.mean(_fit(problem, theta, problem.w0, limit) ** 2))
         noise = np.random.default_rng(seed).standard_normal(theta.shape)
-        noisy = problem.prox(theta + size * noise, 1e-14)
-        return np.where(np.isfinite(problem.loss.value(noisy))[:, None], noisy, theta)
+        noisy = problem.prox(theta + size * noise, PROJECTION)
+        return np.where(problem.inside(noisy)[:, None], noisy, theta)
     return theta
 
 
-def _fit(problem, theta, w):
-    """Roughly fitted parameters for the weights w."""
+def _fit(problem, theta, w, limit):
+    """Roughly fitted parameters for the weights w, as far as time allows."""
     fixed = for_given_graph(problem, w)
     smooth = problem.loss.has("value_and_gradient")
     if needs_cones(fixed):
         algorithm = ConeNewton(fixed, theta, w)
     else:
         algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
-    if not np.isfinite(algorithm.x.objective):
-        return theta
-    for _ in range(ROUGH_ITERATIONS):
-        residual = algorithm.residual(ROUGH)
-        if algorithm.stalled or (residual is not None and residual["theta"] <= ROUGH):
-            break
-        algorithm.step()
-    return algorithm.x.theta.copy()
+    with limit(), suppress(OutOfTime):
+        for _ in range(ROUGH_ITERATIONS):
+            residual = algorithm.residual(ROUGH)
+            small = residual is not None and residual["theta"] <= ROUGH
+            if small or algorithm.stalled or seconds_left() <= 0:
+                break
+            algorithm.step()
+    return inside(problem, algorithm.x.theta.copy())
 
 
 def _plan(start, n_starts):

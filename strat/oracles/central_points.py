@@ -1,0 +1,94 @@
+"""Points well inside the domain of a sum of atoms, by least squares."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Distances from the ends of the domain that are tried, and how often the arguments that miss the domain are fitted again.
+DISTANCES, ROUNDS = 10.0 ** np.arange(-4, 5, 2), 20
+HAIRS = 10.0 ** np.arange(-12, -5)  # distances, relative to theta, by which rounding is mended
+RIDGE = 1e-8  # relative; it keeps the equations definite where records say nothing
+LARGEST = 2**24  # numbers up to which the equations are formed
+
+
+@dataclass
+class Limited:
+    """An argument u of an atom with a domain, a function of the affine form v entry by entry.
+
+    Attributes
+    ----------
+    form : BoundForm
+        v.
+    along : callable
+        Gives u and du/dv, (R, m), from v.
+    end : float or None
+        The lower end of the domain; None where u must be a positive definite matrix.
+    """
+
+    form: object
+    along: object
+    end: object
+
+    @np.errstate(all="ignore")
+    def missing(self, z, distance):
+        """What v misses to where u is off the end by the distance, to first order, and whether u is in the domain."""
+        v = self.form.value(z, {})
+        if self.end is None:
+            values, vectors = np.linalg.eigh(0.5 * (v + v.swapaxes(1, 2)))
+            lift = np.maximum(distance - values, 0.0)[:, None, :]
+            miss = (vectors * lift) @ vectors.swapaxes(1, 2)
+            return miss.reshape(len(v), -1), bool((values > 0).all())
+        v = v.reshape(len(v), -1)
+        u, slope = self.along(v)
+        short = np.maximum(self.end + distance - u, 0.0)
+        return np.where(short > 0, short / slope, 0.0), bool((u > self.end).all())
+
+
+def central_points(loss, theta, distances=DISTANCES):
+    """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
+
+    Least squares over the affine forms v = A z + b that the arguments u(v) are functions of: rounds of
+    argmin_z Σ ‖A z + b − c‖², where c is v, or u(c) = end + s to first order where u(v) is nearer to the end. Of a matrix that
+    must be positive definite, c has the eigenvalues below s lifted to s.
+
+    Parameters
+    ----------
+    loss : Oracle
+    theta : (K, n) ndarray
+        The first z.
+    distances : sequence of float
+
+    Yields
+    ------
+    (K, n) ndarray
+    """
+    (K, n), arguments = theta.shape, loss.limited()
+    if not arguments or K * n**2 > LARGEST:
+        return
+    forms = [argument.form for argument in arguments]
+    grams = [form.design.gram(np.ones((form.segments.N if form.on_records else K, form.m))) for form in forms]
+    system = sum(grams[1:], grams[0])
+    diagonal = np.einsum("kaa->ka", system)
+    diagonal += RIDGE * diagonal + 1e-12 * (1 + diagonal.max(axis=1, keepdims=True))
+    for distance in distances:
+        z = theta
+        for _ in range(ROUNDS):
+            missing, legal = zip(*(argument.missing(z, distance) for argument in arguments), strict=True)
+            if all(legal):
+                break
+            left = sum(form.design.rmatvec(miss) for form, miss in zip(forms, missing, strict=True))
+            move = np.linalg.solve(system, left[..., None])[..., 0]
+            z = z + move
+        yield z
+
+
+def off_edges(loss, theta, project=None):
+    """theta (K, n), moved by a hair in the strata where rounding has left it outside the loss's domain; `project` follows."""
+    for distance in HAIRS * (1 + np.abs(theta).max(initial=0.0)):
+        outside = ~np.isfinite(loss.value(theta))
+        if not outside.any():
+            break
+        for near in central_points(loss, theta, [distance]):
+            near = near if project is None else project(near)
+            theta = np.where(outside[:, None], near, theta)
+    return theta

@@ -1,0 +1,269 @@
+"""Losses with a domain: points at its edge, outside of it, and on the way inside."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import strat
+from strat.model import first_point
+from strat.oracles.clock import OutOfTime, seconds_left, within
+from strat.oracles.cone_program import ConeProgram
+
+pytestmark = pytest.mark.filterwarnings("ignore::strat.DataWarning")
+t, y = cp.Variable(name="t"), cp.Parameter(name="y", nonneg=True)
+theta, x = cp.Variable(3, name="theta"), cp.Parameter(3, name="x")
+u = x @ theta
+Y, Z = np.array([1.0, 2.0, 4.0, 8.0]), ["p", "p", "q", "q"]
+PAIR = strat.graphs.path(["p", "q"], weight=0.0)
+RNG = np.random.default_rng(1)
+N, K = 60, 4
+STRATA = RNG.integers(0, 3, N)  # the last one has no records
+X = np.c_[np.ones(N), RNG.exponential(size=(N, 2))]
+TARGETS = RNG.gamma(2.0, size=N) + 0.1
+CHAIN = strat.graphs.path(K, weight=1.0)
+RIDGE = 0.01 * cp.sum_squares(theta)
+
+
+def records(loss):
+    """The data of a loss of x and y."""
+    return {"x": X, "y": TARGETS}, tuple(p for p in (x, y) if p.id in {q.id for q in loss.parameters()})
+
+
+def fitted(loss, solver=None, make=strat.lrsm, constraints=(), init=None, **data):
+    values, names = records(loss)
+    base = strat.BaseModel(loss, RIDGE, constraints, data=names)
+    options = {"lambda1": 1.0, "lambda2": 0.1, "eta": 0.1, "mu": 0.1} if make is strat.joint else {}
+    model = make(base, CHAIN, solver=solver, **options)
+    return model.fit(*[(values | data)[p.name()] for p in names], strata=STRATA, init=init)
+
+
+def optimum(model):
+    """CVXPY's minimum for the graph of a fitted model, whose records it may have a hair outside of the domain."""
+    problem = model.to_cvxpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(cp.CLARABEL)
+    return problem.solution.opt_val
+
+
+# ------------------------------------------------- finite at the edge, and infinitely steep there
+
+STEEP = {
+    "sqrt": (y * t / 2 - cp.sqrt(t), lambda v: 1 / v.mean() ** 2),
+    "kl_div": (cp.kl_div(t, y), lambda v: np.exp(np.log(v).mean())),
+    "rel_entr": (cp.rel_entr(t, y) - t, lambda v: np.exp(np.log(v).mean())),
+    "entr": (-cp.entr(t) - y * t, lambda v: np.exp(v.mean() - 1)),
+    "power": (y * t - cp.power(t, 0.3), lambda v: (0.3 / v.mean()) ** (1 / 0.7)),
+    "geo_mean": (y * t / 2 - cp.geo_mean(cp.hstack([t, 1.0])), lambda v: 1 / v.mean() ** 2),
+}
+
+
+@pytest.mark.parametrize("loss, best", STEEP.values(), ids=STEEP)
+@pytest.mark.parametrize("start", [None, 0.0, 1e3])
+def test_steep_edges_are_left(loss, best, start):
+    base, init = (
+        strat.BaseModel(loss, data=(y,)),
+        None if start is None else {"theta": {"t": np.full(2, start)}},
+    )
+    truth = [best(Y[:2]), best(Y[2:])]
+    for model in (strat.lrsm(base, PAIR), strat.separate(base), strat.lrsm(base, PAIR, solver=strat.ADMM())):
+        result = model.fit(Y, strata=Z, init=init).result_
+        assert result.status == "converged"
+        assert model.theta_["t"] == pytest.approx(truth, rel=1e-3)
+    assert strat.common(base).fit(Y, strata=Z).theta_["t"] == pytest.approx([best(Y)] * 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [0.1, 10.0])
+@pytest.mark.parametrize("loss", [cp.multiply(y, u) / 2 - cp.sqrt(u), -cp.entr(u) + cp.multiply(y - 1, u)])
+def test_steps_do_not_land_on_a_steep_edge(loss, size):
+    model = fitted(loss, constraints=[theta >= 0], init={"theta": {"theta": np.full((K, 3), size)}})
+    assert model.result_.status == "converged"
+    assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+
+
+def test_an_oracle_is_finite_at_a_steep_edge_and_its_interior_is_not():
+    oracle = strat.compile(y * t - cp.sqrt(t) + cp.square(t), data=(y,)).bind([1.0, 2.0], strata=[0, 0]).flat
+    assert oracle.value(np.zeros((1, 1))) == 0
+    assert oracle.interior().value(np.array([[0.0], [1.0]])[:1]) == np.inf
+    assert oracle.interior().value(np.ones((1, 1))) == oracle.value(np.ones((1, 1)))
+
+
+def test_records_of_zeros_stay_at_a_steep_edge():
+    data = X * (np.arange(N) % 7 > 0)[:, None]
+    for loss in (cp.kl_div(u, y), -cp.entr(u) + cp.multiply(y - 1, u)):
+        model = fitted(loss, x=data)
+        assert model.result_.status == "converged"
+        assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+
+
+def test_the_tip_of_a_quadratic_over_a_line_is_left():
+    a = cp.Variable(name="a")
+    base = strat.BaseModel(cp.quad_over_lin(theta, a) + cp.square(y - u) + a, data=(x, y))
+    model = strat.lrsm(base, CHAIN).fit(X, TARGETS, strata=STRATA)
+    assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [strat.lrsm, strat.joint, strat.separate])
+def test_no_infinite_slope_reaches_a_factorisation(make):
+    M, S = cp.Variable((2, 3), name="M"), cp.Variable((2, 2), PSD=True, name="S")
+    for loss, regularizer in (
+        (-cp.sqrt(cp.sum(M)) + cp.sum_squares(y - M), 0.1 * cp.normNuc(M)),
+        (-cp.sqrt(M[0, 0]) + cp.sum_squares(y - M), 0.1 * cp.sigma_max(M)),
+        (-cp.von_neumann_entr(S) + cp.square(y - cp.trace(S)), 0),
+    ):
+        base = strat.BaseModel(loss, regularizer, data=(y,))
+        options = {"lambda1": 1.0, "lambda2": 0.1} if make is strat.joint else {}
+        model = make(base, CHAIN, **options).fit(TARGETS, strata=STRATA)
+        assert model.result_.status == "converged"
+        least = optimum(model) + model.result_.parts["graph"]
+        assert model.result_.objective == pytest.approx(least, rel=1e-5)
+
+
+# ------------------------------------------------- optima at the edge
+
+
+COUNTS = np.where(TARGETS < 2, 0.0, TARGETS)
+WALLS = {
+    "power": (cp.power(y - u, 1.5) + 0.3 * cp.square(u), {}),
+    "counts of zero": (u - cp.multiply(y, cp.log(u)), {"x": X - [0, 0.9, 0.9], "y": COUNTS}),
+}
+
+
+@pytest.mark.parametrize("loss, data", WALLS.values(), ids=WALLS)
+@pytest.mark.parametrize("solver", [None, strat.MAPG(), strat.AlternatingMinimization(), strat.Cone()])
+def test_fits_go_along_the_edge(loss, data, solver):
+    model = fitted(loss, solver, **data)
+    assert model.result_.status == "converged" and model.result_.residual["theta"] <= 1e-6
+    assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+    values = records(loss)[0] | data
+    assert np.isfinite(model.losses(values["x"], values["y"], strata=STRATA)).all()
+
+
+def test_admm_certifies_optima_at_an_edge():
+    model = strat.lrsm(
+        strat.BaseModel(cp.power(t - y, 1.5), data=(y,)), strat.graphs.path(["p", "q"]), solver=strat.ADMM()
+    )
+    result = model.fit(Y, strata=Z).result_
+    assert result.status == "converged" and result.residual["theta"] <= 1e-6
+    assert result.objective == pytest.approx(optimum(model), rel=1e-6)
+    assert np.all(model.theta_["t"] >= [2.0, 8.0])
+
+
+@pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
+def test_a_fit_along_an_edge_is_resumed(tmp_path):
+    loss, data = WALLS["counts of zero"]
+    whole = fitted(loss, strat.AlternatingMinimization(tol=1e-9), strat.joint, **data)
+    path = tmp_path / "state.npz"
+    fitted(loss, strat.AlternatingMinimization(tol=1e-9, max_iter=4, checkpoint=path), strat.joint, **data)
+    resumed = fitted(loss, strat.AlternatingMinimization(tol=1e-9, checkpoint=path), strat.joint, **data)
+    assert np.array_equal(resumed.theta_["theta"], whole.theta_["theta"])
+
+
+def test_a_prox_near_the_last_one_is_in_the_domain():
+    program = strat.compile(u - cp.multiply(y, cp.log(u)), data=(x, y))
+    oracle = program.bind(X - [0, 0.9, 0.9], COUNTS, strata=STRATA).flat
+    z = oracle.prox(np.ones((3, 3)), 1.0)
+    v = np.array([1.0, -3.0, 3.0]) * np.ones((3, 1))
+    assert np.isfinite(oracle.value(oracle.prox.near(v, np.ones(3), z))).all()
+
+
+# ------------------------------------------------- starts, and whatever ends a fit
+
+
+DOMAINS = {
+    "logarithm": cp.multiply(y, u) - cp.log(u),
+    "power": cp.power(u - y, 1.5),
+    "slack": -cp.log(y - u) + cp.square(u),
+    "overflow": cp.exp(300 * u) - y * u,
+    "nested": -cp.log(1 - cp.exp(u)) - 0.5 * cp.multiply(y, u),
+}
+
+
+@pytest.mark.parametrize("loss", DOMAINS.values(), ids=DOMAINS)
+@pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
+def test_whatever_is_returned_is_inside(loss):
+    solvers = (
+        strat.ADMM(max_iter=1),
+        strat.ADMM(max_iter=2),
+        strat.NewtonCG(max_iter=1),
+        strat.MAPG(max_iter=1),
+    )
+    for solver in (*solvers, strat.ADMM(time_limit=0), strat.MAPG(step=(0.1, 0.1), max_iter=3)):
+        for start in (None, {"theta": {"theta": np.full((K, 3), -2.0)}}):
+            model = fitted(loss, solver, init=start)
+            assert np.isfinite(model.result_.objective)
+            assert np.isfinite(model.losses(X, TARGETS, strata=STRATA)).all()
+
+
+def test_a_warm_start_is_moved_inside():
+    model = strat.lrsm(strat.BaseModel(cp.square(t) - cp.log(t - y), data=(y,)), PAIR, warm_start=True).fit(
+        Y, strata=Z
+    )
+    model.fit(Y + 10, strata=Z)
+    assert model.result_.status == "converged"
+    assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [DOMAINS["logarithm"], DOMAINS["power"], DOMAINS["nested"], cp.kl_div(u, y)])
+def test_cone_programs_find_first_points_too(loss, monkeypatch):
+    monkeypatch.setattr(first_point, "central_points", lambda loss, theta: [])
+    model = fitted(loss)
+    assert model.result_.status == "converged"
+    assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+
+
+def test_the_error_about_first_points_names_a_piece_and_a_record():
+    model = strat.lrsm(strat.BaseModel(u - cp.log(x[0] * theta[0]), data=(x,)), CHAIN)
+    data = X.copy()
+    data[7, 0] = -1.0
+    label = STRATA[7]
+    with pytest.raises(
+        strat.OptionError, match=rf"log\(x\[0\] \* theta\[0\]\)\) of record \d+ \(stratum {label}\)"
+    ):
+        model.fit(data, strata=STRATA)
+
+
+# ------------------------------------------------- strata without records
+
+
+@pytest.mark.parametrize(
+    "f", [cp.inv_pos(cp.sqrt(t)), -cp.log(cp.sqrt(t)), cp.exp(-cp.log(t)), cp.square(cp.pos(-cp.log(t)))]
+)
+def test_strata_without_records_add_nothing(f):
+    loss = y * t + f
+    oracle = strat.compile(loss, data=(y,)).bind(Y, strata=[0] * 4, strata_order=[0, 1])
+    for at in (0.0, -1.0):
+        point = np.array([1.0, at])
+        value, gradient = oracle.value_and_gradient(point)
+        assert value[1] == gradient[1] == oracle.hvp(point, np.ones(2))[1] == 0
+    model = strat.lrsm(strat.BaseModel(loss, data=(y,)), strat.graphs.path(["p", "q", "r"])).fit(Y, strata=Z)
+    assert model.result_.iterations < 20
+    assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+
+
+# ------------------------------------------------- time
+
+
+def test_time_limits_count_the_fits_that_give_a_start():
+    model = fitted(cp.square(y - u) + cp.exp(u), strat.MAPG(time_limit=0), strat.joint, init="separate")
+    result = model.result_
+    assert result.status == "time_limit" and result.iterations == 0
+    assert 0 < result.history_seconds[0] <= result.seconds
+
+
+def test_the_time_of_what_is_inside_is_that_of_what_is_around_it():
+    assert seconds_left() == np.inf
+    with within(10.0), within(20.0), within(None):
+        assert 0 < seconds_left() <= 10
+    with within(0.0), pytest.raises(OutOfTime):
+        cones = strat.compile(cp.norm1(cp.cumsum(theta))).bind().flat.cones()
+        ConeProgram(1, 3, cones).solve(np.ones((1, 3)), np.ones((1, 3)))
+
+
+def test_a_point_that_is_not_finite_has_no_prox():
+    model = fitted(cp.square(y - u))
+    problem = model._bound.__class__(model, (X, TARGETS), STRATA).problem()
+    assert np.isnan(problem.prox(np.full((K, 3), np.inf), 1.0)).all()
+    assert problem.point(np.full((K, 3), np.nan), problem.w0).objective == np.inf
