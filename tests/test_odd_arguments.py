@@ -238,19 +238,75 @@ def test_steps_that_are_too_long_return_the_best_iterate():
     assert result.status == "max_iter" and np.isclose(result.objective, np.nanmin(result.history))
 
 
-def test_labels_0_and_1_in_a_loss_for_signs_are_warned_of():
-    label, margin, mask = (Y > 0) * 1.0, x @ theta + b, cp.Parameter(name="mask", nonneg=True)
-    for loss in (cp.logistic(-y * margin), cp.pos(1 - y * margin), cp.exp(-y * margin)):
-        base = strat.BaseModel(loss, cp.sum_squares(theta) + cp.square(b), data=(x, y))
-        with pytest.warns(strat.DataWarning, match=r"y is 0 or 1.*count for nothing.*pass 2 \* y - 1"):
-            strat.lrsm(base, PATH).fit(X, label, strata=Z)
+MARGIN, MASK, WHERE = x @ theta + b, cp.Parameter(name="mask", nonneg=True), np.where(Y > 0, 1.0, -1.0)
+RIDGE = cp.sum_squares(theta) + cp.square(b)
+
+
+@pytest.mark.parametrize(
+    ("loss", "made_for", "fine", "wrong"),
+    [
+        (strat.losses.logistic(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 1) / 2, (WHERE + 3) / 2]),
+        (strat.losses.hinge(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 1) / 2, (WHERE + 3) / 2]),
+        (strat.losses.squared_hinge(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 1) / 2]),
+        (strat.losses.exponential(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 3) / 2]),
+        (cp.logistic(MARGIN) - y * MARGIN, "labels 0 and 1", (WHERE + 1) / 2, [WHERE, (WHERE + 3) / 2]),
+        (cp.logistic(MARGIN) - 0.5 * (1 + y) * MARGIN, "labels -1 and 1", WHERE, [(WHERE + 3) / 2]),
+        (strat.losses.poisson(y, MARGIN), "counts of at least 0", WHERE + 3, [WHERE, np.round(4 * Y)]),
+        (strat.losses.squared(y, MARGIN), "", Y, []),
+    ],
+)
+def test_labels_in_other_codes_than_the_loss_is_made_for_are_warned_of(loss, made_for, fine, wrong):
+    model = strat.separate(strat.BaseModel(loss, RIDGE, data=(x, y)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        strat.lrsm(base, PATH).fit(X, 2 * label - 1, strata=Z)
-        for loss in (cp.logistic(margin) - y * margin, cp.square(y - margin), cp.abs(y - margin)):
-            fitted(strat.lrsm(strat.BaseModel(loss, cp.sum_squares(theta), data=(x, y)), PATH), (X, label))
-        base = strat.BaseModel(mask * cp.square(y - margin), cp.sum_squares(theta), data=(x, y, mask))
-        fitted(strat.lrsm(base, PATH), (X, Y, label))
+        model.fit(X, fine, strata=Z)
+        # Records of weight 0 may have any label.
+        model.fit(
+            np.r_[X, X[:1]],
+            np.r_[fine, 2 * fine.min()],
+            strata=np.r_[Z, Z[:1]],
+            sample_weight=np.r_[Z * 0 + 1, 0],
+        )
+    for labels in wrong:
+        low, high = labels.min(), labels.max()
+        with pytest.warns(strat.DataWarning, match=f"y is .*the loss is one for {made_for}") as found:
+            model.fit(X, labels, strata=Z)
+        recoded = str(found[0].message).rpartition("Pass ")[2][:-1]
+        if len(np.unique(labels)) == 2:
+            assert f"y is {low:g} or {high:g}" in str(found[0].message)
+            assert np.array_equal(
+                eval(recoded, {"np": np, "y": labels}), np.where(Y > 0, 1, min(fine.min(), 0))
+            )
+
+
+def test_rows_that_are_no_classes_are_warned_of():
+    scores, one_hot, classes = (
+        cp.Variable((2, 3), name="scores"),
+        cp.Parameter(3, name="one_hot"),
+        np.eye(3)[Z % 3],
+    )
+    loss = strat.losses.softmax(one_hot, x @ scores)
+    model = strat.separate(strat.BaseModel(loss, cp.sum_squares(scores), data=(x, one_hot)))
+    for labels in (2 * classes - 1, classes + 1):
+        with pytest.warns(
+            strat.DataWarning, match=r"rows of zeros with a single 1, but one_hot.*Pass np.eye\(3\)"
+        ):
+            model.fit(X, labels, strata=Z)
+
+
+def test_other_numbers_than_labels_are_not_taken_for_labels():
+    codes, dummy = (WHERE + 1) / 2, cp.Parameter(name="dummy")
+    slope = cp.Variable(name="slope")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for loss in (cp.square(y - MARGIN), cp.abs(y - MARGIN), cp.logistic(MARGIN) - y * MARGIN):
+            fitted(strat.lrsm(strat.BaseModel(loss, RIDGE, data=(x, y)), PATH), (X, codes))
+        base = strat.BaseModel(MASK * cp.square(y - MARGIN), RIDGE, data=(x, y, MASK))
+        fitted(strat.lrsm(base, PATH), (X, Y, codes))
+        m = slope * dummy  # without an intercept the dummy multiplies the prediction, as a label does
+        for loss in (cp.logistic(m) - y * m, cp.exp(m) - y * m, cp.logistic(-y * m)):
+            label = WHERE if "-y" in str(loss)[:12] else codes
+            fitted(strat.lrsm(strat.BaseModel(loss, cp.square(slope), data=(dummy, y)), PATH), (codes, label))
 
 
 def test_classes_by_number_are_told_of_one_hot_rows():

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.base_model import BaseModel
+from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.errors import GraphError, OptionError, type_name
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
@@ -18,7 +19,6 @@ from strat.model.fit_warnings import (
     warn_of_collapse,
     warn_of_empty_strata,
     warn_of_no_minimum,
-    warn_of_zero_labels,
 )
 from strat.problem.edges import AllPairs
 from strat.solvers.default import default_solver
@@ -37,8 +37,9 @@ def fit_model(model, data, strata, sample_weight, init, validation):
         model.graph_regularizer.validate(joint=True)
     bound_model = BoundModel(model, data, strata, sample_weight)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
-    warn_of_zero_labels(model.base, records, model.values)
     problem = bound_model.problem()
+    codes = label_codes(model.base.loss_program, model.values)
+    warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
     notes = []
     if not model.shared:
         learned = model.graph_regularizer.learned

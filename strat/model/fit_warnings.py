@@ -5,43 +5,14 @@ import warnings
 import numpy as np
 
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
-from strat.records.strata import Strata, some_of
+from strat.records.strata import some_of
 
-#: At most so many records with label 0 are evaluated.
-LABELS_EVALUATED = 20
 #: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
 FALL = 1e-3
 #: A prox step this short only projects onto the constraints.
 PROJECTION_STEP = 1e-9
 #: All parameters closer than this to their mean: the model has collapsed to the common one.
 COLLAPSED = 0.01
-
-
-def warn_of_zero_labels(base, records, values):
-    """Warn where labels are 0 and 1 in a loss for labels -1 and 1.
-
-    Such a loss of a record labelled 0 is one number other than 0, whatever the parameters. A mask may be 0 too, but then
-    the loss is 0. `values` are the model's own values of hyperparameters, by name.
-    """
-    for parameter, array in zip(base.data, records.arrays, strict=True):
-        binary = parameter.shape == () and np.all((array == 0) | (array == 1))
-        if not binary or not 0 < array.sum() < len(array):
-            continue
-        zero = np.flatnonzero(array == 0)
-        sample = zero[:: -(-len(zero) // LABELS_EVALUATED)]
-        strata = Strata(records.strata.labels, records.strata.index[sample])
-        losses = base.loss_program.evaluation([a[sample] for a in records.arrays], strata, values)
-        theta = np.random.default_rng(0).uniform(0.1, 0.9, (records.strata.K, base.layout.n))
-        # Three points: a loss with a flat part, or an even one, has the same value at two of them.
-        first, *others = (losses(point) for point in (theta, -theta, 2 * theta))
-        if np.all(first != 0) and np.isfinite(first).all() and all(np.array_equal(first, o) for o in others):
-            name = parameter.name()
-            warnings.warn(
-                f"{name} is 0 or 1, and the loss of the {len(zero)} records where it is 0 does not depend on the "
-                f"parameters: they count for nothing. If {name} is a label of a loss for -1 and 1, pass 2 * {name} - 1.",
-                DataWarning,
-                stacklevel=4,
-            )
 
 
 def warn_of_empty_strata(strata, degrees, learned):
