@@ -1,6 +1,8 @@
 """The estimator: what a user does with a model, and what the model promises in return."""
 
 import pickle
+import re
+import warnings
 
 import cvxpy as cp
 import networkx as nx
@@ -214,9 +216,47 @@ def test_strata_without_records_are_fitted_through_the_graph():
 
 
 def test_a_stratum_with_neither_records_nor_edges_is_named():
-    with pytest.warns(strat.DataWarning, match="1 strata have neither records nor edges: 2"):
+    with pytest.warns(strat.DataWarning, match="The stratum 2 has neither records nor edges"):
         model = strat.separate(mean_model(1.0), strat.graphs.path(range(3))).fit([1.0, 2.0], strata=[0, 1])
     assert abs(model.theta_["mu"][2]) < 1e-6
+
+
+def test_strata_that_no_edges_join_to_records_are_named():
+    mu, shift, y = cp.Variable(name="mu"), cp.Variable(name="shift"), cp.Parameter(name="y")
+    loss, ridge = cp.square(y - mu - shift), cp.square(shift)
+    islands = nx.Graph([("a", "b"), ("c", "d")])
+    path = strat.graphs.path(list("abcd"))
+    grid = strat.graphs.product(
+        strat.graphs.path(["a", "c"], name="area"), strat.graphs.path([1, 2], name="year")
+    )
+    halves = strat.lrsm(
+        strat.BaseModel(loss, ridge, data=(y,), predict=mu + shift), grid, scale={"area": 0.0}
+    )
+    for model, labels, which in (
+        (strat.lrsm(strat.BaseModel(loss, ridge, data=(y,), predict=mu), islands), "abcd", "parameters are"),
+        (
+            strat.joint(strat.BaseModel(loss, ridge, data=(y,), predict=mu), islands, edges="prior"),
+            "abcd",
+            "parameters are",
+        ),
+        (
+            strat.lrsm(strat.BaseModel(loss, ridge, data=(y,), predict=mu, couple={mu: 0}), path),
+            "abcd",
+            "parameters mu are",
+        ),
+        (halves, [("a", 1), ("a", 2), ("c", 1), ("c", 2)], "parameters are"),
+    ):
+        with pytest.warns(strat.DataWarning, match=f"2 strata .*edges that lead to records: their {which}"):
+            model.fit([1.0, 2.0], strata=labels[:2])
+        assert any(repr(labels[2]) in note and repr(labels[3]) in note for note in model.result_.notes)
+        with pytest.warns(
+            strat.DataWarning,
+            match=f"of 1 of 3 records says nothing .* where the stratum {re.escape(repr(labels[2]))} has",
+        ):
+            model.predict(strata=labels[:3])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.predict(strata=labels[:2])
 
 
 def test_collapse_to_the_common_model_is_said():

@@ -7,6 +7,7 @@ from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.export import as_problem
 from strat.model.fit import fit_model
+from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.parameters import NestedParameters
 from strat.model.saving import save
 from strat.problem.graph_regularizers import FixedGraph
@@ -167,6 +168,7 @@ class StratifiedModel(NestedParameters):
                 "or read theta_ and at(label)."
             )
         records = self._read(program.data, data, strata, "predict")
+        warn_of_undetermined_predictions(self, program, records.strata.index)
         return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
 
     def losses(self, *data, strata=None):

@@ -17,8 +17,9 @@ from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.fit_warnings import (
     warn_of_collapse,
-    warn_of_empty_strata,
+    undetermined,
     warn_of_no_minimum,
+    warn_of_undetermined,
 )
 from strat.problem.edges import AllPairs
 from strat.solvers.default import default_solver
@@ -40,10 +41,8 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     problem = bound_model.problem()
     codes = label_codes(model.base.loss_program, model.values)
     warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
-    notes = []
-    if not model.shared:
-        learned = model.graph_regularizer.learned
-        notes = warn_of_empty_strata(records.strata, edges.degrees(problem.w0), learned)
+    unknown = undetermined(records, problem) if not model.shared else np.zeros((1, problem.n), dtype=bool)
+    notes = warn_of_undetermined(unknown, problem, records.strata, model.base.layout)
     solver = solver_for(model, problem)
     if solver.callback is not None:
         solver.callback = partial(_call_back, solver.callback, model.base.layout, edges)
@@ -61,7 +60,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     model.strata_ = list(labels)
     model.W_ = partial(_matrix, len(labels), model.shared, edges, result.w)
     model.result_ = result
-    model._columns, model._training = records.columns, records
+    model._columns, model._training, model._undetermined = records.columns, records, unknown
     small = sum(array.data.nbytes for array in records.arrays) <= BYTES_KEPT
     # Kept without the model: a reference cycle would hold the records longer than the model.
     model._bound = bound_model.on_edges(None, None) if small else None

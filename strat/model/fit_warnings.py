@@ -15,29 +15,71 @@ PROJECTION_STEP = 1e-9
 COLLAPSED = 0.01
 
 
-def warn_of_empty_strata(strata, degrees, learned):
-    """Warn where neither records nor edges determine the parameters of a stratum; return notes for the result.
+def undetermined(records, problem):
+    """Numbers of strata, a mask (K, n), that no records determine: nor those of strata that edges lead to.
 
-    `degrees` are those of the prior graph, and `learned` says whether W is learned.
+    Edges are those of W where it is given, and those that may get a weight where it is learned.
     """
-    empty = np.flatnonzero(strata.counts == 0)
-    isolated = [strata.labels[k] for k in empty if degrees[k] == 0]
-    if learned and len(empty) and not np.any(degrees):
+    K, n, edges = problem.K, problem.n, problem.edges
+    filled = np.bincount(records.strata.index, records.weight > 0, K) > 0
+    if filled.all():
+        return np.zeros((K, n), dtype=bool)
+    component = problem.laplacians(edges.mask if problem.learned else problem.w0).components
+    return ~np.isin(component, component[filled])
+
+
+def warn_of_undetermined(mask, problem, strata, layout):
+    """Warn where neither records nor edges determine parameters, the `undetermined` ones; return notes for the result."""
+    empty = int((strata.counts == 0).sum())
+    if problem.learned and empty and not np.any(problem.w0):
         warnings.warn(
-            f"{len(empty)} of {strata.K} strata have no records and the prior graph has no edges (W0 = 0): nothing "
+            f"{empty} of {strata.K} strata have no records and the prior graph has no edges (W0 = 0): nothing "
             f"says which strata they resemble, and the learned graph ties them to all others alike. "
             f"Give a graph with weights where one is known.",
             DataWarning,
             stacklevel=4,
         )
-    if learned or not isolated:
+    if not mask.any():
         return []
+    which, some = _words(mask, strata.labels, layout)
     note = (
-        f"{len(isolated)} strata have neither records nor edges: {some_of(isolated)}. Their parameters are the "
-        f"regularizer's minimiser, or stay at the start where there is no regularizer."
+        f"{some} neither records nor edges that lead to records: their {which} are the regularizer's minimiser, or stay "
+        f"at the start where there is no regularizer."
     )
-    warnings.warn(f"{note} Connect them, or drop them.", DataWarning, stacklevel=4)
+    warnings.warn(f"{note[0].upper()}{note[1:]} Connect them, or drop them.", DataWarning, stacklevel=4)
     return [note]
+
+
+def warn_of_undetermined_predictions(model, program, index):
+    """Warn where predictions for strata `index` (N,) use parameters that nothing but the start or a regularizer says."""
+    mask = getattr(model, "_undetermined", None)
+    if mask is None or not mask.any():
+        return
+    layout = model.base.layout
+    used = np.zeros(mask.shape[1], dtype=bool)
+    for variable in program.expression.variables():
+        used[layout.slices[variable.name()]] = True
+    mask = mask & used
+    affected = mask.any(axis=1)[index]
+    if affected.any():
+        mask[np.setdiff1d(np.arange(len(mask)), index)] = False
+        which, some = _words(mask, model.strata_, layout)
+        warnings.warn(
+            f"the prediction of {int(affected.sum()):,} of {len(affected):,} records says nothing of the data: it uses "
+            f"{which} where {some} neither records nor edges that lead to records.",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _words(mask, labels, layout):
+    """Masked numbers (K, n) in words: which parameters, and which strata, with their verb."""
+    strata = [labels[k] for k in np.flatnonzero(mask.any(axis=1)).tolist()]
+    names = [name for name, where in layout.slices.items() if mask[:, where].any()]
+    which = "parameters" if len(names) == len(layout.slices) else f"parameters {', '.join(names)}"
+    if len(strata) == 1:
+        return which, f"the stratum {strata[0]!r} has"
+    return which, f"{len(strata):,} strata ({some_of(strata)}) have"
 
 
 def warn_of_no_minimum(problem, result, labels):
