@@ -223,28 +223,16 @@ def test_a_stratum_with_neither_records_nor_edges_is_named():
 
 def test_strata_that_no_edges_join_to_records_are_named():
     mu, shift, y = cp.Variable(name="mu"), cp.Variable(name="shift"), cp.Parameter(name="y")
-    loss, ridge = cp.square(y - mu - shift), cp.square(shift)
-    islands = nx.Graph([("a", "b"), ("c", "d")])
-    path = strat.graphs.path(list("abcd"))
-    grid = strat.graphs.product(
-        strat.graphs.path(["a", "c"], name="area"), strat.graphs.path([1, 2], name="year")
-    )
-    halves = strat.lrsm(
-        strat.BaseModel(loss, ridge, data=(y,), predict=mu + shift), grid, scale={"area": 0.0}
-    )
+    declared = [cp.square(y - mu - shift), cp.square(shift), (), (y,), mu]
+    base, uncoupled = strat.BaseModel(*declared), strat.BaseModel(*declared, couple={mu: 0})
+    islands, four = nx.Graph([("a", "b"), ("c", "d")]), list("abcd")
+    areas, years = (strat.graphs.path(list(n), name=name) for n, name in (("ac", "area"), ("12", "year")))
+    grid = strat.graphs.product(areas, years)
     for model, labels, which in (
-        (strat.lrsm(strat.BaseModel(loss, ridge, data=(y,), predict=mu), islands), "abcd", "parameters are"),
-        (
-            strat.joint(strat.BaseModel(loss, ridge, data=(y,), predict=mu), islands, edges="prior"),
-            "abcd",
-            "parameters are",
-        ),
-        (
-            strat.lrsm(strat.BaseModel(loss, ridge, data=(y,), predict=mu, couple={mu: 0}), path),
-            "abcd",
-            "parameters mu are",
-        ),
-        (halves, [("a", 1), ("a", 2), ("c", 1), ("c", 2)], "parameters are"),
+        (strat.lrsm(base, islands), four, "parameters are"),
+        (strat.joint(base, islands, edges="prior"), four, "parameters are"),
+        (strat.lrsm(uncoupled, strat.graphs.path(four)), four, "parameters mu are"),
+        (strat.lrsm(base, grid, scale={"area": 0.0}), list(grid), "parameters are"),
     ):
         with pytest.warns(strat.DataWarning, match=f"2 strata .*edges that lead to records: their {which}"):
             model.fit([1.0, 2.0], strata=labels[:2])

@@ -16,8 +16,8 @@ from strat.errors import GraphError, OptionError, type_name
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.fit_warnings import (
-    warn_of_collapse,
     undetermined,
+    warn_of_collapse,
     warn_of_no_minimum,
     warn_of_undetermined,
 )
