@@ -145,7 +145,7 @@ def test_strata_as_columns_of_a_frame():
         declared.predict(frame), expected.predict(X, strata=list(zip(Z // 2, Z % 2, strict=True)))
     )
     assert np.isclose(declared.score(frame, Y), named.score(frame, Y, strata=["age", "sex"]))
-    with pytest.raises(strat.ShapeError, match="at fit it had"):
+    with pytest.raises(strat.ShapeError, match="x has the column other, .* and lacks the column a"):
         declared.predict(frame.rename(columns={"a": "other"}))
 
 
@@ -452,7 +452,7 @@ def test_bad_options_are_named(change, error, match):
     ],
 )
 def test_bad_data_are_named(arguments, options, match):
-    with pytest.raises(strat.DataError, match=match):
+    with pytest.raises(strat.ShapeError if match == "labels" else strat.DataError, match=match):
         strat.lrsm(logistic(), PATH).fit(*arguments, **options)
 
 

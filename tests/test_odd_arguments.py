@@ -145,7 +145,11 @@ TOO_LARGE = "too large to compute with, in column 0 of record 0"
             OptionError,
             "these strata are pairs and make a heatmap",
         ),
-        (lambda: fitted(z=(Z, Z)), DataError, r"2 labels, but there are 40 records.*list\(zip\(\*strata\)\)"),
+        (
+            lambda: fitted(z=(Z, Z)),
+            ShapeError,
+            r"2 labels, but there are 40 records.*list\(zip\(\*strata\)\)",
+        ),
         (
             lambda: fitted(data=(np.ma.masked_array(X, X > 1), Y)),
             DataError,
@@ -314,6 +318,87 @@ def test_classes_by_number_are_told_of_one_hot_rows():
     base = strat.BaseModel(strat.losses.softmax(one_hot, x @ scores), data=(x, one_hot))
     with pytest.raises(ShapeError, match=r"one-hot rows: np.eye\(3\)\[one_hot\]"):
         strat.lrsm(base, PATH).fit(X, Z % 3, strata=Z)
+
+
+FRAME = pd.DataFrame({"remainder__sex": ["f", "m"] * 20, "u": X[:, 0], "v": X[:, 1]})
+NAMED = FRAME.rename(columns={"remainder__sex": "sex"})
+SEXES = strat.graphs.path(["f", "m"])
+
+
+@pytest.mark.parametrize(
+    ("fit", "match"),
+    [
+        (
+            lambda: strat.lrsm(BASE, SEXES, strata="sex").fit(FRAME, Y),
+            "no column 'sex', only remainder__sex, u, v. Did you mean 'remainder__sex'",
+        ),
+        (lambda: strat.lrsm(BASE, SEXES).fit(FRAME, Y, strata=["sex", "u"]), "X has no column 'sex', only"),
+        (
+            lambda: strat.lrsm(BASE, SEXES).fit(NAMED[["sex", "u"]], Y, strata=NAMED["sex"]),
+            "x holds 'f' in record 0, column 'sex'.*Name the column in strata=",
+        ),
+        (
+            lambda: strat.lrsm(BASE, SEXES).fit(NAMED[["sex", "u"]], Y, strata="sex"),
+            r"the column 'sex', which holds the strata, is needed as a feature too.*cp.Parameter\(1, name='x'\)",
+        ),
+    ],
+)
+def test_columns_are_named(fit, match):
+    with pytest.raises((DataError, ShapeError), match=match):
+        fit()
+
+
+def test_columns_that_differ_from_those_at_fit_are_named():
+    model = strat.lrsm(BASE, SEXES, strata="sex").fit(NAMED, Y)
+    for frame, match in (
+        (NAMED.assign(extra=1.0), r"x has the column extra, which it did not .*: x\[\['u', 'v'\]\]"),
+        (NAMED.drop(columns="v"), "x lacks the column v, which it had at fit"),
+        (NAMED.rename(columns={"v": "w"}), "x has the column w, .* and lacks the column v"),
+        (NAMED[["sex", "v", "u"]], r"x has the columns v, u, but at fit it had u, v.*: x\[\['u', 'v'\]\]"),
+    ):
+        with pytest.raises(ShapeError, match=match):
+            model.losses(frame, Y)
+
+
+def test_constants_of_another_model_are_refused():
+    for make, match in (
+        (
+            lambda: strat.lrsm(BASE, PATH, lambda1=1.0),
+            "lambda1 is a constant of a model that learns its graph.*joint.*scale=",
+        ),
+        (lambda: strat.separate(BASE, eta=0.1), "eta is a constant of a model that learns"),
+        (lambda: strat.common(BASE, sigma=0.1), "sigma is a constant of a model that learns"),
+        (lambda: strat.entropy(BASE, PATH, lambda1=0.1), r"Entropy\(sigma=1.0\) has no constant lambda1"),
+    ):
+        with pytest.raises(strat.OptionError, match=match):
+            make()
+
+
+def test_the_advice_on_directed_graphs_keeps_both_weights():
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([("b", "a", 1.0), ("a", "b", 0.5)])
+    with pytest.raises(strat.GraphError, match="directed") as found:
+        strat.lrsm(BASE, graph).fit(X, Y, strata=FRAME["remainder__sex"])
+    assert "(list(graph), (A + A.T) / 2)" in str(found.value)
+    A = nx.to_scipy_sparse_array(graph)
+    model = strat.lrsm(BASE, (list(graph), (A + A.T) / 2)).fit(X, Y, strata=np.where(Z % 2, "a", "b"))
+    assert model.strata_ == ["b", "a"] and model.W_[0, 1] == 0.75
+
+
+def test_a_table_is_no_record():
+    loss, again = cp.sum_squares(Y - X @ theta - b), cp.Parameter(nonneg=True, name="again")
+    table, doubled = strat.BaseModel(loss), strat.BaseModel(again * loss, data=(again,))
+    spelling = r"cp.square\(y - x @ theta\).*data=\(x, y\).*fit\(X, Y, strata=…\)"
+    with pytest.raises(strat.NotPerRecordError, match=f"no data Parameter.*40 times. .*{spelling}"):
+        strat.separate(table).fit(strata=Z)
+    with pytest.raises(DataError, match="no data of records.*data="):
+        strat.separate(table).fit(X, Y, strata=Z)
+    with pytest.warns(
+        strat.DataWarning, match=rf"array of shape \(40,.*as long as the 40 records.*{spelling}"
+    ):
+        strat.separate(doubled).fit(np.ones(40), strata=Z)
+    with pytest.raises(strat.DeclarationError, match=r"Parameters y, x in the loss .*data=\(y, x\)"):
+        strat.separate(strat.BaseModel(cp.square(y - x @ theta - b))).fit(X, Y, strata=Z)
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])

@@ -13,7 +13,7 @@ from strat.model.saving import save
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.labels import plain
 from strat.records.records import Records
-from strat.records.strata import some_of
+from strat.records.strata import did_you_mean, some_of
 
 
 def check_fitted(model, what):
@@ -235,7 +235,8 @@ class StratifiedModel(NestedParameters):
             k = self.strata_.index(plain(label))
         except ValueError:
             raise GraphError(
-                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}."
+                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}. "
+                f"{did_you_mean(plain(label), self.strata_)}".rstrip()
             ) from None
         return {name: np.array(value[k]) for name, value in self.theta_.items()}
 

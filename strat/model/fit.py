@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from strat.compiler import coupling
 from strat.compiler.base_model import BaseModel
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
+from strat.compiler.per_record import check_tables
 from strat.errors import GraphError, OptionError, type_name
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
@@ -38,6 +39,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
         model.graph_regularizer.validate(joint=True)
     bound_model = BoundModel(model, data, strata, sample_weight)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
+    check_tables(model.base.loss, model.base.data, records.strata.N)
     problem = bound_model.problem()
     codes = label_codes(model.base.loss_program, model.values)
     warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
