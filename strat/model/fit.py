@@ -54,7 +54,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     starts = {"n_starts": model.n_starts, "random_state": model.random_state}
     result = solve(problem, solver, start, score=score, fingerprint=fingerprint, **starts)
     result.notes += notes
-    warn_of_no_minimum(problem, result, None if model.shared else labels)
+    running = warn_of_no_minimum(bound_model, problem, result, solver.tol)
     if model.base.smoothing is not None:
         _add_true_objective(result, bound_model.true_loss())
     theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
@@ -62,7 +62,8 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     model.strata_ = list(labels)
     model.W_ = partial(_matrix, len(labels), model.shared, edges, result.w)
     model.result_ = result
-    model._columns, model._training, model._undetermined = records.columns, records, unknown
+    model._columns, model._training = records.columns, records
+    model._undetermined, model._running = unknown, running
     small = sum(array.data.nbytes for array in records.arrays) <= BYTES_KEPT
     # Kept without the model: a reference cycle would hold the records longer than the model.
     model._bound = bound_model.on_edges(None, None) if small else None

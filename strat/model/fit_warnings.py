@@ -5,10 +5,13 @@ import warnings
 import numpy as np
 
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
+from strat.model.runaway import runaway_direction, suspect_strata
 from strat.records.strata import some_of
 
 #: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
 FALL = 1e-3
+#: A loss that falls by so much where parameters are doubled may be on its way to a limit.
+SHARE = 0.25
 #: A prox step this short only projects onto the constraints.
 PROJECTION_STEP = 1e-9
 #: All parameters closer than this to their mean: the model has collapsed to the common one.
@@ -82,37 +85,47 @@ def _words(mask, labels, layout):
     return which, f"{len(strata):,} strata ({some_of(strata)}) have"
 
 
-def warn_of_no_minimum(problem, result, labels):
-    """Note and warn where the objective seems to have no minimum; `labels` is None where all strata share theta."""
+def warn_of_no_minimum(bound_model, problem, result, tol):
+    """Note and warn where the objective has no minimum; return the parameters that run away, a mask (K, n)."""
+    theta, start = result.theta, result.history[0]
+    none = np.zeros(theta.shape, dtype=bool)
     ridge = getattr(problem.regularizer.prox, "diagonal", None)
     if result.status == "converged" and ridge is not None and np.all(ridge > 0):
-        return  # a convex loss falls at most linearly
-    start = result.history[0]
+        return none  # a convex loss falls at most linearly
     fell_far = result.objective < start - 1e3 * (1 + abs(start))
-    if not np.isfinite(result.objective) or not (
-        result.status == "converged" or (result.status == "max_iter" and fell_far)
-    ):
-        return
-    unbounded, asymptotic = strata_without_minimum(problem, result.theta, result.w)
-
-    def of_strata(strata):
-        return "" if labels is None else f" of {some_of([labels[k] for k in strata])}"
-
-    if len(unbounded):
+    stopped = result.status in ("max_iter", "time_limit") and not fell_far
+    if not np.isfinite(result.objective) or result.status not in ("converged", "max_iter", "time_limit"):
+        return none
+    suspects = None if fell_far else suspect_strata(problem, theta, result.w, tol)
+    if (stopped and suspects is None) or (suspects is not None and not suspects.any()):
+        return none
+    unbounded, asymptotic = strata_without_minimum(problem, theta, result.w)
+    if unbounded.any() and not stopped:
         note = (
             f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters"
-            f"{of_strata(unbounded)} are doubled. Check the signs in the loss, and give it a regularizer, constraints, "
-            f"or more records a stratum."
+            f"{_of(unbounded, bound_model)} are doubled. Check the signs in the loss, and give it a regularizer, "
+            f"constraints, or more records a stratum."
         )
         _add_note(result, note, ConvergenceWarning)
-    elif len(asymptotic):
+        return none
+    suspects = asymptotic if suspects is None else suspects
+    running = runaway_direction(bound_model, problem, theta, result.w, suspects) != 0
+    if running.any():
+        names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
         note = (
-            f"the loss seems to fall towards a limit that it never reaches, as with separable data: it is less than half "
-            f"where the parameters{of_strata(asymptotic)} are doubled, however large they are (up to "
-            f"{np.abs(result.theta[asymptotic]).max():.2g} here), so that they mean a direction at most. Give the "
-            f"regularizer a small ridge on all of them."
+            f"the objective has no minimum: it falls for ever as {', '.join(names[:6])}{', …' * (len(names) > 6)}"
+            f"{_of(running.any(axis=1), bound_model)} grow without bound (up to {np.abs(theta[running]).max():.2g} here), so "
+            f"that these numbers mean a direction at most. Something separates the records, such as a column that tells a "
+            f"label or a count of 0 for sure, or labels all alike. Give the regularizer a small ridge on all of them, join "
+            f"the strata to others by edges, or leave out the column."
         )
         _add_note(result, note, ConvergenceWarning)
+    return running
+
+
+def _of(mask, bound_model):
+    labels = bound_model.prior.labels
+    return "" if bound_model.shared else f" of {some_of([labels[k] for k in np.flatnonzero(mask)])}"
 
 
 def strata_without_minimum(problem, theta, w):
@@ -121,14 +134,14 @@ def strata_without_minimum(problem, theta, w):
     F is the objective as a function of one stratum's parameters, f its loss and regularizer:
 
         unbounded    F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
-        asymptotic   F(z) − F(theta) < −½ f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
+        asymptotic   F(z) − F(theta) < −SHARE f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
 
-    Returns the positions of the unbounded and of the asymptotic strata: all strata where F falls only if the parameters
-    of all are doubled at once.
+    Returns masks (K,) of the unbounded and of the asymptotic strata: all strata where F falls only if the parameters of all
+    are doubled at once.
     """
     prox, K = problem.regularizer.prox, len(theta)
     if getattr(prox, "costly", False):
-        return (np.zeros(0, dtype=np.intp),) * 2
+        return (np.zeros(K, dtype=bool),) * 2
     with np.errstate(over="ignore", invalid="ignore"):
         doubled = prox(2 * theta, np.full(K, PROJECTION_STEP))
         move = doubled - theta
@@ -138,12 +151,12 @@ def strata_without_minimum(problem, theta, w):
         change = after - before + across + 0.5 * np.vecdot(laplacians.degrees * move, move)
         change_of_all = np.sum(after - before) + across.sum() + laplacians.energy(move)
         clear = -FALL * (1 + abs(before.sum()) + abs(np.vdot(pull, theta)))
-        asymptotic = (change < -0.5 * before) & (after > 0)
-        half = 0.5 * (before.sum() + 0.5 * np.vdot(pull, theta))
-        all_asymptotic = change_of_all < -half and after.sum() > 0
+        asymptotic = (change < -SHARE * before) & (after > 0)
+        share = SHARE * (before.sum() + 0.5 * np.vdot(pull, theta))
+        all_asymptotic = change_of_all < -share and after.sum() > 0
 
     def strata(single, together):
-        return np.flatnonzero(single if single.any() else np.full(K, together))
+        return single if single.any() else np.full(K, together)
 
     return strata(change < clear, change_of_all < clear), strata(asymptotic, all_asymptotic)
 
