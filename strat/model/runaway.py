@@ -21,9 +21,11 @@ from strat.records.strata import Strata
 MOST_NUMBERS = 2**25
 #: A fit is suspect where some curvature of the loss is less than that at theta = 0, times the solver's tolerance or LEAST and
 #: times FLAT: slopes and curvatures vanish alike where a fit runs away.
-FLAT, LEAST = 100.0, 1e-6
-#: How far out gradients are taken, in units in which mean gradients of records are 1; the farthest finite one counts.
-FAR, NEAR = (1e6, 1e3, 30.0, 1.0), 0.05
+FLAT, LEAST = 1000.0, 1e-6
+#: How far out gradients are taken, in units in which mean gradients or curvatures of records are 1; the farthest finite one counts.
+FAR = 10.0 ** np.array([6.0, 3.0, 1.5, 0.0, -3.0, -6.0, -9.0, -12.0])
+#: Where slopes along a direction are compared: a loss that reaches its minimum has none two points after one below a TENTH.
+ALONG, TENTH = 1.5 ** np.arange(-5, 24), 0.1
 #: Gradients of records so small, relative to their usual size, are rounding, and slopes along a direction are 0.
 NOISE, STILL = 1e-13, 1e-11
 #: Products with a Hessian that is not cheap, from which it is put together.
@@ -100,9 +102,13 @@ def _direction(problem, losses, index, theta, component):
             inside = [np.where(np.isfinite(value)[:, None], gradient, np.nan) for value, gradient in parts]
             return np.concatenate([*inside, pull])
 
-    here, before = gradients(theta), np.nan_to_num(gradients(np.zeros_like(theta)), posinf=0.0, neginf=0.0)
-    unit = np.sqrt(np.mean(here[:N] ** 2 + before[:N] ** 2, axis=0))
-    unit = np.where(unit > 0, unit, 1.0)
+    here, before = gradients(theta), gradients(np.zeros_like(theta))
+    inside, before = np.isfinite(before).all(), np.nan_to_num(before, posinf=0.0, neginf=0.0)
+    size = np.mean(here[:N] ** 2 + before[:N] ** 2, axis=0)
+    if problem.loss.has("hessian_operator"):
+        curvature = np.einsum("kaa->a", hessian_blocks(problem.loss, np.zeros_like(theta))) / N
+        size += np.where(np.isfinite(curvature), np.maximum(curvature, 0.0), 0.0)
+    unit = np.where(size > 0, np.sqrt(size), 1.0)
     usual = np.maximum(_length(here / unit), _length(before / unit))
 
     def rows(gradient):
@@ -131,18 +137,26 @@ def _direction(problem, losses, index, theta, component):
         if not len(violated) and outside.any():
             break
         if not len(violated):
-            # A minimum that is reached, but for the solver's tolerance, is flat a little further on.
-            ahead = gradients(theta + NEAR * step / unit)
-            falls = (
-                np.maximum(*(np.vecdot(g[:N] / unit, step[index]) for g in (here, ahead)))
-                < -STILL * usual[:N]
-            )
+            start = np.zeros_like(theta) if inside else theta
+            with np.errstate(all="ignore"):
+                points = ((start + length * step / unit)[index] for length in ALONG)
+                slopes = np.stack(
+                    [np.vecdot(losses.value_and_gradient(z)[1] / unit, step[index]) for z in points]
+                )
+            falls = _for_ever(-slopes) & (-slopes.min(axis=0) > STILL * usual[:N])
             return np.where(np.isin(component, component[index[falls]]), step / unit, 0.0)
         violated = violated[np.argsort(-slope[violated], kind="stable")][: ROWS * len(price)]
         columns = component[stratum[violated]]
         places = np.repeat(np.arange(len(violated)), n), columns.ravel()
         taken.append(sp.csr_array((found[violated].ravel(), places), shape=(len(violated), len(price))))
     return np.zeros_like(theta)
+
+
+def _for_ever(falls):
+    """Whether functions (N,) fall for ever, from how fast they fall at the points ALONG a direction (points, N)."""
+    most = falls.max(axis=0)
+    slow = (falls > NOISE * most) & (falls < TENTH * most)
+    return (slow[:-1] & slow[1:]).any(axis=0)
 
 
 def _solution(price, taken):
@@ -154,7 +168,7 @@ def _solution(price, taken):
         b_ub=np.zeros(A.shape[0]),
         bounds=(0, 1),
         method="highs",
-        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9, "presolve": False},
+        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
     )
     return np.zeros(len(price)) if found.x is None else found.x[: len(price)] - found.x[len(price) :]
 
