@@ -22,7 +22,8 @@ MOST_NUMBERS = 2**25
 #: A fit is suspect where some curvature of the loss is less than that at theta = 0, times the solver's tolerance or LEAST and
 #: times FLAT: slopes and curvatures vanish alike where a fit runs away.
 FLAT, LEAST = 1000.0, 1e-6
-#: How far out gradients are taken, in units in which mean gradients or curvatures of records are 1; the farthest finite one counts.
+#: How far out gradients are taken, in units in which mean gradients or curvatures of records are 1: the farthest finite ones
+#: count.
 FAR = 10.0 ** np.array([6.0, 3.0, 1.5, 0.0, -3.0, -6.0, -9.0, -12.0])
 #: Where slopes along a direction are compared: a loss that reaches its minimum has none two points after one below a TENTH.
 ALONG, TENTH = 1.5 ** np.arange(-5, 24), 0.1
