@@ -35,19 +35,20 @@ def stratum_cones(program, values, low=None, high=None, transposed=None):
     """
     plain = {v.name(): cp.Variable(v.shape, name=v.name()) for v in program.variables}
     expression, constraints = _folded(program, values, plain)
-    # A quadratic in all variables keeps each of them in the canonical form; it is taken off again below.
-    near = 0.5 * sum(cp.sum_squares(x) for x in plain.values())
-    data = canonical(cp.Problem(cp.Minimize(expression + near), constraints), program.what)
+    # The sum of all variables keeps each of them in the canonical form; it is taken off again below.
+    every = sum(cp.sum(x) for x in plain.values())
+    data = canonical(cp.Problem(cp.Minimize(expression + every), constraints), program.what)
     starts = data["param_prob"].var_id_to_col
     theta = np.concatenate(
         [starts[x.id] + np.arange(x.size).reshape(x.shape, order="F").reshape(-1) for x in plain.values()]
     )
     size, n = len(data["c"]), len(theta)
     place = column_order(theta, size)
-    P = sp.coo_array(sp.triu(sp.csc_array(data["P"]) - sp.diags_array(np.isin(np.arange(size), theta) * 1.0)))
+    P = sp.coo_array(sp.triu(data["P"])) if data.get("P") is not None else sp.coo_array((size, size))
     A = sp.coo_array(data["A"])
     c = np.zeros(size)
     c[place] = data["c"]
+    c[:n] -= 1.0
     return Cones(
         n=n,
         size=size,

@@ -41,7 +41,7 @@ def regularizer_oracle(program, assembly, walker, values):
     except NoProx as error:
         reason = str(error)
     oracle = assembly.oracle(None, reason, cones)
-    oracle.prox = ConeProx(cones, program.what)
+    oracle.prox = ConeProx(cones, program.what, restricted=sets.restrict)
     if not sets.restrict and oracle.has("hessian_operator"):
         oracle.prox = NewtonProx(oracle, sets.transposed, oracle.prox)
     return oracle

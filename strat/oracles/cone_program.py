@@ -62,7 +62,7 @@ class ConeProgram:
         self.size = int(self.first[-1])
         self._pattern = self._scaled = None
 
-    def solve(self, H=None, g=None, weight=None, refined=False):
+    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=None):
         """Minimise.
 
         Parameters
@@ -74,6 +74,8 @@ class ConeProgram:
         refined : bool
             Whether to solve once more for the distance from the solution found, all numbers of which are small: where a
             constraint is held without force, the first error is only the root of the gap.
+        accuracy : float, optional
+            Relative accuracy to ask for first, where a rough solution will do.
 
         Returns
         -------
@@ -89,7 +91,8 @@ class ConeProgram:
         P, q, cones = _scaled(P, unit, unit), q * unit, self._constraints[2]
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
-        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope)
+        accuracies = ACCURACIES if accuracy is None else (accuracy, *ACCURACIES)
+        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         largest = np.abs(x[: self.K * self.n]).max(initial=0.0)
         if NOISE < largest < SMALL:
             again = self._in_units(P, q, A, b, cones, size * largest, slope, strict=False)
@@ -104,10 +107,12 @@ class ConeProgram:
         gap = _gap(solution) / (1.0 + abs(solution.obj_val))
         return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap)
 
-    def _in_units(self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED):
+    def _in_units(
+        self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
+    ):
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
-        for accuracy in ACCURACIES:
+        for accuracy in accuracies:
             solution = _clarabel(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
             if _usable(solution, accepted):
                 return np.asarray(solution.x), solution, worth

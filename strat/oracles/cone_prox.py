@@ -16,13 +16,15 @@ class ConeProx:
         What f is, for messages.
     box : (low, high), optional
         Bounds of z that f implies, which a solver keeps but for rounding: here they hold exactly.
+    restricted : bool
+        Whether there are constraints, beside the domain of f.
     """
 
     kind = "one cone program of all strata, by Clarabel"
     costly = True  # solvers that take many proxes an iteration are no good choice
 
-    def __init__(self, cones, what, box=None):
-        self.cones, self.what, self.box, self._program = cones, what, box, None
+    def __init__(self, cones, what, box=None, restricted=True):
+        self.cones, self.what, self.box, self.restricted, self._program = cones, what, box, restricted, None
 
     def __getstate__(self):
         return {**self.__dict__, "_program": None}

@@ -8,6 +8,7 @@ from strat.solvers.algorithm import Algorithm
 
 DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
+ROUGH, EXACT = 1e-4, 1e-10  # relative accuracies of the first programs and of the last
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 
 
@@ -20,9 +21,9 @@ class ConeNewton(Algorithm):
     that of another graph, to be used again.
     """
 
-    saved = ("damping",)
+    saved = ("damping", "accuracy", "reached")
 
-    def __init__(self, problem, theta, w, program=None):
+    def __init__(self, problem, theta, w, program=None, share=1.0):
         self.smooth = problem.loss.has("hessian_operator")
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
@@ -36,6 +37,9 @@ class ConeNewton(Algorithm):
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
+        # Accuracy of the next program and of the last. F does not tell points outside of constraints, where rough ones end.
+        self.roughest = EXACT if getattr(problem.regularizer.prox, "restricted", True) else ROUGH
+        self.accuracy, self.reached = self._accuracy(share), EXACT
 
     def step(self):
         """One iteration."""
@@ -48,15 +52,15 @@ class ConeNewton(Algorithm):
         ridge = self.damping * (mean + mean.mean() + 1e-300) * (not self.quadratic)
         H = H + ridge[:, None, None] * np.eye(n)
         g = x.loss_gradient
-        theta, solution = self._solved(H, g - _times(H, x.theta))
+        theta, solution = self._solved(H, g - _times(H, x.theta), None if self.quadratic else self.accuracy)
         if self.quadratic:
             self._whole(theta, solution)
             return
         self._searched(theta, H, solution)
 
-    def _solved(self, H, g):
+    def _solved(self, H, g, accuracy=None):
         """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
-        solution = self.program.solve(H, g)
+        solution = self.program.solve(H, g, accuracy=accuracy)
         theta = solution.theta
         for function in self.regularizer:
             theta = function.inside(theta)
@@ -89,6 +93,9 @@ class ConeNewton(Algorithm):
                 if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
                     break
         else:
+            if self.accuracy > EXACT:
+                self.accuracy = EXACT
+                return
             self.stalled = self.damping >= STEEP
             self.damping = min(max(30 * self.damping, 1e-4), STEEP)
             return
@@ -96,6 +103,8 @@ class ConeNewton(Algorithm):
         # What the model leaves of the stationarity condition at z, where the whole step is taken.
         error = z.loss_gradient - x.loss_gradient - _times(H, d) + solution.error
         self.left = (error, solution.gap) if k == 0 else None
+        if k == 0:
+            self.reached, self.accuracy = self.accuracy, self._accuracy(self._share())
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.differentiated = z, x, True
 
@@ -105,16 +114,23 @@ class ConeNewton(Algorithm):
         return None if self.left is None else self.left[0] - self.x.product
 
     def residual(self, tol):
-        """Residual of x, or None where it is not known."""
-        if self.left is None:
+        """Residual of x, or None where it is not known, as after a program that was solved roughly."""
+        if self.left is None or (self.smooth and self.reached > max(EXACT, tol**2)):
             return None
-        error, gap = self.left
-        x = self.x
+        share = self._share()
+        return {"theta": share if self.smooth else max(share, self.left[1]), "W": 0.0}
+
+    def _accuracy(self, share):
+        """How exactly to solve the model where the residual is `share`: Newton's steps square it, and no more is needed."""
+        return min(max(share**2, EXACT), self.roughest)
+
+    def _share(self):
+        """What is left of the stationarity condition at x, relative to its terms."""
+        error, x = self.left[0], self.x
         size = np.linalg.norm(x.product)
         if self.smooth:
             size = max(size, np.linalg.norm(self.differentiate_x().loss_gradient))
-        share = float(np.linalg.norm(error) / (1 + size))
-        return {"theta": share if self.smooth else max(share, gap), "W": 0.0}
+        return float(np.linalg.norm(error) / (1 + size))
 
     def certificate(self, theta, w):
         """Residual of a point that is to be returned: of x, or unknown and so infinite."""

@@ -113,7 +113,11 @@ def _feasible(problem, theta):
 
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
-    theta = problem.prox(np.zeros((problem.K, problem.n)), 1.0)
+    theta = np.zeros((problem.K, problem.n))
+    free = not getattr(problem.regularizer.prox, "restricted", True)
+    if free and not problem.learned and needs_cones(problem) and np.isfinite(_values(problem, theta)).all():
+        return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
+    theta = problem.prox(theta, 1.0)
     if getattr(problem.loss, "quadratic", False):
         return theta
     bad = ~np.isfinite(problem.loss.value(theta))
@@ -124,6 +128,10 @@ def zero(problem):
             inside = problem.prox(problem.loss.prox(theta, 1.0), 1e-14)
             theta = np.where(bad[:, None], inside, theta)
     return theta
+
+
+def _values(problem, theta):
+    return problem.loss.value(theta) + problem.regularizer.value(theta)
 
 
 def _theta(problem, name, seed):
