@@ -33,6 +33,8 @@ def label_codes(program, values):
 
 def _found(program, values):
     rng, labels = np.random.default_rng(0), [i for i, p in enumerate(program.data) if p.ndim < 2]
+    if not labels:
+        return {}
     theta = rng.normal(size=(DIRECTIONS, program.layout.n))
     N = len(CODES) * len(labels)
     arrays = [np.repeat(rng.uniform(0.2, 0.8, (1, *p.shape)), N, axis=0) for p in program.data]
@@ -63,9 +65,11 @@ def _falls(far):
 
 def _of_margin(near, far):
     """Whether a loss is constant but not 0 for the code 0, and does not grow towards one side for the code 1."""
-    constant = np.ptp(near[:, 0]) == 0 and near[0, 0, 0] != 0
-    falling = np.minimum(far[:, 0], far[:, 3]) <= near[:, 1].min(axis=1)
-    return bool(constant and np.ptp(near[:, 1]) > 0 and falling.all())
+    zero, one = near[:, 0], near[:, 1]
+    constant = np.isfinite(zero).all() and zero.min() == zero.max() != 0
+    return bool(
+        constant and np.all(np.minimum(far[:, 0], far[:, 3]) <= one.min(axis=1)) and one.min() < one.max()
+    )
 
 
 def warn_of_label_codes(codes, parameters, arrays, weight):
