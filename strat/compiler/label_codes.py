@@ -19,25 +19,28 @@ ROUNDING = 1e-6
 _KNOWN = WeakKeyDictionary()
 
 
-def label_codes(program, values):
+def label_codes(program, values, arrays):
     """``{position of a data Parameter: "signs", (low, high) or "one-hot"}`` for those that are labels.
 
     "signs" is a loss of a margin, y times a prediction: one number other than 0 where y is 0, and not growing with the
     prediction where y is 1. The others are bounded below for labels in a range alone, as logistic(m) - y m is for y between
-    0 and 1. `values` are hyperparameters by name; the codes do not depend on them and are kept.
+    0 and 1. `values` are hyperparameters by name, and `arrays` records, of which only matrices matter; the codes do not depend
+    on them and are kept.
     """
     if program not in _KNOWN:
-        _KNOWN[program] = _found(program, values)
+        _KNOWN[program] = _found(program, values, arrays)
     return _KNOWN[program]
 
 
-def _found(program, values):
+def _found(program, values, records):
     rng, labels = np.random.default_rng(0), [i for i, p in enumerate(program.data) if p.ndim < 2]
     if not labels:
         return {}
     theta = rng.normal(size=(DIRECTIONS, program.layout.n))
     N = len(CODES) * len(labels)
-    arrays = [np.repeat(rng.uniform(0.2, 0.8, (1, *p.shape)), N, axis=0) for p in program.data]
+    kinds = zip(program.data, records, strict=True)
+    one = [record[:1] if p.ndim > 1 else rng.uniform(0.2, 0.8, (1, *p.shape)) for p, record in kinds]
+    arrays = [np.repeat(array, N, axis=0) for array in one]
     for first, i in enumerate(labels):
         own = arrays[i].reshape(len(labels), len(CODES), -1)[first]
         own[:, 0], own[:, 1:] = CODES, 0.0

@@ -41,7 +41,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     check_tables(model.base.loss, model.base.data, records.strata.N)
     problem = bound_model.problem()
-    codes = label_codes(model.base.loss_program, model.values)
+    codes = label_codes(model.base.loss_program, model.values, records.arrays)
     warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
     unknown = undetermined(records, problem) if not model.shared else np.zeros((1, problem.n), dtype=bool)
     notes = warn_of_undetermined(unknown, problem, records.strata, model.base.layout)
