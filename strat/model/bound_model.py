@@ -299,9 +299,7 @@ def weights_outside(prior, edges, w0, scale=1.0):
 def _bind_regularizer(program, values):
     """The regularizer, and its constraints alone where the rest of it had better join the loss."""
     regularizer = program.bind_regularizer(values)
-    prox = regularizer.prox
-    closed = not (isinstance(prox, NewtonProx) or getattr(prox, "iterative", False))
-    if closed or not regularizer.has("value_and_gradient"):
+    if not isinstance(regularizer.prox, NewtonProx) or not regularizer.has("value_and_gradient"):
         return regularizer, None
     constraints = program.bind_constraints(values)
     return regularizer, None if getattr(constraints.prox, "costly", False) else constraints

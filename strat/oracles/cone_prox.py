@@ -24,37 +24,68 @@ class ConeProx:
     costly = True  # solvers that take many proxes an iteration are no good choice
 
     def __init__(self, cones, what, box=None, restricted=True):
-        self.cones, self.what, self.box, self.restricted, self._program = cones, what, box, restricted, None
+        self.cones, self.what, self.box, self.restricted = cones, what, box, restricted
+        self._program = self._last = None
 
     def __getstate__(self):
-        return {**self.__dict__, "_program": None}
+        return {**self.__dict__, "_program": None, "_last": None}
 
     def __call__(self, v, t):
         K, n = v.shape
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), K)
-        if K > 1 and np.ptp(v, axis=0).max(initial=0.0) == 0 == np.ptp(t) and self._alike:
+        if K > 1 and self._alike(v, t):
             return np.tile(self(v[:1], t[:1]), (K, 1))
-        program = self._program
-        if program is None or program.K != K:
-            program = self._program = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}")
+        if self._program is None or self._program.K != K:
+            self._write(K, n)
+        return self._solved(self._program, v, t)
+
+    def next(self, v, t):
+        """The same in a sequence of calls: solved for the distance from the last one, where that is near."""
+        t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
+        if self._last is None and self._alike(v, t):
+            return self(v, t)
+        if self._last is None or self._last[0].shape != v.shape:
+            self._write(*v.shape)
+            z = self._solved(self._program, v, t, np.inf)
+        else:
+            # Had the slope (v - z)/t stayed, z would have moved no further than this.
+            before, step, z = self._last
+            distance = np.abs(v - before).max() + np.abs((t / step - 1.0)[:, None] * (before - z)).max()
+            z = self._solved(self._program, v, t, distance)
+        self._last = v.copy(), t.copy(), z
+        return z
+
+    def _solved(self, program, v, t, distance=None):
         # t f(z) + ½ ‖z − v‖² has the same minimiser, with a curvature of 1 whatever t.
-        z = program.solve(np.ones((K, n)), -v, t, refined=True).theta
-        return self._inside(z)
+        z = program.solve(np.ones(v.shape), -v, t, refined=True, distance=distance).theta
+        for function in self.cones():
+            z = function.inside(z)
+        return z if self.box is None else np.clip(z, *self.box)
+
+    def _write(self, K, n):
+        self._program, self._last = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}"), None
 
     @property
-    def _alike(self):
-        """Whether f is the same in all strata."""
-        return all(f.strata is None and len(f.c) == 1 for f in self.cones())
+    def memory(self):
+        """Arrays of the last call, from which the next one starts; none at first."""
+        last = None if self._last is None else self._program.last
+        return [] if last is None else [*self._last, *last]
+
+    def remember(self, memory):
+        """Take up the memory of another run."""
+        self._last = None
+        if self._program is not None:
+            self._program.last = None
+        if memory:
+            self._write(*memory[0].shape)
+            self._last, self._program.last = tuple(memory[:3]), (memory[3], float(memory[4]))
+
+    def _alike(self, v, t):
+        """Whether all strata have the same prox."""
+        same = np.ptp(v, axis=0).max(initial=0.0) == 0 == np.ptp(t)
+        return same and all(f.strata is None and len(f.c) == 1 for f in self.cones())
 
     def some(self, strata, v, t):
         """The same for some strata: v and t have their rows alone."""
         program = ConeProgram(len(strata), v.shape[1], [f.take(strata) for f in self.cones()])
-        z = program.solve(
-            np.ones(v.shape), -v, np.broadcast_to(np.reshape(t, -1), len(v)), refined=True
-        ).theta
-        return self._inside(z)
-
-    def _inside(self, z):
-        for function in self.cones():
-            z = function.inside(z)
-        return z if self.box is None else np.clip(z, *self.box)
+        return self._solved(program, v, np.broadcast_to(np.reshape(t, -1), len(v)))

@@ -141,12 +141,11 @@ class WeightedProx:
         diagonal = getattr(self.of, "diagonal", None)
         return None if diagonal is None else self.weight * diagonal
 
-    @property
-    def iterative(self):
-        """Whether it has no closed form."""
-        return getattr(self.of, "iterative", False)
+    def next(self, v, t):
+        """The prox in a sequence of calls."""
+        return getattr(self.of, "next", self.of)(v, np.asarray(t) * self.weight)
 
-    @property
-    def costly(self):
-        """Whether a general solver computes some of it."""
-        return getattr(self.of, "costly", False)
+    def __getattr__(self, name):
+        if name in ("costly", "restricted", "memory", "remember"):
+            return getattr(self.of, name)
+        raise AttributeError(name)

@@ -76,7 +76,8 @@ class JointProblem:
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum."""
-        return self.regularizer.prox(theta, t)
+        prox = self.regularizer.prox
+        return getattr(prox, "next", prox)(theta, t)
 
     def parts(self, theta, w):
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""

@@ -86,6 +86,11 @@ class Algorithm:
             "x_w": self.x.w,
             "x_numbers": [getattr(self.x, name) for name in _NUMBERS],
         }
+        state |= {
+            f"{role}_{i}": value
+            for role, p in _proxes(self.problem).items()
+            for i, value in enumerate(p.memory)
+        }
         return {name: np.array(value) for name, value in state.items()} | {
             "work": np.array(self.factorizations)
         }
@@ -101,7 +106,21 @@ class Algorithm:
         for name, value in zip(_NUMBERS, state["x_numbers"], strict=True):
             setattr(self.x, name, float(value))
         self.differentiated = False
+        for role, p in _proxes(self.problem).items():
+            p.remember([state[f"{role}_{i}"] for i in range(5) if f"{role}_{i}" in state])
         self.extra_factorizations += int(state["work"]) - self.factorizations
+
+
+def _proxes(problem):
+    """Proxes that start from their last call, by role."""
+    proxes = {role: getattr(getattr(problem, role), "prox", None) for role in ("loss", "regularizer")}
+    return {role: p for role, p in proxes.items() if hasattr(p, "memory")}
+
+
+def forget(problem):
+    """Make a run independent of those before it."""
+    for p in _proxes(problem).values():
+        p.remember([])
 
 
 def for_given_graph(problem, w):

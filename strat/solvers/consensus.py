@@ -85,8 +85,10 @@ class Consensus(Algorithm):
 
     def _loss_prox(self, v, t):
         """The loss's prox, from the last one where it is iterative."""
-        near = getattr(self.problem.loss.prox, "near", None)
-        return near(v, t, self.theta) if self.started and near else self.problem.loss.prox(v, t)
+        prox = self.problem.loss.prox
+        if self.started and hasattr(prox, "near"):
+            return prox.near(v, t, self.theta)
+        return getattr(prox, "next", prox)(v, t)
 
     def _measure(self, theta, regular, mean):
         """Relative primal residual (the copies agree) and dual residual (their subgradients balance)."""

@@ -7,6 +7,7 @@ import numpy as np
 from strat.oracles import kernels
 from strat.problem.joint_problem import rows_product
 from strat.solvers.algorithm import Algorithm, for_given_graph
+from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 
@@ -18,6 +19,7 @@ MOST = 30  # most steps of their own in a row
 BEHIND = 10.0  # a Newton step is due where the residual in theta is this many times the residual in W
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
+CONES = 10  # iterations between two that are cone programs
 TRIALS = 60  # most steps tried from one point
 
 
@@ -29,7 +31,8 @@ class JointSteps(Algorithm):
     rises above its model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
     taken from x without momentum (the point v of the paper, computed only where it is needed). Momentum is dropped
     where it points uphill. Every few iterations one proximal Newton step in theta follows for the current W; it is
-    accepted if it lowers F, and is tried more rarely where it gains little.
+    accepted if it lowers F, and is tried more rarely where it gains little. Where the prox has no closed form it is a cone
+    program of all strata.
     """
 
     saved = (
@@ -52,7 +55,8 @@ class JointSteps(Algorithm):
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
         # Newton steps: iterations between two, iterations until the next, F after the last, and their own memory
-        self.interval = self.shortest = 3 if problem.learned else 1
+        self.by_cones, self.program = needs_cones(problem), None
+        self.interval = self.shortest = CONES if self.by_cones else 3 if problem.learned else 1
         self.wait, self.last = 1, -np.inf
         self.damping, self.fresh, self.late = np.full(problem.K, RIDGE), True, 0
 
@@ -92,37 +96,49 @@ class JointSteps(Algorithm):
         `behind` W although steps are damped, or gain next to nothing, the strata take steps of their own until theta has
         caught up.
         """
-        problem, x, z, before = self.problem, self.x, self.z, self.x.objective
-        accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
-        alone = behind and (self.damping.max() > HEAVY or self.late >= LATE)
-        fixed, curvature = for_given_graph(problem, x.w), self.strata_metric.loss_curvature
-        newton = ProximalNewton(fixed, x.theta, x.w, accuracy, curvature, one_length=not alone)
-        if not alone:
-            newton.damping, newton.fresh = self.damping, self.fresh
-        start = newton.x.objective
-        for _ in range(MOST if alone else 0):
-            newton.step()
-            if newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
-                break
-        if alone:
-            self.damping = np.full(problem.K, RIDGE)
-        elif y is None:
-            newton.step()
-        else:
-            inverse = 1 / self.strata_metric.curvature
-            newton.step(y.theta - inverse[:, None] * y.theta_gradient, inverse)
-        if not alone:
-            self.damping, self.fresh = newton.damping, newton.fresh
+        x, before = self.x, self.x.objective
+        alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
+        fixed = for_given_graph(self.problem, x.w)
+        newton = self._cone_newton(fixed) if self.by_cones else self._proximal_newton(fixed, y, alone)
         self.extra_factorizations += newton.factorizations
-        better = newton.x.objective < start or newton.polished
+        better = newton.x.objective < newton.start or getattr(newton, "polished", False)
         lower = better and self._move_theta(newton.x.theta)
-        gain = before - z.objective if lower else 0.0
+        gain = before - self.z.objective if lower else 0.0
         far = not alone and self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
         self.late = self.late + 1 if far else 0
         worth = alone and lower or gain > WORTH * (self.last - before) and gain > 1e-13 * abs(before)
         self.interval = self.wait = self.shortest if worth else min(2 * self.interval, RAREST)
         self.last = before - gain
         return lower
+
+    def _cone_newton(self, fixed):
+        """The method after one step that is a cone program of all strata."""
+        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program, self.theta_estimate)
+        newton.start, self.program = newton.x.objective, newton.program
+        newton.step()
+        return newton
+
+    def _proximal_newton(self, fixed, y, alone):
+        """The method after one step, or after steps of the strata's own."""
+        x, curvature = self.x, self.strata_metric.loss_curvature
+        accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
+        newton = ProximalNewton(fixed, x.theta, x.w, accuracy, curvature, one_length=not alone)
+        newton.start = newton.x.objective
+        if alone:
+            for _ in range(MOST):
+                newton.step()
+                if newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
+                    break
+            self.damping = np.full(self.problem.K, RIDGE)
+            return newton
+        newton.damping, newton.fresh = self.damping, self.fresh
+        if y is None:
+            newton.step()
+        else:
+            inverse = 1 / self.strata_metric.curvature
+            newton.step(y.theta - inverse[:, None] * y.theta_gradient, inverse)
+        self.damping, self.fresh = newton.damping, newton.fresh
+        return newton
 
     def _move_theta(self, theta):
         """Set z to (theta, the W of x); return whether F is not higher there."""

@@ -9,6 +9,10 @@ from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.fixed_steps import FixedSteps
 from strat.solvers.joint_steps import JointSteps
 
+DENSE = (
+    20  # edges a stratum, with more of which a cone program of the whole graph costs more than many proxes
+)
+
 
 class MAPG(Solver):
     """Monotone accelerated proximal gradient in parameters and edge weights together.
@@ -73,6 +77,12 @@ class MAPG(Solver):
 
     def _algorithm(self, problem, theta, w):
         if self.step is None and needs_cones(problem):
+            if (
+                problem.learned
+                and problem.loss.has("value_and_gradient")
+                and problem.edges.mask.size > DENSE * problem.K
+            ):
+                return JointSteps(problem, theta, w, self.tol)
             if problem.learned:
                 return BlockDescent(problem, theta, w, self.tol)
             return ConeNewton(problem, theta, w)

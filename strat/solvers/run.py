@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strat.errors import ConvergenceWarning, OptionError
+from strat.solvers.algorithm import forget
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 
@@ -48,6 +49,7 @@ class Run:
         kind = f"{type(solver).__name__} {getattr(solver, 'step', None)}"
         self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
         self.started, self.before = time.perf_counter(), 0.0
+        forget(problem)
         self.algorithm = solver.algorithm(problem, theta, w)
         _check_start(problem, self.algorithm.x)
         self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
@@ -73,11 +75,12 @@ class Run:
                     self.checkpoint.save(self._state)
         except KeyboardInterrupt:
             status = "interrupted"
+        state = self._state() if self.checkpoint.path is not None else None  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
         else:
-            self.checkpoint.save(self._state, force=True)
+            self.checkpoint.save(lambda: state, force=True)
         if result.status == "max_iter":
             _warn(solver, result, self.algorithm)
         return result

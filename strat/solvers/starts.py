@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from strat.errors import OptionError
-from strat.solvers.algorithm import PROJECTION, for_given_graph
+from strat.solvers.algorithm import PROJECTION, for_given_graph, forget
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
@@ -66,6 +66,7 @@ def solve(problem, solver, start=None, *, n_starts=1, random_state=0, score=None
                 break
         if n_starts > 1 and solver.checkpoint is not None:
             one.checkpoint = f"{solver.checkpoint}.{index}"
+        forget(problem)
         theta, w = point(problem, given, random_state + index)
         result = one.run(problem, theta, w, score=score, fingerprint=f"{fingerprint} {name}", init=name)
         tried.append({"init": name, "objective": result.objective, "status": result.status})
