@@ -229,12 +229,12 @@ def test_strata_that_no_edges_join_to_records_are_named():
     areas, years = (strat.graphs.path(list(n), name=name) for n, name in (("ac", "area"), ("12", "year")))
     grid = strat.graphs.product(areas, years)
     for model, labels, which in (
-        (strat.lrsm(base, islands), four, "parameters are"),
-        (strat.joint(base, islands, edges="prior"), four, "parameters are"),
-        (strat.lrsm(uncoupled, strat.graphs.path(four)), four, "parameters mu are"),
-        (strat.lrsm(base, grid, scale={"area": 0.0}), list(grid), "parameters are"),
+        (strat.lrsm(base, islands), four, "parameters there are"),
+        (strat.joint(base, islands, edges="prior"), four, "parameters there are"),
+        (strat.lrsm(uncoupled, strat.graphs.path(four)), four, "parameters mu there are"),
+        (strat.lrsm(base, grid, scale={"area": 0.0}), list(grid), "parameters there are"),
     ):
-        with pytest.warns(strat.DataWarning, match=f"2 strata .*edges that lead to records: their {which}"):
+        with pytest.warns(strat.DataWarning, match=f"2 strata .*edges that lead to records: the {which}"):
             model.fit([1.0, 2.0], strata=labels[:2])
         assert any(repr(labels[2]) in note and repr(labels[3]) in note for note in model.result_.notes)
         with pytest.warns(

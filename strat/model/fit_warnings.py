@@ -46,7 +46,7 @@ def warn_of_undetermined(mask, problem, strata, layout):
         return []
     which, some = _words(mask, strata.labels, layout)
     note = (
-        f"{some} neither records nor edges that lead to records: their {which} are the regularizer's minimiser, or stay "
+        f"{some} neither records nor edges that lead to records: the {which} there are the regularizer's minimiser, or stay "
         f"at the start where there is no regularizer."
     )
     warnings.warn(f"{note[0].upper()}{note[1:]} Connect them, or drop them.", DataWarning, stacklevel=4)
@@ -69,7 +69,7 @@ def warn_of_undetermined_predictions(model, program, index):
         which, some = _words(mask, model.strata_, layout)
         warnings.warn(
             f"the prediction of {int(affected.sum()):,} of {len(affected):,} records says nothing of the data: it uses "
-            f"{which} where {some} neither records nor edges that lead to records.",
+            f"the {which} where {some} neither records nor edges that lead to records.",
             DataWarning,
             stacklevel=3,
         )
@@ -114,7 +114,7 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
         names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
         note = (
             f"the objective has no minimum: it falls for ever as {', '.join(names[:6])}{', …' * (len(names) > 6)}"
-            f"{_of(running.any(axis=1), bound_model)} grow without bound (up to {np.abs(theta[running]).max():.2g} here), so "
+            f"{_of(running.any(axis=1), bound_model)} grow{'s' * (len(names) == 1)} without bound (up to {np.abs(theta[running]).max():.2g} here), so "
             f"that these numbers mean a direction at most. Something separates the records, such as a column that tells a "
             f"label or a count of 0 for sure, or labels all alike. Give the regularizer a small ridge on all of them, join "
             f"the strata to others by edges, or leave out the column."
