@@ -221,7 +221,7 @@ def test_a_stratum_with_neither_records_nor_edges_is_named():
     assert abs(model.theta_["mu"][2]) < 1e-6
 
 
-def test_strata_that_no_edges_join_to_records_are_named():
+def test_strata_that_no_edges_join_to_records_are_named(tmp_path):
     mu, shift, y = cp.Variable(name="mu"), cp.Variable(name="shift"), cp.Parameter(name="y")
     declared = [cp.square(y - mu - shift), cp.square(shift), (), (y,), mu]
     base, uncoupled = strat.BaseModel(*declared), strat.BaseModel(*declared, couple={mu: 0})
@@ -245,6 +245,9 @@ def test_strata_that_no_edges_join_to_records_are_named():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.predict(strata=labels[:2])
+    model.save(tmp_path / "model")
+    with pytest.warns(strat.DataWarning, match="says nothing of the data"):
+        strat.load(tmp_path / "model", base).predict(strata=labels[3:])
 
 
 def test_collapse_to_the_common_model_is_said():

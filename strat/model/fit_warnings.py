@@ -100,24 +100,23 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
     if (stopped and suspects is None) or (suspects is not None and not suspects.any()):
         return none
     unbounded, asymptotic = strata_without_minimum(problem, theta, result.w)
-    if unbounded.any() and not stopped:
+    suspects = unbounded | asymptotic if suspects is None else suspects
+    running = runaway_direction(bound_model, problem, theta, result.w, suspects) != 0
+    if running.any():
+        names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
+        which = f"{', '.join(names[:6])}{', …' * (len(names) > 6)}{_of(running.any(axis=1), bound_model)}"
+        note = (
+            f"the objective has no minimum: it falls for ever as {which} grow{'s' * (len(names) == 1)} without bound (up to "
+            f"{np.abs(theta[running]).max():.2g} here), so that these numbers mean a direction at most. Something separates "
+            f"the records, such as a column that tells a label or a count of 0 for sure, or labels all alike. Give the "
+            f"regularizer a small ridge on all of them, join the strata to others by edges, or leave out the column."
+        )
+        _add_note(result, note, ConvergenceWarning)
+    elif unbounded.any() and not stopped:
         note = (
             f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters"
             f"{_of(unbounded, bound_model)} are doubled. Check the signs in the loss, and give it a regularizer, "
             f"constraints, or more records a stratum."
-        )
-        _add_note(result, note, ConvergenceWarning)
-        return none
-    suspects = asymptotic if suspects is None else suspects
-    running = runaway_direction(bound_model, problem, theta, result.w, suspects) != 0
-    if running.any():
-        names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
-        note = (
-            f"the objective has no minimum: it falls for ever as {', '.join(names[:6])}{', …' * (len(names) > 6)}"
-            f"{_of(running.any(axis=1), bound_model)} grow{'s' * (len(names) == 1)} without bound (up to {np.abs(theta[running]).max():.2g} here), so "
-            f"that these numbers mean a direction at most. Something separates the records, such as a column that tells a "
-            f"label or a count of 0 for sure, or labels all alike. Give the regularizer a small ridge on all of them, join "
-            f"the strata to others by edges, or leave out the column."
         )
         _add_note(result, note, ConvergenceWarning)
     return running
