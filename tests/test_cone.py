@@ -1,6 +1,7 @@
 """The cone solver: against CVXPY on whole problems, in any units, for losses with and without kinks, and within joint fits."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import cvxpy as cp
 import numpy as np
@@ -171,3 +172,16 @@ def test_records_too_many_for_one_program_are_not_written():
     written.size = WRITTEN + 1
     oracle.cones = written
     assert type(default_solver(oracle, learned=False)) is strat.ADMM
+
+
+def test_fits_in_several_threads_share_nothing_that_changes():
+    expression, constraints = COMPOUNDS["ball and plane"]
+    base = strat.BaseModel(LOSSES["squares"][0], expression, constraints, data=(x, y))
+
+    def objective(solver):
+        return strat.lrsm(base, GRAPH, solver=solver).fit(X, Y, strata=STRATA).result_.objective
+
+    solvers = [None, strat.ADMM(), strat.MAPG(), strat.NewtonCG()] * 2
+    with ThreadPoolExecutor(4) as threads:
+        objectives = list(threads.map(objective, solvers))
+    np.testing.assert_allclose(objectives, objective(None), rtol=1e-6)

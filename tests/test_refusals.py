@@ -6,6 +6,8 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
+from cvxpy.transforms.partial_optimize import partial_optimize
+from cvxpy.transforms.suppfunc import SuppFunc
 
 import strat
 from strat import (
@@ -47,6 +49,19 @@ OVER_RECORDS = {
     "weighted sum of sorted entries": [cp.dotsort(one, np.array([1.0]))],
     "harmonic or other mean": [-cp.harmonic_mean(one), -cp.pnorm(one, 0.5)],
 }
+
+
+def test_functions_of_functions_name_what_to_write_instead():
+    v = cp.Variable(3)
+    support = SuppFunc(v, [cp.norm(v) <= 1])
+    partial = partial_optimize(cp.Problem(cp.Minimize(cp.norm1(theta - v))), opt_vars=[v])
+    for regularizer, way in (
+        (cp.perspective(cp.square(b), s), r"cp\.quad_over_lin\(u, s\) for squares"),
+        (support(theta), r"Write the support function itself"),
+        (partial, r"Declare the variables that partial_optimize minimises over"),
+    ):
+        with pytest.raises(strat.NoOracleError, match=f"there is no rule for the atom .*{way}"):
+            model(regularizer=regularizer)
 
 
 @pytest.mark.parametrize("word", OVER_RECORDS)

@@ -197,3 +197,23 @@ def test_labels_of_many_kinds_are_kept(tmp_path):
     assert loaded.strata_ == labels and list(map(type, loaded.strata_)) == list(map(type, labels))
     with pytest.raises(strat.OptionError, match="cannot be stored; use numbers, text, dates or tuples"):
         strat.separate(BASE).fit(Y[:1], strata=[1 + 2j]).save(tmp_path / "model.npz")
+
+
+ATTRIBUTES = [
+    *({name: True} for name in ("nonneg", "nonpos", "pos", "neg", "symmetric", "PSD", "NSD", "diag")),
+    {"sparsity": [(0, 1), (0, 1)]},
+    {"bounds": [-1.0, 1.0]},
+]
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda a: next(iter(a)))
+def test_variables_of_every_attribute_are_declared_checked_fitted_and_saved(attribute, tmp_path):
+    M, x = cp.Variable((2, 2), name="M", **attribute), cp.Parameter(2, name="x")
+    base = strat.BaseModel(cp.sum_squares(np.ones(2) - M @ x), 0.1 * cp.sum_squares(M), data=(x,))
+    assert "M (2, 2)" in str(base) and base.check().ok
+    X = np.random.default_rng(0).normal(size=(8, 2))
+    model = strat.lrsm(base, strat.graphs.path(2)).fit(X, strata=[0, 1] * 4)
+    assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), abs=1e-5)
+    model.save(tmp_path / "model.npz")
+    loaded = strat.load(tmp_path / "model.npz", base=base)
+    assert np.array_equal(loaded.theta_["M"], model.theta_["M"])

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DeclarationError, NotConvexError, ShapeError, type_name
-from strat.rules import atoms
+from strat.rules import atoms, no_rule
 from strat.rules.text import text
 
 
@@ -96,6 +96,8 @@ def check_semidefinite(expression, what):
         if id(e) in seen:
             continue
         seen.add(id(e))
+        if any(not isinstance(a, atoms.Expression) for a in e.args):
+            raise no_rule(e)
         stack.extend(e.args)
         if isinstance(e, atoms.psd_wrap) and e.args[0].is_constant() and not e.args[0].parameters():
             lowest = _negative(e.args[0].value)

@@ -8,6 +8,7 @@ from strat.compiler.convexity import numbers, rebuilt, with_sign
 from strat.errors import NoOracleError
 from strat.oracles.cones import Cones, Matrix
 from strat.rules import atoms
+from strat.rules.approximated import refuse_approximations
 
 
 def stratum_cones(program, values, low=None, high=None, transposed=None):
@@ -33,6 +34,7 @@ def stratum_cones(program, values, low=None, high=None, transposed=None):
     NoOracleError
         Where CVXPY has no cone program for it.
     """
+    refuse_approximations(program.expression, *(a for c in program.constraints for a in c.args))
     plain = {v.name(): cp.Variable(v.shape, name=v.name()) for v in program.variables}
     expression, constraints = _folded(program, values, plain)
     # The sum of all variables keeps each of them in the canonical form; it is taken off again below.
@@ -154,6 +156,7 @@ class RecordCones:
     """
 
     def __init__(self, program, values, walker, binder):
+        refuse_approximations(program.expression)
         self.program, self.walker, self.binder = program, walker, binder
         self.parameters, self.constraints = [], []
         self.theta = cp.Variable(binder.n)

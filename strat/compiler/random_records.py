@@ -1,8 +1,10 @@
 """Random records and points for which a declaration is convex and finite."""
 
+import warnings
 from itertools import product
 
 import numpy as np
+import scipy.sparse as sp
 
 from strat.errors import StratError
 from strat.records.strata import Strata
@@ -85,7 +87,11 @@ def random_points(program, oracle, rng, K):
 
 def _inside(variable, value):
     """A value with the variable's attributes."""
-    return np.asarray(variable.project(value), dtype=float).reshape(variable.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # CVXPY's about sparse values, which it makes itself
+        value = variable.project(value)
+    value = value.toarray() if sp.issparse(value) else value  # of diagonal matrices
+    return np.asarray(value, dtype=float).reshape(variable.shape)
 
 
 def _choices(count, rng):

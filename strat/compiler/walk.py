@@ -5,6 +5,7 @@ import numpy as np
 from strat.compiler.symbols import DATA, HYPER, VARIABLE, Value
 from strat.errors import DeclarationError, StratError
 from strat.rules import atoms, forms
+from strat.rules.approximated import meant
 from strat.rules.text import text
 
 
@@ -59,6 +60,10 @@ class Walker:
             return forms.constant(e.value)
         if isinstance(e, (atoms.Variable, atoms.Parameter)):
             return self._leaf(e)
+        exact = meant(e)
+        if exact is not None:
+            rule, u = exact
+            return rule.form(self, e, [self(u)])
         for kinds, method in _AFFINE:
             if isinstance(e, kinds):
                 return method(self, e)

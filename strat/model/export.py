@@ -1,5 +1,6 @@
 """A fitted model's convex problem in theta, rebuilt in CVXPY from the declaration and the data."""
 
+import warnings
 from dataclasses import replace
 
 import cvxpy as cp
@@ -8,8 +9,9 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.convexity import numbers, rebuilt
-from strat.errors import OptionError
+from strat.errors import DataWarning, OptionError
 from strat.graphs.reading import read_graph
+from strat.rules.approximated import approximations
 
 
 def as_problem(model):
@@ -18,6 +20,15 @@ def as_problem(model):
     It has one variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes; a common
     model has one stratum with the label "common".
     """
+    base = model.base
+    names = approximations(base.loss, base.regularizer, *(a for c in base.constraints for a in c.args))
+    if names:
+        warnings.warn(
+            f"the problem holds CVXPY's approximation of {' and '.join(names)}, and the fit the exact function: their "
+            f"optimal values differ. Compare the fit with scipy.special instead.",
+            DataWarning,
+            stacklevel=3,
+        )
     W = sp.triu(sp.csr_array(model.W_)).tocoo()
     return weighted_problem(model, *W.coords, W.data.tolist())[0]
 

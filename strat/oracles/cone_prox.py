@@ -1,8 +1,16 @@
 """The prox of functions without a closed form: one cone program for all strata."""
 
+import threading
+
 import numpy as np
 
 from strat.oracles.cone_program import ConeProgram
+
+
+class _OfThread(threading.local):
+    """The program of a thread, and its last call: fits in several threads share a prox."""
+
+    program = last = None
 
 
 class ConeProx:
@@ -25,34 +33,37 @@ class ConeProx:
 
     def __init__(self, cones, what, box=None, restricted=True):
         self.cones, self.what, self.box, self.restricted = cones, what, box, restricted
-        self._program = self._last = None
+        self._own = _OfThread()
 
     def __getstate__(self):
-        return {**self.__dict__, "_program": None, "_last": None}
+        return {**self.__dict__, "_own": None}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, _own=_OfThread())
 
     def __call__(self, v, t):
         K, n = v.shape
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), K)
         if K > 1 and self._alike(v, t):
             return np.tile(self(v[:1], t[:1]), (K, 1))
-        if self._program is None or self._program.K != K:
+        if self._own.program is None or self._own.program.K != K:
             self._write(K, n)
-        return self._solved(self._program, v, t)
+        return self._solved(self._own.program, v, t)
 
     def next(self, v, t):
         """The same in a sequence of calls: solved for the distance from the last one, where that is near."""
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
-        if self._last is None and self._alike(v, t):
+        if self._own.last is None and self._alike(v, t):
             return self(v, t)
-        if self._last is None or self._last[0].shape != v.shape:
+        if self._own.last is None or self._own.last[0].shape != v.shape:
             self._write(*v.shape)
-            z = self._solved(self._program, v, t, np.inf)
+            z = self._solved(self._own.program, v, t, np.inf)
         else:
             # Had the slope (v - z)/t stayed, z would have moved no further than this.
-            before, step, z = self._last
+            before, step, z = self._own.last
             distance = np.abs(v - before).max() + np.abs((t / step - 1.0)[:, None] * (before - z)).max()
-            z = self._solved(self._program, v, t, distance)
-        self._last = v.copy(), t.copy(), z
+            z = self._solved(self._own.program, v, t, distance)
+        self._own.last = v.copy(), t.copy(), z
         return z
 
     def _solved(self, program, v, t, distance=None):
@@ -63,22 +74,25 @@ class ConeProx:
         return z if self.box is None else np.clip(z, *self.box)
 
     def _write(self, K, n):
-        self._program, self._last = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}"), None
+        self._own.program, self._own.last = (
+            ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}"),
+            None,
+        )
 
     @property
     def memory(self):
         """Arrays of the last call, from which the next one starts; none at first."""
-        last = None if self._last is None else self._program.last
-        return [] if last is None else [*self._last, *last]
+        last = None if self._own.last is None else self._own.program.last
+        return [] if last is None else [*self._own.last, *last]
 
     def remember(self, memory):
         """Take up the memory of another run."""
-        self._last = None
-        if self._program is not None:
-            self._program.last = None
+        self._own.last = None
+        if self._own.program is not None:
+            self._own.program.last = None
         if memory:
             self._write(*memory[0].shape)
-            self._last, self._program.last = tuple(memory[:3]), (memory[3], float(memory[4]))
+            self._own.last, self._own.program.last = tuple(memory[:3]), (memory[3], float(memory[4]))
 
     def _alike(self, v, t):
         """Whether all strata have the same prox."""

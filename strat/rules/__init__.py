@@ -13,6 +13,21 @@ from strat.rules.text import text
 
 _REGISTRY = {}
 
+#: What to write for atoms that hold functions or problems of their own.
+_INSTEAD = {
+    "perspective": (
+        "Write s f(u/s) itself: cp.quad_over_lin(u, s) for squares, cp.rel_entr(s, u) for -log(u), cp.rel_entr(u, s) "
+        "for -cp.entr(u), cp.norm(u) for norms."
+    ),
+    "PartialProblem": (
+        "Declare the variables that partial_optimize minimises over as variables of the model, and add its objective "
+        "and constraints."
+    ),
+    "SuppFuncAtom": (
+        "Write the support function itself: cp.norm(u, 2) for a ball, cp.norm1(u) for a box, cp.max(u) for a simplex."
+    ),
+}
+
 
 def rule(*classes):
     """Register a rule for CVXPY atom classes (or, as a string, for an operation that has no class)."""
@@ -46,10 +61,16 @@ def rule_of(expression):
     for kind in kinds:
         if kind in _REGISTRY:
             return _REGISTRY[kind]
-    raise NoOracleError(
-        f"there is no rule for the atom {type(expression).__name__} in {text(expression)}. "
-        f"Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
+    raise no_rule(expression)
+
+
+def no_rule(expression):
+    """The error about an expression without a rule."""
+    name = type(expression).__name__
+    way = _INSTEAD.get(
+        name, "Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
     )
+    return NoOracleError(f"there is no rule for the atom {name} in {text(expression)}. {way}")
 
 
 @cache

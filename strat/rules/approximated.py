@@ -1,0 +1,84 @@
+"""Functions that CVXPY writes by approximations of other atoms; here they are exact.
+
+CVXPY's ``loggamma`` is a maximum of lines and logarithms, and its ``log_normcdf`` a sum of squares. Both are recognised by
+what they are written as, so that a fit has the function that was meant. Cone programs cannot hold them.
+"""
+
+import cvxpy as cp
+import numpy as np
+from scipy.special import digamma, gammaln, log_ndtr, polygamma
+
+from strat.errors import NoOracleError
+from strat.rules import atoms
+from strat.rules.base import Elementwise
+
+
+class LogGamma(Elementwise):
+    """log Γ(u), inf at 0."""
+
+    function = "cp.loggamma"
+    intervals = {0: (0.0, np.inf)}
+
+    def value(self, u):
+        return np.where(u > 0, gammaln(np.maximum(u, 0.0)), np.inf)
+
+    def partial(self, i, args, out, memo):
+        return digamma(args[0])
+
+    def mixed(self, i, j, args, out, memo):
+        return polygamma(1, args[0])
+
+
+class LogNormalCdf(Elementwise):
+    """log Φ(u), Φ the distribution function of a standard normal variable."""
+
+    function = "cp.log_normcdf"
+
+    def value(self, u):
+        return log_ndtr(u)
+
+    def partial(self, i, args, out, memo):
+        """φ(u)/Φ(u), φ the density."""
+        return np.exp(-0.5 * args[0] ** 2 - log_ndtr(args[0])) / np.sqrt(2.0 * np.pi)
+
+    def mixed(self, i, j, args, out, memo):
+        ratio = self.partial(0, args, out, memo)
+        return -ratio * (args[0] + ratio)
+
+
+def meant(e):
+    """(rule, argument) of the function that an expression approximates, or None."""
+    if isinstance(e, atoms.maximum) and len(e.args) == 10:
+        candidates = [a.args[0] for a in _nodes(e.args[8]) if isinstance(a, atoms.log)]
+        return _written(e, candidates, LogGamma, cp.loggamma)
+    if isinstance(e, atoms.reshape) and isinstance(e.args[0], atoms.NegExpression):
+        candidates = [a.args[0] for a in _nodes(e.args[0]) if isinstance(a, atoms.reshape)]
+        return _written(e, candidates, LogNormalCdf, cp.log_normcdf)
+    return None
+
+
+def _written(e, candidates, rule, function):
+    """(rule, u) for the candidate u of which the function is written as e; None if there is none."""
+    return next(((rule, u) for u in candidates if u.shape == e.shape and str(function(u)) == str(e)), None)
+
+
+def _nodes(e):
+    yield e
+    for a in e.args:
+        yield from _nodes(a)
+
+
+def approximations(*expressions):
+    """Names of the functions in expressions that CVXPY approximates."""
+    found = (meant(e) for expression in expressions for e in _nodes(expression))
+    return sorted({rule.function for rule, _ in filter(None, found)})
+
+
+def refuse_approximations(*expressions):
+    """Raise NoOracleError where a cone program would hold an approximation."""
+    names = approximations(*expressions)
+    if names:
+        raise NoOracleError(
+            f"CVXPY writes {' and '.join(names)} as an approximation of other atoms, so that there is no cone program of it. "
+            f"Fit it with strat.NewtonCG() or strat.MAPG(), which have the exact function."
+        )
