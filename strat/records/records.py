@@ -134,17 +134,15 @@ def _check_columns(name, listed, fitted):
     )
     if listed == fitted:
         return
-    differs = [f"has {_listed(extra)}, which it did not have at fit"] if extra else []
-    differs += [f"lacks {_listed(missing)}, which it had at fit"] if missing else []
+    words = (("has", extra, "it did not have at fit"), ("lacks", missing, "it had at fit"))
+    differs = [
+        f"{verb} the column{'s' * (len(c) > 1)} {_first_of(c)}, which {when}" for verb, c, when in words if c
+    ]
     order = f"has the columns {_first_of(listed)}, but at fit it had {_first_of(fitted)}"
     way = "" if missing else f": {name}[{fitted[:6]!r}{', …' * (len(fitted) > 6)}]"
     raise ShapeError(
         f"{name} {', and '.join(differs) or order}. Give the same columns in the same order{way}, or an array."
     )
-
-
-def _listed(names):
-    return f"the column{'s' * (len(names) > 1)} {_first_of(names)}"
 
 
 def _first_of(names):
