@@ -542,7 +542,7 @@ def test_nan_in_a_record_of_weight_zero_is_an_error():
 def test_strata():
     with pytest.raises(GraphError, match="stratum 'c' is not a node"):
         bind(LOGISTIC, X, Y, strata=["a", "b", "c", "a"], strata_order=["a", "b"])
-    with pytest.raises(DataError, match="strata"):
+    with pytest.raises(ShapeError, match="strata"):
         bind(LOGISTIC, X, Y, strata=["a", "b"])
     with pytest.raises(DataError, match="strata"):
         bind(LOGISTIC, X, Y, strata=["a", np.nan, "b", "a"])

@@ -1,6 +1,8 @@
 """The estimator: what a user does with a model, and what the model promises in return."""
 
 import pickle
+import re
+import warnings
 
 import cvxpy as cp
 import networkx as nx
@@ -143,7 +145,7 @@ def test_strata_as_columns_of_a_frame():
         declared.predict(frame), expected.predict(X, strata=list(zip(Z // 2, Z % 2, strict=True)))
     )
     assert np.isclose(declared.score(frame, Y), named.score(frame, Y, strata=["age", "sex"]))
-    with pytest.raises(strat.ShapeError, match="at fit it had"):
+    with pytest.raises(strat.ShapeError, match="x has the column other, .* and lacks the column a"):
         declared.predict(frame.rename(columns={"a": "other"}))
 
 
@@ -214,9 +216,38 @@ def test_strata_without_records_are_fitted_through_the_graph():
 
 
 def test_a_stratum_with_neither_records_nor_edges_is_named():
-    with pytest.warns(strat.DataWarning, match="1 strata have neither records nor edges: 2"):
+    with pytest.warns(strat.DataWarning, match="The stratum 2 has neither records nor edges"):
         model = strat.separate(mean_model(1.0), strat.graphs.path(range(3))).fit([1.0, 2.0], strata=[0, 1])
     assert abs(model.theta_["mu"][2]) < 1e-6
+
+
+def test_strata_that_no_edges_join_to_records_are_named(tmp_path):
+    mu, shift, y = cp.Variable(name="mu"), cp.Variable(name="shift"), cp.Parameter(name="y")
+    declared = [cp.square(y - mu - shift), cp.square(shift), (), (y,), mu]
+    base, uncoupled = strat.BaseModel(*declared), strat.BaseModel(*declared, couple={mu: 0})
+    islands, four = nx.Graph([("a", "b"), ("c", "d")]), list("abcd")
+    areas, years = (strat.graphs.path(list(n), name=name) for n, name in (("ac", "area"), ("12", "year")))
+    grid = strat.graphs.product(areas, years)
+    for model, labels, which in (
+        (strat.lrsm(base, islands), four, "parameters there are"),
+        (strat.joint(base, islands, edges="prior"), four, "parameters there are"),
+        (strat.lrsm(uncoupled, strat.graphs.path(four)), four, "parameters mu there are"),
+        (strat.lrsm(base, grid, scale={"area": 0.0}), list(grid), "parameters there are"),
+    ):
+        with pytest.warns(strat.DataWarning, match=f"2 strata .*edges that lead to records: the {which}"):
+            model.fit([1.0, 2.0], strata=labels[:2])
+        assert any(repr(labels[2]) in note and repr(labels[3]) in note for note in model.result_.notes)
+        with pytest.warns(
+            strat.DataWarning,
+            match=f"of 1 of 3 records says nothing .* where the stratum {re.escape(repr(labels[2]))} has",
+        ):
+            model.predict(strata=labels[:3])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.predict(strata=labels[:2])
+    model.save(tmp_path / "model")
+    with pytest.warns(strat.DataWarning, match="says nothing of the data"):
+        strat.load(tmp_path / "model", base).predict(strata=labels[3:])
 
 
 def test_collapse_to_the_common_model_is_said():
@@ -424,7 +455,7 @@ def test_bad_options_are_named(change, error, match):
     ],
 )
 def test_bad_data_are_named(arguments, options, match):
-    with pytest.raises(strat.DataError, match=match):
+    with pytest.raises(strat.ShapeError if match == "labels" else strat.DataError, match=match):
         strat.lrsm(logistic(), PATH).fit(*arguments, **options)
 
 

@@ -145,7 +145,11 @@ TOO_LARGE = "too large to compute with, in column 0 of record 0"
             OptionError,
             "these strata are pairs and make a heatmap",
         ),
-        (lambda: fitted(z=(Z, Z)), DataError, r"2 labels, but there are 40 records.*list\(zip\(\*strata\)\)"),
+        (
+            lambda: fitted(z=(Z, Z)),
+            ShapeError,
+            r"2 labels, but there are 40 records.*list\(zip\(\*strata\)\)",
+        ),
         (
             lambda: fitted(data=(np.ma.masked_array(X, X > 1), Y)),
             DataError,
@@ -200,13 +204,11 @@ def test_separable_strata_without_a_ridge_are_named():
     X, z = rng.standard_normal((40, 2)), np.repeat(["mixed", "apart"], 20)
     signs = np.where(z == "apart", np.sign(X[:, 0]), np.where(rng.random(40) < 0.5, 1.0, -1.0))
     loss = cp.logistic(-y * (x @ slope))
-    with pytest.warns(
-        strat.ConvergenceWarning, match="parameters of 'apart' are doubled, however large"
-    ) as found:
+    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as .* of .apart. grow") as found:
         model = strat.separate(strat.BaseModel(loss, data=(x, y))).fit(X, signs, strata=z)
     assert len(found) == 1
     assert "Give the regularizer a small ridge" in model.result_.notes[-1]
-    with pytest.warns(strat.ConvergenceWarning, match="where the parameters of .* are doubled"):
+    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as .* of .mixed., .apart. grow"):
         strat.lrsm(strat.BaseModel(loss, data=(x, y)), strat.graphs.path(["mixed", "apart"])).fit(
             X, np.sign(X[:, 0]), strata=z
         )
@@ -219,7 +221,7 @@ def test_separable_strata_without_a_ridge_are_named():
 def test_a_stratum_that_runs_away_is_named():
     precision = cp.Variable(name="precision")
     base = strat.BaseModel(cp.square(y) * precision - cp.log(precision), data=(y,))
-    with pytest.warns(strat.ConvergenceWarning, match="parameters of 2 are doubled"):
+    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as precision of 2 grows"):
         strat.separate(base, solver=strat.NewtonCG(tol=1e-3)).fit(
             np.where(Z == 2, 0.0, Y)[:12], strata=Z[:12]
         )
@@ -238,19 +240,75 @@ def test_steps_that_are_too_long_return_the_best_iterate():
     assert result.status == "max_iter" and np.isclose(result.objective, np.nanmin(result.history))
 
 
-def test_labels_0_and_1_in_a_loss_for_signs_are_warned_of():
-    label, margin, mask = (Y > 0) * 1.0, x @ theta + b, cp.Parameter(name="mask", nonneg=True)
-    for loss in (cp.logistic(-y * margin), cp.pos(1 - y * margin), cp.exp(-y * margin)):
-        base = strat.BaseModel(loss, cp.sum_squares(theta) + cp.square(b), data=(x, y))
-        with pytest.warns(strat.DataWarning, match=r"y is 0 or 1.*count for nothing.*pass 2 \* y - 1"):
-            strat.lrsm(base, PATH).fit(X, label, strata=Z)
+MARGIN, MASK, WHERE = x @ theta + b, cp.Parameter(name="mask", nonneg=True), np.where(Y > 0, 1.0, -1.0)
+RIDGE = cp.sum_squares(theta) + cp.square(b)
+
+
+@pytest.mark.parametrize(
+    ("loss", "made_for", "fine", "wrong"),
+    [
+        (strat.losses.logistic(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 1) / 2, (WHERE + 3) / 2]),
+        (strat.losses.hinge(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 1) / 2, (WHERE + 3) / 2]),
+        (strat.losses.squared_hinge(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 1) / 2]),
+        (strat.losses.exponential(y, MARGIN), "the labels -1 and 1", WHERE, [(WHERE + 3) / 2]),
+        (cp.logistic(MARGIN) - y * MARGIN, "labels 0 and 1", (WHERE + 1) / 2, [WHERE, (WHERE + 3) / 2]),
+        (cp.logistic(MARGIN) - 0.5 * (1 + y) * MARGIN, "labels -1 and 1", WHERE, [(WHERE + 3) / 2]),
+        (strat.losses.poisson(y, MARGIN), "counts of at least 0", WHERE + 3, [WHERE, np.round(4 * Y)]),
+        (strat.losses.squared(y, MARGIN), "", Y, []),
+    ],
+)
+def test_labels_in_other_codes_than_the_loss_is_made_for_are_warned_of(loss, made_for, fine, wrong):
+    model = strat.separate(strat.BaseModel(loss, RIDGE, data=(x, y)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        strat.lrsm(base, PATH).fit(X, 2 * label - 1, strata=Z)
-        for loss in (cp.logistic(margin) - y * margin, cp.square(y - margin), cp.abs(y - margin)):
-            fitted(strat.lrsm(strat.BaseModel(loss, cp.sum_squares(theta), data=(x, y)), PATH), (X, label))
-        base = strat.BaseModel(mask * cp.square(y - margin), cp.sum_squares(theta), data=(x, y, mask))
-        fitted(strat.lrsm(base, PATH), (X, Y, label))
+        model.fit(X, fine, strata=Z)
+        # Records of weight 0 may have any label.
+        model.fit(
+            np.r_[X, X[:1]],
+            np.r_[fine, 2 * fine.min()],
+            strata=np.r_[Z, Z[:1]],
+            sample_weight=np.r_[Z * 0 + 1, 0],
+        )
+    for labels in wrong:
+        low, high = labels.min(), labels.max()
+        with pytest.warns(strat.DataWarning, match=f"y is .*the loss is one for {made_for}") as found:
+            model.fit(X, labels, strata=Z)
+        recoded = str(found[0].message).rpartition("Pass ")[2][:-1]
+        if len(np.unique(labels)) == 2:
+            assert f"y is {low:g} or {high:g}" in str(found[0].message)
+            assert np.array_equal(
+                eval(recoded, {"np": np, "y": labels}), np.where(Y > 0, 1, min(fine.min(), 0))
+            )
+
+
+def test_rows_that_are_no_classes_are_warned_of():
+    scores, one_hot, classes = (
+        cp.Variable((2, 3), name="scores"),
+        cp.Parameter(3, name="one_hot"),
+        np.eye(3)[Z % 3],
+    )
+    loss = strat.losses.softmax(one_hot, x @ scores)
+    model = strat.separate(strat.BaseModel(loss, cp.sum_squares(scores), data=(x, one_hot)))
+    for labels in (2 * classes - 1, classes + 1):
+        with pytest.warns(
+            strat.DataWarning, match=r"rows of zeros with a single 1, but one_hot.*Pass np.eye\(3\)"
+        ):
+            model.fit(X, labels, strata=Z)
+
+
+def test_other_numbers_than_labels_are_not_taken_for_labels():
+    codes, dummy = (WHERE + 1) / 2, cp.Parameter(name="dummy")
+    slope = cp.Variable(name="slope")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for loss in (cp.square(y - MARGIN), cp.abs(y - MARGIN), cp.logistic(MARGIN) - y * MARGIN):
+            fitted(strat.lrsm(strat.BaseModel(loss, RIDGE, data=(x, y)), PATH), (X, codes))
+        base = strat.BaseModel(MASK * cp.square(y - MARGIN), RIDGE, data=(x, y, MASK))
+        fitted(strat.lrsm(base, PATH), (X, Y, codes))
+        m = slope * dummy  # without an intercept the dummy multiplies the prediction, as a label does
+        for loss in (cp.logistic(m) - y * m, cp.exp(m) - y * m, cp.logistic(-y * m)):
+            label = WHERE if "-y" in str(loss)[:12] else codes
+            fitted(strat.lrsm(strat.BaseModel(loss, cp.square(slope), data=(dummy, y)), PATH), (codes, label))
 
 
 def test_classes_by_number_are_told_of_one_hot_rows():
@@ -258,6 +316,87 @@ def test_classes_by_number_are_told_of_one_hot_rows():
     base = strat.BaseModel(strat.losses.softmax(one_hot, x @ scores), data=(x, one_hot))
     with pytest.raises(ShapeError, match=r"one-hot rows: np.eye\(3\)\[one_hot\]"):
         strat.lrsm(base, PATH).fit(X, Z % 3, strata=Z)
+
+
+FRAME = pd.DataFrame({"remainder__sex": ["f", "m"] * 20, "u": X[:, 0], "v": X[:, 1]})
+NAMED = FRAME.rename(columns={"remainder__sex": "sex"})
+SEXES = strat.graphs.path(["f", "m"])
+
+
+@pytest.mark.parametrize(
+    ("fit", "match"),
+    [
+        (
+            lambda: strat.lrsm(BASE, SEXES, strata="sex").fit(FRAME, Y),
+            "no column 'sex', only remainder__sex, u, v. Did you mean 'remainder__sex'",
+        ),
+        (lambda: strat.lrsm(BASE, SEXES).fit(FRAME, Y, strata=["sex", "u"]), "X has no column 'sex', only"),
+        (
+            lambda: strat.lrsm(BASE, SEXES).fit(NAMED[["sex", "u"]], Y, strata=NAMED["sex"]),
+            "x holds 'f' in record 0, column 'sex'.*Name the column in strata=",
+        ),
+        (
+            lambda: strat.lrsm(BASE, SEXES).fit(NAMED[["sex", "u"]], Y, strata="sex"),
+            r"the column 'sex', which holds the strata, is needed as a feature too.*cp.Parameter\(1, name='x'\)",
+        ),
+    ],
+)
+def test_columns_are_named(fit, match):
+    with pytest.raises((DataError, ShapeError), match=match):
+        fit()
+
+
+def test_columns_that_differ_from_those_at_fit_are_named():
+    model = strat.lrsm(BASE, SEXES, strata="sex").fit(NAMED, Y)
+    for frame, match in (
+        (NAMED.assign(extra=1.0), r"x has the column extra, which it did not .*: x\[\['u', 'v'\]\]"),
+        (NAMED.drop(columns="v"), "x lacks the column v, which it had at fit"),
+        (NAMED.rename(columns={"v": "w"}), "x has the column w, .* and lacks the column v"),
+        (NAMED[["sex", "v", "u"]], r"x has the columns v, u, but at fit it had u, v.*: x\[\['u', 'v'\]\]"),
+    ):
+        with pytest.raises(ShapeError, match=match):
+            model.losses(frame, Y)
+
+
+def test_constants_of_another_model_are_refused():
+    for make, match in (
+        (
+            lambda: strat.lrsm(BASE, PATH, lambda1=1.0),
+            "lambda1 is a constant of a model that learns its graph.*joint.*scale=",
+        ),
+        (lambda: strat.separate(BASE, eta=0.1), "eta is a constant of a model that learns"),
+        (lambda: strat.common(BASE, sigma=0.1), "sigma is a constant of a model that learns"),
+        (lambda: strat.entropy(BASE, PATH, lambda1=0.1), r"Entropy\(sigma=1.0\) has no constant lambda1"),
+    ):
+        with pytest.raises(strat.OptionError, match=match):
+            make()
+
+
+def test_the_advice_on_directed_graphs_keeps_both_weights():
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([("b", "a", 1.0), ("a", "b", 0.5)])
+    with pytest.raises(strat.GraphError, match="directed") as found:
+        strat.lrsm(BASE, graph).fit(X, Y, strata=FRAME["remainder__sex"])
+    assert "(list(graph), (A + A.T) / 2)" in str(found.value)
+    A = nx.to_scipy_sparse_array(graph)
+    model = strat.lrsm(BASE, (list(graph), (A + A.T) / 2)).fit(X, Y, strata=np.where(Z % 2, "a", "b"))
+    assert model.strata_ == ["b", "a"] and model.W_[0, 1] == 0.75
+
+
+def test_a_table_is_no_record():
+    loss, again = cp.sum_squares(Y - X @ theta - b), cp.Parameter(nonneg=True, name="again")
+    table, doubled = strat.BaseModel(loss), strat.BaseModel(again * loss, data=(again,))
+    spelling = r"cp.square\(y - x @ theta\).*data=\(x, y\).*fit\(X, Y, strata=…\)"
+    with pytest.raises(strat.NotPerRecordError, match=f"no data Parameter.*40 times. .*{spelling}"):
+        strat.separate(table).fit(strata=Z)
+    with pytest.raises(DataError, match="no data of records.*data="):
+        strat.separate(table).fit(X, Y, strata=Z)
+    with pytest.warns(
+        strat.DataWarning, match=rf"array of shape \(40,.*as long as the 40 records.*{spelling}"
+    ):
+        strat.separate(doubled).fit(np.ones(40), strata=Z)
+    with pytest.raises(strat.DeclarationError, match=r"Parameters y, x in the loss .*data=\(y, x\)"):
+        strat.separate(strat.BaseModel(cp.square(y - x @ theta - b))).fit(X, Y, strata=Z)
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])

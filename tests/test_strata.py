@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+import cvxpy as cp
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from strat.errors import DataError, GraphError
+import strat
+from strat.errors import DataError, GraphError, ShapeError
 from strat.records.labels import named_columns, read_labels
 from strat.records.strata import Strata, in_order
 
@@ -86,7 +89,7 @@ def test_strings_that_are_not_all_columns_are_labels():
     ("strata", "message"),
     [
         (None, "no strata were given"),
-        ("county", "strata='county' is not a column of X, which has sex, age, x"),
+        ("county", "strata='county': X has no column 'county', only sex, age, x"),
         ([1, 2, 3], "3 labels for 4 records"),
         ([1, 2, float("nan"), 3], "record 2 has no label but nan"),
         ([1, None, None, 3], r"record 1 \(and 1 more\) has no label but None"),
@@ -105,7 +108,7 @@ def test_strings_that_are_not_all_columns_are_labels():
     ],
 )
 def test_labels_that_cannot_be_used(strata, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(ShapeError if "labels for" in message else DataError, match=message):
         read_labels(strata, FRAME, 4)
 
 
@@ -209,6 +212,28 @@ def test_whole_numbers_are_read_as_any_labels(numbers, dtype):
         assert np.array_equal(found.codes, expected.codes)
 
 
+@pytest.mark.parametrize(
+    ("label", "meant"),
+    [
+        ((1, "f"), r"\('f', 1\)\? A label has the parts in the order"),
+        ("f", r"\('f', 1\), \('f', 2\)\? The graph's nodes are tuples: .*list\(zip\(a, b\)\)"),
+        (2, r"\('f', 2\), \('m', 2\)\?"),
+        (("f", "1"), r"\('f', 1\)\? The two differ in type"),
+    ],
+)
+def test_the_node_that_was_meant_is_named(label, meant):
+    nodes = [(sex, age) for sex in "fm" for age in (1, 2)]
+    with pytest.raises(GraphError, match=f"Did you mean {meant}"):
+        Strata.read([("f", 1), label], nodes=nodes)
+    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    graph = nx.path_graph(nodes)
+    with pytest.raises(GraphError, match=f"Did you mean {meant}"):
+        strat.lrsm(base, graph).fit([1.0] * 4, strata=nodes).at(label)
+    with pytest.raises(GraphError, match=f"Did you mean {meant}"):
+        strat.joint(base, graph, edges=[(nodes[0], label)]).fit([1.0] * 4, strata=nodes)
+
+
 def test_whole_numbers_far_apart_and_negative():
     for numbers in ([-5, 3, -5], [2**62, -(2**62), 2**62], [-128, 127]):
         found = read_labels(np.array(numbers))
@@ -218,5 +243,5 @@ def test_whole_numbers_far_apart_and_negative():
     assert read_labels(pd.Series([1, 2, 1], dtype="Int64")).tolist() == [1, 2, 1]
     with pytest.raises(DataError, match="no label"):
         read_labels(pd.Series([1, None, 1], dtype="Int64"))
-    with pytest.raises(DataError, match="3 labels for 4 records"):
+    with pytest.raises(ShapeError, match="3 labels for 4 records"):
         read_labels(np.array([1, 2, 3]), n_records=4)

@@ -1,8 +1,10 @@
 """Losses that were meant for all records at once: refused, because a loss is summed over records."""
 
+import warnings
+
 from strat.compiler.symbols import Symbols
 from strat.compiler.walk import Walker
-from strat.errors import NotPerRecordError
+from strat.errors import DataWarning, NotPerRecordError
 from strat.rules import atoms, rule_of
 from strat.rules.text import text
 
@@ -15,6 +17,13 @@ OVER_RECORDS = (
     ((atoms.cumsum, atoms.cummax), "running total or maximum"),
     (atoms.GeoMean, "geometric mean"),
     (atoms.dotsort, "weighted sum of sorted entries"),
+)
+#: An array with so many rows or more that is as long as the records is one of records.
+MANY = 10
+#: How the mean of the largest losses of a stratum is written for one record.
+CVAR = (
+    " The cvar at level beta of a stratum's losses r is t + cp.pos(r - t) / (1 - beta), summed over records, with a "
+    "cp.Variable t."
 )
 #: What standard deviations and variances are made of.
 SIZES = (atoms.norm1, atoms.Pnorm, atoms.quad_over_lin)
@@ -41,7 +50,7 @@ def check_per_record(expression, data):
                     f"{text(e)} takes the {word} of one number. The loss is that of ONE record and is summed over "
                     f"records, so a function of all records together (maximum, cvar, log-sum-exp, variance, "
                     f"total variation over records) cannot be written in it. Write a sum over records, such as "
-                    f"cp.abs(r), cp.huber(r) or cp.logistic(r)."
+                    f"cp.abs(r), cp.huber(r) or cp.logistic(r).{CVAR if isinstance(e, atoms.sum_largest) else ''}"
                 )
         for a in e.args:
             visit(a)
@@ -64,3 +73,25 @@ def _taken(e, walker):
         return "total variation or difference"
     # x minus its own mean is identically 0 where x is one number.
     return "variance or standard deviation" if not len(walker(e.args[0]).row) else None
+
+
+def check_tables(loss, data, N):
+    """Raise where a loss holds no record data, and warn where it holds arrays as long as the N records that are fitted."""
+    tables = [c for c in loss.constants() if c.shape and c.shape[0] == N >= MANY]
+    spelling = (
+        'Write the loss of ONE record, such as cp.square(y - x @ theta) with x = cp.Parameter(3, name="x") and y = '
+        'cp.Parameter(name="y"), declare data=(x, y), and pass the arrays to fit(X, Y, strata=…).'
+    )
+    if not data:
+        raise NotPerRecordError(
+            f"the loss has no data Parameter: {text(loss)}. It is the same for each of the {N:,} records, and counts {N:,} "
+            f"times. {spelling}"
+        )
+    own = {length for leaf in (*loss.variables(), *loss.parameters()) for length in leaf.shape}
+    if tables and N not in own:
+        warnings.warn(
+            f"the loss holds an array of shape {tables[0].shape}, as long as the {N:,} records, and is summed over records, so "
+            f"that the whole array counts {N:,} times. {spelling}",
+            DataWarning,
+            stacklevel=4,
+        )

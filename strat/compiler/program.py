@@ -125,16 +125,16 @@ class Program:
         DeclarationError
             If one has no value.
         """
-        values = {}
-        for p in self.hyperparameters:
-            value = (given or {}).get(p.name(), p.value)
-            if value is None:
-                raise DeclarationError(
-                    f"the Parameter {p.name()} in {self.what} has no value and is not among data=(…). "
-                    f"Set {p.name()}.value if it is a hyperparameter, or add it to data if it is record data."
-                )
-            values[p.id] = value.toarray() if sp.issparse(value) else np.asarray(value, dtype=float)
-        return values
+        found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
+        missing = [p.name() for p, value in found if value is None]
+        if missing:
+            one, names = len(missing) == 1, ", ".join(missing)
+            have = "has no value and is" if one else "have no values and are"
+            raise DeclarationError(
+                f"the Parameter{'' if one else 's'} {names} in {self.what} {have} not among data=(…). "
+                f"Set {missing[0]}.value if it is a hyperparameter, or declare record data: data=({names}{',' * one})."
+            )
+        return {p.id: v.toarray() if sp.issparse(v) else np.asarray(v, dtype=float) for p, v in found}
 
     def check(self, seed=0):
         """Compare the compiled oracles with CVXPY itself, at random records and points.

@@ -19,7 +19,7 @@ def singular_strata(blocks, laplacians):
     K, n = blocks.shape[:2]
     if _surely_definite(blocks):  # as in most models
         return np.zeros(K, dtype=bool)
-    component = _components(laplacians, K, n)
+    component = laplacians.components.ravel()
     merge = sp.csr_array((np.ones(K * n), (component, np.arange(K * n))))
     total = merge @ block_diagonal(np.nan_to_num(blocks, posinf=0.0, neginf=0.0)) @ merge.T
     diagonal = total.diagonal()
@@ -39,14 +39,6 @@ def block_diagonal(blocks):
     columns = np.broadcast_to((np.arange(K) * n)[:, None, None] + np.arange(n), blocks.shape)
     starts = np.arange(0, K * n * n + 1, n)
     return sp.csr_array((blocks.reshape(-1), columns.reshape(-1), starts), shape=(K * n, K * n))
-
-
-def _components(laplacians, K, n):
-    """The connected component (K n,) of each number of each stratum, over the graphs of all coordinates."""
-    i, j = laplacians.edges.ends
-    index, used = np.arange(K * n).reshape(K, n), laplacians.entries > 0
-    links = sp.coo_array((np.ones(used.sum()), (index[i][used], index[j][used])), shape=(K * n, K * n))
-    return connected_components(links, directed=False)[1]
 
 
 def _surely_definite(blocks):

@@ -39,7 +39,8 @@ def standard_errors(model, dispersion=1.0):
     -------
     dict
         ``{variable: (K, *shape)}``. nan where a parameter is held at a kink or a bound, so that the approximation says
-        nothing; inf, with a DataWarning, where neither records nor graph nor regularizer determine it.
+        nothing; inf, with a DataWarning, where neither records nor graph nor regularizer determine it, as in separable
+        data, where it grows without bound.
 
     Raises
     ------
@@ -117,6 +118,7 @@ def _covariances(model, dispersion, what):
     row, column = covariance.coords
     C[row // n, row % n, column % n] = dispersion * covariance.data
     free, infinite = ((abs(Q) @ some).reshape(K, n) > 0 for some in (np.ones(Q.shape[1]), unbounded))
+    infinite |= model._running
     C[infinite[:, :, None] | infinite[:, None, :]] = 0.0
     np.einsum("kaa->ka", C)[infinite] = np.inf
     if model.shared:

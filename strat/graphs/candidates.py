@@ -8,7 +8,7 @@ from strat.errors import GraphError, OptionError
 from strat.graphs.prior_graph import PriorGraph, unique_edges
 from strat.graphs.reading import read_graph
 from strat.records.labels import plain
-from strat.records.strata import some_of
+from strat.records.strata import did_you_mean, some_of
 
 
 def candidate_edges(edges, prior):
@@ -80,5 +80,5 @@ def _position(label, prior):
     except (KeyError, TypeError):
         raise GraphError(
             f"edges: {label!r} is not a node of the graph, which has {prior.K:,} nodes, such as "
-            f"{some_of(prior.labels)}."
+            f"{some_of(prior.labels)}. {did_you_mean(plain(label), prior.labels)}".rstrip()
         ) from None

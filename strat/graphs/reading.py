@@ -59,8 +59,10 @@ def read_weights(source):
 def _from_networkx(graph):
     if graph.is_directed():
         raise GraphError(
-            "the graph is directed, but an edge of a stratified model has no direction. Pass "
-            "graph.to_undirected()."
+            "the graph is directed, but an edge of a stratified model has no direction. With A = "
+            "networkx.to_scipy_sparse_array(graph), pass (list(graph), (A + A.T) / 2), which takes the mean of both "
+            "directions, or (list(graph), A + A.T) where each edge has one direction; graph.to_undirected() would keep one "
+            "of two weights."
         )
     labels = node_labels(graph)
     i, j, attributes = _edges(graph)

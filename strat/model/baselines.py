@@ -25,6 +25,8 @@ class CommonModel(StratifiedModel):
     )
 
 
+#: The constants of the graph regularizers.
+CONSTANTS = ("lambda1", "lambda2", "eta", "mu", "sigma")
 #: What the docstrings below have in common, by the mark that stands for it there.
 _SHARED_TEXT = {
     "{base}": """
@@ -59,6 +61,19 @@ def _documented(function):
     return function
 
 
+def _model(base, graph, graph_regularizer, options, kind=StratifiedModel):
+    """The model, or an OptionError about constants that its graph regularizer does not have."""
+    foreign = [name for name in options if name in CONSTANTS]
+    if foreign and not graph_regularizer.learned:
+        raise OptionError(
+            f"{foreign[0]} is a constant of a model that learns its graph, such as strat.joint(base, graph, lambda1=…, "
+            f"lambda2=…), but this one does not. scale= multiplies the weights of a given graph."
+        )
+    if foreign:
+        raise OptionError(f"{graph_regularizer!r} has no constant {foreign[0]}.")
+    return kind(base, graph, graph_regularizer, **options)
+
+
 @_documented
 def common(base, graph=None, regularizer_weight=None, **options):
     """One set of parameters for all records.
@@ -78,7 +93,9 @@ def common(base, graph=None, regularizer_weight=None, **options):
     >>> model.theta_["theta"].round(6)
     array([2., 2.])
     """
-    return CommonModel(base, graph, regularizer_weight=regularizer_weight, **options)
+    return _model(
+        base, graph, FixedGraph(), {**options, "regularizer_weight": regularizer_weight}, CommonModel
+    )
 
 
 @_documented
@@ -96,7 +113,7 @@ def separate(base, graph=None, **options):
     >>> model.theta_["theta"].round(6)
     array([1., 4.])
     """
-    return StratifiedModel(base, graph, FixedGraph(), **{**options, "scale": 0.0})
+    return _model(base, graph, FixedGraph(), {**options, "scale": 0.0})
 
 
 @_documented
@@ -117,7 +134,7 @@ def lrsm(base, graph, **options):
     >>> model.fit([1.0, 1.0, 4.0], strata=["a", "a", "b"]).theta_["theta"].round(3)
     array([2., 2.])
     """
-    return StratifiedModel(base, graph, FixedGraph(), **options)
+    return _model(base, graph, FixedGraph(), options)
 
 
 @_documented
@@ -154,7 +171,7 @@ def joint(
             f"joint was given {', '.join(constants)} beside graph_regularizer={graph_regularizer!r}, which has "
             f"constants of its own. Give one or the other."
         )
-    return StratifiedModel(base, graph, graph_regularizer, **options)
+    return _model(base, graph, graph_regularizer, options)
 
 
 @_documented
@@ -174,7 +191,7 @@ def log_diagonal(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
            [0.96, 0.  , 0.17],
            [0.  , 0.17, 0.  ]])
     """
-    return StratifiedModel(base, graph, LogDiagonal(lambda1=lambda1, lambda2=lambda2), **options)
+    return _model(base, graph, LogDiagonal(lambda1=lambda1, lambda2=lambda2), options)
 
 
 @_documented
@@ -194,7 +211,7 @@ def trace_constraint(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
            [1., 0., 0.],
            [0., 0., 0.]])
     """
-    return StratifiedModel(base, graph, TraceConstraint(lambda1=lambda1, lambda2=lambda2), **options)
+    return _model(base, graph, TraceConstraint(lambda1=lambda1, lambda2=lambda2), options)
 
 
 @_documented
@@ -214,4 +231,4 @@ def entropy(base, graph=None, *, sigma=1.0, **options):
            [0.99, 0.  , 0.  ],
            [0.  , 0.  , 0.  ]])
     """
-    return StratifiedModel(base, graph, Entropy(sigma=sigma), **options)
+    return _model(base, graph, Entropy(sigma=sigma), options)

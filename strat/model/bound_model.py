@@ -75,6 +75,7 @@ class BoundModel:
 
     def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None):
         self.model, self.base, self.graph, self.shared = model, model.base, model.graph, model.shared
+        self.base.loss_program.values(model.values)  # its error names Parameters that data= lacks
         prior = None if model.graph is None else read_graph(model.graph)
         self.records = records or Records.read(
             self.base.data,

@@ -7,12 +7,13 @@ from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.export import as_problem
 from strat.model.fit import fit_model
+from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.parameters import NestedParameters
 from strat.model.saving import save
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.labels import plain
 from strat.records.records import Records
-from strat.records.strata import some_of
+from strat.records.strata import did_you_mean, some_of
 
 
 def check_fitted(model, what):
@@ -167,6 +168,7 @@ class StratifiedModel(NestedParameters):
                 "or read theta_ and at(label)."
             )
         records = self._read(program.data, data, strata, "predict")
+        warn_of_undetermined_predictions(self, program, records.strata.index)
         return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
 
     def losses(self, *data, strata=None):
@@ -233,7 +235,8 @@ class StratifiedModel(NestedParameters):
             k = self.strata_.index(plain(label))
         except ValueError:
             raise GraphError(
-                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}."
+                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}. "
+                f"{did_you_mean(plain(label), self.strata_)}".rstrip()
             ) from None
         return {name: np.array(value[k]) for name, value in self.theta_.items()}
 

@@ -12,14 +12,16 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.base_model import BaseModel
+from strat.compiler.label_codes import label_codes, warn_of_label_codes
+from strat.compiler.per_record import check_tables
 from strat.errors import GraphError, OptionError, type_name
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.fit_warnings import (
+    undetermined,
     warn_of_collapse,
-    warn_of_empty_strata,
     warn_of_no_minimum,
-    warn_of_zero_labels,
+    warn_of_undetermined,
 )
 from strat.problem.edges import AllPairs
 from strat.solvers.default import default_solver
@@ -39,12 +41,12 @@ def fit_model(model, data, strata, sample_weight, init, validation):
         model.graph_regularizer.validate(joint=True)
     bound_model = BoundModel(model, data, strata, sample_weight)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
-    warn_of_zero_labels(model.base, records, model.values)
+    check_tables(model.base.loss, model.base.data, records.strata.N)
     problem = bound_model.problem()
-    notes = []
-    if not model.shared:
-        learned = model.graph_regularizer.learned
-        notes = warn_of_empty_strata(records.strata, edges.degrees(problem.w0), learned)
+    codes = label_codes(model.base.loss_program, model.values, records.arrays)
+    warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
+    unknown = undetermined(records, problem) if not model.shared else np.zeros((1, problem.n), dtype=bool)
+    notes = warn_of_undetermined(unknown, problem, records.strata, model.base.layout)
     solver = solver_for(model, problem)
     if solver.callback is not None:
         solver.callback = partial(_call_back, solver.callback, model.base.layout, edges)
@@ -55,7 +57,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     result = solve(problem, solver, start, score=score, fingerprint=fingerprint, **starts)
     solved = time.perf_counter()
     result.notes += notes
-    warn_of_no_minimum(problem, result, None if model.shared else labels)
+    running = warn_of_no_minimum(bound_model, problem, result, solver.tol)
     if model.base.smoothing is not None:
         _add_true_objective(result, bound_model.true_loss())
     theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
@@ -64,6 +66,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     model.W_ = partial(_matrix, len(labels), model.shared, edges, result.w)
     model.result_ = result
     model._columns, model._training = records.columns, records
+    model._undetermined, model._running = unknown, running
     small = sum(array.data.nbytes for array in records.arrays) <= BYTES_KEPT
     # Kept without the model: a reference cycle would hold the records longer than the model.
     model._bound = bound_model.on_edges(None, None) if small else None

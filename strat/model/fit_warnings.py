@@ -5,101 +5,126 @@ import warnings
 import numpy as np
 
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
-from strat.records.strata import Strata, some_of
+from strat.model.runaway import runaway_direction, suspect_strata
+from strat.records.strata import some_of
 
-#: At most so many records with label 0 are evaluated.
-LABELS_EVALUATED = 20
 #: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
 FALL = 1e-3
+#: A loss that falls by so much where parameters are doubled may be on its way to a limit.
+SHARE = 0.25
 #: A prox step this short only projects onto the constraints.
 PROJECTION_STEP = 1e-9
 #: All parameters closer than this to their mean: the model has collapsed to the common one.
 COLLAPSED = 0.01
 
 
-def warn_of_zero_labels(base, records, values):
-    """Warn where labels are 0 and 1 in a loss for labels -1 and 1.
+def undetermined(records, problem):
+    """Numbers of strata, a mask (K, n), that no records determine: nor those of strata that edges lead to.
 
-    Such a loss of a record labelled 0 is one number other than 0, whatever the parameters. A mask may be 0 too, but then
-    the loss is 0. `values` are the model's own values of hyperparameters, by name.
+    Edges are those of W where it is given, and those that may get a weight where it is learned.
     """
-    for parameter, array in zip(base.data, records.arrays, strict=True):
-        binary = parameter.shape == () and np.all((array == 0) | (array == 1))
-        if not binary or not 0 < array.sum() < len(array):
-            continue
-        zero = np.flatnonzero(array == 0)
-        sample = zero[:: -(-len(zero) // LABELS_EVALUATED)]
-        strata = Strata(records.strata.labels, records.strata.index[sample])
-        losses = base.loss_program.evaluation([a[sample] for a in records.arrays], strata, values)
-        theta = np.random.default_rng(0).uniform(0.1, 0.9, (records.strata.K, base.layout.n))
-        # Three points: a loss with a flat part, or an even one, has the same value at two of them.
-        first, *others = (losses(point) for point in (theta, -theta, 2 * theta))
-        if np.all(first != 0) and np.isfinite(first).all() and all(np.array_equal(first, o) for o in others):
-            name = parameter.name()
-            warnings.warn(
-                f"{name} is 0 or 1, and the loss of the {len(zero)} records where it is 0 does not depend on the "
-                f"parameters: they count for nothing. If {name} is a label of a loss for -1 and 1, pass 2 * {name} - 1.",
-                DataWarning,
-                stacklevel=4,
-            )
+    K, n, edges = problem.K, problem.n, problem.edges
+    filled = np.bincount(records.strata.index, records.weight > 0, K) > 0
+    if filled.all():
+        return np.zeros((K, n), dtype=bool)
+    component = problem.laplacians(edges.mask if problem.learned else problem.w0).components
+    return ~np.isin(component, component[filled])
 
 
-def warn_of_empty_strata(strata, degrees, learned):
-    """Warn where neither records nor edges determine the parameters of a stratum; return notes for the result.
-
-    `degrees` are those of the prior graph, and `learned` says whether W is learned.
-    """
-    empty = np.flatnonzero(strata.counts == 0)
-    isolated = [strata.labels[k] for k in empty if degrees[k] == 0]
-    if learned and len(empty) and not np.any(degrees):
+def warn_of_undetermined(mask, problem, strata, layout):
+    """Warn where neither records nor edges determine parameters, the `undetermined` ones; return notes for the result."""
+    empty = int((strata.counts == 0).sum())
+    if problem.learned and empty and not np.any(problem.w0):
         warnings.warn(
-            f"{len(empty)} of {strata.K} strata have no records and the prior graph has no edges (W0 = 0): nothing "
+            f"{empty} of {strata.K} strata have no records and the prior graph has no edges (W0 = 0): nothing "
             f"says which strata they resemble, and the learned graph ties them to all others alike. "
             f"Give a graph with weights where one is known.",
             DataWarning,
             stacklevel=4,
         )
-    if learned or not isolated:
+    if not mask.any():
         return []
+    which, some = _words(mask, strata.labels, layout)
     note = (
-        f"{len(isolated)} strata have neither records nor edges: {some_of(isolated)}. Their parameters are the "
-        f"regularizer's minimiser, or stay at the start where there is no regularizer."
+        f"{some} neither records nor edges that lead to records: the {which} there are the regularizer's minimiser, or stay "
+        f"at the start where there is no regularizer."
     )
-    warnings.warn(f"{note} Connect them, or drop them.", DataWarning, stacklevel=4)
+    warnings.warn(f"{note[0].upper()}{note[1:]} Connect them, or drop them.", DataWarning, stacklevel=4)
     return [note]
 
 
-def warn_of_no_minimum(problem, result, labels):
-    """Note and warn where the objective seems to have no minimum; `labels` is None where all strata share theta."""
+def warn_of_undetermined_predictions(model, program, index):
+    """Warn where predictions for strata `index` (N,) use parameters that nothing but the start or a regularizer says."""
+    mask = getattr(model, "_undetermined", None)
+    if mask is None or not mask.any():
+        return
+    layout = model.base.layout
+    used = np.zeros(mask.shape[1], dtype=bool)
+    for variable in program.expression.variables():
+        used[layout.slices[variable.name()]] = True
+    mask = mask & used
+    affected = mask.any(axis=1)[index]
+    if affected.any():
+        mask[np.setdiff1d(np.arange(len(mask)), index)] = False
+        which, some = _words(mask, model.strata_, layout)
+        warnings.warn(
+            f"the prediction of {int(affected.sum()):,} of {len(affected):,} records says nothing of the data: it uses "
+            f"the {which} where {some} neither records nor edges that lead to records.",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _words(mask, labels, layout):
+    """Masked numbers (K, n) in words: which parameters, and which strata, with their verb."""
+    strata = [labels[k] for k in np.flatnonzero(mask.any(axis=1)).tolist()]
+    names = [name for name, where in layout.slices.items() if mask[:, where].any()]
+    which = "parameters" if len(names) == len(layout.slices) else f"parameters {', '.join(names)}"
+    if len(strata) == 1:
+        return which, f"the stratum {strata[0]!r} has"
+    return which, f"{len(strata):,} strata ({some_of(strata)}) have"
+
+
+def warn_of_no_minimum(bound_model, problem, result, tol):
+    """Note and warn where the objective has no minimum; return the parameters that run away, a mask (K, n)."""
+    theta, start = result.theta, result.history[0]
+    none = np.zeros(theta.shape, dtype=bool)
     ridge = getattr(problem.regularizer.prox, "diagonal", None)
     if result.status == "converged" and ridge is not None and np.all(ridge > 0):
-        return  # a convex loss falls at most linearly
-    start = result.history[0]
+        return none  # a convex loss falls at most linearly
     fell_far = result.objective < start - 1e3 * (1 + abs(start))
-    if not np.isfinite(result.objective) or not (
-        result.status == "converged" or (result.status == "max_iter" and fell_far)
-    ):
-        return
-    unbounded, asymptotic = strata_without_minimum(problem, result.theta, result.w)
-
-    def of_strata(strata):
-        return "" if labels is None else f" of {some_of([labels[k] for k in strata])}"
-
-    if len(unbounded):
+    stopped = result.status in ("max_iter", "time_limit") and not fell_far
+    if not np.isfinite(result.objective) or result.status not in ("converged", "max_iter", "time_limit"):
+        return none
+    suspects = None if fell_far else suspect_strata(problem, theta, result.w, tol)
+    if (stopped and suspects is None) or (suspects is not None and not suspects.any()):
+        return none
+    unbounded, asymptotic = strata_without_minimum(problem, theta, result.w)
+    suspects = unbounded | asymptotic if suspects is None else suspects
+    running = runaway_direction(bound_model, problem, theta, result.w, suspects) != 0
+    if running.any():
+        names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
+        which = f"{', '.join(names[:6])}{', …' * (len(names) > 6)}{_of(running.any(axis=1), bound_model)}"
+        note = (
+            f"the objective has no minimum: it falls for ever as {which} grow{'s' * (len(names) == 1)} without bound (up to "
+            f"{np.abs(theta[running]).max():.2g} here), so that these numbers mean a direction at most. Something separates "
+            f"the records, such as a column that tells a label or a count of 0 for sure, or labels all alike. Give the "
+            f"regularizer a small ridge on all of them, join the strata to others by edges, or leave out the column."
+        )
+        _add_note(result, note, ConvergenceWarning)
+    elif unbounded.any() and not stopped:
         note = (
             f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters"
-            f"{of_strata(unbounded)} are doubled. Check the signs in the loss, and give it a regularizer, constraints, "
-            f"or more records a stratum."
+            f"{_of(unbounded, bound_model)} are doubled. Check the signs in the loss, and give it a regularizer, "
+            f"constraints, or more records a stratum."
         )
         _add_note(result, note, ConvergenceWarning)
-    elif len(asymptotic):
-        note = (
-            f"the loss seems to fall towards a limit that it never reaches, as with separable data: it is less than half "
-            f"where the parameters{of_strata(asymptotic)} are doubled, however large they are (up to "
-            f"{np.abs(result.theta[asymptotic]).max():.2g} here), so that they mean a direction at most. Give the "
-            f"regularizer a small ridge on all of them."
-        )
-        _add_note(result, note, ConvergenceWarning)
+    return running
+
+
+def _of(mask, bound_model):
+    labels = bound_model.prior.labels
+    return "" if bound_model.shared else f" of {some_of([labels[k] for k in np.flatnonzero(mask)])}"
 
 
 def strata_without_minimum(problem, theta, w):
@@ -108,14 +133,14 @@ def strata_without_minimum(problem, theta, w):
     F is the objective as a function of one stratum's parameters, f its loss and regularizer:
 
         unbounded    F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
-        asymptotic   F(z) − F(theta) < −½ f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
+        asymptotic   F(z) − F(theta) < −SHARE f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
 
-    Returns the positions of the unbounded and of the asymptotic strata: all strata where F falls only if the parameters
-    of all are doubled at once.
+    Returns masks (K,) of the unbounded and of the asymptotic strata: all strata where F falls only if the parameters of all
+    are doubled at once.
     """
     prox, K = problem.regularizer.prox, len(theta)
     if getattr(prox, "costly", False):
-        return (np.zeros(0, dtype=np.intp),) * 2
+        return (np.zeros(K, dtype=bool),) * 2
     with np.errstate(over="ignore", invalid="ignore"):
         doubled = prox(2 * theta, np.full(K, PROJECTION_STEP))
         move = doubled - theta
@@ -125,12 +150,12 @@ def strata_without_minimum(problem, theta, w):
         change = after - before + across + 0.5 * np.vecdot(laplacians.degrees * move, move)
         change_of_all = np.sum(after - before) + across.sum() + laplacians.energy(move)
         clear = -FALL * (1 + abs(before.sum()) + abs(np.vdot(pull, theta)))
-        asymptotic = (change < -0.5 * before) & (after > 0)
-        half = 0.5 * (before.sum() + 0.5 * np.vdot(pull, theta))
-        all_asymptotic = change_of_all < -half and after.sum() > 0
+        asymptotic = (change < -SHARE * before) & (after > 0)
+        share = SHARE * (before.sum() + 0.5 * np.vdot(pull, theta))
+        all_asymptotic = change_of_all < -share and after.sum() > 0
 
     def strata(single, together):
-        return np.flatnonzero(single if single.any() else np.full(K, together))
+        return single if single.any() else np.full(K, together)
 
     return strata(change < clear, change_of_all < clear), strata(asymptotic, all_asymptotic)
 

@@ -94,7 +94,7 @@ def load(path, base=None):
     model = _model(base, meta, arrays, path)
     model.theta_, model.W_, model.strata_, model.result_ = theta, W, strata, result
     model._columns = meta["columns"]
-    model._training = model._bound = None
+    model._training, model._bound, model._undetermined = None, None, arrays.get("undetermined")
     values = {name.removeprefix("value/"): a for name, a in arrays.items() if name.startswith("value/")}
     if values:
         model._values = {name: (a.item() if a.ndim == 0 else a) for name, a in values.items()}

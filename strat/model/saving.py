@@ -24,6 +24,8 @@ def save(model, path):
     else:
         arrays["W"] = model.W_
     prior = None if model.graph is None else read_graph(model.graph)
+    if getattr(model, "_undetermined", None) is not None:
+        arrays["undetermined"] = model._undetermined
     if prior is not None:
         arrays |= {"graph/i": prior.i, "graph/j": prior.j, "graph/edge": prior.term_edge}
         arrays |= {"graph/weight": prior.term_weight, "graph/factor": prior.term_factor}

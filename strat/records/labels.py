@@ -1,11 +1,12 @@
 """Labels: one hashable label a record, read from whatever a user has."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import chain
 
 import numpy as np
 
-from strat.errors import DataError, type_name
+from strat.errors import DataError, ShapeError, type_name
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,13 @@ def read_labels(strata, frame=None, n_records=None):
         if repeated:
             raise DataError(f"strata: {repeated[0]!r} names more than one column of X. Rename them.")
         strata = frame[columns] if len(columns) > 1 else frame[columns[0]]
-    elif isinstance(strata, str | bytes):
-        raise DataError(_no_such_column(strata, frame))
+    elif isinstance(strata, str | bytes) or _names_some(strata, frame):
+        raise DataError(f"strata={strata!r}: {no_such_column(strata, frame, 'X')}")
     labels = _factorize_numbers(strata)
     if labels is None:
         labels = _factorize(label_list(strata))
     if n_records is not None and len(labels) != n_records:
-        raise DataError(
+        raise ShapeError(
             f"strata: there are {len(labels):,} labels for {n_records:,} records. Give one label a record."
         )
     return labels
@@ -208,11 +209,25 @@ def _join(columns):
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
-def _no_such_column(name, frame):
+def _names_some(strata, frame):
+    """Whether a list that cannot be labels, one a record, names some columns of the frame."""
+    columns = set(getattr(frame, "columns", ()))
+    texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
+    return bool(columns) and texts and len(strata) != len(frame) and not columns.isdisjoint(strata)
+
+
+def no_such_column(strata, frame, what):
+    """What is wrong with columns that `strata` names and a data argument does not have, and the way out."""
+    way = "Name a column, or pass one label a record."
     if not hasattr(frame, "columns"):
-        return f"strata={name!r} names a column, but X is not a DataFrame. Pass one label a record."
+        return f"{what} is not a DataFrame. {way}"
     columns = [str(column) for column in frame.columns]
+    names = [strata] if isinstance(strata, str | bytes) else strata
+    missing = [str(name) for name in names if str(name) not in columns]
+    meant = [[c for c in columns if c.endswith(f"_{m}")] or get_close_matches(m, columns, 1) for m in missing]
+    meant = " and ".join(repr(found[0]) for found in meant if found)
     shown = ", ".join(columns[:8]) + (", …" if len(columns) > 8 else "")
     return (
-        f"strata={name!r} is not a column of X, which has {shown}. Name a column, or pass one label a record."
+        f"{what} has no column {' and '.join(map(repr, missing))}, only {shown}. "
+        f"{f'Did you mean {meant}? ' if meant else ''}{way}"
     )

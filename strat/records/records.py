@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, DataWarning, ShapeError
-from strat.records.labels import named_columns, read_labels
+from strat.records.labels import named_columns, no_such_column, read_labels
 from strat.records.strata import Strata
 
 #: The fourth power of a larger number, summed over records, leaves the range of floating point.
@@ -61,26 +61,20 @@ class Records:
             {**dict(zip(names, data, strict=False)), "strata": strata, "sample_weight": sample_weight}
         )
         data, labels = _without_strata(parameters, data, strata, declared, where)
+        present = {n: list(d.columns) for n, d in zip(names, data, strict=False) if hasattr(d, "columns")}
+        for name, listed in present.items():
+            _check_columns(name, listed, (columns or {}).get(name, listed))
         arrays = read_records(parameters, data, where)
         N = arrays[0].shape[0] if arrays else len(labels)
         if len(labels) != N:
             transposed = N and all(isinstance(label, tuple) and len(label) == N for label in labels.values)
-            raise DataError(
+            raise ShapeError(
                 f"strata has {len(labels)} labels, but there are {N} records; give one label a record"
                 f"{', such as list(zip(*strata))' if transposed else ''}."
             )
         if N == 0:
             raise DataError(f"{where} was given no records; there is nothing to work on.")
         weight = read_weight(sample_weight, N)
-        present = {
-            name: list(d.columns) for name, d in zip(names, data, strict=True) if hasattr(d, "columns")
-        }
-        for name, listed in present.items():
-            if columns and columns.get(name, listed) != listed:
-                raise ShapeError(
-                    f"{name} has the columns {_first_of(listed)}, but at fit it had {_first_of(columns[name])}. "
-                    f"Give the same columns in the same order, or an array."
-                )
         return cls(arrays, Strata.read(labels, nodes=nodes), weight, present)
 
 
@@ -92,10 +86,8 @@ def _without_strata(parameters, data, strata, declared, where):
     frame = data[0] if data else None
     names = named_columns(source, frame)
     if strata is None and declared is not None and names is None:
-        raise DataError(
-            f"the model was declared with strata={declared!r}, so the first argument of {where} must be a DataFrame "
-            f"with that column, or strata= must be given."
-        )
+        wrong = no_such_column(declared, frame, f"the first argument of {where}")
+        raise DataError(f"the model was declared with strata={declared!r}, but {wrong}")
     labels = read_labels(source, frame)
     named = set(names or ())
     always = {declared} if isinstance(declared, str) else set(declared or ())
@@ -104,6 +96,13 @@ def _without_strata(parameters, data, strata, declared, where):
         wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
         # Columns that only this call names are features too where the model needs all columns of the frame.
         spare = strata is None or frame.shape[1] - len(always - named) > wanted
+        texts = [] if spare else [c for c in named - always if frame[c].dtype.kind not in "biuf"]
+        if texts:
+            raise DataError(
+                f"{parameters[0].name()} was declared with {wanted} numbers a record, so that the column {texts[0]!r}, which "
+                f"holds the strata, is needed as a feature too, but it holds no numbers. Declare cp.Parameter("
+                f"{frame.shape[1] - len(named | always)}, name={parameters[0].name()!r}), or give numbers."
+            )
         rest = frame.drop(columns=[c for c in frame.columns if c in always or (c in named and spare)])
         if not rest.shape[1] and len(data) == len(parameters) + 1:
             data = data[1:]  # the frame holds nothing but strata, for a model without x
@@ -126,6 +125,24 @@ def _warn_of_order(arguments):
                 DataWarning,
                 stacklevel=6,
             )
+
+
+def _check_columns(name, listed, fitted):
+    """Raise a ShapeError where a DataFrame has other columns than at fit, or in another order."""
+    extra, missing = (
+        [c for c in some if c not in others] for some, others in ((listed, fitted), (fitted, listed))
+    )
+    if listed == fitted:
+        return
+    words = (("has", extra, "it did not have at fit"), ("lacks", missing, "it had at fit"))
+    differs = [
+        f"{verb} the column{'s' * (len(c) > 1)} {_first_of(c)}, which {when}" for verb, c, when in words if c
+    ]
+    order = f"has the columns {_first_of(listed)}, but at fit it had {_first_of(fitted)}"
+    way = "" if missing else f": {name}[{fitted[:6]!r}{', …' * (len(fitted) > 6)}]"
+    raise ShapeError(
+        f"{name} {', and '.join(differs) or order}. Give the same columns in the same order{way}, or an array."
+    )
 
 
 def _first_of(names):
@@ -169,6 +186,11 @@ def check_count(parameters, data, where):
     """Check that there is one argument for each Parameter; `where` is the caller, for messages."""
     if len(data) != len(parameters):
         names = ", ".join(p.name() for p in parameters) or "none"
+        if not parameters:
+            raise DataError(
+                f"{where} was given {len(data)} data arguments, but the declaration has no data of records. Write the loss of "
+                f"one record with cp.Parameter for its data, and list these: BaseModel(…, data=(x, y))."
+            )
         raise DataError(
             f"{where} needs {len(parameters)} data argument{'s' * (len(parameters) != 1)} ({names}), "
             f"but {len(data)} {'was' if len(data) == 1 else 'were'} given. They come in the order of the "
@@ -209,7 +231,7 @@ def _read(name, shape, data):
     columns = [str(c) for c in data.columns] if hasattr(data, "columns") else None
     if sp.issparse(data):
         return _read_sparse(name, shape, data)
-    array = _as_float(name, data)
+    array = _as_float(name, data, columns)
     if array.ndim == len(shape) + 2 and array.shape[-1] == 1 and array.shape[1:-1] == shape:
         array = array[..., 0]
     if array.ndim == 0 or array.shape[1:] != shape:
@@ -251,7 +273,7 @@ def _read_sparse(name, shape, data):
     return csr
 
 
-def _as_float(name, data):
+def _as_float(name, data, columns=None):
     if isinstance(data, np.ma.MaskedArray):
         data = data.astype(float).filled(np.nan) if np.ma.is_masked(data) else data.data
     if hasattr(data, "to_numpy") and not isinstance(data, np.ndarray):
@@ -266,10 +288,10 @@ def _as_float(name, data):
         return np.asarray(array, dtype=float, order="C")
     if array.dtype.kind != "O":
         index = (0,) * array.ndim
-        raise DataError(_no_number(name, index, array[index] if array.size else array.dtype))
+        raise DataError(_no_number(name, index, array[index] if array.size else array.dtype, columns))
     for index, value in np.ndenumerate(array):
         if not _is_number(value):
-            raise DataError(_no_number(name, index, value))
+            raise DataError(_no_number(name, index, value, columns))
     return array.astype(float, order="C")
 
 
@@ -284,11 +306,15 @@ def _is_number(value):
     return True
 
 
-def _no_number(name, index, value):
+def _no_number(name, index, value, columns=None):
     record = index[0] if index else 0
+    where, way = f"record {record}", ""
+    if columns and len(index) == 2:
+        where = f"record {record}, column {columns[index[1]]!r}"
+        way = " Name the column in strata= where it holds strata, or leave it out."
     return (
-        f"{name} holds {value!r} in record {record}; records must be real numbers. Encode categories as numbers, "
-        f"and drop or fill what is missing."
+        f"{name} holds {value!r} in {where}; records must be real numbers. Encode categories as numbers, "
+        f"and drop or fill what is missing.{way}"
     )
 
 

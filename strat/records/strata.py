@@ -1,5 +1,6 @@
 """Strata: records grouped by stratum, in the order of the graph's nodes."""
 
+from difflib import get_close_matches
 from functools import cached_property
 
 import numpy as np
@@ -103,15 +104,29 @@ def unknown_stratum(records, unknown, nodes):
     return (
         f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
         f"record{'s' * (len(records) > 1)} {'is' if len(affected) == 1 else 'are'} affected. "
-        f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. {_advice(label, nodes)}"
+        f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. "
+        f"{did_you_mean(label, nodes) or 'Add the node to the graph or drop these records.'}"
     )
 
 
-def _advice(label, nodes):
-    twin = next((node for node in nodes if str(node) == str(label) or _texts(node) == _texts(label)), None)
-    if twin is None:
-        return "Add the node to the graph or drop these records."
-    return f"Did you mean {twin!r}? The two differ in type: give the labels as the graph has them."
+def did_you_mean(label, nodes):
+    """The node that was meant by a label that is none, as a sentence; empty where no node is like it."""
+    own, texts = _texts(label), [_texts(node) for node in nodes]
+    pairs = list(zip(nodes, texts, strict=True))
+    twin = next((node for node, parts in pairs if parts == own or str(node) == str(label)), None)
+    if twin is not None:
+        return f"Did you mean {twin!r}? The two differ in type: give the labels as the graph has them."
+    turned = next((node for node, parts in pairs if sorted(parts) == sorted(own)), None)
+    if turned is not None:
+        return f"Did you mean {turned!r}? A label has the parts in the order of the graph's nodes."
+    longer = [node for node, parts in pairs if set(own) <= set(parts)]
+    if longer:
+        return (
+            f"Did you mean {some_of(longer)}? The graph's nodes are tuples: give the labels of all their parts, such as "
+            f"list(zip(a, b)), or several columns."
+        )
+    close = get_close_matches(str(label), map(str, nodes), 1)
+    return f"Did you mean {close[0]!r}?" if close and isinstance(label, str) else ""
 
 
 def _texts(label):

@@ -134,7 +134,7 @@ def search(
     best = clone(table[0]["model"]).set_params(**table[0]["constants"])
     whole = sample.part()
     best.fit(*whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight)
-    notes = []
+    notes = [f"{table[0]['candidate']}: {note}" for note in best.result_.notes]
     if interrupted:
         notes.append(
             f"interrupted: {len(chosen)} of {len(candidates)} candidates were tried, the last not to its end"

@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 
 class Laplacians:
@@ -93,6 +94,21 @@ class Laplacians:
         """A code (n,) for each number of the parameters, the same where their Laplacians are."""
         weights = self.couple[None] if self.alike else self.entries
         return np.unique(weights, axis=1, return_inverse=True)[1].ravel()
+
+    @cached_property
+    def components(self):
+        """The component (K, n) to which each number of each stratum belongs: where its graph joins strata, they share one."""
+        K, (i, j) = self.edges.K, self.edges.ends
+        out, first = np.empty((K, self.n), dtype=np.intp), 0
+        for kind in range(self.kind.max(initial=-1) + 1):
+            (alike,) = np.nonzero(self.kind == kind)
+            v, p = self.graph(alike[0])
+            used = self.edges.vector(v) * p > 0
+            links = sp.coo_array((np.ones(used.sum()), (i[used], j[used])), shape=(K, K))
+            count, component = connected_components(links, directed=False)
+            out[:, alike] = first + component[:, None] + count * np.arange(len(alike))
+            first += count * len(alike)
+        return out
 
     def solver(self, c, shift):
         """Function b -> (G_c + diag(shift))^-1 b for b (K, m); None where G_c is 0."""

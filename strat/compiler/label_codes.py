@@ -1,0 +1,127 @@
+"""The codes of labels: which values of a data Parameter a loss is made for, found by evaluating it far out."""
+
+import warnings
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from strat.errors import DataWarning
+from strat.records.strata import Strata
+
+#: Multiples of some directions at which losses are evaluated; one that falls without bound is linear at the far ones.
+NEAR, FAR, DIRECTIONS = np.array([-2.0, -1.0, 1.0, 2.0]), 1e8 * np.array([-2.0, -1.0, 1.0, 2.0]), 8
+#: The values of a label that are tried, and the range of labels for which a loss is made that is bounded for some of them.
+CODES = np.array([-1.0, 0.0, 1.0, 2.0])
+BOUNDED = {(0.0, 1.0): (0, 1), (0.0, 1.0, 2.0): (0, np.inf), (-1.0, 0.0, 1.0): (-1, 1), (1.0,): "one-hot"}
+#: Of shares, and of losses relative to their size.
+ROUNDING = 1e-6
+
+_KNOWN = WeakKeyDictionary()
+
+
+def label_codes(program, values, arrays):
+    """``{position of a data Parameter: "signs", (low, high) or "one-hot"}`` for those that are labels.
+
+    "signs" is a loss of a margin, y times a prediction: one number other than 0 where y is 0, and not growing with the
+    prediction where y is 1. The others are bounded below for labels in a range alone, as logistic(m) - y m is for y between
+    0 and 1. `values` are hyperparameters by name, and `arrays` records, of which only matrices matter; the codes do not depend
+    on them and are kept.
+    """
+    if program not in _KNOWN:
+        _KNOWN[program] = _found(program, values, arrays)
+    return _KNOWN[program]
+
+
+def _found(program, values, records):
+    rng, labels = np.random.default_rng(0), [i for i, p in enumerate(program.data) if p.ndim < 2]
+    if not labels:
+        return {}
+    theta = rng.normal(size=(DIRECTIONS, program.layout.n))
+    N = len(CODES) * len(labels)
+    kinds = zip(program.data, records, strict=True)
+    one = [record[:1] if p.ndim > 1 else rng.uniform(0.2, 0.8, (1, *p.shape)) for p, record in kinds]
+    arrays = [np.repeat(array, N, axis=0) for array in one]
+    for first, i in enumerate(labels):
+        own = arrays[i].reshape(len(labels), len(CODES), -1)[first]
+        own[:, 0], own[:, 1:] = CODES, 0.0
+    arrays = [np.tile(array, (DIRECTIONS, *[1] * (array.ndim - 1))) for array in arrays]
+    strata = Strata(list(range(DIRECTIONS)), np.repeat(np.arange(DIRECTIONS), N))
+    loss, found = program.evaluation(arrays, strata, values), {}
+    shape = (DIRECTIONS, len(labels), len(CODES))
+    near, far = (np.stack([loss(s * theta).reshape(shape) for s in steps], axis=3) for steps in (NEAR, FAR))
+    for k, i in enumerate(labels):
+        bounded, vector = ~_falls(far[:, k]).any(axis=0), program.data[i].ndim == 1
+        kind = BOUNDED.get(tuple(CODES[bounded]))
+        if bounded.all() and not vector and _of_margin(near[:, k, 1:3], far[:, k, 2]):
+            kind = "signs"
+        if kind is not None and (vector or kind != "one-hot"):
+            found[i] = kind
+    return found
+
+
+def _falls(far):
+    """Whether losses (…, FAR) fall without bound towards either side."""
+    size = np.abs(np.where(np.isfinite(far), far, 0.0)).max(axis=-1, keepdims=True)
+    ends, before = far[..., [0, 3]], far[..., [1, 2]]
+    return ((ends < -ROUNDING * size) & (ends < 1.5 * before)).any(axis=-1)
+
+
+def _of_margin(near, far):
+    """Whether a loss is constant but not 0 for the code 0, and does not grow towards one side for the code 1."""
+    zero, one = near[:, 0], near[:, 1]
+    constant = np.isfinite(zero).all() and zero.min() == zero.max() != 0
+    return bool(
+        constant and np.all(np.minimum(far[:, 0], far[:, 3]) <= one.min(axis=1)) and one.min() < one.max()
+    )
+
+
+def warn_of_label_codes(codes, parameters, arrays, weight):
+    """Warn where labels have other codes than their loss is made for, and say how to recode them.
+
+    `codes` are from `label_codes`; records of weight 0 do not count.
+    """
+    labels = {i: arrays[i] if weight.all() else arrays[i][weight > 0] for i in codes}
+    signs = [i for i, kind in codes.items() if kind == "signs"]
+    # Where a product of several data multiplies the prediction, one of them is the label.
+    if any({labels[i].min(), labels[i].max()} <= {-1.0, 1.0} for i in signs):
+        signs = []
+    for i, kind in codes.items():
+        if kind != "signs" or i in signs[-1:]:
+            text = _wrong(kind, parameters[i].name(), labels[i])
+            if text is not None:
+                warnings.warn(text, DataWarning, stacklevel=4)
+
+
+def _wrong(kind, name, label):
+    """The warning about labels of a kind, or None."""
+    low, high = float(label.min()), float(label.max())
+    if kind == "one-hot":
+        total = np.asarray(label.sum(axis=1)).ravel()
+        worst = total[np.abs(total - 1).argmax()]
+        if low >= -ROUNDING and abs(worst - 1) <= ROUNDING:
+            return None
+        return (
+            f"the loss is one for classes as rows of zeros with a single 1, but {name} has entries from {low:g} to "
+            f"{high:g}, and rows that add up to {worst:g}: there it falls without bound as the parameters grow. Pass "
+            f"np.eye({label.shape[1]})[…], indexed by the numbers of the classes."
+        )
+    least, most = (-1, 1) if kind == "signs" else kind
+    if (
+        low >= least - ROUNDING
+        and high <= most + ROUNDING
+        and (kind != "signs" or {low, high} <= {-1.0, 1.0})
+    ):
+        return None
+    two = low < high and bool(np.all((label == low) | (label == high)))
+    found = f"{name} is {f'{low:g} or {high:g}' if two else f'from {low:g} to {high:g}'}"
+    recoded = f"Pass np.where({name} == {high:g}, 1, {least})."
+    if kind == "signs":
+        if not two or low % 1 or high % 1:  # a measured number, such as a difference of scores
+            return None
+        nothing = ", and records where it is 0 count for nothing" if 0 in (low, high) else ""
+        return f"{found}, but the loss is one for the labels -1 and 1{nothing}. {recoded}"
+    wanted = "counts of at least 0" if most == np.inf else f"labels {least} and 1, or numbers between them"
+    return (
+        f"{found}, but the loss is one for {wanted}: where {name} is {low if low < least else high:g}, it falls without "
+        f"bound as the parameters grow. {recoded if two else 'Correct these records, or change the loss.'}"
+    )

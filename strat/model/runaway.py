@@ -1,0 +1,178 @@
+"""Directions in which a fit runs away: the objective falls along them for ever, so that it has no minimum.
+
+A sum of convex functions f that are bounded below falls for ever from theta along d where none of them grows along d, however
+far, and one of them falls at theta:
+
+    ⟨∇f(z), d⟩ ≤ 0 for all f and z,    ⟨∇f(theta), d⟩ < 0 for some f
+
+Here f are the losses of records, the regularizer and constraints of strata, and the Laplacian term, which is flat where d is
+the same in strata that edges join. The inequalities are linear in d. A linear program has the few that matter: it starts with
+none, and takes up those that its solution violates far out, until there are none.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from strat.oracles.base import hessian_blocks
+from strat.records.strata import Strata
+
+#: Gradients of records are held one by one, up to so many numbers.
+MOST_NUMBERS = 2**25
+#: A fit is suspect where some curvature of the loss is less than that at theta = 0, times the solver's tolerance or LEAST and
+#: times FLAT: slopes and curvatures vanish alike where a fit runs away.
+FLAT, LEAST = 1000.0, 1e-6
+#: How far out gradients are taken, in units in which mean gradients or curvatures of records are 1: the farthest finite ones
+#: count.
+FAR = 10.0 ** np.array([6.0, 3.0, 1.5, 0.0, -3.0, -6.0, -9.0, -12.0])
+#: Where slopes along a direction are compared: a loss that reaches its minimum has none two points after one below a TENTH.
+ALONG, TENTH = 1.5 ** np.arange(-5, 24), 0.1
+#: Gradients of records so small, relative to their usual size, are rounding, and slopes along a direction are 0.
+NOISE, STILL = 1e-13, 1e-11
+#: Products with a Hessian that is not cheap, from which it is put together.
+MOST_PRODUCTS = 32
+#: What a prox moves, relative to the point, that is rounding.
+ROUNDING = 1e-12
+#: Slopes along a direction, both of length 1, that are 0 up to the accuracy of the linear program.
+ZERO = 1e-7
+#: Price of moving a parameter, so that only those move that must, rows that are added at once for each unknown, and rounds.
+PRICE, ROWS, ROUNDS = 1e-6, 20, 60
+
+
+def suspect_strata(problem, theta, w, tol):
+    """Strata, a mask (K,), in which the curvature at theta has almost vanished; None where nothing is known at theta = 0.
+
+    Strata that edges join in all parameters are taken together, as one direction is in all of them.
+    """
+    loss, (K, n) = problem.loss, theta.shape
+    if loss.quadratic:
+        return np.zeros(K, dtype=bool)
+    if not loss.has("hessian") and not (loss.has("hessian_operator") and n <= MOST_PRODUCTS):
+        return None
+    share, usual = FLAT * max(tol, LEAST), hessian_blocks(loss, np.zeros_like(theta))
+    margin = hessian_blocks(loss, theta) - share * usual
+    if not np.isfinite(margin).all():
+        return None
+    if _definite(margin, usual):  # as in most fits
+        return np.zeros(K, dtype=bool)
+    cell = np.unique(problem.laplacians(w).components, axis=0, return_inverse=True)[1].ravel()
+    sums = sp.csr_array((np.ones(K), (cell, np.arange(K))))
+    margin, usual = ((sums @ blocks.reshape(K, n * n)).reshape(-1, n, n) for blocks in (margin, usual))
+    return np.array([not _definite(*block) for block in zip(margin, usual, strict=True)])[cell]
+
+
+def _definite(matrices, usual):
+    """Whether matrices are positive definite but for what is 0 in the usual ones."""
+    diagonal = np.einsum("...aa->...a", usual)
+    matrices = matrices.copy()
+    np.einsum("...aa->...a", matrices)[...] += np.where(diagonal > 0, 1e-9 * diagonal, 1.0)
+    try:
+        np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def runaway_direction(bound_model, problem, theta, w, suspects):
+    """The direction (K, n) in which the parameters theta of suspect strata, a mask (K,), run away; 0 where they do not."""
+    component, loss = problem.laplacians(w).components, problem.loss
+    joined = np.isin(component, component[suspects]).any(axis=1)
+    records, index = bound_model.records, bound_model.strata.index
+    (some,) = np.nonzero(joined[index] & (records.weight > 0))
+    costly = getattr(problem.regularizer.prox, "costly", False)
+    if costly or not loss.has("value_and_gradient") or not 0 < len(some) * problem.n <= MOST_NUMBERS:
+        return np.zeros_like(theta)
+    arrays = [array[some] for array in records.arrays]
+    each = Strata(list(range(len(some))), np.arange(len(some)))
+    program, values = bound_model.base.loss_program, bound_model.model.values
+    losses = program.bind_records(arrays, each, records.weight[some], values)
+    return _direction(problem, losses, index[some], theta, component)
+
+
+def _direction(problem, losses, index, theta, component):
+    """The direction, for the losses of N records, each with parameters of its own, and the records' strata (N,)."""
+    (K, n), N = theta.shape, len(index)
+    stratum = np.concatenate([index, np.arange(K), np.arange(K)])
+
+    def gradients(z):
+        """Of all records, and of losses, regularizer and constraints of all strata, at z (K, n); NaN outside the domain."""
+        with np.errstate(all="ignore"):
+            parts = [losses.value_and_gradient(z[index]), problem.loss.value_and_gradient(z)]
+            pull = z - problem.prox(z, 1.0)  # a subgradient at the prox
+            pull[np.abs(pull) <= ROUNDING * np.abs(z)] = 0.0
+            inside = [np.where(np.isfinite(value)[:, None], gradient, np.nan) for value, gradient in parts]
+            return np.concatenate([*inside, pull])
+
+    here, before = gradients(theta), gradients(np.zeros_like(theta))
+    inside, before = np.isfinite(before).all(), np.nan_to_num(before, posinf=0.0, neginf=0.0)
+    size = np.mean(here[:N] ** 2 + before[:N] ** 2, axis=0)
+    if problem.loss.has("hessian_operator"):
+        curvature = np.einsum("kaa->a", hessian_blocks(problem.loss, np.zeros_like(theta))) / N
+        size += np.where(np.isfinite(curvature), np.maximum(curvature, 0.0), 0.0)
+    unit = np.where(size > 0, np.sqrt(size), 1.0)
+    usual = np.maximum(_length(here / unit), _length(before / unit))
+
+    def rows(gradient):
+        """Inequalities row · step <= 0, of length 1 or 0, for steps d * unit."""
+        largest = np.abs(gradient / unit).max(axis=1)
+        row = gradient / unit / np.where(largest > 0, largest, 1.0)[:, None]
+        length = _length(row)
+        keep = (largest * length > NOISE * usual)[:, None]
+        return np.where(keep, row / np.where(length > 0, length, 1.0)[:, None], 0.0)
+
+    falling, taken = (rows(here) + rows(before))[:N], []
+    price = np.bincount(component[index].ravel(), falling.ravel(), component.max() + 1)
+    for _ in range(ROUNDS):
+        step = _solution(price, taken)[component]
+        step[np.abs(step) < ZERO] = 0.0
+        if not step.any():
+            break
+        far = gradients(theta + FAR[0] * step / unit)
+        missing = outside = ~np.isfinite(far).all(axis=1)
+        for length in FAR[1:] if outside.any() else ():
+            far[missing] = gradients(theta + length * step / unit)[missing]
+            missing = ~np.isfinite(far).all(axis=1)
+        found = rows(np.nan_to_num(far, posinf=0.0, neginf=0.0))
+        slope = np.vecdot(found, step[stratum])
+        (violated,) = np.nonzero(slope > ZERO)
+        if not len(violated) and outside.any():
+            break
+        if not len(violated):
+            start = np.zeros_like(theta) if inside else theta
+            with np.errstate(all="ignore"):
+                points = ((start + length * step / unit)[index] for length in ALONG)
+                slopes = np.stack(
+                    [np.vecdot(losses.value_and_gradient(z)[1] / unit, step[index]) for z in points]
+                )
+            falls = _for_ever(-slopes) & (-slopes.min(axis=0) > STILL * usual[:N])
+            return np.where(np.isin(component, component[index[falls]]), step / unit, 0.0)
+        violated = violated[np.argsort(-slope[violated], kind="stable")][: ROWS * len(price)]
+        columns = component[stratum[violated]]
+        places = np.repeat(np.arange(len(violated)), n), columns.ravel()
+        taken.append(sp.csr_array((found[violated].ravel(), places), shape=(len(violated), len(price))))
+    return np.zeros_like(theta)
+
+
+def _for_ever(falls):
+    """Whether functions (N,) fall for ever, from how fast they fall at the points ALONG a direction (points, N)."""
+    most = falls.max(axis=0)
+    slow = (falls > NOISE * most) & (falls < TENTH * most)
+    return (slow[:-1] & slow[1:]).any(axis=0)
+
+
+def _solution(price, taken):
+    """The unknowns in [-1, 1] of least price · y + PRICE |y|, subject to rows · y <= 0."""
+    A = sp.vstack(taken) if taken else sp.csr_array((0, len(price)))
+    found = linprog(
+        np.concatenate([PRICE + price, PRICE - price]),
+        A_ub=sp.hstack([A, -A]),
+        b_ub=np.zeros(A.shape[0]),
+        bounds=(0, 1),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+    )
+    return np.zeros(len(price)) if found.x is None else found.x[: len(price)] - found.x[len(price) :]
+
+
+def _length(rows):
+    return np.sqrt(np.vecdot(rows, rows))
