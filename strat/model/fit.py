@@ -17,6 +17,7 @@ from strat.model.bound_model import BoundModel
 from strat.model.fit_warnings import (
     warn_of_collapse,
     warn_of_empty_strata,
+    warn_of_lost_digits,
     warn_of_no_minimum,
     warn_of_zero_labels,
 )
@@ -38,6 +39,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     bound_model = BoundModel(model, data, strata, sample_weight)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     warn_of_zero_labels(model.base, records, model.values)
+    warn_of_lost_digits(model.base, records)
     problem = bound_model.problem()
     notes = []
     if not model.shared:

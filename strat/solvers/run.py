@@ -10,6 +10,7 @@ from strat.errors import ConvergenceWarning, OptionError
 from strat.solvers.algorithm import forget
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
+from strat.solvers.units import Units
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
@@ -46,13 +47,14 @@ class Run:
     def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress):
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
+        self.units = Units(problem, theta if solver.rescales else None)
         kind = f"{type(solver).__name__} {getattr(solver, 'step', None)}"
-        self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
+        self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {self.units}{fingerprint}")
         self.started, self.before = time.perf_counter(), 0.0
-        forget(problem)
-        self.algorithm = solver.algorithm(problem, theta, w)
-        _check_start(problem, self.algorithm.x)
-        self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
+        forget(self.units.problem)
+        self.algorithm = solver.algorithm(self.units.problem, self.units.inside(theta), w)
+        _check_start(self.units.problem, self.algorithm.x)
+        self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         self._keep_best()
         saved = self.checkpoint.load()
@@ -67,7 +69,7 @@ class Run:
             while status is None:
                 self.algorithm.step()
                 self.iteration += 1
-                self.history.append(self.algorithm.x.objective)
+                self.history.append(self._objective())
                 self.times.append(self.seconds)
                 self._keep_best()
                 status = self._after_iteration()
@@ -91,9 +93,9 @@ class Run:
         seconds = self.seconds
         state = State(
             self.iteration,
-            algorithm.x.objective,
+            self._objective(),
             residual,
-            algorithm.x.theta,
+            self._theta(),
             algorithm.x.w,
             seconds,
             algorithm.factorizations,
@@ -109,7 +111,7 @@ class Run:
             self.iteration >= solver.max_iter
             or algorithm.stalled
             or algorithm.diverged
-            or algorithm.x.objective < LOWEST
+            or self._objective() < LOWEST
         ):
             status = "max_iter"
         elif solver.time_limit is not None and seconds - self.before >= solver.time_limit:
@@ -128,7 +130,7 @@ class Run:
         """
         if self.algorithm.exact:
             return True
-        start, before, now = self.history[0], *self.history[-2:]
+        start, before, now = (F / self.units.worth for F in (self.history[0], *self.history[-2:]))
         moved = before - now if self.algorithm.monotone else abs(before - now)
         return moved <= 100 * self.solver.tol * (min(1.0, abs(start - now)) + abs(now))
 
@@ -141,13 +143,21 @@ class Run:
         x = self.algorithm.x
         if self.score is None and self.algorithm.monotone:
             return
-        key = self.score(x.theta) if self.score is not None else x.objective
+        key = self.score(self._theta()) if self.score is not None else self._objective()
         if key < self.best_key or self.best is None:
             self.best, self.best_key, self.best_iteration = (
-                (x.theta.copy(), x.w.copy()),
+                (self._theta(), x.w.copy()),
                 key,
                 self.iteration,
             )
+
+    def _objective(self):
+        """F at the iterate, in the user's units."""
+        return self.algorithm.x.objective * self.units.worth
+
+    def _theta(self):
+        """A copy of the iterate's parameters in the user's units."""
+        return self.units.outside(self.algorithm.x.theta)
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
@@ -171,11 +181,14 @@ class Run:
 
     def _result(self, status):
         x = self.algorithm.x
-        theta, w = x.theta.copy(), x.w.copy()
+        theta, w = self._theta(), x.w.copy()
         best_counts = status in ("early_stopped", "interrupted") or self.algorithm.diverged
         if best_counts and self.best is not None:
             theta, w = self.best
-        parts, residual = self.problem.parts(theta, w), self.algorithm.certificate(theta, w)
+        parts, residual = (
+            self.problem.parts(theta, w),
+            self.algorithm.certificate(self.units.inside(theta), w),
+        )
         if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
             status = "converged"  # the algorithm had not measured the residual
         return Result(
@@ -224,7 +237,7 @@ def _warn(solver, result, algorithm):
     elif algorithm.stalled:
         why, way = (
             "no step lowers the objective further in double precision",
-            "loosen tol or rescale the data",
+            "loosen tol, if the residual is good enough",
         )
     else:
         change = f"the last iteration changed the objective by {last[-1] - last[0]:.1e}"

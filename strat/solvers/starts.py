@@ -24,6 +24,7 @@ from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
 from strat.solvers.joint_steps import JointSteps
+from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
 ROUGH = 1e-3  # tolerance of the fits that only give a start
@@ -142,8 +143,9 @@ def _theta(problem, name, seed):
     if name == "lrsm":
         return _fit(problem, theta, problem.w0)
     if name == "random":
-        size = np.sqrt(np.mean(_fit(problem, theta, problem.w0) ** 2))
-        noise = np.random.default_rng(seed).standard_normal(theta.shape)
+        units = Units(problem, theta)
+        size = np.sqrt(np.mean(units.inside(_fit(problem, theta, problem.w0)) ** 2))
+        noise = units.outside(np.random.default_rng(seed).standard_normal(theta.shape))
         noisy = problem.prox(theta + size * noise, 1e-14)
         return np.where(np.isfinite(problem.loss.value(noisy))[:, None], noisy, theta)
     return theta
@@ -151,20 +153,21 @@ def _theta(problem, name, seed):
 
 def _fit(problem, theta, w):
     """Roughly fitted parameters for the weights w."""
-    fixed = for_given_graph(problem, w)
+    units = Units(for_given_graph(problem, w), theta)
+    fixed, theta = units.problem, units.inside(theta)
     smooth = problem.loss.has("value_and_gradient")
     if needs_cones(fixed):
         algorithm = ConeNewton(fixed, theta, w)
     else:
         algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
     if not np.isfinite(algorithm.x.objective):
-        return theta
+        return units.outside(theta)
     for _ in range(ROUGH_ITERATIONS):
         residual = algorithm.residual(ROUGH)
         if algorithm.stalled or (residual is not None and residual["theta"] <= ROUGH):
             break
         algorithm.step()
-    return algorithm.x.theta.copy()
+    return units.outside(algorithm.x.theta)
 
 
 def _plan(start, n_starts):
