@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 import strat
 from strat.errors import ConvergenceWarning, DataWarning, NoOracleError, OptionError
-from strat.oracles.sum import Weighted
+from strat.oracles.rescaled import Rescaled
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph, LogDet
 from strat.problem.joint_problem import JointProblem
@@ -486,7 +486,7 @@ def test_a_weighted_regularizer_is_probed_by_its_blocks():
     theta, x = cp.Variable(6), cp.Parameter(6)
     base = strat.BaseModel(cp.square(x @ theta), 0.3 * cp.norm1(theta), data=(x,))
     plain = base.regularizer_program.bind_regularizer()
-    weighted = Weighted(plain, 7.0)
+    weighted = Rescaled(plain, 7.0)
     v, t = np.random.default_rng(0).standard_normal((4, 6)), np.full(4, 0.1)
     np.testing.assert_allclose(weighted.prox(v, t), plain.prox(v, 7 * t), rtol=1e-14)
     assert probes(weighted.prox, 6)[1].shape == (
@@ -576,7 +576,7 @@ def test_the_curvature_of_ridges_is_known():
         cp.sum_squares(cp.multiply([1.0, 0.0, 3.0], theta)) + theta[0],
     ):
         oracle = strat.compile(regularizer).bind_regularizer()
-        for prox, weight in ((oracle.prox, 1.0), (Weighted(oracle, 3.0).prox, 3.0)):
+        for prox, weight in ((oracle.prox, 1.0), (Rescaled(oracle, 3.0).prox, 3.0)):
             v, t = np.random.default_rng(0).standard_normal((4, 3)), np.array([1e-6, 0.1, 1.0, 1e9])
             e, slope = 1e-6 * np.eye(3), ProxSlope(prox, v, t)
             differences = [(prox(v + d, t) - prox(v - d, t))[:, i] / 2e-6 for i, d in enumerate(e)]

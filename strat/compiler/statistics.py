@@ -5,6 +5,9 @@ import scipy.sparse as sp
 
 from strat.oracles.quadratic import Quadratic
 
+#: Share of a column's squares about its mean below which sums of squares are no gain, and below which it is rounding.
+SPREAD, ROUNDING = 1e-4, 1e-14
+
 
 def stratum_sums(values, weight, segments):
     """Σ weight × values over each stratum's records: (R, T) values, R = N or 1, to (K, T)."""
@@ -34,6 +37,11 @@ def least_squares(form, weights):
     if K * n * n > max(design.nnz, segments.N) or design.m > 64 or not design.dense:
         return None
     hessian = 2.0 * design.gram(weights)
+    total = np.maximum(segments.sum(weights.sum(axis=1)), 1e-300)
+    square = np.einsum("kaa->ka", hessian)
+    left = square - 2.0 * design.rmatvec(weights) ** 2 / total[:, None]
+    if np.any((left > ROUNDING * square) & (left < SPREAD * square)):
+        return None  # a column is so far from 0 for its spread that the sums lose digits
     zero = np.zeros((K, n))
 
     def residual_sums(theta):
@@ -46,4 +54,4 @@ def least_squares(form, weights):
     centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
     c, g = residual_sums(centre)
-    return Quadratic(c, g, hessian, centre)
+    return Quadratic(c, g, hessian, centre, design.sizes())

@@ -10,6 +10,8 @@ Directions with eigenvalue 0 of J are held fixed: there d = q. In the free ones 
 curvature, and with d_fixed the fixed part of q the rest of d solves the symmetric positive definite system
 
     (H + C) d_free = (C + I/t) q_free − H d_fixed.
+
+All of it is done in the units of a fit (see `Units`): theta = unit · s, and the objective in units of its worth.
 """
 
 import warnings
@@ -21,6 +23,7 @@ from strat.errors import ConvergenceWarning, NoOracleError
 from strat.oracles.base import hessian_blocks
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.prox_slope import ProxSlope
+from strat.solvers.units import Units
 
 TIGHT = 1e-13  # the polished fit's residual, relative to the terms that balance
 LOOSE = 1e-8  # a larger residual deserves a warning
@@ -49,9 +52,8 @@ class Linearization:
     slope : ProxSlope
         The Jacobian J.
     hessian : ReducedHessian
-        H + C on the free directions.
-    t : (K,) ndarray
-        The steps of the prox.
+        H + C on the free directions, in the units of `units`.
+    units : Units
     """
 
     def __init__(self, problem, theta, w, polish=True):
@@ -60,32 +62,49 @@ class Linearization:
                 f"derivatives of a fit need a loss with second derivatives, but "
                 f"{problem.loss.missing('hessian_operator')}. Smooth it: smoothing= on the BaseModel."
             )
-        self.problem, self.w = problem, w
-        self.degrees = problem.edges.degrees(w)
-        self._laplacians = problem.laplacians(w, self.degrees)
-        self.theta = np.array(theta, dtype=float)
-        self._newton = NewtonSystem(problem, w, self.degrees)
+        theta = np.array(theta, dtype=float)
+        self.problem, self.w, self.degrees = problem, w, problem.edges.degrees(w)
+        self.units = Units(problem, theta)
+        self._problem, self._theta = self.units.problem, self.units.inside(theta)
+        self._laplacians = self._problem.laplacians(w, self.degrees)
+        self._newton = NewtonSystem(self._problem, w, self.degrees)
         self._evaluate()
         step = self._linearize()
         if polish:
             self._polish(step)
 
     @property
+    def theta(self):
+        """The polished fit, (K, n)."""
+        return self.units.outside(self._theta)
+
+    @property
     def argument(self):
         """The prox's argument theta − t g(theta), (K, n)."""
-        return self.theta - self.t[:, None] * (self._loss_gradient + self._laplacian_gradient)
+        return self.units.outside(self._argument)
+
+    @property
+    def t(self):
+        """The prox's steps, (K,), or (K, n) where those of a stratum's coordinates differ."""
+        return self.units.steps(self._t)
+
+    @property
+    def _argument(self):
+        return self._theta - self._t[:, None] * (self._loss_gradient + self._laplacian_gradient)
 
     def solve(self, b):
         """Solve (H + C) v = b, (K, n) or (m, K, n), over the free directions; v is 0 in the others.
 
         A ConvergenceWarning says where the matrix is singular or the residual large.
         """
-        return self.hessian.solve(b)
+        unit = self.units.unit
+        return unit * self.hessian.solve(unit * b) / self.units.worth
 
     def moved_dot(self, v, b, q):
         """⟨b, d⟩ for the change d of theta that follows from a change q (K, n) of the prox's result, v being solve(b)."""
-        fixed, right = self._split(q)
-        return float(np.vdot(b, fixed) + np.vdot(v, right))
+        fixed, right = self._split(self.units.inside(q))
+        unit, worth = self.units.unit, self.units.worth
+        return float(np.vdot(unit * b, fixed) + worth * np.vdot(v / unit, right))
 
     def check_fit(self):
         """Warn where the fit could not be polished, or lies on a kink."""
@@ -110,35 +129,37 @@ class Linearization:
         free = self.hessian.free
         q_free = free.project(q)
         fixed = q - q_free
-        right = free.bend(q_free) + q_free / self.t[:, None] - self.hessian.times(fixed)
+        right = free.bend(q_free) + q_free / self._t[:, None] - self.hessian.times(fixed)
         return fixed, free.project(right)
 
     def _evaluate(self):
         """Take the gradients at theta; return whether they are finite."""
-        value, self._loss_gradient = self.problem.loss.value_and_gradient(self.theta)
-        self._laplacian_gradient = self.problem.laplacian(self.w, self.theta, self.degrees)
+        value, self._loss_gradient = self._problem.loss.value_and_gradient(self._theta)
+        self._laplacian_gradient = self._problem.laplacian(self.w, self._theta, self.degrees)
         return bool(np.isfinite(value).all() and np.isfinite(self._loss_gradient).all())
 
     def _prox_step(self):
         """The prox-gradient step from theta; sets the residual."""
-        step = self.problem.prox(self.argument, self.t) - self.theta
+        step = self._problem.prox(self._argument, self._t) - self._theta
         size = 1 + max(np.linalg.norm(self._loss_gradient), np.linalg.norm(self._laplacian_gradient))
-        self.residual = float(np.linalg.norm(step / self.t[:, None]) / size)
+        self.residual = float(np.linalg.norm(step / self._t[:, None]) / size)
         return step
 
     def _linearize(self):
         """Take the Hessian and the prox's Jacobian at theta; return the prox-gradient step."""
-        blocks = hessian_blocks(self.problem.loss, self.theta)
-        mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0) + self.degrees
-        self.t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
+        blocks = hessian_blocks(self._problem.loss, self._theta)
+        mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0) + self._laplacians.degrees.mean(
+            axis=1
+        )
+        self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
         # Differences of a prox that moves little are exact for a step of the size of its curvature.
         for _ in range(3):
             step = self._prox_step()
-            slope = ProxSlope(self.problem.regularizer.prox, self.argument, self.t)
+            slope = ProxSlope(self._problem.regularizer.prox, self._argument, self._t)
             least = np.where(slope.free, slope.slope, 1.0).min(axis=1)
             if np.all(least > 0.05):
                 break
-            self.t = self.t * np.where(least > 0.05, 1.0, 2 * least)
+            self._t = self._t * np.where(least > 0.05, 1.0, 2 * least)
         self.slope = slope
         self.hessian = ReducedHessian(self._newton, self._laplacians, blocks, slope)
         return step
@@ -148,21 +169,21 @@ class Linearization:
         for _ in range(ROUNDS):
             if self.residual <= TIGHT:
                 break
-            theta, residual = self.theta, self.residual
+            theta, residual = self._theta, self.residual
             fixed, b = self._split(step)
             tolerance = max(1e-10, min(1e-2, 1e-14 / residual))
             newton = fixed + self.hessian.solve(b, tolerance, warn=False)
             for length in (1.0, 0.5, 0.25, 0.1, 0.02):
-                self.theta = theta + length * newton
+                self._theta = theta + length * newton
                 if self._evaluate():
                     step = self._prox_step()
                     if self.residual < residual:
                         break
             else:
-                self.theta, self.residual = theta, residual
+                self._theta, self.residual = theta, residual
                 self._evaluate()
                 break
-            near = np.linalg.norm(length * newton) <= 1e-10 * (1e-10 + np.linalg.norm(self.theta))
-            if near or (self.problem.loss.quadratic and self.residual <= TIGHT):
+            near = np.linalg.norm(length * newton) <= 1e-10 * (1e-10 + np.linalg.norm(self._theta))
+            if near or (self._problem.loss.quadratic and self.residual <= TIGHT):
                 break  # the linearisation before the step serves
             step = self._linearize()

@@ -107,7 +107,8 @@ def _covariances(model, dispersion, what):
             f"standard errors need second derivatives of the loss, but {problem.loss.missing('hessian_operator')}.\n"
             "Smooth the loss (smoothing=1e-3 on the BaseModel), or resample the records."
         )
-    hessian = Linearization(problem, fitted.theta, fitted.w, polish=False).hessian
+    linearization = Linearization(problem, fitted.theta, fitted.w, polish=False)
+    hessian, units = linearization.hessian, linearization.units
     K, n = fitted.theta.shape
     Q = hessian.basis
     same_stratum = sp.coo_array(abs(Q).T @ block_diagonal(np.ones((K, n, n))) @ abs(Q))
@@ -116,7 +117,8 @@ def _covariances(model, dispersion, what):
     C = np.zeros((K, n, n))
     covariance = sp.coo_array(Q @ sp.csr_array((entries, (rows, columns)), shape=(Q.shape[1],) * 2) @ Q.T)
     row, column = covariance.coords
-    C[row // n, row % n, column % n] = dispersion * covariance.data
+    C[row // n, row % n, column % n] = dispersion / units.worth * covariance.data
+    C *= np.multiply.outer(units.unit, units.unit)
     free, infinite = ((abs(Q) @ some).reshape(K, n) > 0 for some in (np.ones(Q.shape[1]), unbounded))
     infinite |= model._running
     C[infinite[:, :, None] | infinite[:, None, :]] = 0.0

@@ -16,7 +16,8 @@ from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.first_point import FirstPoint
 from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.sum import SumOracle, Weighted
+from strat.oracles.rescaled import Rescaled
+from strat.oracles.sum import SumOracle
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
@@ -214,10 +215,10 @@ class BoundModel:
         regularizer, constraints = _REGULARIZERS[self.base](values, partial(_bind_regularizer, program))
         if constraints is not None and loss.has("value_and_gradient") and not loss.has("prox"):
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
-            terms = [loss, Weighted(regularizer, weight)]
+            terms = [loss, Rescaled(regularizer, weight)]
             loss = SumOracle(terms, loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
             regularizer = constraints
-        return loss, regularizer if weight == 1.0 else Weighted(regularizer, weight)
+        return loss, regularizer if weight == 1.0 else Rescaled(regularizer, weight)
 
     def _bind_loss(self, values, smooth=True):
         """The loss at the records, with a prox where the solver needs it; the regularizer has the constraints."""

@@ -20,6 +20,7 @@ from strat.model.bound_model import BoundModel
 from strat.model.fit_warnings import (
     undetermined,
     warn_of_collapse,
+    warn_of_lost_digits,
     warn_of_no_minimum,
     warn_of_undetermined,
 )
@@ -42,6 +43,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     bound_model = BoundModel(model, data, strata, sample_weight)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     check_tables(model.base.loss, model.base.data, records.strata.N)
+    warn_of_lost_digits(model.base, records)
     problem = bound_model.problem()
     codes = label_codes(model.base.loss_program, model.values, records.arrays)
     warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)

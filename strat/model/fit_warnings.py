@@ -8,6 +8,8 @@ from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
 from strat.model.runaway import runaway_direction, suspect_strata
 from strat.records.strata import some_of
 
+#: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
+SPREAD, SAMPLED = 1e-6, 100
 #: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
 FALL = 1e-3
 #: A loss that falls by so much where parameters are doubled may be on its way to a limit.
@@ -29,6 +31,33 @@ def undetermined(records, problem):
         return np.zeros((K, n), dtype=bool)
     component = problem.laplacians(edges.mask if problem.learned else problem.w0).components
     return ~np.isin(component, component[filled])
+
+
+def warn_of_lost_digits(base, records):
+    """Warn where the numbers of a column differ by so little of their size that double precision hides how they differ."""
+    for parameter, array in zip(base.data, records.arrays, strict=True):
+        if not isinstance(array, np.ndarray):
+            continue
+        rows = array.reshape(len(array), -1)
+        columns = np.flatnonzero(
+            _spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD
+        )  # most columns are seen to vary
+        lost = [int(c) for c in columns if 0 < _spread(rows[:, c : c + 1])[0] < SPREAD]
+        if lost:
+            names = records.columns.get(parameter.name())
+            lost = [names[c] for c in lost] if names else lost
+            warnings.warn(
+                f"column {some_of(lost)} of {parameter.name()}: the numbers differ by less than {SPREAD:g} of their size, "
+                f"so that double precision loses much of what tells the records apart. Subtract a number near their mean.",
+                DataWarning,
+                stacklevel=4,
+            )
+
+
+def _spread(rows):
+    """Largest difference of every column over its largest size."""
+    high, low = rows.max(axis=0, initial=-np.inf), rows.min(axis=0, initial=np.inf)
+    return (high - low) / np.maximum(np.maximum(high, -low), 1e-300)
 
 
 def warn_of_undetermined(mask, problem, strata, layout):

@@ -14,11 +14,12 @@ class Oracle:
       them: an array or a list of arrays and None, or None.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap.
+    * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
     * ``cones()``: a list of `Cones` whose sum is the function, or, of a prox, what it minimises, constraints included.
     * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum.
     """
 
-    n = 0
+    n, sizes = 0, 0.0
     quadratic = False  # whether the Hessian is the same everywhere
 
     def has(self, name):

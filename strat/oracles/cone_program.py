@@ -224,9 +224,9 @@ class ConeProgram:
 
         A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, without curvature, one over
         its largest coefficient. The rows and the other unknowns of a function share the size that its affine images of theta
-        then have. So results do not depend on the units of theta.
+        then have; half-lines and equations of theta alone have their own. So results do not depend on the units of theta.
         """
-        K, n, (A, b, _, function) = self.K, self.n, self._constraints
+        K, n, (A, b, _, function, lines) = self.K, self.n, self._constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
         if self._scaled is None or not np.array_equal(self._scaled[0], curvature):
             columns = np.repeat(np.arange(self.size), np.diff(A.indptr))
@@ -243,16 +243,19 @@ class ConeProgram:
                 some = images[here & (images > 0)]
                 common = np.exp(np.log(some).mean()) if some.size else 1.0
                 share[here] = unit[self.first[f] : self.first[f + 1]] = common
+            alone = lines & (images > 0)
+            alone[A.indices[~own]] = False
+            share[alone] = images[alone]
             self._scaled = curvature, _scaled(A, 1.0 / share, unit), b / share, unit
         return self._scaled[1:]
 
     @cached_property
     def _constraints(self):
-        """(A, b, cones, function of every row): rows go cone by cone, and for each cone from instance to instance."""
+        """(A, b, cones, every row's function, whether its cone is a line): cone by cone, each from instance to instance."""
         import clarabel
 
         rows, columns, values, b, cones, start = [], [], [], [], [], 0
-        lengths = []
+        lengths, lines = [], []
         for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):
             count, sizes = len(strata), f.rows["sizes"]
             starts = start + count * np.concatenate([[0], np.cumsum(sizes)])
@@ -265,13 +268,16 @@ class ConeProgram:
             right = np.empty(count * len(cone))
             right[places - start] = f.b
             b.append(right)
+            straight = np.array([kind in ("zero", "nonnegative") for kind, _ in f.kinds], dtype=bool)
+            lines.append(np.repeat(straight, count * sizes))
             for (kind, number), size in zip(f.kinds, sizes, strict=True):
                 cones += _cones(clarabel, kind, number, size, count)
             lengths.append(int(starts[-1]) - start)
             start = int(starts[-1])
         function = np.repeat(np.arange(len(lengths)), lengths)
         rows, columns, values, b = (np.concatenate(part or [[]]) for part in (rows, columns, values, b))
-        return sp.csc_array((values, (rows, columns)), shape=(start, self.size)), b, cones, function
+        lines = np.concatenate(lines) if lines else np.zeros(0, dtype=bool)
+        return sp.csc_array((values, (rows, columns)), shape=(start, self.size)), b, cones, function, lines
 
 
 def _columns(f, strata, first):

@@ -35,6 +35,12 @@ class ConeProx:
         self.cones, self.what, self.box, self.restricted = cones, what, box, restricted
         self._own = _OfThread()
 
+    def rescaled(self, weight, unit):
+        """The prox of weight × f(unit · z)."""
+        cones = [function.scaled(weight).in_units(unit) for function in self.cones()]
+        box = self.box and tuple(end / unit for end in self.box)
+        return ConeProx(lambda: cones, self.what, box, self.restricted)
+
     def __getstate__(self):
         return {**self.__dict__, "_own": None}
 

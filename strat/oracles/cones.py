@@ -67,6 +67,22 @@ class Cones:
         """The function times a positive number, or f_i times the i-th of several."""
         return replace(self, P=self.P.scaled(factor), c=self.c * np.reshape(factor, (-1, 1)))
 
+    def in_units(self, unit):
+        """The functions f_i(unit · theta), unit (n,)."""
+        factor = np.ones(self.size)
+        factor[: self.n] = unit
+        A, P = self.A, self.P
+        bounds = {
+            name: end if end is None else end / unit for name, end in (("low", self.low), ("high", self.high))
+        }
+        return replace(
+            self,
+            A=Matrix(A.rows, A.columns, A.values * factor[A.columns]),
+            P=Matrix(P.rows, P.columns, P.values * factor[P.rows] * factor[P.columns]),
+            c=self.c * factor,
+            **bounds,
+        )
+
     def take(self, strata):
         """One function a stratum, for some strata alone."""
         if self.strata is None:

@@ -70,6 +70,10 @@ class ConstantDesign:
             return theta[:, self._column] * self._scale
         return theta @ self._ct if self._small else (self._c @ theta.T).T
 
+    def sizes(self):
+        """Root mean square of the coefficients of every coordinate, (n,)."""
+        return _sizes(self._scale[None, :], self._column, self.n)
+
     def rmatvec(self, g):
         """(K, m) to (K, n)."""
         if self._identity:
@@ -79,6 +83,19 @@ class ConstantDesign:
             out[:, self._column] = g * self._scale
             return out
         return g @ self._c if self._small else (self._ct @ g.T).T
+
+
+def _sizes(values, columns, n):
+    """Root mean square (n,) of the values (R, T) that belong to each of n columns, columns (T,) or (m, T)."""
+    out = np.zeros(n)
+    if values.shape[0] and columns.size:
+        if sp.issparse(values):
+            squares = np.asarray(values.multiply(values).sum(axis=0)).ravel()
+        else:
+            squares = np.einsum("rt,rt->t", values, values)
+        for row in np.atleast_2d(columns):
+            np.maximum.at(out, row, np.sqrt(squares / values.shape[0]))
+    return out
 
 
 def _of_pairs(weight, groups, L):
@@ -106,6 +123,10 @@ class GatheredDesign:
     def rmatvec(self, g):
         """(N, m) to (K, n)."""
         return self.constant.rmatvec(self.segments.sum(g))
+
+    def sizes(self):
+        """Root mean square of the coefficients of every coordinate, (n,)."""
+        return self.constant.sizes()
 
     def gram(self, weights):
         """(N, m) to (K, n, n)."""
@@ -138,6 +159,10 @@ class SharedDesign:
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)
+
+    def sizes(self):
+        """Root mean square of the coefficients of every coordinate, (n,)."""
+        return _sizes(self.coefficients, self.columns, self.n)
 
     @cached_property
     def _grams(self):
@@ -212,6 +237,27 @@ class SharedDesign:
         return out
 
 
+class DesignInUnits:
+    """A dense design in other units: u = A (unit · theta)."""
+
+    dense = True
+
+    def __init__(self, design, unit):
+        self.design, self.unit = design, unit
+
+    def matvec(self, theta):
+        """(K, n) to (N, m)."""
+        return self.design.matvec(self.unit * theta)
+
+    def rmatvec(self, g):
+        """(N, m) to (K, n)."""
+        return self.unit * self.design.rmatvec(g)
+
+    def gram(self, weights):
+        """(N, m) to (K, n, n)."""
+        return self.unit[:, None] * self.design.gram(weights) * self.unit
+
+
 class RowDesign:
     """Any other map of record data: one sparse row for each entry of each record's form."""
 
@@ -233,6 +279,10 @@ class RowDesign:
         self._a = sp.csr_array((data, (rows, columns)), shape=(N * m, K * n))
         self._at = self._a.T
         self.nnz = self._a.nnz
+
+    def sizes(self):
+        """Root mean square of the coefficients of every coordinate, (n,)."""
+        return _sizes(self.coefficients, self.column, self.n)
 
     def matvec(self, theta):
         """(K, n) to (N, m)."""

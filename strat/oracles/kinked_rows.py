@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from strat.oracles.design import DesignInUnits
+
 
 @dataclass
 class KinkedRows:
@@ -39,6 +41,11 @@ class KinkedRows:
         offset = 0.0 if link.offset is None else np.reshape(link.offset, (-1, m))
         shift = np.broadcast_to(offset - place, (rows, m))
         return cls(link.design, shift, before * weight, behind * weight, width / weight)
+
+    def rescaled(self, weight, unit):
+        """weight × the sum at unit · theta, of another theta."""
+        design = self.design if unit is None else DesignInUnits(self.design, unit)
+        return KinkedRows(design, self.shift, self.low * weight, self.high * weight, self.delta / weight)
 
     def arguments(self, theta):
         """r, shape (N, m)."""

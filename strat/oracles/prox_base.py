@@ -35,14 +35,18 @@ class Grouped:
     axes: dict = {}
 
     @property
+    def ties(self):
+        """Coordinates that take the same step, one list a group."""
+        return self.groups.tolist()
+
+    @property
     def columns(self):
         """Coordinates of all groups, one group after the other."""
         return self.groups.reshape(-1)
 
     def _fold(self, v, t):
         """v by groups and t, with the linear and quadratic parts folded in."""
-        t = np.expand_dims(t, -1) if np.ndim(t) else t
-        return folded(self._by_group(v), t, present(self.q), present(self.Q))
+        return folded(self._by_group(v), self._steps_by_group(t), present(self.q), present(self.Q))
 
     def _simple(self, z, t):
         """The prox of absolute values and intervals, by groups, where there are any."""
@@ -52,6 +56,12 @@ class Grouped:
 
     def _by_group(self, values):
         return values.reshape(len(values), *self.groups.shape)
+
+    def _steps_by_group(self, t):
+        """A number, or steps (K, 1 or G L) of a stratum or its coordinates, as (K, 1, 1) or (K, G, L)."""
+        if not np.ndim(t):
+            return t
+        return t[:, :, None] if t.shape[1] == 1 else self._by_group(t)
 
     def join(self, others):
         """Take in the groups of other blocks of the same signature."""
@@ -78,7 +88,10 @@ def joined(blocks):
 
 
 class BlockProx:
-    """The prox of a sum over disjoint blocks of coordinates."""
+    """The prox of a sum over disjoint blocks of coordinates.
+
+    The step t is a number, one for each stratum, or (K or 1, n), the same for the coordinates that `ties` lists together.
+    """
 
     def __init__(self, blocks, transposed=None):
         self.blocks, self.transposed = joined(blocks), transposed
@@ -102,9 +115,16 @@ class BlockProx:
             out[:, block.columns] = part
         return out
 
+    def ties(self, n):
+        """Lists of coordinates that take the same step, each of the n in one of them."""
+        groups, p = [group for block in self.blocks for group in block.ties], self.transposed
+        if p is not None and any(p[c] not in group for group in groups for c in group):
+            return [list(range(n))]
+        return groups
+
     def __call__(self, v, t):
         t = np.asarray(t, dtype=float)
-        t = t.reshape(-1, 1) if t.ndim else t
+        t = t.reshape(-1, 1) if t.ndim == 1 else t
         if self.transposed is not None:  # symmetric variables: the prox sees the symmetric part
             v = 0.5 * (v + v[:, self.transposed])
         if self._whole == v.shape[1]:
@@ -112,5 +132,6 @@ class BlockProx:
         else:
             z = np.empty_like(v)
             for block in self.blocks:
-                z[:, block.columns] = block(v[:, block.columns], t)
+                own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
+                z[:, block.columns] = block(v[:, block.columns], own)
         return z if self.transposed is None else 0.5 * (z + z[:, self.transposed])  # exactly symmetric

@@ -75,6 +75,11 @@ class ConeBlock:
 
     kind = "closed form"
 
+    @property
+    def ties(self):
+        """All coordinates take the same step."""
+        return [list(self.columns)]
+
     def __init__(self, columns, d, q, Q, cone, rule=None, weight=None, scale=1.0, offset=0.0):
         self.columns, self.d, self.q, self.Q, self.cone = columns, d, present(q), present(Q), cone
         self.rule, self.weight, self.scale, self.offset = rule, weight, scale, offset

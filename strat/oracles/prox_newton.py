@@ -5,6 +5,7 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.base import hessian_blocks
 from strat.oracles.central_points import off_edges
+from strat.oracles.rescaled import Rescaled
 
 CHORD_STEPS = 15  # most steps with one Hessian
 EXACT = 1e-9  # error, relative to 1 + size, above which the cone program takes over
@@ -27,6 +28,11 @@ class NewtonProx:
 
     def __init__(self, oracle, transposed=None, rescue=None, max_iter=100):
         self.oracle, self.transposed, self.rescue, self.max_iter = oracle, transposed, rescue, max_iter
+
+    def rescaled(self, weight, unit):
+        """The prox of weight × f(unit · z)."""
+        rescue = self.rescue and self.rescue.rescaled(weight, unit)
+        return NewtonProx(Rescaled(self.oracle, weight, unit), self.transposed, rescue, self.max_iter)
 
     @property
     def kind(self):

@@ -18,6 +18,10 @@ class QuadraticProx:
     def __init__(self, quadratic, transposed=None):
         self.quadratic, self.transposed, self._factors = quadratic, transposed, None
 
+    def rescaled(self, weight, unit):
+        """The prox of weight × the quadratic at unit · z."""
+        return QuadraticProx(self.quadratic.rescaled(weight, unit), self.transposed)
+
     def __getstate__(self):
         return {**self.__dict__, "_factors": None}
 

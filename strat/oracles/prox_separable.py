@@ -10,7 +10,16 @@ from strat.oracles.scalar_newton import safeguarded
 NEXT = 1e-300
 
 
-class SeparableBlock:
+class Separable:
+    """A block of functions of one coordinate each."""
+
+    @property
+    def ties(self):
+        """Every coordinate may take a step of its own."""
+        return [[c] for c in self.columns]
+
+
+class SeparableBlock(Separable):
     """A convex function of each coordinate, with linear and diagonal quadratic parts q and Q, between bounds.
 
     Clipping the prox to the bounds is exact for convex functions of one number.
@@ -98,7 +107,7 @@ class SoftBlock(PiecewiseBlock):
         return v - np.minimum(np.maximum(v, -threshold), threshold)
 
 
-class NewtonBlock:
+class NewtonBlock(Separable):
     """Any sum of functions of one coordinate each, between bounds: safeguarded Newton to rounding.
 
     Parameters

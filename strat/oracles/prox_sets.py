@@ -33,7 +33,8 @@ class SubspaceBlock(Grouped):
         self.basis, self.H = null @ vectors, H
 
     def __call__(self, v, t):
-        v, t = self._by_group(v), np.expand_dims(t, -1) if np.ndim(t) else t
+        v, t = self._by_group(v), self._steps_by_group(t)
+        t = t[..., :1] if np.ndim(t) else t
         fixed = self.b @ self.lift
         y = (v - t * (self.q + fixed @ self.H)) @ self.basis / (1.0 + t * self.values)
         return (fixed + y @ self.basis.T).reshape(len(v), -1)

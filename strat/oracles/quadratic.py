@@ -16,13 +16,21 @@ class Quadratic(Oracle):
         Symmetric, positive semidefinite; None for a linear function. A leading 1 serves all strata.
     centre : (K, n) ndarray or None
         Where c and g belong to; a centre near the minimiser keeps the value exact to rounding. None: 0.
+    sizes : (n,) ndarray, optional
+        See `Oracle`.
     """
 
     quadratic = True
 
-    def __init__(self, c, g, H=None, centre=None):
+    def __init__(self, c, g, H=None, centre=None, sizes=0.0):
         self.c, self.g, self.H, self.centre = c, g, H, centre
-        self.n = g.shape[1]
+        self.n, self.sizes = g.shape[1], sizes
+
+    def rescaled(self, weight, unit):
+        """weight × this at unit · theta, of another theta."""
+        H = None if self.H is None else weight * unit[:, None] * self.H * unit
+        centre = None if self.centre is None else self.centre / unit
+        return Quadratic(weight * self.c, weight * unit * self.g, H, centre)
 
     def _parts(self, theta):
         d = theta if self.centre is None else theta - self.centre

@@ -49,6 +49,11 @@ class SumOracle(Oracle):
         """Why a method is missing."""
         return self.why.get(name, "a piece has none")
 
+    @property
+    def sizes(self):
+        """The sizes of the coordinates' coefficients."""
+        return np.max([np.broadcast_to(part.sizes, self.n) for part in self.parts], axis=0)
+
     def arguments(self, theta):
         """Affine images of theta, one for each part or None where it takes none."""
         return [part.arguments(theta) for part in self.parts]
@@ -99,73 +104,3 @@ class SumOracle(Oracle):
         if len(operators) == 1:
             return operators[0]
         return lambda v: sum((operator(v) for operator in operators), np.zeros_like(v))
-
-
-class Weighted(Oracle):
-    """weight × an oracle, with its capabilities; the prox takes the step weight × t."""
-
-    def __init__(self, oracle, weight):
-        self.oracle, self.weight, self.n = oracle, float(weight), oracle.n
-        self.quadratic = oracle.quadratic
-        for name in ("value_and_gradient", "hessian_operator"):
-            if not oracle.has(name):
-                setattr(self, name, None)
-        self.prox = WeightedProx(oracle.prox, self.weight) if oracle.has("prox") else None
-        self.cones = self._weighted_cones if oracle.has("cones") else None
-
-    def interior(self):
-        """The same where its gradient is finite, +inf elsewhere."""
-        return Weighted(self.oracle.interior(), self.weight)
-
-    def limited(self):
-        """The affine arguments with a domain."""
-        return self.oracle.limited()
-
-    def _weighted_cones(self):
-        return [function.scaled(self.weight) for function in self.oracle.cones()]
-
-    def missing(self, name):
-        """Why a method is missing."""
-        return self.oracle.missing(name)
-
-    def value(self, theta):
-        """Weighted values (K,)."""
-        return self.weight * self.oracle.value(theta)
-
-    def value_and_gradient(self, theta):
-        """Weighted values (K,) and gradients (K, n)."""
-        value, gradient = self.oracle.value_and_gradient(theta)
-        return self.weight * value, self.weight * gradient
-
-    def hessian_operator(self, theta):
-        """The weighted Hessian as a map."""
-        operator = self.oracle.hessian_operator(theta)
-        return lambda v: self.weight * operator(v)
-
-
-class WeightedProx:
-    """The prox of weight × a function, whose prox is `of`: it takes the step weight × t.
-
-    What is known of the prox (its kind, its blocks) stays in sight through `of`.
-    """
-
-    def __init__(self, of, weight):
-        self.of, self.weight = of, weight
-
-    def __call__(self, v, t):
-        return self.of(v, np.asarray(t) * self.weight)
-
-    @property
-    def diagonal(self):
-        """Diagonal of the Hessian where the function is a quadratic of each coordinate; None where it is not."""
-        diagonal = getattr(self.of, "diagonal", None)
-        return None if diagonal is None else self.weight * diagonal
-
-    def next(self, v, t):
-        """The prox in a sequence of calls."""
-        return getattr(self.of, "next", self.of)(v, np.asarray(t) * self.weight)
-
-    def __getattr__(self, name):
-        if name in ("costly", "restricted", "memory", "remember"):
-            return getattr(self.of, name)
-        raise AttributeError(name)

@@ -86,6 +86,12 @@ class Tape(Oracle):
         )
 
     @cached_property
+    def sizes(self):
+        """The sizes of the coordinates' coefficients."""
+        designs = [form.design for node in self.nodes for form in node.forms if form.design is not None]
+        return np.max([design.sizes() for design in designs], axis=0, initial=0.0)
+
+    @cached_property
     def kinked_rows(self):
         """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
         return None if self._single_atom is None else KinkedRows.of(self._single_atom)

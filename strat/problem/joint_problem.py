@@ -217,7 +217,8 @@ class Point:
     def noise(self):
         """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term."""
         # theta is not centred here, as it is not in the product either
-        energy = rows_product(self.degrees, self.theta, self.theta)
+        theta = self.problem.scaled(self.theta)
+        energy = rows_product(self.degrees, theta, theta)
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):

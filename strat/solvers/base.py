@@ -56,6 +56,8 @@ class Solver(BaseEstimator):
     ways = {}
     only_given = None
     edge = None
+    #: Whether fits are in units of the solver's own, so that they do not depend on the user's.
+    rescales = True
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

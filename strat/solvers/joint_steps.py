@@ -255,6 +255,8 @@ class JointSteps(Algorithm):
         if not estimate * self.trust <= tol:
             return None
         residual = self.differentiate_x().residual()
+        if residual["theta"] > tol >= residual["W"]:
+            self.wait, self.late = 0, LATE  # the estimate does not see what theta lacks
         self.trust = float(np.clip(max(residual.values()) / max(estimate, 1e-300), 0.2, 5.0))
         return residual
 

@@ -62,6 +62,11 @@ class MAPG(Solver):
         self.step = step
         self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
+    @property
+    def rescales(self):
+        """Whether it finds its own steps; given ones are in the user's units."""
+        return self.step is None
+
     def validate(self):
         """Check the options.
 

@@ -125,9 +125,17 @@ class NewtonSystem:
         project, precondition = free.project, self._precondition
         if not checked and self.coupled and self.preconditioner.exact:
             return project(precondition(project(b)))
-        return conjugate_gradients(
-            lambda x: project(self._times(x)), lambda r: project(precondition(r)), project(b), tolerance, MOST
-        )
+        products = 0
+
+        def product(x):
+            nonlocal products
+            products += 1
+            return project(self._times(x))
+
+        d = conjugate_gradients(product, lambda r: project(precondition(r)), project(b), tolerance, MOST)
+        if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
+            self._uses_blocks = True  # from the next Hessian on: its diagonal alone is no preconditioner
+        return d
 
     def _direct(self, b, free):
         """Solution stratum by stratum."""

@@ -3,6 +3,7 @@
 from functools import cached_property, partial
 
 import numpy as np
+from scipy.linalg import eigh
 
 from strat.solvers.band import BandFactor
 from strat.solvers.free_directions import inverses, times
@@ -13,6 +14,10 @@ WEAK = (
     2.0,
     0.5,
 )  # median of degree over curvature up to which blocks (or diagonals) are the better preconditioner
+CORRELATED, NULL = (
+    1e-5,
+    1e-13,
+)  # eigenvalues of a block with unit diagonal that are small, and those that are 0
 SIMILAR = 0.5  # factors serve again while the shift changes by less than this share
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
 
@@ -65,7 +70,8 @@ class Preconditioner:
                 return exact
         weak = np.median(self.graph / diagonal) <= WEAK[blocks is None]
         if not (weak or self._fills):
-            return self._graph_solver(diagonal)
+            whole = blocks is not None and free.all and self.laplacians.alike
+            return whole and self._correlated_solver(blocks, bend) or self._graph_solver(diagonal)
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
@@ -106,6 +112,35 @@ class Preconditioner:
             for columns, factor in zip(groups, self._factors, strict=True):
                 out[:, columns] = factor(r[:, columns])
             return out
+
+        return solve
+
+    def _correlated_solver(self, blocks, bend):
+        """`_graph_solver` in directions in which the mean block and `couple` are diagonal; None where the block nearly is.
+
+        Columns far from 0 for their spread are strongly correlated with the intercept.
+        """
+        mean = blocks.mean(axis=0) + np.diag(bend.mean(axis=0))
+        scale = 1 / np.sqrt(np.maximum(mean.diagonal(), 1e-300))
+        mean = scale[:, None] * mean * scale
+        values = np.linalg.eigvalsh(mean) if np.isfinite(mean).all() else np.ones(1)
+        if not np.any((values > NULL) & (values < CORRELATED)):
+            return None
+        p, V = eigh(np.diag(self.laplacians.couple * scale**2), mean + 10 * NULL * np.eye(len(mean)))
+        p, V = np.maximum(p, 1e-30), scale[:, None] * V
+        size = np.maximum(np.einsum("kaj,aj->kj", blocks @ V, V) + bend @ V**2, LEAST)
+        level, parts = np.floor(np.log(p) / np.log(SPREAD)), []
+        for columns in (np.flatnonzero(level == some) for some in np.unique(level)):
+            coupled = p[columns].mean()
+            factor = self.edges.solver(self.laplacians.w, size[:, columns].mean(axis=1) / coupled)
+            parts.append((columns, coupled, factor))
+        self.factorizations += len(parts)
+
+        def solve(r):
+            r = r @ V
+            for columns, coupled, factor in parts:
+                r[:, columns] = factor(r[:, columns]) / coupled
+            return r @ V.T
 
         return solve
 

@@ -9,14 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from strat.oracles.prox_base import BlockProx, Grouped
-from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
-from strat.oracles.sum import WeightedProx
+from strat.oracles.prox_base import BlockProx
+from strat.oracles.rescaled import RescaledProx
 
 STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
 JUMP = 1e-3  # slopes on both sides that differ by more than this are those of a kink
 FREE = 1e-6  # a direction with a smaller slope does not move
-SEPARABLE = (NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock)
 
 
 class ProxSlope:
@@ -98,20 +96,8 @@ class ProxSlope:
 
 def probes(prox, n):
     """Positions (n,) at which coordinates are probed, and each coordinate's block (n, longest), -1 beyond its end."""
-    groups, prox = None, prox.of if isinstance(prox, WeightedProx) else prox
-    if isinstance(prox, BlockProx):
-        groups = []
-        for block in prox.blocks:
-            if isinstance(block, SEPARABLE):
-                groups += [[c] for c in block.columns]
-            elif isinstance(block, Grouped):
-                groups += block.groups.tolist()
-            else:
-                groups.append(list(block.columns))
-        p = prox.transposed
-        if p is not None and any(p[c] not in group for group in groups for c in group):
-            groups = None
-    groups = [list(range(n))] if groups is None else groups
+    prox = prox.of if isinstance(prox, RescaledProx) else prox
+    groups = prox.ties(n) if isinstance(prox, BlockProx) else [list(range(n))]
     position, mates = np.zeros(n, dtype=np.intp), np.full((n, max(map(len, groups))), -1)
     for group in groups:
         position[group] = np.arange(len(group))

@@ -13,12 +13,10 @@ from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.prox_slope import ProxSlope, probes
 
-RIDGE = 1e-10  # least damping, relative; it keeps the equations definite where strata have no records
+RIDGE = 1e-13  # least damping, relative; it keeps the equations definite where strata have no records
 MOST_DAMPING = 1.0
-LONGEST = 1e6  # longest prox step along the path, relative to the step of the prox-gradient step
-FLAT = (
-    1e-14  # a stratum with less curvature than this share of the metric's takes a long gradient step instead
-)
+LONGEST = 1e6  # longest prox step along the path, relative to that of the prox-gradient step
+FLAT = 1e-14  # a stratum with less curvature, relative to the metric, takes a long gradient step instead
 SAFE = 2.0  # the Laplacian is at most this many times the degrees
 LENGTHS = 0.3 ** np.arange(8)
 CROSSED = 1e-4  # a step meets a kink where a long prox changes it by more than this share
@@ -26,7 +24,10 @@ FORCING = 0.1  # largest relative residual of the Newton equations
 JOINT_FORCING = 0.03  # the same within the joint iteration, where Newton steps are rare
 REDUCED = 0.1  # a step without a gradient step before it leaves at most this share of the gradient,
 SUFFICIENT = 0.3  # or lowers F by this share of its slope along the step (a quadratic falls by one half)
-IDLE = 4  # iterations without progress after which the iteration has stalled
+EXACT, IDLE = (
+    1e-10,
+    4,
+)  # share by which a quadratic's fall may differ from its model's, and idle iterations that are a stall
 
 
 class ProximalNewton(Algorithm):
@@ -118,7 +119,7 @@ class ProximalNewton(Algorithm):
         if gain >= -float(noise.sum()):
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
-        self.idle = 0 if gain > float(noise.sum()) or self.polished else self.idle + 1
+        self.idle = 0 if gain > float(noise.sum()) else self.idle + (0.1 if self.polished else 1.0)
         self.stalled = self.idle >= IDLE
         if v is None:
             self.strata_metric.relax()
@@ -142,8 +143,10 @@ class ProximalNewton(Algorithm):
         nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(slope)
         if not (nearer or (gain >= -SUFFICIENT * np.vdot(slope, d) and not self.quadratic)):
             return False
+        foreseen = -0.5 * float(np.vdot(slope, d))
+        self.exact = self.quadratic and abs(gain - foreseen) <= EXACT * foreseen + x.noise
         z.objective = min(z.objective, x.objective)
-        self.x, self.z, self.exact, self.fresh, self.idle = z, x, self.quadratic, False, 0
+        self.x, self.z, self.fresh, self.idle = z, x, False, 0
         return True
 
     def _evaluate(self, point):
@@ -158,12 +161,12 @@ class ProximalNewton(Algorithm):
         if self.parts == 1:
             return np.array([point.objective])
         strata = point.losses + self.problem.regularizer.value(point.theta)
-        strata = strata + 0.5 * np.einsum("kn,kn->k", point.theta, point.product)
-        return np.bincount(self.part, strata, self.parts)
+        return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product), self.parts)
 
     def _noise(self, point):
         """Rounding error to expect in F of every part."""
-        strata = np.abs(point.losses) + 0.02 * point.degrees * np.einsum("kn,kn->k", point.theta, point.theta)
+        theta = self.problem.scaled(point.theta)
+        strata = np.abs(point.losses) + 0.02 * point.degrees * np.vecdot(theta, theta)
         return 1e-14 * np.bincount(self.part, strata, self.parts) + 1e-16 * (1 + abs(point.objective))
 
     def _gradient_step(self, x):
@@ -246,7 +249,7 @@ class ProximalNewton(Algorithm):
         mean = self.system.measure(point.theta)
         flat = mean <= FLAT * metric
         shift = np.where(flat, 0.01 * metric, mean)
-        shift = shift + RIDGE * (shift.mean() + point.degrees.mean()) + 1e-300
+        shift = shift + RIDGE * (shift.mean() + self.system.preconditioner.graph.mean()) + 1e-300
         return np.where(flat, shift, self.damping * shift)
 
     def _beyond_kinks(self):

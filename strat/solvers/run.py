@@ -12,6 +12,7 @@ from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import forget
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
+from strat.solvers.units import Units
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
@@ -50,13 +51,14 @@ class Run:
     def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress, started=None):
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
+        self.units = Units(problem, theta if solver.rescales else None)
         kind = f"{type(solver).__name__} {getattr(solver, 'step', None)}"
-        self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {fingerprint}")
+        self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {self.units}{fingerprint}")
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
-        forget(problem)
-        self.algorithm = solver.algorithm(problem, theta, w)
+        forget(self.units.problem)
+        self.algorithm = solver.algorithm(self.units.problem, self.units.inside(theta), w)
         self.along_edge = False
-        self.iteration, self.history, self.times = 0, [self.algorithm.x.objective], [self.seconds]
+        self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         self._keep_best()
         saved = self.checkpoint.load()
@@ -73,7 +75,7 @@ class Run:
             while status is None:
                 self.algorithm.step()
                 self.iteration += 1
-                self.history.append(self.algorithm.x.objective)
+                self.history.append(self._objective())
                 self.times.append(self.seconds)
                 self._keep_best()
                 status = self._after_iteration()
@@ -99,9 +101,9 @@ class Run:
         seconds = self.seconds
         state = State(
             self.iteration,
-            algorithm.x.objective,
+            self._objective(),
             residual,
-            algorithm.x.theta,
+            self._theta(),
             algorithm.x.w,
             seconds,
             algorithm.factorizations,
@@ -113,7 +115,7 @@ class Run:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
-        elif self.iteration >= solver.max_iter or algorithm.diverged or algorithm.x.objective < LOWEST:
+        elif self.iteration >= solver.max_iter or algorithm.diverged or self._objective() < LOWEST:
             status = "max_iter"
         elif self._stuck():
             self._go_along_edge()
@@ -132,12 +134,12 @@ class Run:
             and not self.along_edge
             and (self.algorithm.stalled or self.algorithm.slow or doubled)
         )
-        return look and self.solver.edge.at_edge(self.problem, self.algorithm.x)
+        return look and self.solver.edge.at_edge(self.units.problem, self.algorithm.x)
 
     def _go_along_edge(self):
         """Let an algorithm go on that knows the edge of the loss's domain."""
         x, work = self.algorithm.x, self.algorithm.factorizations
-        self.algorithm = self.solver.edge.along_edge(self.problem, x.theta, x.w, self.solver.tol)
+        self.algorithm = self.solver.edge.along_edge(self.units.problem, x.theta, x.w, self.solver.tol)
         self.algorithm.extra_factorizations += work
         self.along_edge = True
 
@@ -152,7 +154,7 @@ class Run:
         """
         if self.algorithm.exact:
             return True
-        start, before, now = self.history[0], *self.history[-2:]
+        start, before, now = (F / self.units.worth for F in (self.history[0], *self.history[-2:]))
         moved = before - now if self.algorithm.monotone else abs(before - now)
         return moved <= 100 * self.solver.tol * (min(1.0, abs(start - now)) + abs(now))
 
@@ -165,13 +167,21 @@ class Run:
         x = self.algorithm.x
         if self.score is None and self.algorithm.monotone:
             return
-        key = self.score(x.theta) if self.score is not None else x.objective
+        key = self.score(self._theta()) if self.score is not None else self._objective()
         if key < self.best_key or self.best is None:
             self.best, self.best_key, self.best_iteration = (
-                (x.theta.copy(), x.w.copy()),
+                (self._theta(), x.w.copy()),
                 key,
                 self.iteration,
             )
+
+    def _objective(self):
+        """F at the iterate, in the user's units."""
+        return self.algorithm.x.objective * self.units.worth
+
+    def _theta(self):
+        """A copy of the iterate's parameters in the user's units."""
+        return self.units.outside(self.algorithm.x.theta)
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
@@ -197,13 +207,13 @@ class Run:
 
     def _result(self, status):
         x = self.algorithm.x
-        theta, w = x.theta.copy(), x.w.copy()
+        theta, w = self._theta(), x.w.copy()
         best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf
         if best_counts and self.best is not None:
             theta, w = self.best
         residual = {"theta": np.inf, "W": np.inf}
         with suppress(OutOfTime):
-            w, residual = self._with_formula(theta, w, self.algorithm.certificate(theta, w))
+            w, residual = self._with_formula(theta, w, self._certificate(theta, w))
         parts = self.problem.parts(theta, w)
         if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
             status = "converged"  # the algorithm had not measured the residual
@@ -222,12 +232,15 @@ class Run:
             history_seconds=self.times,
         )
 
+    def _certificate(self, theta, w):
+        return self.algorithm.certificate(self.units.inside(theta), w)
+
     def _with_formula(self, theta, w, residual):
         """(w, residual) with the best W for theta where that is a formula and the residual allows it."""
         graph_oracle = self.problem.graph_oracle() if self.problem.learned else None
         if getattr(graph_oracle, "closed_form", False):
             best = graph_oracle.minimize(self.problem.half_distances(theta))[0]
-            left = self.algorithm.certificate(theta, best)
+            left = self._certificate(theta, best)
             if max(left.values()) <= max(self.solver.tol, *residual.values()):
                 return best, left
         return w, residual
@@ -250,7 +263,7 @@ def _warn(solver, result, algorithm):
     elif algorithm.stalled:
         why, way = (
             "no step lowers the objective further in double precision",
-            "loosen tol or rescale the data",
+            "loosen tol, if the residual is good enough",
         )
     else:
         change = f"the last iteration changed the objective by {last[-1] - last[0]:.1e}"

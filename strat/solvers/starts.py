@@ -27,6 +27,7 @@ from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.consensus import Consensus
 from strat.solvers.graph_step import graph_step
 from strat.solvers.joint_steps import JointSteps
+from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
 ROUGH = 1e-3  # tolerance of the fits that only give a start
@@ -154,8 +155,9 @@ def _theta(problem, name, seed, limit):
     if name == "lrsm":
         return _fit(problem, theta, problem.w0, limit)
     if name == "random":
-        size = np.sqrt(np.mean(_fit(problem, theta, problem.w0, limit) ** 2))
-        noise = np.random.default_rng(seed).standard_normal(theta.shape)
+        units = Units(problem, theta)
+        size = np.sqrt(np.mean(units.inside(_fit(problem, theta, problem.w0, limit)) ** 2))
+        noise = units.outside(np.random.default_rng(seed).standard_normal(theta.shape))
         noisy = problem.prox(theta + size * noise, PROJECTION)
         return np.where(problem.inside(noisy)[:, None], noisy, theta)
     return theta
@@ -163,7 +165,8 @@ def _theta(problem, name, seed, limit):
 
 def _fit(problem, theta, w, limit):
     """Roughly fitted parameters for the weights w, as far as time allows."""
-    fixed = for_given_graph(problem, w)
+    units = Units(for_given_graph(problem, w), theta)
+    fixed, theta = units.problem, units.inside(theta)
     smooth = problem.loss.has("value_and_gradient")
     if needs_cones(fixed):
         algorithm = ConeNewton(fixed, theta, w)
@@ -176,7 +179,7 @@ def _fit(problem, theta, w, limit):
             if small or algorithm.stalled or seconds_left() <= 0:
                 break
             algorithm.step()
-    return inside(problem, algorithm.x.theta.copy())
+    return inside(problem, units.outside(algorithm.x.theta))
 
 
 def _plan(start, n_starts):

@@ -1,0 +1,127 @@
+"""Units in which a problem's numbers are near one: fits must not depend on those of columns, labels and weights."""
+
+import numpy as np
+
+from strat.oracles.cone_prox import ConeProx
+from strat.oracles.prox_base import BlockProx
+from strat.oracles.rescaled import Rescaled, RescaledProx
+from strat.problem.joint_problem import JointProblem
+
+#: The root mean squares of columns, and the losses, that are taken as they are.
+COLUMNS, LOSSES = (1e-2, 1e2), (1e-1, 1e6)
+APART = 1e3  # largest ratio of the units of coordinates that a prox in closed form ties together
+FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
+
+
+class Units:
+    """The problem F(unit · s) / worth in s, with powers of two as units, so that nothing is rounded.
+
+    A coordinate's unit is one over the root mean square of its columns. Coordinates that the regularizer's prox ties together
+    share theirs; where they are too far apart, a cone program takes the place of the prox. Where the loss at the start is
+    tiny or huge, it is the unit of the objective, and the size at which parameters change it as much again is that of all
+    parameters.
+
+    Parameters
+    ----------
+    problem : JointProblem
+    theta : (K, n) ndarray or None
+        Start; None for the problem's own units.
+
+    Attributes
+    ----------
+    problem : JointProblem
+        In these units; the given one where its own will do.
+    unit : (n,) ndarray
+        That of every coordinate of theta.
+    worth : float
+        That of the objective.
+    """
+
+    def __init__(self, problem, theta):
+        self.problem, self.unit, self.worth, self.by_cones = problem, 1.0, 1.0, False
+        if theta is None:
+            return
+        sizes = np.broadcast_to(getattr(problem.loss, "sizes", 0.0), problem.n)
+        if not _within(sizes[sizes > 0], COLUMNS):
+            tied = _largest_of_ties(problem.regularizer.prox, sizes)
+            tied = np.where(tied > 0, tied, 1.0)
+            sizes = np.where(sizes > 0, sizes, tied)
+            self.by_cones = bool(np.any(tied > APART * sizes)) and problem.regularizer.has("cones")
+            self.unit = _power_of_two(1 / (sizes if self.by_cones else tied))
+        loss = self._loss(theta)
+        if not _within(loss, LOSSES):  # a tiny one may be that of a perfect fit
+            loss = max(
+                [size for size in (loss, self._loss(np.zeros(theta.shape))) if size < np.inf], default=0.0
+            )
+        if loss and not _within(loss, LOSSES) and not problem.learned:
+            self.worth = _power_of_two(loss / np.sqrt(np.prod(LOSSES)))
+            self.unit = self.unit * self._size(theta, loss)
+        if np.ndim(self.unit) or self.worth != 1:
+            self.problem = self._rescaled(problem)
+
+    def _loss(self, theta):
+        return abs(float(np.sum(self.problem.loss.value(theta))))
+
+    def _size(self, theta, loss):
+        """About the largest size of parameters, in units of their columns, that changes the loss by less than as much again."""
+        signs = np.where(np.random.default_rng(0).random(theta.shape) < 0.5, -1.0, 1.0) * self.unit
+
+        def changes(size):
+            return not abs(self._loss(theta + size * signs) - loss) < loss
+
+        size, large = 1.0, changes(1.0)
+        for _ in range(TRIALS):
+            size = size / FACTOR if large else size * FACTOR
+            if changes(size) != large:
+                return size if large else size / FACTOR
+        return 1.0
+
+    def _rescaled(self, problem):
+        self.unit = np.broadcast_to(self.unit, problem.n).copy()
+        couple = 1.0 if problem.couple is None else problem.couple
+        regularizer = Rescaled(problem.regularizer, 1 / self.worth, self.unit)
+        if self.by_cones:
+            regularizer.prox = ConeProx(regularizer.cones, "the regularizer")
+        return JointProblem(
+            Rescaled(problem.loss, 1 / self.worth, self.unit),
+            regularizer,
+            problem.graph_regularizer,
+            problem.edges,
+            problem.w0,
+            couple * self.unit**2 / self.worth,
+            problem.outside,
+        )
+
+    def __str__(self):
+        """For checkpoints: nothing where the problem is as it was given."""
+        return "" if np.ndim(self.unit) == 0 else f"{self.worth} {self.unit.tolist()} "
+
+    def inside(self, theta):
+        """Parameters in these units."""
+        return theta / self.unit
+
+    def steps(self, t):
+        """Steps (K,) of a prox as those of the user's: (K,), or (K, n) where they differ within a stratum."""
+        t = t[:, None] * (np.square(self.unit) / self.worth)
+        return t[:, 0] if np.ptp(self.unit) == 0 else t
+
+    def outside(self, theta):
+        """Parameters in the user's units."""
+        return theta * self.unit
+
+
+def _largest_of_ties(prox, sizes):
+    """The largest of the sizes (n,) of the coordinates that a prox in closed form ties to each."""
+    prox, sizes = prox.of if isinstance(prox, RescaledProx) else prox, sizes.copy()
+    for group in prox.ties(len(sizes)) if isinstance(prox, BlockProx) else ():
+        sizes[group] = sizes[group].max()
+    p = getattr(prox, "transposed", None)
+    return sizes if p is None else np.maximum(sizes, sizes[p])
+
+
+def _within(values, ends):
+    return bool(np.all((ends[0] <= values) & (values <= ends[1])))
+
+
+def _power_of_two(value):
+    return 2.0 ** np.round(np.log2(value))

@@ -1,0 +1,213 @@
+"""Fits do not depend on the units of columns, labels and weights, nor on the order and the names of records and strata."""
+
+import warnings
+
+import cvxpy as cp
+import networkx as nx
+import numpy as np
+import pytest
+
+import strat
+
+N, n, K = 240, 3, 4
+Z = np.random.default_rng(1).integers(0, K, N)
+X = np.random.default_rng(2).standard_normal((N, n))
+ETA = X @ [0.5, -0.3, 0.2] + 0.1 * Z
+RNG = np.random.default_rng(3)
+NOISY, SIGNS = ETA + 0.4 * RNG.standard_normal(N), np.where(RNG.random(N) < 1 / (1 + np.exp(-ETA)), 1.0, -1.0)
+COUNTS, TIMES = RNG.poisson(np.exp(ETA)).astype(float), RNG.gamma(2.0, np.exp(ETA) / 2)
+
+#: The loss in prediction u and label y, and the labels.
+LOSSES = {
+    "squares": (lambda u, y: cp.square(y - u), NOISY),
+    "huber": (lambda u, y: cp.huber(y - u, 0.5), NOISY),
+    "expectile": (lambda u, y: 0.7 * cp.square(cp.pos(y - u)) + 0.3 * cp.square(cp.neg(y - u)), NOISY),
+    "power": (lambda u, y: cp.power(cp.abs(y - u), 1.5), NOISY),
+    "log cosh": (lambda u, y: cp.log_sum_exp(cp.hstack([y - u, u - y])), NOISY),
+    "absolute": (lambda u, y: cp.abs(y - u), NOISY),
+    "pinball": (lambda u, y: cp.maximum(0.7 * (y - u), 0.3 * (u - y)), NOISY),
+    "insensitive": (lambda u, y: cp.pos(cp.abs(y - u) - 0.1), NOISY),
+    "logistic": (lambda u, y: cp.logistic(-cp.multiply(y, u)), SIGNS),
+    "hinge": (lambda u, y: cp.pos(1 - cp.multiply(y, u)), SIGNS),
+    "squared hinge": (lambda u, y: cp.square(cp.pos(1 - cp.multiply(y, u))), SIGNS),
+    "poisson": (lambda u, y: cp.exp(u) - y * u, COUNTS),
+    "gamma": (lambda u, y: u + cp.multiply(y, cp.exp(-u)), TIMES),
+}
+KINKED = ("absolute", "pinball", "insensitive", "hinge")
+#: Equivalent regularizers and constraints of theta = t / s.
+REGULARIZERS = {
+    "l1": lambda s, t: (4 * cp.norm1(cp.multiply(s, t)), []),
+    "ridge": lambda s, t: (2 * cp.sum_squares(cp.multiply(s, t)), []),
+    "box": lambda s, t: (0, [t <= 0.3 / s, t >= -0.2 / s]),
+    "norm": lambda s, t: (4 * cp.norm(cp.multiply(s, t)), []),
+    "simplex": lambda s, t: (0, [cp.sum(cp.multiply(s, t)) == 0.4, t >= 0]),
+}
+SCALES = {
+    "all": 10.0 ** np.array([12, -9, 4]),
+    "large": 10.0 ** np.array([12, 8, 10]),
+    "small": 10.0 ** np.array([-9, -8, -9]),
+}
+TIGHT = {
+    "NewtonCG": strat.NewtonCG,
+    "MAPG": strat.MAPG,
+    "Alternating": strat.AlternatingMinimization,
+    "Cone": strat.Cone,
+}
+
+
+def declared(loss, scale=1.0, regularizer=None, intercept=True, **options):
+    t, b = cp.Variable(n, name="t"), cp.Variable(name="b")
+    x, y = cp.Parameter(n if intercept else n + 1, name="x"), cp.Parameter(name="y")
+    u = x @ t + b if intercept else x[:n] @ t + x[n] * b
+    r, constraints = REGULARIZERS[regularizer](scale * np.ones(n), t) if regularizer else (0, [])
+    couple = options.pop("couple", None)
+    if couple is not None:
+        options["couple"] = {t: np.square(scale) * np.ones(n), b: couple}
+    return strat.BaseModel(LOSSES[loss][0](u, y), r, constraints, data=(x, y), predict=u, **options)
+
+
+def fitted(model, X, y, z, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y, strata=z, **options)
+    return model
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_predictions_are_the_same_in_all_units(loss):
+    rng, y = np.random.default_rng(len(loss)), LOSSES[loss][1]
+    solver = strat.Cone(tol=1e-7) if loss in KINKED else strat.NewtonCG(tol=1e-8)
+    expected = fitted(strat.separate(declared(loss), solver=solver), X, y, Z).predict(X, strata=Z)
+    for _ in range(3):
+        scale, order = 10.0 ** rng.uniform(-9, 12, n), rng.permutation(N)
+        offset = scale * rng.choice([0.0, 1.0, 300.0], n)
+        names = np.array([f"group {k}" for k in rng.permutation(K)])
+        weight = np.full(N, 10.0 ** rng.uniform(-10, 8))
+        moved, intercept = (X * scale + offset)[order], rng.random() < 0.5
+        given = moved if intercept else np.c_[moved, np.ones(N)]
+        model = strat.separate(declared(loss, intercept=intercept), solver=solver)
+        fitted(model, given, y[order], names[Z][order], sample_weight=weight)
+        np.testing.assert_allclose(model.predict(given, strata=names[Z][order]), expected[order], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        name
+        for name, (_, y) in LOSSES.items()
+        if y is NOISY and name not in ("huber", "insensitive", "log cosh")
+    ],
+)
+def test_labels_in_all_units(loss):
+    y = LOSSES[loss][1]
+    expected = fitted(strat.separate(declared(loss)), X, y, Z).predict(X, strata=Z)
+    for unit in (1e-8, 1e-4, 1e4, 1e8, 1e12):
+        model = fitted(strat.separate(declared(loss)), X, unit * y, Z)
+        np.testing.assert_allclose(model.predict(X, strata=Z) / unit, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize("loss", ["squares", "poisson"])
+def test_equivalent_regularizers(loss, regularizer, scales):
+    y, s = LOSSES[loss][1], SCALES[scales]
+    for solver in (strat.NewtonCG(tol=1e-8), strat.Cone(tol=1e-8)):
+        models = [strat.common(declared(loss, scale, regularizer), solver=solver) for scale in (1.0, s)]
+        first, second = (fitted(m, X * scale, y, Z) for m, scale in zip(models, (1.0, s), strict=True))
+        assert second.result_.objective == pytest.approx(first.result_.objective, rel=1e-9)
+        np.testing.assert_allclose(second.predict(X * s, strata=Z), first.predict(X, strata=Z), atol=3e-6)
+
+
+@pytest.mark.parametrize(
+    "solver", [*(make(tol=1e-7) for make in TIGHT.values()), strat.ADMM(tol=1e-9)], ids=repr
+)
+def test_all_solvers(solver):
+    loss = "logistic"
+    expected = fitted(strat.separate(declared(loss), solver=solver), X, SIGNS, Z).predict(X, strata=Z)
+    for scale in SCALES.values():
+        model = fitted(strat.separate(declared(loss), solver=solver), X * scale + 50 * scale, SIGNS, Z)
+        np.testing.assert_allclose(model.predict(X * scale + 50 * scale, strata=Z), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "h", [strat.LogDet(5.0, 0.5, 0.1, 0.2), strat.Entropy(0.5)], ids=["log det", "entropy"]
+)
+@pytest.mark.parametrize(
+    "solver", [strat.MAPG(tol=1e-7), strat.AlternatingMinimization(tol=1e-7)], ids=["MAPG", "alternating"]
+)
+def test_learned_graphs(solver, h):
+    models = {}
+    for name, scale in {"ones": np.ones(n), **SCALES}.items():
+        base = declared("poisson", scale, couple=0.0)
+        model = strat.StratifiedModel(base, strat.graphs.path(K), h, solver=solver)
+        models[name] = fitted(model, X * scale + 50 * scale * (name == "large"), COUNTS, Z)
+        assert models[name].result_.objective == pytest.approx(models["ones"].result_.objective, rel=1e-9)
+        np.testing.assert_allclose(models[name].W_, models["ones"].W_, rtol=1e-4)
+
+
+RAW = np.random.default_rng(0).lognormal(10.5, 0.6, N), np.random.default_rng(4).standard_normal((N, 2))
+SETS = {
+    "income and its square": np.c_[RAW[0], RAW[0] ** 2],
+    "metres": [5e5, 4.5e6] + 1e4 * RAW[1],
+    "seconds since 1970": np.c_[1.6e9 + 3e7 * RAW[1][:, 0], RAW[1][:, 1]],
+    "seconds of a day": np.c_[1.7e9 + 4e4 * RAW[1][:, 0], RAW[1][:, 1]],
+    "year": np.c_[np.round(2007 + 8 * RAW[1][:, 0]), RAW[1][:, 1]],
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_least_squares_of_raw_columns(name):
+    raw, t, b = SETS[name], cp.Variable(2, name="t"), cp.Variable(name="b")
+    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    S = (raw - raw.mean(axis=0)) / raw.std(axis=0)
+    labels = S @ [0.5, -0.25] + 0.3 * RNG.standard_normal(N)
+    model = fitted(strat.separate(strat.BaseModel(cp.square(y - x @ t - b), data=(x, y))), raw, labels, Z)
+    groups = ((np.c_[S, np.ones(N)][k == Z], labels[k == Z]) for k in range(K))
+    assert model.result_.objective == pytest.approx(
+        sum(np.linalg.lstsq(A, c)[1][0] for A, c in groups), rel=1e-9
+    )
+    assert model.result_.status == "converged" and model.result_.iterations <= 4
+
+
+GRAPHS = {"path": strat.graphs.path(4, weight=7.0), "complete": strat.graphs.complete(40, weight=500.0)}
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_a_given_graph_penalises_differences_in_the_users_units(graph):
+    # One least squares problem with a row for each record and for each edge and coefficient.
+    raw, strata = X * [1e3, 1e-3, 1.0] + [2e5, 0.0, 30.0], np.arange(N) % len(graph)
+    model = fitted(strat.lrsm(declared("squares"), graph), raw, NOISY, strata)
+    records = np.zeros((N, len(graph), n + 1))
+    records[np.arange(N), strata] = np.c_[raw, np.ones(N)]
+    incidence = nx.incidence_matrix(graph, oriented=True).toarray().T
+    weight = next(iter(graph.edges(data="weight")))[2]
+    A = np.vstack([records.reshape(N, -1), np.sqrt(weight / 2) * np.kron(incidence, np.eye(n + 1))])
+    size = np.linalg.norm(A, axis=0)
+    solution = np.linalg.lstsq(A / size, np.r_[NOISY, np.zeros(len(A) - N)], rcond=1e-15)[0] / size
+    np.testing.assert_allclose(
+        model.predict(raw, strata=strata), records.reshape(N, -1) @ solution, atol=1e-6
+    )
+    assert model.result_.iterations <= 3
+
+
+@pytest.mark.parametrize("regularizer", ["ridge", "l1", "box"])
+def test_derivatives_of_fits(regularizer):
+    found = []
+    for scale in (np.ones(n), *SCALES.values()):
+        base = declared("logistic", scale, regularizer, couple=1.0)
+        model = fitted(strat.lrsm(base, strat.graphs.path(K, weight=3.0)), X * scale, SIGNS, Z)
+        held = 1.1 * X[:90] * scale, SIGNS[:90], Z[:90]
+        loss, gradient = strat.hypergradient(model, held)
+        errors, moved = strat.standard_errors(model)["t"] * scale, strat.sensitivity(model)[0, 1]["t"] * scale
+        found.append([loss, gradient["W0"], np.nan_to_num(errors), moved])
+    for other in found[1:]:
+        for value, expected in zip(other, found[0], strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_columns_that_lose_their_digits_are_named():
+    raw = X * [1.0, 1.0, 1e-3] + [0.0, 0.0, 1e6]
+    with pytest.warns(
+        strat.DataWarning, match="column 2 of x: the numbers differ by less than 1e-06.*Subtract"
+    ):
+        strat.separate(declared("squares")).fit(raw, NOISY, strata=Z)
