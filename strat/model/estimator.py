@@ -258,7 +258,8 @@ class StratifiedModel(NestedParameters):
         Parameters
         ----------
         path : str or path
-            File to write; ``strat.load`` reads it.
+            File to write; ``strat.load`` reads it. What was there is replaced once the new file is whole, and an
+            OptionError leaves it as it was.
         """
         check_is_fitted(self, "theta_")
         save(self, path)

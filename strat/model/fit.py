@@ -1,7 +1,6 @@
 """From a declaration and records to a solved problem: what ``fit`` does, step by step."""
 
 import copy
-import hashlib
 import time
 from functools import partial
 from numbers import Integral
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.base_model import BaseModel
+from strat.compiler.contents import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.per_record import check_tables
 from strat.errors import GraphError, OptionError, type_name
@@ -25,6 +25,7 @@ from strat.model.fit_warnings import (
     warn_of_undetermined,
 )
 from strat.problem.edges import AllPairs
+from strat.records.fingerprint import fingerprint
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve
 
@@ -53,10 +54,11 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     if solver.callback is not None:
         solver.callback = partial(_call_back, solver.callback, model.base.layout, edges)
     start = _start(model, problem, init, labels)
-    score = None if validation is None else bound_model.validation(validation).mean_loss
-    fingerprint = "" if solver.checkpoint is None else _fingerprint(model, problem, records)
+    held_out = None if validation is None else bound_model.validation(validation)
+    score = None if held_out is None else held_out.mean_loss
+    identity = "" if solver.checkpoint is None else _fingerprint(bound_model, problem, start, held_out)
     starts = {"n_starts": model.n_starts, "random_state": model.random_state, "started": started}
-    result = solve(problem, solver, start, score=score, fingerprint=fingerprint, **starts)
+    result = solve(problem, solver, start, score=score, fingerprint=identity, **starts)
     solved = time.perf_counter()
     result.notes += notes
     running = warn_of_no_minimum(bound_model, problem, result, solver.tol)
@@ -179,22 +181,25 @@ def _call_back(function, layout, edges, state):
     return function(view)
 
 
-def _fingerprint(model, problem, records):
-    """A hash of the declaration, constants and records, by which a checkpoint belongs to one fit."""
-    base, edges = model.base, problem.edges
-    parts = [str(base), repr(model.graph_regularizer), str(sorted(model.values.items())), str(model.scale)]
-    for p in base.hyperparameters.values():
-        parts.append(np.asarray(model.values.get(p.name(), p.value), dtype=float))
-    for factor in coupling.factors(base.couple):
-        parts += [repr(factor), base.couple_weights(model.values, factor)]
-    for array in (*records.arrays, records.strata.index, records.weight):
-        parts += [array.data, array.indices, array.indptr] if sp.issparse(array) else [array]
-    parts += [] if isinstance(edges, AllPairs) else edges.ends
-    parts += [problem.w0, repr(records.strata.labels)]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()
+def _fingerprint(bound_model, problem, start, held_out):
+    """A hash of declaration, constants, start, graph and records, by which a checkpoint belongs to one fit."""
+    model, base, edges = bound_model.model, bound_model.base, problem.edges
+    values = [model.values.get(name, p.value) for name, p in base.hyperparameters.items()]
+    values = [value if sp.issparse(value) else np.asarray(value, dtype=float) for value in values]
+    couple = [(factor, base.couple_weights(model.values, factor)) for factor in coupling.factors(base.couple)]
+    parts = [contents(base), values, couple, model.graph_regularizer, model.scale, model.random_state, start]
+    parts += [
+        model.shared,
+        bound_model.regularizer_weight,
+        bound_model.prior.labels,
+        problem.w0,
+        problem.outside,
+    ]
+    parts += [None if isinstance(edges, AllPairs) else edges.ends]
+    for records in (bound_model.records, getattr(held_out, "records", None)):
+        if records is not None:
+            parts += [records.arrays, records.strata.index, records.weight]
+    return fingerprint(*parts)
 
 
 def _matrix(K, shared, edges, w):

@@ -1,22 +1,19 @@
 """Loading what ``StratifiedModel.save`` wrote."""
 
-import datetime
 import json
 import re
 import warnings
-from dataclasses import dataclass, fields
-
-import numpy as np
-import scipy.sparse as sp
+from dataclasses import dataclass
 
 import strat
 from strat.compiler.base_model import BaseModel
-from strat.errors import DataWarning, OptionError, type_name
+from strat.errors import DataWarning, OptionError, StratError, type_name
 from strat.graphs.prior_graph import PriorGraph
 from strat.model.baselines import common
 from strat.model.estimator import StratifiedModel
-from strat.model.saving import FORMAT
+from strat.model.file_schema import check_file, read_labels, read_weights
 from strat.problem.graph_regularizers import GraphRegularizer
+from strat.records.archive import as_path, read_archive
 from strat.solvers import Result, Solver
 
 
@@ -56,8 +53,8 @@ def load(path, base=None):
     Raises
     ------
     OptionError
-        If the file is no saved model, ``base`` has other variables, or the graph regularizer or solver is none of
-        strat's own.
+        If the file is no saved model, is damaged or has entries that only a later version knows, ``base`` has other
+        variables, or the graph regularizer or solver is none of strat's own.
 
     Examples
     --------
@@ -70,24 +67,19 @@ def load(path, base=None):
     >>> strat.load(path).strata_
     ['a', 'b']
     """
+    path = as_path(path, "path")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        meta = json.loads(str(arrays.pop("meta")))
-        if meta["format"] != FORMAT:
-            raise KeyError("format")
-    except OSError:
-        raise
-    except Exception as error:
-        raise OptionError(f"{path} is no model saved by this version of strat.") from error
+        arrays = read_archive(path, legacy=True)
+        meta = json.loads(str(arrays.pop("meta", "null")))
+        check_file(arrays, meta)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(
+            f"{path} is no model saved by this version of strat: {error}. If a later version wrote it, load it with that "
+            f"one; otherwise take another copy of the file, or fit and save the model again."
+        ) from error
+    strata = read_labels(meta["strata"], "strata")
     theta = {name: arrays[f"theta/{name}"] for name in meta["variables"]}
-    K = len(meta["strata"])
-    W = arrays.get("W")
-    if W is None:
-        W = sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))
-    strata = [_decoded(label) for label in meta["strata"]]
-    known = {f.name for f in fields(Result)}  # another version may have had more
-    result = Result(**{name: value for name, value in meta["result"].items() if name in known})
+    W, result = read_weights(arrays, len(strata)), Result(**meta["result"])
     if base is None:
         return SavedFit(theta, W, strata, result, meta["declaration"])
     _check_base(base, meta, path)
@@ -96,15 +88,16 @@ def load(path, base=None):
     model._columns = meta["columns"]
     model._training, model._bound, model._undetermined = None, None, arrays.get("undetermined")
     values = {name.removeprefix("value/"): a for name, a in arrays.items() if name.startswith("value/")}
-    if values:
-        model._values = {name: (a.item() if a.ndim == 0 else a) for name, a in values.items()}
-    return model
+    try:
+        return model.set_params(**{f"base__{name}": a if a.ndim else a.item() for name, a in values.items()})
+    except OptionError as error:
+        raise OptionError(f"{path} does not fit base: {error}") from error
 
 
 def _model(base, meta, arrays, path):
     graph = None
     if meta["graph"] is not None:
-        labels = [_decoded(label) for label in meta["graph"]]
+        labels = read_labels(meta["graph"], "graph")
         edge, factor = arrays["graph/edge"], arrays["graph/factor"]
         names = [None if f < 0 else meta["factors"][f] for f in factor]
         i, j = arrays["graph/i"][edge], arrays["graph/j"][edge]
@@ -167,13 +160,11 @@ def _component(entry, kind, path):
         )
     if isinstance(params.get("step"), list):
         params["step"] = tuple(params["step"])
-    return public(**params)
-
-
-def _decoded(label):
-    if not isinstance(label, dict):
-        return label
-    ((kind, value),) = label.items()
-    if kind in ("tuple", "frozenset"):
-        return (tuple if kind == "tuple" else frozenset)(map(_decoded, value))
-    return getattr(datetime, kind).fromisoformat(value)
+    try:
+        component = public(**params)
+        component.validate()
+    except (TypeError, StratError) as error:
+        raise OptionError(
+            f"{path} has params of {name} that this version of strat does not take: {error}. Without base= it can be read."
+        ) from error
+    return component

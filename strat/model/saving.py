@@ -1,6 +1,5 @@
 """Saving fitted models: arrays in npz, the rest in JSON inside it; nothing is pickled."""
 
-import datetime
 import json
 from dataclasses import fields
 
@@ -9,15 +8,19 @@ import scipy.sparse as sp
 
 from strat.errors import OptionError
 from strat.graphs.reading import read_graph
+from strat.model.file_schema import FORMAT, check_file
+from strat.records.archive import as_path, write_archive
+from strat.records.stored_labels import encoded
 from strat.solvers import Result
-
-FORMAT = 1
 
 
 def save(model, path):
     """Write a fitted model to one file, which ``strat.load`` reads."""
+    path = as_path(path, "path")
     arrays = {f"theta/{name}": value for name, value in model.theta_.items()}
-    arrays |= {f"value/{name}": np.asarray(value, dtype=float) for name, value in model.values.items()}
+    values = {name: value for name, value in model.values.items() if value is not None}
+    values = {name: value.toarray() if sp.issparse(value) else value for name, value in values.items()}
+    arrays |= {f"value/{name}": np.asarray(value, dtype=float) for name, value in values.items()}
     if sp.issparse(model.W_):
         csr = sp.csr_array(model.W_)
         arrays |= {"W/data": csr.data, "W/indices": csr.indices, "W/indptr": csr.indptr}
@@ -31,15 +34,16 @@ def save(model, path):
         arrays |= {"graph/weight": prior.term_weight, "graph/factor": prior.term_factor}
     meta = {
         "format": FORMAT,
-        "class": type(model).__name__,
+        "class": "CommonModel" if model.shared else "StratifiedModel",
         "declaration": str(model.base),
         "variables": model.base.layout.shapes,
-        "strata": [_encoded(label) for label in model.strata_],
-        "graph": None if prior is None else [_encoded(label) for label in prior.labels],
+        "strata": [encoded(label) for label in model.strata_],
+        "graph": None if prior is None else [encoded(label) for label in prior.labels],
         "factors": None if prior is None else prior.factors,
         "graph_regularizer": _component(model.graph_regularizer),
         "solver": _component(model.solver),
-        "options": {k: getattr(model, k) for k in ("scale", "n_starts", "warm_start", "random_state")},
+        "options": {k: getattr(model, k) for k in ("scale", "n_starts", "random_state")}
+        | {"warm_start": bool(model.warm_start)},
         "edges": model.edges if isinstance(model.edges, str) else None,
         "strata_columns": model.strata,
         "regularizer_weight": getattr(model, "regularizer_weight", None),
@@ -48,8 +52,18 @@ def save(model, path):
             f.name: getattr(model.result_, f.name) for f in fields(Result) if f.name not in ("theta", "w")
         },
     }
-    with open(path, "wb") as file:
-        np.savez_compressed(file, meta=np.array(json.dumps(meta, default=_as_json)), **arrays)
+    text = json.dumps(meta, default=_as_json)
+    try:
+        check_file(arrays, json.loads(text))
+    except ValueError as error:
+        raise OptionError(f"the model cannot be stored: {error}. Set it right, and save again.") from error
+    try:
+        write_archive(path, {"meta": np.array(text), **arrays}, compressed=True)
+    except OSError as error:
+        raise OptionError(
+            f"{path} cannot be written ({error.strerror or error}); what was there before is unchanged. Make room, or give "
+            f"a path in a folder where you may write."
+        ) from error
 
 
 def _component(component):
@@ -64,17 +78,3 @@ def _component(component):
 def _as_json(value):
     """What JSON has no type for, as one that it has."""
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)
-
-
-def _encoded(label):
-    if isinstance(label, (tuple, frozenset)):
-        return {"tuple" if isinstance(label, tuple) else "frozenset": [_encoded(part) for part in label]}
-    if isinstance(label, datetime.date):
-        return {"datetime" if isinstance(label, datetime.datetime) else "date": label.isoformat()}
-    if isinstance(label, np.generic):
-        label = label.item()
-    if label is not None and not isinstance(label, (str, int, float, bool)):
-        raise OptionError(
-            f"the stratum label {label!r} cannot be stored; use numbers, text, dates or tuples of them."
-        )
-    return label

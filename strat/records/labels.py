@@ -115,10 +115,13 @@ def all_plain(labels):
 
 
 def plain(label):
-    """A label with NumPy scalars turned into Python ones, inside tuples too."""
+    """A label with NumPy scalars turned into Python ones, inside tuples too; instants between microseconds stay NumPy's."""
+    if getattr(label, "nanosecond", 0) and label.tzinfo is None:  # pandas'
+        return label.to_datetime64()
     if isinstance(label, np.datetime64):
-        # item() gives an integer for finer units, and a date for coarser ones.
-        label = label.astype("datetime64[us]")
+        # Python's dates hold microseconds; a finer instant stays as it is.
+        exact = label.astype("datetime64[us]")
+        return exact.item() if exact == label else label
     if isinstance(label, np.generic):
         return label.item()
     if type(label) is tuple:
@@ -195,7 +198,10 @@ def _is_hashable(label):
 def _items(column):
     """One column as a list of Python objects."""
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
-        column = column.astype("datetime64[us]")  # tolist() turns finer units into integers
+        exact = column.astype("datetime64[us]")  # tolist() turns finer units into integers
+        if not ((exact == column) | np.isnat(column)).all():
+            return [plain(label) for label in column]
+        column = exact
     for method in ("tolist", "to_list"):
         if hasattr(column, method):
             items = getattr(column, method)()

@@ -1,5 +1,7 @@
 """Strata: records grouped by stratum, in the order of the graph's nodes."""
 
+from contextlib import suppress
+from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -79,10 +81,17 @@ class Strata:
 
 def in_order(labels):
     """Labels sorted, or as they came where they cannot be compared."""
-    try:
-        return sorted(labels)
-    except TypeError:
-        return list(labels)
+    for key in (None, _comparable):
+        with suppress(TypeError):
+            return sorted(labels, key=key)
+    return list(labels)
+
+
+def _comparable(label):
+    """A label with instants in NumPy's type, where some are between microseconds and Python's type cannot hold them."""
+    if isinstance(label, tuple):
+        return tuple(map(_comparable, label))
+    return np.datetime64(label) if isinstance(label, datetime) and label.tzinfo is None else label
 
 
 def some_of(labels):

@@ -37,7 +37,7 @@ _OPTIONS = """patience : int, optional
     callback : callable, optional
         Called as ``callback(state)`` after every iteration; returning True stops.
     checkpoint : path, optional
-        File from which an interrupted fit of the same problem goes on; it is removed when the fit is done.
+        File from which an interrupted fit goes on that is the same in all but its stops; it is removed when the fit is done.
     verbose : bool
         Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal."""
 
@@ -155,7 +155,7 @@ class Solver(BaseEstimator):
         score : callable, optional
             ``score(theta)`` is the mean validation loss, lower is better; used with `patience`.
         fingerprint : str
-            Identifies declaration, data and graph in a checkpoint.
+            Identifies declaration, constants, data and graph in a checkpoint.
         init : str
             Name of the start, for the result.
         started : float, optional

@@ -1,14 +1,15 @@
-"""Checkpoints: the whole state of a run in one npz file, written so that a kill never leaves half a file."""
+"""Checkpoints: the whole state of a run in one file, which only the same fit takes up."""
 
-import os
 import time
-import zipfile
-from pathlib import Path
+import warnings
 
 import numpy as np
 
-from strat.errors import OptionError
+from strat.errors import DataWarning, OptionError
+from strat.records.archive import as_path, read_archive, write_archive
+from strat.records.fingerprint import fingerprint
 
+FORMAT = 2  # to be raised when a state gets other entries or another meaning
 SECONDS = 10.0  # between two writes
 
 
@@ -18,48 +19,90 @@ class Checkpoint:
     Parameters
     ----------
     path : path or None
-    fingerprint : str
-        Identifies declaration, data and solver: only a file with the same one is resumed.
+    fit : object
+        Whatever identifies declaration, data, start and solver, for `fingerprint`: only a file with the same is resumed.
     """
 
-    def __init__(self, path, fingerprint):
-        if not isinstance(path, str | os.PathLike | None):
-            raise OptionError(f"checkpoint = {path!r} is no path. Give the name of a file, or None.")
-        self.path = None if path is None else Path(path)
+    def __init__(self, path, fit):
+        self.path = None if path is None else as_path(path, "checkpoint")
         if self.path is not None and not self.path.parent.is_dir():
             raise OptionError(
                 f"checkpoint = {str(path)!r} is in a folder that does not exist. Make it, or give another path."
             )
-        self.fingerprint = fingerprint
+        self.fingerprint = None if path is None else fingerprint(FORMAT, fit)
         self.written = time.monotonic()
 
     def load(self):
         """The saved state as a dict of arrays, or None where there is no file."""
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as file:
-                state = dict(file)
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile):
-            state = {}
-        if str(state.get("fingerprint", "")) != self.fingerprint or "fingerprint" not in state:
-            raise OptionError(
-                f"checkpoint = {str(self.path)!r} holds no state of this fit (declaration, data, graph and "
-                "steps must be the same). Give another path, or remove the file to start afresh."
+            state = read_archive(self.path)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self._refusal(error) from error
+        if str(state.pop("fingerprint", None)) != self.fingerprint:
+            raise self._refusal(
+                "it is of another declaration, constants, data, graph, start or solver, or another version's"
             )
         return state
+
+    def check(self, state, fresh):
+        """Raise an OptionError where a saved state cannot be one of a run whose state at the start is `fresh`."""
+        try:
+            _check(state, fresh)
+        except (ValueError, TypeError) as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, why):
+        return OptionError(
+            f"checkpoint = {str(self.path)!r} holds no state of this fit: {why}. Give another path, or remove the file to "
+            f"start afresh."
+        )
 
     def save(self, state, force=False):
         """Write the state (a function without arguments that returns it) if the last write is long ago."""
         if self.path is None or not (force or time.monotonic() - self.written > SECONDS):
             return
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        with open(temporary, "wb") as file:
-            np.savez(file, fingerprint=self.fingerprint, **state())
-        os.replace(temporary, self.path)
         self.written = time.monotonic()
+        try:
+            write_archive(self.path, {"fingerprint": self.fingerprint, **state()})
+        except OSError as error:
+            self._warn("written", error)
 
     def remove(self):
         """Delete the file: the fit is done."""
-        if self.path is not None:
+        if self.path is None:
+            return
+        try:
             self.path.unlink(missing_ok=True)
+        except OSError as error:
+            self._warn("removed", error)
+
+    def _warn(self, done, error):
+        warnings.warn(
+            f"checkpoint = {str(self.path)!r} cannot be {done} ({error.strerror or error}). The fit goes on without it; "
+            f"to keep its state, make room or give a path in a folder where you may write.",
+            DataWarning,
+            stacklevel=8,
+        )
+
+
+def _check(state, fresh):
+    # What proxes remember comes in the run, too.
+    entries = {name for name in state if not name.startswith(("algorithm_loss_", "algorithm_regularizer_"))}
+    for name in sorted(fresh.keys() - entries):
+        raise ValueError(f"it has no entry {name!r}")
+    for name in sorted(entries):
+        array = state[name]
+        if name not in fresh:
+            raise ValueError(f"its entry {name!r} is unknown")
+        shape = (int(state["iteration"]) + 1,) if name.startswith("history") else np.shape(fresh[name])
+        if array.shape != shape and np.size(fresh[name]):  # what is empty at the start comes in the run
+            raise ValueError(f"its entry {name!r} has the shape {array.shape}, but must have {shape}")
+        what = name.rstrip("_").rpartition("_")[2]
+        if what in ("theta", "w") and not np.isfinite(array).all():
+            raise ValueError(f"its entry {name!r} is not finite")
+        if what == "w" and (array < 0).any():
+            raise ValueError(f"its entry {name!r} holds negative weights")

@@ -16,6 +16,8 @@ from strat.solvers.units import Units
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
+#: Options that a resumed run may have otherwise: they say when it ends and what it tells.
+STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
 
@@ -52,8 +54,9 @@ class Run:
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
         self.units = Units(problem, theta if solver.rescales else None)
-        kind = f"{type(solver).__name__} {getattr(solver, 'step', None)}"
-        self.checkpoint = Checkpoint(solver.checkpoint, f"{kind} {self.units}{fingerprint}")
+        steps = {name: value for name, value in solver.get_params(deep=False).items() if name not in STOPS}
+        parts = [type(solver).__name__, steps, init, self.score is not None, fingerprint]
+        self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         forget(self.units.problem)
         self.algorithm = solver.algorithm(self.units.problem, self.units.inside(theta), w)
@@ -196,6 +199,7 @@ class Run:
         prefix = "algorithm_"
         if saved.get("along_edge"):
             self._go_along_edge()
+        self.checkpoint.check(saved, self._state())
         self.algorithm.restore(
             {name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)}
         )
@@ -204,6 +208,8 @@ class Run:
         if "best_theta" in saved:
             self.best = (saved["best_theta"], saved["best_w"])
             self.best_key, self.best_iteration = float(saved["best_key"]), int(saved["best_iteration"])
+        if self._stuck():  # which a run that ends there does not ask
+            self._go_along_edge()
 
     def _result(self, status):
         x = self.algorithm.x

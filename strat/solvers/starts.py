@@ -76,9 +76,7 @@ def solve(
             one.checkpoint = f"{solver.checkpoint}.{index}"
         forget(problem)
         theta, w = point(problem, given, random_state + index, limit)
-        result = one.run(
-            problem, theta, w, score=score, fingerprint=f"{fingerprint} {name}", init=name, started=started
-        )
+        result = one.run(problem, theta, w, score=score, fingerprint=fingerprint, init=name, started=started)
         tried.append({"init": name, "objective": result.objective, "status": result.status})
         key = result.objective if score is None else score(result.theta)
         if best is None or key < best_key:

@@ -92,10 +92,6 @@ class Units:
             problem.outside,
         )
 
-    def __str__(self):
-        """For checkpoints: nothing where the problem is as it was given."""
-        return "" if np.ndim(self.unit) == 0 else f"{self.worth} {self.unit.tolist()} "
-
     def inside(self, theta):
         """Parameters in these units."""
         return theta / self.unit

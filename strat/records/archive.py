@@ -1,0 +1,79 @@
+"""Archives: named arrays in one npz file, written whole or not at all, and read only as they were written."""
+
+import errno
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import numpy as np
+
+from strat.errors import OptionError
+from strat.records.fingerprint import fingerprint
+
+#: The entry with the fingerprint of every other one; files of earlier versions have none.
+CONTENTS = "contents"
+
+
+def as_path(path, what):
+    """A user's path; `what` is the argument, for messages."""
+    if not isinstance(path, str | bytes | os.PathLike) or b"\0" in os.fsencode(path):
+        raise OptionError(f"{what} = {path!r} is no path. Give the name of a file.")
+    return Path(os.fsdecode(path))
+
+
+def write_archive(path, arrays, compressed=False):
+    """Write arrays by name; what was in the file before stays there until all of them are on the disk.
+
+    Raises
+    ------
+    OSError
+        If they cannot be written; nothing has changed then.
+    """
+    path = Path(os.path.realpath(path))  # a link stays one
+    if path.exists():
+        if not path.is_file():
+            raise OSError(errno.EINVAL, "it is there and is no file", str(path))
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    contents = json.dumps({name: fingerprint(np.asarray(array)) for name, array in arrays.items()})
+    temporary = path.with_name(f"strat-{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            (np.savez_compressed if compressed else np.savez)(file, **arrays, **{CONTENTS: contents})
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_archive(path, legacy=False):
+    """Read what `write_archive` wrote, as a dict of arrays; with `legacy` also what earlier versions wrote.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ValueError
+        If it is no such archive, or not as it was written; the message says how.
+    """
+    with open(path, "rb") as file:
+        try:  # a damaged or foreign file may end in any exception of zipfile, zlib, NumPy or json
+            with np.load(file, allow_pickle=False) as entries:
+                arrays = {name: entries[name] for name in entries.files}
+            written = dict(json.loads(str(arrays.pop(CONTENTS, "{}"))))
+        except Exception as error:
+            raise ValueError(f"it is no archive of arrays, or a damaged one ({error})") from error
+    there = {} if legacy and not written else {name: fingerprint(array) for name, array in arrays.items()}
+    changed = [name for name in {**written, **there} if written.get(name) != there.get(name)]
+    if changed:
+        raise ValueError(f"it was changed after it was written, at {changed[0]!r} ({len(changed)} in all)")
+    foreign = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+    if foreign:
+        raise ValueError(f"its entry {foreign[0]!r} is no array")
+    return arrays
