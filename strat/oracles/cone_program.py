@@ -143,13 +143,16 @@ class ConeProgram:
 
     def _refined(self, P, q, A, b, cones, size, x, solution, worth):
         """The same, nearer: solved again for the distance from x, in units of the error that the gap allows."""
-        gap = _gap(solution)
+        gap, longer = _gap(solution), 10.0
         for _ in range(REFINEMENTS):
-            unit = float(np.clip(10.0 * np.sqrt(gap), *UNITS))
+            unit = float(np.clip(longer * np.sqrt(gap), *UNITS))
             slope, left = q + size * _times(P, x), b - size * (A @ x)
             accepted = max(ACCEPTED, FEASIBLE / unit)
             again = self._in_units(P, slope, A, left, cones, size * unit, 1.0, False, accepted)
-            if again is None or not _gap(again[1]) * unit**2 < gap:
+            if again is None:
+                longer *= 10.0  # rounding may end one unit's program and not another's
+                continue
+            if not _gap(again[1]) * unit**2 < gap:
                 break
             x, gap = x + unit * again[0], _gap(again[1]) * unit**2
             solution, worth = again[1], again[2] / unit

@@ -241,7 +241,8 @@ class Point:
         problem = self.problem
         step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
         size = 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
-        return {"theta": _share(np.linalg.norm(step), size), "W": self.w_residual()}
+        lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
+        return {"theta": _share(max(np.linalg.norm(step), lost), size), "W": self.w_residual()}
 
     def w_residual(self):
         """The part of W in the residual, at a point with the gradient over the edges; 0 for a given graph."""

@@ -16,6 +16,9 @@ from strat.solvers.units import Units
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
+#: Where no step lowers an objective further that has fallen below 0 by so many times its size at the start, it seems to
+#: have no minimum, either.
+FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
@@ -261,7 +264,7 @@ def _warn(solver, result, algorithm):
             f"iterate is returned",
             "give shorter steps, or leave step out: then they are found as needed",
         )
-    elif last[-1] < LOWEST:
+    elif last[-1] < LOWEST or (algorithm.stalled and last[-1] < -FALLEN * (1 + abs(result.history[0]))):
         why, way = (
             f"the objective has fallen to {last[-1]:.1e} and seems unbounded below",
             "check the signs in the loss, and give it a regularizer or constraints",
