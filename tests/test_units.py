@@ -208,6 +208,6 @@ def test_derivatives_of_fits(regularizer):
 def test_columns_that_lose_their_digits_are_named():
     raw = X * [1.0, 1.0, 1e-3] + [0.0, 0.0, 1e6]
     with pytest.warns(
-        strat.DataWarning, match="column 2 of x: the numbers differ by less than 1e-06.*Subtract"
+        strat.DataWarning, match="column 2 of x: the numbers differ by less than 1e-05.*Subtract"
     ):
         strat.separate(declared("squares")).fit(raw, NOISY, strata=Z)
