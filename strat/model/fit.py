@@ -46,7 +46,9 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     check_tables(model.base.loss, model.base.data, records.strata.N)
     warn_of_lost_digits(model.base, records)
     problem = bound_model.problem()
-    codes = {} if problem.loss.quadratic else label_codes(model.base.loss_program, model.values, records.arrays)
+    codes = (
+        {} if problem.loss.quadratic else label_codes(model.base.loss_program, model.values, records.arrays)
+    )
     warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
     unknown = undetermined(records, problem) if not model.shared else np.zeros((1, problem.n), dtype=bool)
     notes = warn_of_undetermined(unknown, problem, records.strata, model.base.layout)
