@@ -229,6 +229,7 @@ def weighted_edge(weight):
         (nx.DiGraph([(0, 1)]), "directed"),
         (nx.Graph(), "no nodes"),
         (weighted_edge(-1), r"edge \('b', 'c'\) has the weight -1, which is negative"),
+        (weighted_edge(10**400), r"edge \('b', 'c'\) has the weight inf, which is not finite"),
         (weighted_edge(math.nan), r"edge \('b', 'c'\) has the weight nan, which is not finite"),
         (weighted_edge(math.inf), "inf"),
         (weighted_edge("3"), r"edge \('b', 'c'\) has the weight '3', which is no number"),

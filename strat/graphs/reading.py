@@ -1,6 +1,7 @@
 """Graph input: networkx graphs and (labels, W), read and checked."""
 
 import numbers
+import sys
 import warnings
 from itertools import chain, compress
 
@@ -76,7 +77,7 @@ def _from_networkx(graph):
                 )
     joins = _no_loops(labels, i, j)
     i, j = i[joins], j[joins]
-    weights = _nonnegative(np.array(weights, dtype=float)[joins], labels, i, j)
+    weights = _nonnegative(_floats(weights)[joins], labels, i, j)
     factors = [edge.get("factor") for edge in compress(attributes, joins)]
     factors = [None if factor is None else str(factor) for factor in factors]
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
@@ -154,6 +155,14 @@ def _no_loops(labels, i, j, counts=True):
             stacklevel=4,
         )
     return i != j
+
+
+def _floats(weights):
+    """Weights as floats; a whole number that is too large for one is infinite."""
+    try:
+        return np.array(weights, dtype=float)
+    except OverflowError:
+        return np.array([float(w) if abs(w) <= sys.float_info.max else np.inf for w in weights])
 
 
 def _nonnegative(weights, labels, i, j):
