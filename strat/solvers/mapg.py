@@ -20,8 +20,8 @@ class MAPG(Solver):
 
     Without `step` it finds its own steps, never raises the objective, and takes a Newton step in theta every few
     iterations where the loss has second derivatives. Where the regularizer has no prox in closed form, it fits theta by
-    cone programs and W in turn, as ``AlternatingMinimization``, unless the graph is dense. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the
-    paper, verbatim.
+    cone programs and W in turn, as ``AlternatingMinimization``, unless the graph is dense. With
+    ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
 
     Parameters
     ----------
