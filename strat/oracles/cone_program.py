@@ -21,6 +21,8 @@ REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-9
 NEAR = 0.03
 #: A solution further from the last one, over its largest number, is found anew.
 FAR_OFF = 0.1
+#: A refinement with a larger gap, in its own units, is none.
+LARGEST_GAP = 1e-3
 #: Violation of the constraints that is accepted of it, in units of the solution.
 FEASIBLE = 3e-9
 
@@ -149,7 +151,7 @@ class ConeProgram:
             slope, left = q + size * _times(P, x), b - size * (A @ x)
             accepted = max(ACCEPTED, FEASIBLE / unit)
             again = self._in_units(P, slope, A, left, cones, size * unit, 1.0, False, accepted)
-            if again is None:
+            if again is None or _gap(again[1]) > LARGEST_GAP:
                 longer *= 10.0  # rounding may end one unit's program and not another's
                 continue
             if not _gap(again[1]) * unit**2 < gap:
