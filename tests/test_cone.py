@@ -186,3 +186,27 @@ def test_fits_in_several_threads_share_nothing_that_changes():
     with ThreadPoolExecutor(4) as threads:
         objectives = list(threads.map(objective, solvers))
     np.testing.assert_allclose(objectives, objective(None), rtol=1e-6)
+
+
+def test_columns_far_from_zero_do_not_change_a_fit_with_kinks():
+    b = cp.Variable(name="b")
+    base = strat.BaseModel(cp.abs(y - x @ w - b), data=(x, y), couple={b: 0})
+
+    def objective(offset):
+        return strat.lrsm(base, GRAPH).fit(X + offset, Y, strata=STRATA).result_.objective
+
+    far = np.array([3e4, 0.0, 0.0, 0.0])
+    assert objective(far) == pytest.approx(objective(0 * far), rel=1e-8)
+
+
+@pytest.mark.parametrize("column, label", [(1e-9, 1.0), (1.0, 1e8), (1e-9, 1e8)])
+def test_bounds_do_not_set_the_units_of_a_fit_with_kinks(column, label):
+    b = cp.Variable(name="b")
+
+    def objective(c, u):
+        r = (y - x @ w - b) / u
+        box = [w <= 0.25 * u / c, w >= -0.25 * u / c]
+        base = strat.BaseModel(cp.maximum(0.9 * r, -0.1 * r), constraints=box, data=(x, y))
+        return strat.separate(base).fit(c * X, u * Y, strata=STRATA).result_.objective
+
+    assert objective(column, label) == pytest.approx(objective(1.0, 1.0), rel=1e-8)

@@ -7,10 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
-from strat.oracles.clock import OutOfTime, seconds_left
+from strat.oracles.clarabel_call import ACCEPTED, cones_of, gap_of, solved, usable
+from strat.oracles.clock import OutOfTime
 
-#: Relative and absolute accuracies that are asked for, in order, and the one that is accepted where rounding ends all.
-ACCURACIES, ACCEPTED = (1e-10, 1e-8), 1e-7
+#: Relative and absolute accuracies that are asked for, in order.
+ACCURACIES = 1e-10, 1e-8
 #: Constraints further off than one over this share, in units of the solution without them, count as that far.
 FAR = 1e-6
 #: A solution so much smaller than the unit it was found in is found again in its own unit, unless it is rounding alone.
@@ -23,6 +24,8 @@ NEAR = 0.03
 FAR_OFF = 0.1
 #: A refinement with a larger gap, in its own units, is none.
 LARGEST_GAP = 1e-3
+#: Terms so many times as large as their sum have lost digits that count.
+CANCELS = 100.0
 #: Violation of the constraints that is accepted of it, in units of the solution.
 FEASIBLE = 3e-9
 
@@ -115,15 +118,22 @@ class ConeProgram:
             if again is not None:
                 size *= largest
                 x, solution, worth = again
-        if refined:
+        if refined or self._cancel(A, b, size * x):
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         if distance is not None:
             before = np.full_like(x, np.inf) if self.last is None else self.last[0]
             self.last = size * x, np.abs(size * x - before)[theta].max(initial=0.0)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
-        gap = _gap(solution) / (1.0 + abs(solution.obj_val))
+        gap = gap_of(solution) / (1.0 + abs(solution.obj_val))
         return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap)
+
+    def _cancel(self, A, b, x):
+        """Whether the terms of rows cancel, as where columns are far from 0 for their spread: then digits are lost."""
+        total = np.abs(A) @ np.abs(x)
+        return bool(
+            total.max(initial=0.0) > CANCELS * max(np.abs(A @ x).max(initial=0.0), np.abs(b).max(initial=0.0))
+        )
 
     def _in_units(
         self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
@@ -131,10 +141,10 @@ class ConeProgram:
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
         for accuracy in accuracies:
-            solution = _clarabel(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
+            solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
             if str(solution.status) == "MaxTime":
                 raise OutOfTime
-            if _usable(solution, accepted):
+            if usable(solution, accepted):
                 return np.asarray(solution.x), solution, worth
         if strict:
             raise NoOracleError(
@@ -145,18 +155,18 @@ class ConeProgram:
 
     def _refined(self, P, q, A, b, cones, size, x, solution, worth):
         """The same, nearer: solved again for the distance from x, in units of the error that the gap allows."""
-        gap, longer = _gap(solution), 10.0
+        gap, longer = gap_of(solution), 10.0
         for _ in range(REFINEMENTS):
             unit = float(np.clip(longer * np.sqrt(gap), *UNITS))
             slope, left = q + size * _times(P, x), b - size * (A @ x)
             accepted = max(ACCEPTED, FEASIBLE / unit)
             again = self._in_units(P, slope, A, left, cones, size * unit, 1.0, False, accepted)
-            if again is None or _gap(again[1]) > LARGEST_GAP:
+            if again is None or gap_of(again[1]) > LARGEST_GAP:
                 longer *= 10.0  # rounding may end one unit's program and not another's
                 continue
-            if not _gap(again[1]) * unit**2 < gap:
+            if not gap_of(again[1]) * unit**2 < gap:
                 break
-            x, gap = x + unit * again[0], _gap(again[1]) * unit**2
+            x, gap = x + unit * again[0], gap_of(again[1]) * unit**2
             solution, worth = again[1], again[2] / unit
             if np.abs(again[0]).max(initial=0.0) * unit <= ENOUGH:
                 break
@@ -236,20 +246,23 @@ class ConeProgram:
         if self._scaled is None or not np.array_equal(self._scaled[0], curvature):
             columns = np.repeat(np.arange(self.size), np.diff(A.indptr))
             size, own = np.abs(A.data), columns < K * n
-            steepest = np.zeros(n)
-            np.maximum.at(steepest, columns[own] % n, size[own])
-            scale = np.where(curvature > 0, np.sqrt(curvature), steepest)
+            alone = lines.copy()
+            alone[A.indices[~own]] = False
+            scale = np.sqrt(curvature)
+            for some in (own & ~alone[A.indices], own):  # bounds say least about the size of theta
+                steepest = np.zeros(n)
+                np.maximum.at(steepest, columns[some] % n, size[some])
+                scale = np.where(scale > 0, scale, steepest)
             scale[~(scale > 0)] = 1.0
             unit, share, images = np.ones(self.size), np.ones(len(b)), np.zeros(len(b))
             unit[: K * n] = np.tile(1.0 / scale, K)
             np.maximum.at(images, A.indices[own], size[own] * unit[columns[own]])
             for f in range(len(self.functions)):
                 here = function == f
-                some = images[here & (images > 0)]
+                some = images[here & ~alone & (images > 0)]
                 common = np.exp(np.log(some).mean()) if some.size else 1.0
                 share[here] = unit[self.first[f] : self.first[f + 1]] = common
-            alone = lines & (images > 0)
-            alone[A.indices[~own]] = False
+            alone &= images > 0
             share[alone] = images[alone]
             self._scaled = curvature, _scaled(A, 1.0 / share, unit), b / share, unit
         return self._scaled[1:]
@@ -257,8 +270,6 @@ class ConeProgram:
     @cached_property
     def _constraints(self):
         """(A, b, cones, every row's function, whether its cone is a line): cone by cone, each from instance to instance."""
-        import clarabel
-
         rows, columns, values, b, cones, start = [], [], [], [], [], 0
         lengths, lines = [], []
         for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):
@@ -276,7 +287,7 @@ class ConeProgram:
             straight = np.array([kind in ("zero", "nonnegative") for kind, _ in f.kinds], dtype=bool)
             lines.append(np.repeat(straight, count * sizes))
             for (kind, number), size in zip(f.kinds, sizes, strict=True):
-                cones += _cones(clarabel, kind, number, size, count)
+                cones += cones_of(kind, number, size, count)
             lengths.append(int(starts[-1]) - start)
             start = int(starts[-1])
         function = np.repeat(np.arange(len(lengths)), lengths)
@@ -294,19 +305,6 @@ def _columns(f, strata, first):
     )
 
 
-def _cones(clarabel, kind, number, size, count):
-    """Clarabel's cones for one cone of `count` instances; those made of half-lines are one."""
-    if kind in ("zero", "nonnegative"):
-        return [{"zero": clarabel.ZeroConeT, "nonnegative": clarabel.NonnegativeConeT}[kind](size * count)]
-    made = {
-        "second order": clarabel.SecondOrderConeT,
-        "psd": clarabel.PSDTriangleConeT,
-        "exponential": lambda _: clarabel.ExponentialConeT(),
-        "power": clarabel.PowerConeT,
-    }
-    return [made[kind](number) for _ in range(count)]
-
-
 def _scaled(M, rows, columns):
     """The csc array M with its rows and columns multiplied by numbers."""
     values = M.data * rows[M.indices] * np.repeat(columns, np.diff(M.indptr))
@@ -316,30 +314,3 @@ def _scaled(M, rows, columns):
 def _times(P, x):
     """The symmetric matrix with the upper triangle P, times x."""
     return P @ x + P.T @ x - P.diagonal() * x
-
-
-def _clarabel(P, q, A, b, cones, accuracy):
-    import clarabel
-
-    settings = clarabel.DefaultSettings()
-    settings.verbose, settings.max_iter, settings.time_limit = False, 200, max(seconds_left(), 0.0)
-    settings.direct_solve_method = (
-        "qdldl"  # several times as fast as the other choice on all but dense graphs
-    )
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
-    settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
-    settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
-    return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
-
-
-def _gap(solution):
-    """Between the primal and the dual objective."""
-    return abs(solution.obj_val - solution.obj_val_dual)
-
-
-def _usable(solution, accepted):
-    status = str(solution.status)
-    if status in ("Solved", "AlmostSolved"):
-        return True
-    exact = max(solution.r_prim, solution.r_dual) <= accepted
-    return status in ("InsufficientProgress", "MaxIterations", "NumericalError") and exact

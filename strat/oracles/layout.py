@@ -55,10 +55,10 @@ class Layout:
         counts = {a.shape[0] if a.ndim else None for a in arrays.values()}
         for name, array in arrays.items():
             if array.ndim == 0 or array.shape[1:] != self.shapes[name] or len(counts) > 1:
-                k = next((a.shape[0] for a in arrays.values() if a.ndim), "K")
+                whole = ", ".join(["K", *map(str, self.shapes[name])])
                 raise ShapeError(
                     f"theta[{name!r}] has shape {array.shape}, but the variable has shape {self.shapes[name]}: "
-                    f"expected (K, *shape), here {(k, *self.shapes[name])}."
+                    f"expected ({whole}), one entry for each of the K strata, the same K for all variables."
                 )
         return np.concatenate([a.reshape(len(a), -1) for a in arrays.values()], axis=1)
 
