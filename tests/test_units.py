@@ -211,3 +211,16 @@ def test_columns_that_lose_their_digits_are_named():
         strat.DataWarning, match="column 2 of x: the numbers differ by less than 1e-05.*Subtract"
     ):
         strat.separate(declared("squares")).fit(raw, NOISY, strata=Z)
+
+
+def test_a_poisson_fit_with_calendar_years_converges_without_a_warning():
+    rng = np.random.default_rng(0)
+    A, strata = rng.normal(size=(300, 3)), np.arange(300) % 6
+    counts = rng.poisson(np.exp(A @ [0.3, 0.2, -0.4] + 0.2)).astype(float)
+    v, b, a, y = cp.Variable(3), cp.Variable(), cp.Parameter(3), cp.Parameter(nonneg=True)
+    base = strat.BaseModel(cp.exp(a @ v + b) - cp.multiply(y, a @ v + b), data=(a, y))
+    near, far = (
+        strat.separate(base).fit(A * [3, 1, 1] + [c, 0, 0], counts, strata=strata) for c in (0, 2015)
+    )
+    assert far.result_.status == near.result_.status == "converged"
+    assert far.result_.objective == pytest.approx(near.result_.objective, rel=1e-10)

@@ -164,9 +164,10 @@ class ProximalNewton(Algorithm):
         return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product), self.parts)
 
     def _noise(self, point):
-        """Rounding error to expect in F of every part."""
+        """Rounding error to expect in F of every part, that of affine images whose terms cancel among it."""
         theta = self.problem.scaled(point.theta)
         strata = np.abs(point.losses) + 0.02 * point.degrees * np.vecdot(theta, theta)
+        strata += 0.1 * np.sqrt(self.strata_metric.loss_curvature * np.vecdot(point.theta, point.theta))
         return 1e-14 * np.bincount(self.part, strata, self.parts) + 1e-16 * (1 + abs(point.objective))
 
     def _gradient_step(self, x):
