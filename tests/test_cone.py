@@ -210,3 +210,13 @@ def test_bounds_do_not_set_the_units_of_a_fit_with_kinks(column, label):
         return strat.separate(base).fit(c * X, u * Y, strata=STRATA).result_.objective
 
     assert objective(column, label) == pytest.approx(objective(1.0, 1.0), rel=1e-8)
+
+
+def test_huber_losses_that_are_straight_at_the_start_are_fitted_beside_a_compound():
+    b = cp.Variable(name="b")
+    base = strat.BaseModel(cp.huber(y + 50 - x @ w - b, 0.1), cp.norm(w, 2), data=(x, y))
+    model = strat.separate(base).fit(X, Y, strata=STRATA)
+    best = model.to_cvxpy().solve(solver=cp.CLARABEL)
+    assert model.result_.objective == pytest.approx(best, rel=1e-7)
+    dates = X * [3e7, 1, 1, 1] + [1.6e9, 0, 0, 0]  # the norm is 0 there but for the last three
+    assert strat.separate(base).fit(dates, Y, strata=STRATA).result_.objective < 1.01 * best

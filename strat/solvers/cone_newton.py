@@ -14,6 +14,7 @@ DECREASE = 1e-4  # share of the decrease that the model promises which a step ha
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 ROUGH, EXACT = 1e-4, 1e-10  # relative accuracies of the first programs and of the last
 WRITTEN = 5_000_000  # numbers in the records up to which the cone program of all records is written
+FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 
 
@@ -53,10 +54,11 @@ class ConeNewton(Algorithm):
             return
         x = self.differentiate_x()
         H = hessian_blocks(self.problem.loss, x.theta)
-        n, mean = self.problem.n, np.einsum("kaa->k", H) / self.problem.n
-        ridge = self.damping * (mean + mean.mean() + 1e-300) * (not self.quadratic)
-        H = H + ridge[:, None, None] * np.eye(n)
-        g = x.loss_gradient
+        n, mean, g = self.problem.n, np.einsum("kaa->k", H) / self.problem.n, x.loss_gradient
+        # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
+        pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
+        ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
+        H = H + ridge[:, None, None] * np.eye(n) * (not self.quadratic)
         theta, solution = self._solved(H, g - _times(H, x.theta), None if self.quadratic else self.accuracy)
         if self.quadratic:
             self._whole(theta, solution)
