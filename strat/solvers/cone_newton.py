@@ -59,9 +59,15 @@ class ConeNewton(Algorithm):
         pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
         ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
         H = H + ridge[:, None, None] * np.eye(n) * (not self.quadratic)
-        theta, solution = self._solved(H, g - _times(H, x.theta), None if self.quadratic else self.accuracy)
         if self.quadratic:
-            self._whole(theta, solution)
+            self._whole(*self._solved(H, g - _times(H, x.theta)))
+            return
+        try:
+            theta, solution = self._solved(H, g - _times(H, x.theta), self.accuracy)
+        except NoOracleError:  # rounding may end one program and not one that is damped more
+            if self.damping >= STEEP:
+                raise
+            self.damping = min(max(30 * self.damping, 1e-4), STEEP)
             return
         self._searched(theta, H, solution)
 
