@@ -96,7 +96,7 @@ def papers_protocol(records):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # notes are printed below
             model.fit(X, Y, strata=z)
-        below = Y_test <= model.predict(X_test, strata=z_test)
+            below = Y_test <= model.predict(X_test, strata=z_test)
         rows[name] = {
             "train loss": -model.score(X, Y, strata=z),
             "test loss": -model.score(X_test, Y_test, strata=z_test),

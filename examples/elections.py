@@ -76,6 +76,13 @@ def fit(model, past, start=0.5):
         return model.fit(past.y, strata=strata(past), init=init)
 
 
+def predicted(model, future):
+    """Return the predictions of the future, quietly as `fit`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", strat.DataWarning)
+        return model.predict(strata=strata(future))
+
+
 def scores(y, p):
     """Return the mean log-loss of the shares y predicted as p, and how often p has the majority right."""
     y, p = np.asarray(y), np.asarray(p)
@@ -90,7 +97,7 @@ def earlier_loss(records, make, start=0.5):
         model = fit(
             make(graph).set_params(solver=strat.MAPG(tol=1e-4)), past, start
         )  # enough for four digits
-        losses.append(scores(future.y, model.predict(strata=strata(future)))[0])
+        losses.append(scores(future.y, predicted(model, future))[0])
     return np.mean(losses)
 
 
@@ -128,7 +135,7 @@ def main():
     models, rows = {}, {}
     for name, (make, start) in candidates.items():
         model = models[name] = fit(make(graph), past, start)
-        loss, accuracy = scores(future.y, model.predict(strata=strata(future)))
+        loss, accuracy = scores(future.y, predicted(model, future))
         earlier, trained = earlier_loss(records, make, start), -model.score(past.y, strata=strata(past))
         rows[name] = (earlier, trained, loss, accuracy, model.result_.seconds)
     loss, accuracy = as_before(records, HELD_OUT)

@@ -152,8 +152,8 @@ def compare(splits, bases, graph, folds, learned, figures):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             models = models_of_split(bases, graph, train, folds, learned, seed)
-        for name, model in models.items():
-            rows.setdefault(name, []).append(figures(model, test))
+            for name, model in models.items():
+                rows.setdefault(name, []).append(figures(model, test))
         print(f"split {seed}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     first = next(iter(rows["LRSM"][0]))
     reference = np.array([figure[first] for figure in rows["LRSM"]])

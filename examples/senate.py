@@ -47,7 +47,7 @@ def papers_protocol(y, z, train, graph, with_paper):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # fixed steps end before any tolerance; notes are printed below
             model.fit(y[train], strata=inside, init=init)
-        rows[name] = classification(y[~train], model.predict(strata=outside), average="binary")
+            rows[name] = classification(y[~train], model.predict(strata=outside), average="binary")
         rows[name] |= {
             "objective": f"{model.result_.objective:.6f}",
             "residual": f"{max(model.result_.residual.values()):.0e}",

@@ -60,7 +60,7 @@ def papers_protocol(records):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # fixed steps end before any tolerance; notes are printed below
             model.fit(X, Y, strata=z, init="zero")
-        margin = model.predict(X_test, strata=z_test) @ [-1, 1]
+            margin = model.predict(X_test, strata=z_test) @ [-1, 1]
         rows[name] = classification(records.y[test], 1 / (1 + np.exp(-margin)))
         rows[name] |= {
             "objective": f"{model.result_.objective:.6f}",

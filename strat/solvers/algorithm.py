@@ -112,7 +112,7 @@ class Algorithm:
             setattr(self.x, name, float(value))
         self.differentiated = False
         for role, p in _proxes(self.problem).items():
-            p.remember([state[f"{role}_{i}"] for i in range(5) if f"{role}_{i}" in state])
+            p.remember([state[name] for name in sorted(state) if name.startswith(f"{role}_")])
         self.extra_factorizations += int(state["work"]) - self.factorizations
 
 
