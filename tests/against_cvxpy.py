@@ -5,8 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.cone_form import attribute_constraints
-from strat.compiler.convexity import factors, rebuilt, with_sign
+from strat.compiler.expressions import attribute_constraints, factors, rebuilt, with_sign
 
 #: From the most accurate to what every problem gets.
 ACCURACIES = [

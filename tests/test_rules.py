@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import strat
-from strat.compiler.convexity import rebuilt
+from strat.compiler.expressions import rebuilt
 from strat.oracles.tape import Tape
 from strat.rules import rules
 from strat.rules.base import Rule

@@ -49,7 +49,7 @@ def header(program):
 def piece_rows(program):
     """Rows (weight, piece, rule, argument, oracles) of the sum."""
     symbols, form = program.symbols, program.form
-    binder = Binder(symbols, None, {}, program.layout.n, None)
+    binder = Binder(symbols, {}, {}, program.layout.n, None)
     owners = np.full(len(form.column), -1)
     owners[form.column > 0] = symbols.owner(form.column[form.column > 0])
     rows, linear = [], []
@@ -101,7 +101,7 @@ def symbol_text(symbols, symbol):
     """A coefficient's name, such as x[2] or y*x[2]."""
     if symbol == 0:
         return ""
-    node = symbols.node_of(symbol)
+    node = symbols.nodes[symbols.owner(symbol)]
     position = int(symbol - node.start)
     if isinstance(node, Product):
         return f"{symbol_text(symbols, node.left[position])}*{symbol_text(symbols, node.right[position])}"

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.cone_form import attribute_constraints
-from strat.compiler.convexity import numbers, rebuilt, with_sign
+from strat.compiler.expressions import attribute_constraints, folded, rebuilt, with_sign
 from strat.compiler.random_records import INDEX, Records, random_points, random_records
 from strat.compiler.report import table
 from strat.errors import StratError
@@ -242,7 +241,7 @@ class Reference:
     def _signed(self, e, fresh, record=None):
         """The expression on fresh variables, each part without variables as a number of known sign."""
         own = {id(x): with_sign(x, fresh[x.name()]) for x in self.program.variables} | self._known(record)
-        return rebuilt(e, own | numbers(e, own))
+        return folded(e, own)
 
     def _limits(self, fresh):
         limits = [c.copy([self._signed(a, fresh) for a in c.args]) for c in self.program.constraints]

@@ -19,7 +19,6 @@ from cvxpy.atoms.affine.index import index, special_index
 from cvxpy.atoms.affine.promote import Promote
 from cvxpy.atoms.affine.real import real
 from cvxpy.atoms.affine.reshape import reshape
-from cvxpy.atoms.affine.trace import Trace
 from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.upper_tri import upper_tri
@@ -57,15 +56,27 @@ SELECTIONS = (
 __all__ = [
     "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise",
     "Equality", "Expression", "FiniteSet", "GeoMean", "Hstack", "Inequality", "MulExpression", "NegExpression", "NonNeg",
-    "NonPos", "PSD", "Parameter", "SELECTIONS", "Trace", "Variable", "Vstack", "Wrap", "Zero", "axis_of",
+    "NonPos", "PSD", "Parameter", "SELECTIONS", "Variable", "Vstack", "Wrap", "Zero", "axis_of",
     "broadcast_to", "conv", "convolve", "exponent", "geometric_weights", "huber_threshold", "imag", "multiply",
-    "nonneg_wrap", "nonpos_wrap", "psd_wrap", "selection", "sum_largest_count", "symmetric_wrap",
+    "nodes", "nonneg_wrap", "nonpos_wrap", "psd_wrap", "selection", "sum_largest_count", "symmetric_wrap",
 ]  # fmt: skip
 
 
 def __getattr__(name):
     """Every other class is a public atom of CVXPY, and needs no line here to get a rule."""
     return getattr(public, name)
+
+
+def nodes(expression, enter=None):
+    """Every sub-expression once, outer ones first; `enter` tells of which the arguments are read, by default of all."""
+    stack, seen = [expression], set()
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            yield e
+            if enter is None or enter(e):
+                stack.extend(reversed(e.args))
 
 
 def axis_of(atom):

@@ -183,12 +183,10 @@ def grouped(form, axis):
     """The form as (groups, length): kept axes flattened first, reduced axes last."""
     if axis is None:
         return form.reshaped((1, form.size))
-    positions = np.arange(form.size).reshape(form.shape)
-    kept = [d for d in range(positions.ndim) if d not in axis]
-    positions = np.transpose(positions, [*kept, *axis])
-    groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
+    kept = [d for d in range(len(form.shape)) if d not in axis]
     length = int(np.prod([form.shape[d] for d in axis], dtype=int))
-    return forms.take(form, positions.reshape(groups, length))
+    groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
+    return forms.take(form, form.positions.transpose(*kept, *axis).reshape(groups, length))
 
 
 def all_legal(mask):

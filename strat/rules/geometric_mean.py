@@ -23,9 +23,9 @@ class GeometricMean(Rows):
     def form(cls, walker, e, args):
         (u,), axis = args, atoms.axis_of(e)
         if axis is None:  # the weights are those of the entries in column order
-            u = forms.take(u, np.arange(u.size).reshape(u.shape).reshape(-1, order="F"))
+            u = forms.take(u, u.positions.reshape(-1, order="F"))
         rows, weights = grouped(u, axis), atoms.geometric_weights(e)
-        rows = forms.take(rows, np.arange(rows.size).reshape(rows.shape)[:, weights > 0])
+        rows = forms.take(rows, rows.positions[:, weights > 0])
         rule_ = cls(tuple(weights[weights > 0].tolist()))
         return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
 

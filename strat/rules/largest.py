@@ -54,7 +54,7 @@ class CumulativeMax(Rule):
         (u,), axis = args, e.axis
         if axis is None:
             u, axis = u.reshaped((u.size,)), 0
-        places = np.moveaxis(np.arange(u.size).reshape(u.shape), axis, -1)
+        places = np.moveaxis(u.positions, axis, -1)
         length = places.shape[-1]
         # Rows of one length: what comes later is replaced by the last entry that counts.
         so_far = np.minimum(np.arange(length)[None, :], np.arange(length)[:, None])

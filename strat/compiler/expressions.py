@@ -1,0 +1,155 @@
+"""CVXPY expressions read and rebuilt: their factors, the same on other leaves, attributes, and their contents."""
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from strat.rules import atoms
+from strat.rules.atoms import nodes
+
+
+def factors(expression):
+    """Largest sub-expressions without variables that hold a Parameter, each once, in tree order."""
+    parts = nodes(expression, enter=lambda e: e.variables())
+    return [e for e in parts if not e.variables() and e.parameters()]
+
+
+def matrix_factors(expression):
+    """Ids of what is the matrix of a quadratic form."""
+    return {id(e.args[1]) for e in nodes(expression) if isinstance(e, (atoms.QuadForm, atoms.MatrixFrac))}
+
+
+def rebuilt(expression, replacements):
+    """The expression with some sub-expressions, by id, replaced."""
+    memo = dict(replacements)
+
+    def build(e):
+        if id(e) not in memo:
+            if isinstance(e, atoms.Power) and isinstance(e.p, atoms.Parameter) and e.p.value is not None:
+                memo[id(e)] = cp.power(build(e.args[0]), float(e.p.value))
+            else:
+                args = [build(a) for a in e.args]
+                same = all(new is old for new, old in zip(args, e.args, strict=True))
+                memo[id(e)] = e if same else e.copy(args)
+        return memo[id(e)]
+
+    return build(expression)
+
+
+def folded(expression, leaves, stay=()):
+    """The expression on other leaves, by id, its factors as constants, so that CVXPY sees the signs of their values.
+
+    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1. Factors
+    that hold a Parameter whose id is in `stay` are no constants.
+    """
+    matrices, numbers = matrix_factors(expression), {}
+    for factor in factors(expression):
+        if not any(id(p) in stay for p in factor.parameters()):
+            value = cp.Constant(rebuilt(factor, leaves).value)
+            # Definiteness was checked with the values; CVXPY would ask again, with another tolerance.
+            semidefinite = id(factor) in matrices and sign_of(value.value, matrix=True) in "+0"
+            numbers[id(factor)] = atoms.psd_wrap(value) if semidefinite else value
+    return rebuilt(expression, leaves | numbers)
+
+
+def sign_of(values, matrix=False):
+    """Sign of an array of values: "+", "-", "0" (all zero) or "?" (both); definiteness for matrices."""
+    values = np.asarray(values, dtype=float)
+    if matrix:
+        values = np.linalg.eigvalsh(0.5 * (values + np.swapaxes(values, -1, -2)))
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    size = max(-low, high)
+    slack = (1e-8 if matrix else 1e-12) * size
+    if size == 0:
+        return "0"
+    return "+" if low >= -slack else "-" if high <= slack else "?"
+
+
+def with_sign(variable, plain):
+    """A plain variable that CVXPY believes to have the attributes' sign or symmetry, which some atoms need."""
+    if variable.ndim == 2 and variable.is_psd():
+        return atoms.psd_wrap(plain)
+    if variable.is_nonneg():
+        return atoms.nonneg_wrap(plain)
+    if variable.is_nonpos():
+        return atoms.nonpos_wrap(plain)
+    return atoms.symmetric_wrap(plain) if symmetric(variable) else plain
+
+
+def symmetric(variable):
+    """Whether a variable is a symmetric matrix."""
+    return variable.ndim == 2 and variable.is_symmetric()
+
+
+def box(variable):
+    """Lowest and highest values of a variable's entries by its attributes."""
+    a, shape = variable.attributes, variable.shape
+    low = np.full(shape, 0.0 if a.get("nonneg") or a.get("pos") else -np.inf)
+    high = np.full(shape, 0.0 if a.get("nonpos") or a.get("neg") else np.inf)
+    if a.get("bounds") is not None:
+        ends = (end.value if isinstance(end, cp.Expression) else end for end in a["bounds"])
+        ends = [end.toarray() if sp.issparse(end) else np.asarray(end, dtype=float) for end in ends]
+        low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
+    zero = np.zeros(shape, dtype=bool)
+    if a.get("diag"):
+        zero = ~np.eye(shape[0], dtype=bool)
+    if a.get("sparsity"):
+        zero[...] = True
+        zero[tuple(a["sparsity"])] = False
+    return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+
+
+def attribute_constraints(variable, plain):
+    """A variable's attributes as constraints on a plain variable."""
+    (low, high), flat, a = (
+        (end.reshape(-1) for end in box(variable)),
+        cp.vec(plain, order="C"),
+        variable.attributes,
+    )
+    fixed, out = low == high, []
+    for some, compare in (
+        (fixed, lambda u: u == low[fixed]),
+        (np.isfinite(low) & ~fixed, lambda u: u >= low[np.isfinite(low) & ~fixed]),
+        (np.isfinite(high) & ~fixed, lambda u: u <= high[np.isfinite(high) & ~fixed]),
+    ):
+        out += [compare(flat[some])] if some.any() else []
+    if any(a.get(name) for name in ("symmetric", "PSD", "NSD")):
+        out.append(plain == plain.T)
+    if a.get("PSD"):
+        out.append(0.5 * (plain + plain.T) >> 0)
+    if a.get("NSD"):
+        out.append(0.5 * (plain + plain.T) << 0)
+    return out
+
+
+def contents(base):
+    """Every node of a declaration's expressions once, with its numbers and the places of its arguments.
+
+    These are plain numbers and text, to tell whether two declarations are the same. Variables and Parameters go by the
+    order in which they occur, as CVXPY numbers those without a name anew in every session. Values of Parameters have no
+    part in it.
+    """
+    found, places = [], {}
+
+    def read(part):
+        if isinstance(part, (list, tuple)):
+            return [read(inner) for inner in part]
+        if isinstance(part, slice):
+            return [read(inner) for inner in (part.start, part.stop, part.step)]
+        if not isinstance(part, atoms.Expression | atoms.Constraint):
+            return part
+        if id(part) not in places:
+            if isinstance(part, atoms.Constant):
+                says = part.value
+            elif isinstance(part, atoms.Variable | atoms.Parameter):
+                says = [(name, read(value)) for name, value in part.attributes.items()]
+            else:  # a constraint's data end with its number
+                data = part.get_data() or []
+                says = read(data[:-1] if isinstance(part, atoms.Constraint) else data)
+            node = (type(part).__name__, getattr(part, "shape", None), says, read(part.args))
+            places[id(part)] = len(found)
+            found.append(node)
+        return places[id(part)]
+
+    ends = read([base.loss, base.regularizer, base.constraints, base.data, *base.hyperparameters.values()])
+    return found, ends, base.smoothing
