@@ -46,6 +46,7 @@ def compile(expression, data=(), constraints=()):
     array([[2., 0.]])
     """
     data = check_data(data)
+    constraints = check_constraints(constraints, data)
     program = compiled(expression, data, constraints, "the loss" if data else "the expression")
     unused = [p.name() for p in data if p.id not in {q.id for q in program.expression.parameters()}]
     if unused:
@@ -56,10 +57,9 @@ def compile(expression, data=(), constraints=()):
 
 
 def compiled(expression, data, constraints, what, smoothing=None, variables=()):
-    """The program of an expression in a role; data need not all occur in it."""
+    """The program of an expression in a role; data and constraints are checked, and data need not all occur in it."""
     expression = as_expression(expression, what)
     check_expression(expression, what)
-    constraints = check_constraints(constraints, data)
     found = {v.id: v for source in (*variables, expression, *constraints) for v in source.variables()}
     check_variables(found.values())
     check_per_record(expression, data)
