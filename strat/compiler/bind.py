@@ -149,14 +149,7 @@ def first_kink(binder, roots):
 class Evaluation:
     """Values of any shape on each record, as a function of theta (K, n): losses and predictions.
 
-    Parameters
-    ----------
-    form : Form
-        Of one record.
-    binder : Binder
-        Bound to all records.
-    order : (N,) int ndarray
-        The record at each of the binder's positions.
+    The form is of one record, and `order` gives the record at each of the binder's positions.
     """
 
     def __init__(self, form, binder, order):

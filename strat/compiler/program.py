@@ -141,11 +141,6 @@ class Program:
         -------
         dict
             Values by CVXPY id.
-
-        Raises
-        ------
-        DeclarationError
-            If one has no value.
         """
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
         missing = [p.name() for p, value in found if value is None]
@@ -229,21 +224,6 @@ class Program:
         self._curvature.check_values(walker, binder)
         assembly = Assembly(walker(self.expression).reshaped(()), binder, None)
         return with_prox(self, assembly, walker)
-
-    def bind_constraints(self, given=None):
-        """Flat oracle of the constraints and attributes alone: value 0, prox a projection.
-
-        Parameters
-        ----------
-        given : dict, optional
-            Values of hyperparameters by name.
-
-        Returns
-        -------
-        SumOracle
-            The oracle of (K, n) arrays.
-        """
-        return self.constraints_alone.bind_regularizer(given)
 
     @property
     def constraints_alone(self):

@@ -13,16 +13,8 @@ from strat.rules.text import text
 class Walker:
     """Reads the expressions of one declaration into one set of symbols.
 
-    Parameters
-    ----------
-    symbols : Symbols
-        Where variables, parameters and atoms get their ids.
-    data : collection of int
-        CVXPY ids of the Parameters that hold record data.
-    rule_of : callable
-        ``rule_of(expression)`` gives the rule of a nonlinear atom, or raises.
-    values : dict, optional
-        Values of hyperparameters by CVXPY id; those given are read as constants.
+    `data` has the CVXPY ids of the Parameters that hold record data, ``rule_of(expression)`` gives the rule of a nonlinear
+    atom, or raises, and `values` of hyperparameters by CVXPY id are read as constants.
     """
 
     def __init__(self, symbols, data, rule_of, values=None):

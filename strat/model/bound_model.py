@@ -306,7 +306,7 @@ def _bind_regularizer(program, values):
     regularizer = program.bind_regularizer(values)
     if not isinstance(regularizer.prox, NewtonProx) or not regularizer.has("value_and_gradient"):
         return regularizer, None
-    constraints = program.bind_constraints(values)
+    constraints = program.constraints_alone.bind_regularizer(values)
     return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
 
 
