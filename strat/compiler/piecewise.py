@@ -10,10 +10,10 @@ from functools import reduce
 import numpy as np
 
 from strat.rules import forms
-from strat.rules.largest import Max, Min
 from strat.rules.piecewise import Abs, Maximum, Minimum
 from strat.rules.piecewise_linear import Envelope, PiecewiseLinear
 from strat.rules.power_norms import Norm2
+from strat.rules.rows import Max, Min
 
 
 class Direction:
