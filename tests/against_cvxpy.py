@@ -1,4 +1,4 @@
-"""Reference answers from CVXPY: values at records, and proxes of all strata in one solve."""
+"""Reference answers: values and proxes from CVXPY, derivatives from differences."""
 
 import warnings
 
@@ -102,6 +102,38 @@ def violation(constraints, variables, point, k):
     for x in variables:
         fresh[x.name()].save_value(point[x.name()][k])
     return max((float(np.max(c.violation())) for c in limits), default=0.0)
+
+
+def directions(variables, K, rng):
+    """Random directions by variable name, symmetric for symmetric variables."""
+    out = {v.name(): rng.normal(size=(K, *v.shape)) for v in variables}
+    for v in variables:
+        if v.is_symmetric() and v.ndim == 2:
+            out[v.name()] = 0.5 * (out[v.name()] + np.swapaxes(out[v.name()], 1, 2))
+    return out
+
+
+def assert_derivatives(oracle, variables, point, rng, second=True, h=1e-5):
+    """The gradient along a direction is the slope of values, and the Hessian product that of gradients, by five points."""
+    value, gradient = oracle.value_and_gradient(point)
+    np.testing.assert_allclose(value, oracle.value(point), rtol=1e-12, atol=1e-12)
+    step = directions(variables, len(value), rng)
+    moved = [{name: part + d * h * step[name] for name, part in point.items()} for d in (-2, -1, 1, 2)]
+
+    def slopes(sides):
+        return (sides[0] - 8 * sides[1] + 8 * sides[2] - sides[3]) / (12 * h)
+
+    sides = [oracle.value(at) for at in moved]
+    slope, known = slopes(sides), np.isfinite(value) & np.all(np.isfinite(sides), axis=0)
+    ours = sum((gradient[name] * step[name]).reshape(len(value), -1).sum(axis=1) for name in step)
+    size = 1 + np.abs(slope) + 1e-9 * np.abs(value) / h
+    assert np.all(np.abs(ours - slope)[known] <= 1e-6 * size[known])
+    if second and oracle.flat.has("hessian_operator"):
+        product, gradients = oracle.hvp(point, step), [oracle.gradient(at) for at in moved]
+        size = 1 + max(np.abs(part).max() for part in product.values())
+        for name, part in product.items():
+            wanted = slopes([side[name] for side in gradients])
+            np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-5 * size)
 
 
 def assert_same_prox(

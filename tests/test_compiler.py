@@ -3,13 +3,13 @@
 import copy
 import pickle
 import tracemalloc
-import warnings
 
 import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from affine_expressions import Declaration
+from against_cvxpy import assert_derivatives, value_at
 
 import strat
 from strat.compiler.base_model import BaseModel
@@ -73,32 +73,16 @@ def bound(expression, data=REAL, **options):
 
 def records_at_cvxpy(expression, point, data=REAL, z=Z):
     """CVXPY's value at every record."""
-    out = np.zeros(len(z))
-    for i in range(len(z)):
-        for variable in expression.variables():
-            variable.save_value(point[variable.name()][z[i]])
-        for parameter in data_of(expression):
-            parameter.save_value(data[parameter.name()][i])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            out[i] = np.asarray(expression.value).item()
-    for leaf in (*expression.variables(), *data_of(expression)):
-        leaf.save_value(None)
-    return out
+    variables, used = expression.variables(), data_of(expression)
+    leaves = [
+        {v: point[v.name()][k] for v in variables} | {q: data[q.name()][i] for q in used}
+        for i, k in enumerate(z)
+    ]
+    return np.array([value_at(expression, values) for values in leaves])
 
 
 def at_cvxpy(expression, point, data=REAL):
     return np.bincount(Z, records_at_cvxpy(expression, point, data), K)
-
-
-def numeric_gradient(oracle, point, direction, h=1e-5):
-    above = {key: value + h * direction[key] for key, value in point.items()}
-    below = {key: value - h * direction[key] for key, value in point.items()}
-    return (oracle.value(above) - oracle.value(below)) / (2 * h)
-
-
-def dot(left, right):
-    return sum((left[key] * right[key]).reshape(K, -1).sum(axis=1) for key in left)
 
 
 z = x @ theta + b
@@ -292,14 +276,9 @@ def test_spellings_have_the_same_numbers(name, i):
     for key in point:
         np.testing.assert_allclose(gradient[key], slope[key], rtol=1e-10, atol=1e-10)
     assert value[2] == 0 and not any(gradient[key][2].any() for key in point)
-    direction = {key: rng.normal(size=part.shape) for key, part in point.items()}
-    if "T" in direction:
-        direction["T"] = direction["T"] + np.swapaxes(direction["T"], 1, 2)
+    assert_derivatives(oracle, oracle.program.variables, point, rng, second=False)
+    if "T" in point:
         np.testing.assert_allclose(gradient["T"], np.swapaxes(gradient["T"], 1, 2), rtol=0, atol=1e-12)
-    numeric = numeric_gradient(oracle, point, direction)
-    np.testing.assert_allclose(
-        dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max())
-    )
 
 
 #: Smooth compositions that no rule knows as a whole.
@@ -327,23 +306,8 @@ COMPOSITE = [
 @pytest.mark.parametrize("expression", COMPOSITE, ids=[str(i) for i in range(len(COMPOSITE))])
 def test_compositions_have_values_gradients_and_hessian_products(expression):
     oracle, point = bound(expression)
-    value, gradient = oracle.value_and_gradient(point)
-    np.testing.assert_allclose(value, at_cvxpy(expression, point), rtol=1e-9, atol=1e-9)
-    direction = {key: rng.normal(size=part.shape) for key, part in point.items()}
-    numeric = numeric_gradient(oracle, point, direction)
-    np.testing.assert_allclose(
-        dot(gradient, direction), numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max())
-    )
-    if oracle.flat.has("hessian_operator"):
-        h = 1e-5
-        product = oracle.hvp(point, direction)
-        above = oracle.gradient({key: point[key] + h * direction[key] for key in point})
-        below = oracle.gradient({key: point[key] - h * direction[key] for key in point})
-        size = 1 + max(np.abs(part).max() for part in product.values())
-        for key in point:
-            np.testing.assert_allclose(
-                product[key], (above[key] - below[key]) / (2 * h), rtol=1e-5, atol=1e-5 * size
-            )
+    np.testing.assert_allclose(oracle.value(point), at_cvxpy(expression, point), rtol=1e-9, atol=1e-9)
+    assert_derivatives(oracle, oracle.program.variables, point, rng)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -382,16 +346,9 @@ def test_losses_of_random_affine_expressions(seed):
     weight = made.rng.uniform(0.5, 2, size=made.N)
     oracle = program.bind(*arrays, strata=made.z, strata_order=range(made.K), sample_weight=weight)
     point = {variable.name(): made.theta[variable.name()] for variable in loss.variables()}
-    value, gradient = oracle.value_and_gradient(point)
     expected = np.bincount(made.z, weight * made.cvxpy_values(loss).reshape(-1), made.K)
-    np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
-    direction = {key: made.rng.normal(size=part.shape) for key, part in point.items()}
-    if "S" in direction:
-        direction["S"] = direction["S"] + np.swapaxes(direction["S"], 1, 2)
-        np.testing.assert_allclose(gradient["S"], np.swapaxes(gradient["S"], 1, 2), rtol=0, atol=1e-12)
-    slope = sum((gradient[key] * direction[key]).reshape(made.K, -1).sum(axis=1) for key in point)
-    numeric = numeric_gradient(oracle, point, direction)
-    np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-6 * (1 + np.abs(expected).max()))
+    np.testing.assert_allclose(oracle.value(point), expected, rtol=1e-9, atol=1e-9)
+    assert_derivatives(oracle, program.variables, point, made.rng, second=False)
 
 
 # Records, strata and weights

@@ -68,10 +68,8 @@ class Curvature:
         assignments = self._assignments()
         if len(self.factors) > MAX_FACTORS or any(self._convex(signs) for signs in assignments):
             return
-        culprit, line = (
-            self._innermost(self.expression, assignments),
-            f"  {text(self.expression)}   is concave",
-        )
+        culprit = self._innermost(self.expression, assignments)
+        line = f"  {text(self.expression)}   is concave"
         if culprit is not None:
             line = f"  {text(culprit)}   is neither convex nor concave by the rules of disciplined convex programming"
         hint = CONCAVE if culprit is None else replacement(culprit)
