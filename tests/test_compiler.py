@@ -373,11 +373,9 @@ def test_weight_two_is_the_record_twice_and_weight_zero_is_no_record(name):
     repeated = {key: np.repeat(value, count, axis=0) for key, value in data.items()}
     copied, _ = bound(loss, repeated, strata=np.repeat(Z, count))
     for one, other in zip(weighted.value_and_gradient(point), copied.value_and_gradient(point), strict=True):
-        if isinstance(one, dict):
-            for key in point:
-                np.testing.assert_allclose(one[key], other[key], rtol=1e-12, atol=1e-12)
-        else:
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        one, other = ({"value": part} if not isinstance(part, dict) else part for part in (one, other))
+        for key in one:
+            np.testing.assert_allclose(one[key], other[key], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -419,18 +417,6 @@ def test_bernoulli_at_the_ends():
     )
     np.testing.assert_array_equal(oracle.value(np.array([0.0, 1.0])), [0.0, 0.0])
     np.testing.assert_array_equal(oracle.value(np.array([1.0, 0.0])), [np.inf, np.inf])
-
-
-@pytest.mark.parametrize("margin", [1e4, -1e4, 1e8])
-def test_margins_give_no_nan(margin):
-    for loss, data in [
-        (cp.logistic(-m), SIGNS),
-        (cp.log_sum_exp(scores) - scores @ c, REAL),
-        (cp.huber(r), REAL),
-    ]:
-        oracle, point = bound(loss, data)
-        value, gradient = oracle.value_and_gradient({key: margin * part for key, part in point.items()})
-        assert np.isfinite(value).all() and all(np.isfinite(part).all() for part in gradient.values())
 
 
 def test_dicts_give_dicts_and_arrays_arrays():
@@ -760,49 +746,30 @@ def test_linear_parts_of_many_coefficients_take_no_memory():
     np.testing.assert_allclose(oracle.gradient(np.zeros((1, 300, 20)))[0], X.T @ (1 / 20 - C), atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        cp.logistic(-m),
-        cp.huber(r, 0.7) + cp.square(b),
-        s * cp.exp(0.1 * z) + 0.5 * cp.sum_squares(theta),
-        cp.square(r),
-    ],
-)
-def test_hessian_blocks_are_the_hessian_products(loss):
-    oracle, point = bound(loss, SIGNS)
-    packed = oracle.program.layout.pack(point)
-    blocks, product = oracle.flat.hessian(packed), oracle.flat.hessian_operator(packed)
-    for j, e in enumerate(np.eye(4)):
-        np.testing.assert_allclose(blocks[:, :, j], product(np.tile(e, (K, 1))), rtol=1e-11, atol=1e-11)
-
-
 wide, shift = cp.Variable((3, 4), name="wide"), cp.Variable(4, name="shift")
-SCORE, SHARES = cp.Parameter(3, name="score"), cp.Parameter(4, nonneg=True, name="shares")
+SCORES = x @ wide
+BLOCKS = [
+    cp.logistic(-m),
+    cp.huber(r, 0.7) + cp.square(b),
+    s * cp.exp(0.1 * z) + 0.5 * cp.sum_squares(theta),
+    cp.square(r),
+    cp.log_sum_exp(SCORES + shift) - c @ (SCORES + shift),
+    s * cp.log_sum_exp(SCORES) + cp.sum_squares(SCORES - c) + cp.sum(cp.logistic(shift)),
+    s * cp.log_sum_exp(np.arange(12.0).reshape(3, 4) @ shift) + cp.square(x[0] - shift[0]),
+    cp.sum(cp.log_sum_exp(cp.vstack([SCORES[:2], SCORES[2:]]), axis=1)) + cp.sum(c @ shift),
+]
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        cp.log_sum_exp(SCORE @ wide + shift) - SHARES @ (SCORE @ wide + shift),
-        SHARES[0] * cp.log_sum_exp(SCORE @ wide)
-        + cp.sum_squares(SCORE @ wide - SHARES)
-        + cp.sum(cp.logistic(shift)),
-        SHARES[0] * cp.log_sum_exp(np.arange(12.0).reshape(3, 4) @ shift) + cp.square(SCORE[0] - shift[0]),
-        cp.sum(cp.log_sum_exp(cp.vstack([SCORE @ wide[:, :2], SCORE @ wide[:, 2:]]), axis=1))
-        + cp.sum(SHARES @ shift),
-    ],
-)
-def test_hessian_blocks_of_softmax_are_differences_of_gradients(loss):
-    rng = np.random.default_rng(0)
-    X, Y, index = rng.normal(size=(40, 3)), rng.uniform(0.1, 1.0, size=(40, 4)), rng.integers(0, 5, size=40)
-    oracle = strat.compile(loss, data=(SCORE, SHARES)).bind(X, Y, strata=index).flat
-    theta, h = rng.normal(size=(5, oracle.n)), 1e-6
-    blocks, product = oracle.hessian(theta), oracle.hessian_operator(theta)
+@pytest.mark.parametrize("loss", BLOCKS, ids=range(len(BLOCKS)))
+def test_hessian_blocks_are_the_hessian_products(loss):
+    used = data_of(loss)
+    oracle = strat.compile(loss, data=used).bind(*[SIGNS[q.name()] for q in used], strata=Z % 3).flat
+    at, h = np.random.default_rng(0).normal(size=(len(np.unique(Z % 3)), oracle.n)), 1e-6
+    blocks, product = oracle.hessian(at), oracle.hessian_operator(at)
     for j, e in enumerate(np.eye(oracle.n)):
-        change = oracle.value_and_gradient(theta + h * e)[1] - oracle.value_and_gradient(theta - h * e)[1]
-        np.testing.assert_allclose(blocks[:, :, j], change / (2 * h), rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(blocks[:, :, j], product(np.tile(e, (5, 1))), rtol=1e-11, atol=1e-11)
+        change = oracle.value_and_gradient(at + h * e)[1] - oracle.value_and_gradient(at - h * e)[1]
+        np.testing.assert_allclose(blocks[:, :, j], change / (2 * h), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(blocks[:, :, j], product(np.tile(e, (len(at), 1))), rtol=1e-11, atol=1e-11)
 
 
 def test_what_was_read_once_is_used_again_for_the_same_values():
