@@ -25,8 +25,8 @@ def rebuilt(expression, replacements):
 
     def build(e):
         if id(e) not in memo:
-            if isinstance(e, atoms.Power) and isinstance(e.p, atoms.Parameter) and e.p.value is not None:
-                memo[id(e)] = cp.power(build(e.args[0]), float(e.p.value))
+            if isinstance(e, atoms.Power) and e.p.value is not None:
+                memo[id(e)] = _power(e, build(e.args[0]))
             else:
                 args = [build(a) for a in e.args]
                 same = all(new is old for new, old in zip(args, e.args, strict=True))
@@ -34,6 +34,16 @@ def rebuilt(expression, replacements):
         return memo[id(e)]
 
     return build(expression)
+
+
+def _power(e, base):
+    """The power of a base, or that of its absolute value: CVXPY's cones of u⁶, u¹⁰, u¹² and so on allow no u below 0."""
+    p = float(e.p.value)
+    if p > 0 and p % 2 == 0 and np.log2(p) % 1 and not base.is_nonneg() and not base.is_constant():
+        return cp.power(cp.abs(base), p)
+    if isinstance(e.p, atoms.Parameter):
+        return cp.power(base, p)
+    return e if base is e.args[0] else e.copy([base])
 
 
 def folded(expression, leaves, stay=()):
