@@ -542,6 +542,21 @@ def test_hyperparameters_in_exponents_and_matrices():
     np.testing.assert_allclose(value, [2**1.5 + 2 * 6])
 
 
+def test_a_models_own_thresholds_and_exponents_are_those_of_its_cone_programs():
+    """They are no arguments of their atoms, and a model's values go before the Parameters' own."""
+    threshold, order = cp.Parameter(nonneg=True, value=1.0, name="t"), cp.Parameter(value=1.5, name="order")
+    Y = 3 * rng.normal(size=12)
+
+    def declared(t, p):
+        penalty = cp.power(cp.norm1(theta) + cp.norm(theta), p) + cp.huber(b, t)
+        return BaseModel(cp.abs(y - theta[0] - b) + cp.huber(y - cp.sum(theta), t), penalty, data=(y,))
+
+    own = strat.separate(declared(threshold, order)).set_params(base__t=0.2, base__order=2.5)
+    fixed = strat.separate(declared(0.2, 2.5)).fit(Y, strata=[0] * 12)
+    assert own.fit(Y, strata=[0] * 12).result_.objective == pytest.approx(fixed.result_.objective, rel=1e-7)
+    assert own.to_cvxpy().solve(cp.CLARABEL) == pytest.approx(fixed.result_.objective, rel=1e-6)
+
+
 # Smoothing
 
 

@@ -7,6 +7,9 @@ import scipy.sparse as sp
 from strat.rules import atoms
 from strat.rules.atoms import nodes
 
+#: Atoms with a number or Parameter that is none of their arguments.
+WITH_NUMBER = (atoms.Power, atoms.huber)
+
 
 def factors(expression):
     """Largest sub-expressions without variables that hold a Parameter, each once, in tree order."""
@@ -25,8 +28,11 @@ def rebuilt(expression, replacements):
 
     def build(e):
         if id(e) not in memo:
-            if isinstance(e, atoms.Power) and e.p.value is not None:
-                memo[id(e)] = _power(e, build(e.args[0]))
+            number = build(e.p if isinstance(e, atoms.Power) else e.M) if isinstance(e, WITH_NUMBER) else None
+            if isinstance(e, atoms.huber) and number is not e.M:
+                memo[id(e)] = cp.huber(build(e.args[0]), number)
+            elif isinstance(e, atoms.Power) and number.value is not None:
+                memo[id(e)] = _power(e, build(e.args[0]), number)
             else:
                 args = [build(a) for a in e.args]
                 same = all(new is old for new, old in zip(args, e.args, strict=True))
@@ -36,9 +42,9 @@ def rebuilt(expression, replacements):
     return build(expression)
 
 
-def _power(e, base):
+def _power(e, base, exponent):
     """The power of a base, or that of its absolute value: CVXPY's cones of u⁶, u¹⁰, u¹² and so on allow no u below 0."""
-    p = float(e.p.value)
+    p = float(exponent.value)
     if p > 0 and p % 2 == 0 and np.log2(p) % 1 and not base.is_nonneg() and not base.is_constant():
         return cp.power(cp.abs(base), p)
     if isinstance(e.p, atoms.Parameter):
