@@ -5,7 +5,8 @@ import warnings
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.expressions import attribute_constraints, factors, rebuilt, with_sign
+from strat.compiler.expressions import factors, rebuilt, with_sign
+from strat.compiler.pieces import attribute_constraints
 
 #: From the most accurate to what every problem gets.
 ACCURACIES = [

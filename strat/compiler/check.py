@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.data_checks import check_fixed
 from strat.compiler.symbols import Symbols
+from strat.compiler.value_checks import check_fixed
 from strat.compiler.walk import Walker
 from strat.errors import (
     DataWarning,

@@ -9,8 +9,8 @@ from strat.compiler.check import (
     check_variables,
     warn_of_meanings,
 )
-from strat.compiler.convexity import Curvature
 from strat.compiler.program import Program
+from strat.compiler.value_checks import Curvature
 from strat.errors import DeclarationError
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.binder import dense
-from strat.compiler.expressions import attribute_constraints, folded, rebuilt, with_sign
+from strat.compiler.expressions import folded, rebuilt, with_sign
+from strat.compiler.pieces import attribute_constraints
 from strat.errors import NoOracleError
 from strat.oracles.cones import Cones, Matrix
 from strat.rules import atoms

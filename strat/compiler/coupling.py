@@ -92,7 +92,7 @@ def on_edges(base, given, prior, i, j):
     a factor, as edges that it lacks. Raises where a factor is none of the graph, and where an edge has several.
     """
     if prior is None or not len(i) or not by_factor(base.couple):
-        return base.couple_weights(given)
+        return weights(base.couple, base.layout, given)
     unknown = [name for name in factors(base.couple)[1:] if name not in prior.factors]
     if unknown:
         known = f"has the factors {some_of(prior.factors)}" if prior.factors else "has no factors"
@@ -107,4 +107,5 @@ def on_edges(base, given, prior, i, j):
             f"couple has weights by factor, but the edge {prior.labels[i[e]]!r} – {prior.labels[j[e]]!r} belongs to several "
             f"factors. Give each edge one factor, or couple one weight for all."
         )
-    return np.stack([base.couple_weights(given, factor) for factor in (*prior.factors, None)])[codes]
+    table = [weights(base.couple, base.layout, given, factor) for factor in (*prior.factors, None)]
+    return np.stack(table)[codes]

@@ -2,7 +2,6 @@
 
 import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from strat.rules import atoms
 from strat.rules.atoms import nodes
@@ -95,47 +94,6 @@ def with_sign(variable, plain):
 def symmetric(variable):
     """Whether a variable is a symmetric matrix."""
     return variable.ndim == 2 and variable.is_symmetric()
-
-
-def box(variable):
-    """Lowest and highest values of a variable's entries by its attributes."""
-    a, shape = variable.attributes, variable.shape
-    low = np.full(shape, 0.0 if a.get("nonneg") or a.get("pos") else -np.inf)
-    high = np.full(shape, 0.0 if a.get("nonpos") or a.get("neg") else np.inf)
-    if a.get("bounds") is not None:
-        ends = (end.value if isinstance(end, cp.Expression) else end for end in a["bounds"])
-        ends = [end.toarray() if sp.issparse(end) else np.asarray(end, dtype=float) for end in ends]
-        low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
-    zero = np.zeros(shape, dtype=bool)
-    if a.get("diag"):
-        zero = ~np.eye(shape[0], dtype=bool)
-    if a.get("sparsity"):
-        zero[...] = True
-        zero[tuple(a["sparsity"])] = False
-    return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
-
-
-def attribute_constraints(variable, plain):
-    """A variable's attributes as constraints on a plain variable."""
-    (low, high), flat, a = (
-        (end.reshape(-1) for end in box(variable)),
-        cp.vec(plain, order="C"),
-        variable.attributes,
-    )
-    fixed, out = low == high, []
-    for some, compare in (
-        (fixed, lambda u: u == low[fixed]),
-        (np.isfinite(low) & ~fixed, lambda u: u >= low[np.isfinite(low) & ~fixed]),
-        (np.isfinite(high) & ~fixed, lambda u: u <= high[np.isfinite(high) & ~fixed]),
-    ):
-        out += [compare(flat[some])] if some.any() else []
-    if any(a.get(name) for name in ("symmetric", "PSD", "NSD")):
-        out.append(plain == plain.T)
-    if a.get("PSD"):
-        out.append(0.5 * (plain + plain.T) >> 0)
-    if a.get("NSD"):
-        out.append(0.5 * (plain + plain.T) << 0)
-    return out
 
 
 def contents(base):

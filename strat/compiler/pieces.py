@@ -1,9 +1,11 @@
 """What a prox is made of: affine matrices and quadratics, the coordinates that atoms touch, and the sets."""
 
+import operator
+
+import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.expressions import box
 from strat.rules import atoms
 from strat.rules.base import Elementwise
 from strat.rules.powers import QuadForm, Square
@@ -77,6 +79,40 @@ class Support:
                 total = total + part
             self._nodes[node] = total
         return self._nodes[node]
+
+
+def box(variable):
+    """Lowest and highest values of a variable's entries by its attributes."""
+    a, shape = variable.attributes, variable.shape
+    low = np.full(shape, 0.0 if a.get("nonneg") or a.get("pos") else -np.inf)
+    high = np.full(shape, 0.0 if a.get("nonpos") or a.get("neg") else np.inf)
+    if a.get("bounds") is not None:
+        ends = (end.value if isinstance(end, cp.Expression) else end for end in a["bounds"])
+        ends = [end.toarray() if sp.issparse(end) else np.asarray(end, dtype=float) for end in ends]
+        low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
+    zero = np.zeros(shape, dtype=bool)
+    if a.get("diag"):
+        zero = ~np.eye(shape[0], dtype=bool)
+    if a.get("sparsity"):
+        zero[...] = True
+        zero[tuple(a["sparsity"])] = False
+    return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+
+
+def attribute_constraints(variable, plain):
+    """A variable's attributes as constraints on a plain variable."""
+    low, high = (end.reshape(-1) for end in box(variable))
+    fixed, flat, a, out = low == high, cp.vec(plain, order="C"), variable.attributes, []
+    ends = (operator.ge, np.isfinite(low) & ~fixed, low), (operator.le, np.isfinite(high) & ~fixed, high)
+    for compare, some, end in ((operator.eq, fixed, low), *ends):
+        out += [compare(flat[some], end[some])] if some.any() else []
+    if any(a.get(name) for name in ("symmetric", "PSD", "NSD")):
+        out.append(plain == plain.T)
+    if a.get("PSD"):
+        out.append(0.5 * (plain + plain.T) >> 0)
+    if a.get("NSD"):
+        out.append(0.5 * (plain + plain.T) << 0)
+    return out
 
 
 class Sets:

@@ -8,12 +8,11 @@ import scipy.sparse as sp
 from strat.compiler.bind import Assembly, Evaluation
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
-from strat.compiler.convexity import Curvature
-from strat.compiler.data_checks import Origin, check_data_arguments
 from strat.compiler.piecewise import smoothed
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
 from strat.compiler.symbols import Symbols
+from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError

@@ -8,10 +8,10 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.component import Component
 from strat.compiler.cone_form import record_cones, stratum_cones
-from strat.compiler.data_checks import check_fixed
 from strat.compiler.pieces import NoProx, Sets, Support, affine, quadratic, single_rows
 from strat.compiler.piecewise import interval_below
 from strat.compiler.separable import separable
+from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_base import BlockProx

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.expressions import attribute_constraints, folded, symmetric, with_sign
+from strat.compiler.expressions import folded, symmetric, with_sign
+from strat.compiler.pieces import attribute_constraints
 from strat.compiler.random_records import INDEX, Records, random_points, random_records
 from strat.compiler.report import table
 from strat.errors import StratError

@@ -4,6 +4,8 @@ Classes are matched with ``isinstance`` on their base, never by name, because CV
 ones between releases. Whatever is not public in CVXPY is read here and nowhere else.
 """
 
+# ruff: noqa: F401 (other modules take the classes from here)
+
 import numpy as np
 from cvxpy import atoms as public
 from cvxpy.atoms.affine.add_expr import AddExpression
@@ -37,29 +39,21 @@ from cvxpy.expressions.variable import Variable
 
 #: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
 SELECTIONS = (
-    index,
-    special_index,
-    reshape,
-    transpose,
-    Promote,
-    broadcast_to,
-    diag_vec,
-    diag_mat,
-    upper_tri,
-    Wrap,
-    real,
-    Hstack,
-    Vstack,
-    Concatenate,
+    *(
+        index,
+        special_index,
+        reshape,
+        transpose,
+        Promote,
+        broadcast_to,
+        diag_vec,
+        diag_mat,
+        upper_tri,
+        Wrap,
+        real,
+    ),
+    *(Hstack, Vstack, Concatenate),
 )
-
-__all__ = [
-    "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise",
-    "Equality", "Expression", "FiniteSet", "GeoMean", "Hstack", "Inequality", "MulExpression", "NegExpression", "NonNeg",
-    "NonPos", "PSD", "Parameter", "SELECTIONS", "Variable", "Vstack", "Wrap", "Zero", "axis_of",
-    "broadcast_to", "conv", "convolve", "exponent", "geometric_weights", "huber_threshold", "imag", "multiply",
-    "nodes", "nonneg_wrap", "nonpos_wrap", "psd_wrap", "selection", "sum_largest_count", "symmetric_wrap",
-]  # fmt: skip
 
 
 def __getattr__(name):
