@@ -323,34 +323,6 @@ def test_random_affine_expressions_are_cvxpys(seed):
     np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-10)
 
 
-REDUCTIONS = [
-    cp.sum_squares,
-    lambda e: cp.sum(cp.logistic(0.1 * e)),
-    lambda e: cp.log_sum_exp(cp.hstack([0.1 * cp.vec(e, order="C"), 0])),
-    lambda e: cp.sum(e) + cp.sum(cp.huber(e)),
-    cp.sum,
-]
-
-
-@pytest.mark.parametrize("seed", range(1000, 1060))
-def test_losses_of_random_affine_expressions(seed):
-    made = Declaration(seed)
-    loss = (
-        REDUCTIONS[seed % len(REDUCTIONS)](made.affine(steps=2 + seed % 8)[0])
-        + made.data[0] * made.variables[0]
-    )
-    used = {parameter.id for parameter in loss.parameters()}
-    data = [parameter.id in used for parameter in made.data]
-    program = strat.compile(loss, data=[parameter for parameter, d in zip(made.data, data, strict=True) if d])
-    arrays = [array for array, d in zip(made.arrays, data, strict=True) if d]
-    weight = made.rng.uniform(0.5, 2, size=made.N)
-    oracle = program.bind(*arrays, strata=made.z, strata_order=range(made.K), sample_weight=weight)
-    point = {variable.name(): made.theta[variable.name()] for variable in loss.variables()}
-    expected = np.bincount(made.z, weight * made.cvxpy_values(loss).reshape(-1), made.K)
-    np.testing.assert_allclose(oracle.value(point), expected, rtol=1e-9, atol=1e-9)
-    assert_derivatives(oracle, program.variables, point, made.rng, second=False)
-
-
 # Records, strata and weights
 
 

@@ -32,10 +32,7 @@ class LogGamma(Elementwise):
 class LogNormalCdf(Elementwise):
     """log Φ(u), Φ the distribution function of a standard normal variable."""
 
-    function = "cp.log_normcdf"
-
-    def value(self, u):
-        return log_ndtr(u)
+    function, value = "cp.log_normcdf", staticmethod(log_ndtr)
 
     def partial(self, i, args, out, memo):
         """φ(u)/Φ(u), φ the density."""
