@@ -5,7 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.expressions import factors, rebuilt, with_sign
+from strat.compiler.expressions import folded, rebuilt, with_sign
 from strat.compiler.pieces import attribute_constraints
 
 #: From the most accurate to what every problem gets.
@@ -54,16 +54,6 @@ def near(variables, v, steps, k):
     return fresh, distance
 
 
-def folded(expressions, values):
-    """``{id: constant}``: each largest part without variables as its number, so that CVXPY sees its sign."""
-    saved(values.items())
-    out = {}
-    for e in expressions:
-        out |= {id(part): cp.Constant(part.value) for part in factors(e)}
-    saved((leaf, None) for leaf in values)
-    return out
-
-
 def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arrays=(), index=()):
     """argmin of each stratum's sum plus ‖z − v‖²/(2t), all strata in one CVXPY problem: ``{name: (K, *shape)}``."""
     K, total, limits, found = len(steps), 0, [], []
@@ -73,10 +63,10 @@ def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arra
         own = {id(x): with_sign(x, fresh[x.name()]) for x in variables}
         rows = np.flatnonzero(np.asarray(index) == k) if data else [None]
         for i in rows:
-            record = {p: a[i] for p, a in zip(data, arrays, strict=True)} if data else {}
-            total = total + rebuilt(expression, own | folded([expression], record))
+            record = zip(data, arrays, strict=True) if data else ()
+            total = total + folded(expression, own | {id(p): cp.Constant(a[i]) for p, a in record})
         total = total + distance
-        limits += [c.copy([rebuilt(e, own | folded([e], {})) for e in c.args]) for c in constraints]
+        limits += [c.copy([folded(e, own) for e in c.args]) for c in constraints]
         for x in variables:
             limits += attribute_constraints(x, fresh[x.name()])
     problem = cp.Problem(cp.Minimize(total), limits)
