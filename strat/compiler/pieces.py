@@ -23,7 +23,11 @@ def affine(binder, form):
         return None
     values = np.asarray(binder.terms(form.where(variable))).reshape(-1)
     rows, columns = form.row[variable], binder.flat(form.column[variable])
-    A = sp.csr_array((np.broadcast_to(values, len(rows)), (rows, columns)), shape=(form.size, binder.n))
+    starts = np.searchsorted(rows, np.arange(form.size + 1))  # a form's rows are sorted
+    A = sp.csr_array(
+        (np.broadcast_to(values, len(rows)).copy(), columns, starts), shape=(form.size, binder.n)
+    )
+    A.sum_duplicates()
     A.eliminate_zeros()
     return A, np.asarray(binder.values(form.where(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
 
@@ -42,6 +46,12 @@ def quadratic(binder, node, weight):
     if found is None:
         return None
     A, b = found
+    single = single_rows(A, b) if isinstance(node.rule, Square) else None
+    if single is not None:  # a ridge, as most are
+        row, column, scale, offset = single
+        slope, n = 2.0 * weight[0, row] * scale, np.arange(binder.n + 1)
+        diagonal = np.bincount(column, slope * scale, binder.n)
+        return sp.csr_array((diagonal, n[:-1], n)), np.bincount(column, slope * offset, binder.n)
     if isinstance(node.rule, Square):
         p = sp.diags_array(weight.reshape(-1))
     else:

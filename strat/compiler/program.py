@@ -32,12 +32,8 @@ class Program:
     ----------
     expression : cvxpy.Expression
         The function.
-    data : tuple of cvxpy.Parameter
-        One record's data.
-    constraints : tuple
-        Constraints on one stratum's variables.
-    variables : tuple of cvxpy.Variable
-        All variables, in the order of the parameter vector.
+    data, constraints, variables : tuple
+        One record's Parameters, constraints on one stratum's variables, and all of these in the parameter vector's order.
     what : str
         The role of the expression, for messages.
     smoothing : float, optional
@@ -242,10 +238,8 @@ class Program:
             The records' weights; those of weight 0 are left out.
         given : dict, optional
             Values of hyperparameters by name.
-        prox : bool
-            Whether to look for a prox.
-        smooth : bool
-            Whether the declared smoothing applies.
+        prox, smooth : bool
+            Whether to look for a prox, and whether the declared smoothing applies.
         constrained : bool
             Whether the prox must hold constraints and attributes; symmetry it always holds.
 

@@ -109,13 +109,15 @@ class ProxBuilder:
     def __init__(self, binder, weights, linear, sets, layout, active=None):
         self.binder, self.sets, self.layout, self.active = binder, sets, layout, active
         self.n, self.q, self._affine, self.support = binder.n, linear, {}, Support(binder)
-        self.nodes, self.H = {}, csr_array((self.n, self.n))
+        self.nodes, matrices = {}, []
         for node, weight in weights.items():
             found = quadratic(binder, node, weight)
             if found is None:
                 self.nodes[node] = weight
             else:
-                self.H, self.q = self.H + found[0], self.q + found[1]
+                matrices.append(found[0])
+                self.q = self.q + found[1]
+        self.H = sum(matrices[1:], matrices[0]) if matrices else csr_array((self.n, self.n))
         if sets.transposed is not None:
             self._symmetric_parts()
         self.diagonal = self.H.diagonal()
