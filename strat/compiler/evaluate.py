@@ -46,32 +46,39 @@ class Evaluator:
             return np.broadcast_to(out, (rows, *node.shape)).reshape(rows, -1)
         return self.form(node.form)
 
-    def columns(self, ids):
-        """Values of coefficients: (R, len(ids)), sparse where the data are."""
+    def columns(self, ids, scale=None):
+        """Values of coefficients, times `scale` where it is given: (R, len(ids)), sparse where the data are."""
         ids = np.asarray(ids)
         if not ids.any():
-            return np.ones((1, len(ids)))
+            return np.ones((1, len(ids))) if scale is None else np.array(scale)[None, :]
         if len(ids) > 1 and np.all(ids == ids[0]):
-            return self.columns(ids[:1])
+            value = self.columns(ids[:1])
+            return value if scale is None else value * scale
         known = ids > 0
         owners = np.full(len(ids), -1)
         owners[known] = self.symbols.owner(ids[known])
-        present = np.unique(owners)
-        if len(present) == 1:
-            return self._pick(self.symbols.nodes[present[0]], ids)
-        parts = [(np.flatnonzero(owners == o), o) for o in present]
+        parts = [(np.flatnonzero(owners == o), o) for o in np.unique(owners)]
         values = [
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
             for where, o in parts
         ]
-        rows = max(v.shape[0] for v in values)
         if any(sp.issparse(v) for v in values):
+            rows = max(v.shape[0] for v in values)
             blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
-            stacked = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-            return stacked[:, np.argsort(np.concatenate([where for where, _ in parts]))]
-        out = np.empty((rows, len(ids)))
+            stacked = values[0]
+            if len(values) > 1:
+                stacked = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
+                stacked = stacked[:, np.argsort(np.concatenate([where for where, _ in parts]))]
+            return stacked if scale is None else sp.csr_array(stacked @ sp.diags_array(scale))
+        if len(values) == 1:
+            return values[0] if scale is None else values[0] * scale
+        out = np.empty((max(len(v) for v in values), len(ids)))
         for (where, _), value in zip(parts, values, strict=True):
-            out[:, where] = value
+            near = where[-1] - where[0] == len(where) - 1
+            block = out[:, where[0] : where[-1] + 1] if near else out[:, where]
+            np.multiply(value, 1.0 if scale is None else scale[where], out=block)
+            if not near:
+                out[:, where] = block
         return out
 
     def _pick(self, node, ids):
@@ -90,17 +97,10 @@ class Evaluator:
 
     def terms(self, form):
         """``scale * coefficient`` of each term: (R, terms)."""
-        values = self.columns(form.coefficient)
-        if np.all(form.scale == 1.0):
-            width = len(form.scale)
-            return values if values.shape[1] == width else np.broadcast_to(values, (values.shape[0], width))
-        if sp.issparse(values):
-            return (
-                sp.csr_array(values @ sp.diags_array(form.scale))
-                if values.shape[1] > 1
-                else values * form.scale
-            )
-        return values * form.scale
+        if not np.all(form.scale == 1.0):
+            return self.columns(form.coefficient, form.scale)
+        values, width = self.columns(form.coefficient), len(form.scale)
+        return values if values.shape[1] == width else np.broadcast_to(values, (values.shape[0], width))
 
     def form(self, form):
         """Value of a form without variables: (R, size), dense."""
@@ -120,8 +120,14 @@ class Evaluator:
 
 
 def leaves(parameters, arrays, order):
-    """Data values for the evaluator: records in order, one row each."""
-    return {
-        p.id: (a[order] if sp.issparse(a) else a[order].reshape(len(order), -1))
-        for p, a in zip(parameters, arrays, strict=True)
-    }
+    """Data values for the evaluator: records in order, one row each, as floats; a view where they are neighbours."""
+    ascending = len(order) and order[-1] - order[0] == len(order) - 1 and bool(np.all(order[1:] > order[:-1]))
+    part = slice(order[0], order[-1] + 1) if ascending else order
+
+    def rows(array):
+        array = array[part]
+        if sp.issparse(array):
+            return array
+        return np.asarray(array, dtype=float).reshape(len(array), -1)
+
+    return {p.id: rows(array) for p, array in zip(parameters, arrays, strict=True)}
