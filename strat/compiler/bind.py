@@ -22,9 +22,12 @@ class Assembly:
     binder : Binder
     weight : (N,) ndarray or None
         Weights of the records; None without records.
+    statistics : bool
+        Whether squares may become sums over records.
     """
 
-    def __init__(self, form, binder, weight):
+    def __init__(self, form, binder, weight, statistics=True):
+        self.statistics = statistics
         self.binder, self.weight, self.segments = binder, weight, binder.segments
         self.active = None if self.segments is None else self.segments.counts > 0
         evaluator = binder.evaluator
@@ -62,7 +65,8 @@ class Assembly:
             return
         bound = binder.node(node)
         weights = weights * self.weight[:, None]
-        if isinstance(node.rule, Square) and bound.forms[0].design is not None and not bound.forms[0].inner:
+        squares = self.statistics and isinstance(node.rule, Square)
+        if squares and bound.forms[0].design is not None and not bound.forms[0].inner:
             quadratic = least_squares(bound.forms[0], weights)
             if quadratic is not None:
                 self.quadratics.append(quadratic)

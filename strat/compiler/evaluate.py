@@ -125,9 +125,9 @@ def leaves(parameters, arrays, order):
     part = slice(order[0], order[-1] + 1) if ascending else order
 
     def rows(array):
-        array = array[part]
         if sp.issparse(array):
-            return array
+            return array[part]
+        array = array[part] if ascending else array.take(order, axis=0)
         return np.asarray(array, dtype=float).reshape(len(array), -1)
 
     return {p.id: rows(array) for p, array in zip(parameters, arrays, strict=True)}

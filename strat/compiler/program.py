@@ -20,7 +20,7 @@ from strat.compiler.verify import check_program
 from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.layout import Layout
-from strat.oracles.segments import Segments
+from strat.oracles.segments import Segments, compact
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
 from strat.rules import atoms, rule_of
@@ -236,7 +236,18 @@ class Program:
         """
         return Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
 
-    def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True, constrained=True):
+    def bind_records(
+        self,
+        arrays,
+        strata,
+        weight,
+        given=None,
+        prox=False,
+        smooth=True,
+        constrained=True,
+        part=None,
+        statistics=True,
+    ):
         """Flat oracle of a program with data.
 
         Parameters
@@ -255,6 +266,11 @@ class Program:
             Whether the declared smoothing applies.
         constrained : bool
             Whether the prox must hold constraints and attributes; symmetry it always holds.
+        part : (M,) int ndarray, optional
+            Positions of the records to bind, sorted by stratum and of positive weight; all by default. The oracle is one of
+            the strata that these belong to, in order, and has no cones.
+        statistics : bool
+            Whether sums over records may take the place of the records.
 
         Returns
         -------
@@ -262,8 +278,9 @@ class Program:
             The oracle of (K, n) arrays.
         """
         values = self.values(given)
-        order = strata.order[weight[strata.order] > 0]
-        segments = Segments(strata.index[order], strata.K)
+        order = strata.order[weight[strata.order] > 0] if part is None else part
+        index = strata.index[order]
+        segments = Segments(index, strata.K) if part is None else Segments(*compact(index))
         origin = Origin(order, strata, self.data, arrays)
         walker = self._walked(values)
         symbols, form = walker.symbols, walker(self.expression).reshaped(())
@@ -274,8 +291,8 @@ class Program:
         smooth = smooth and self.smoothing is not None
         if smooth:
             form = smoothed(form, walker, binder, self.smoothing)
-        assembly = Assembly(form, binder, weight[order])
-        return loss_oracle(self, assembly, walker, values, prox, constrained, smooth)
+        assembly = Assembly(form, binder, weight[order], statistics)
+        return loss_oracle(self, assembly, walker, values, prox, constrained, smooth or part is not None)
 
     def evaluation(self, arrays, strata, given=None):
         """Values of the expression on each record, as a function of theta.

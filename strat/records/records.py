@@ -35,6 +35,11 @@ class Records:
     weight: np.ndarray
     columns: dict
 
+    @property
+    def filled(self):
+        """Mask (K,) of the strata with records of positive weight."""
+        return np.bincount(self.strata.index, self.weight > 0, self.strata.K) > 0
+
     @classmethod
     def read(
         cls, parameters, data, strata, where, *, declared=None, nodes=None, sample_weight=None, columns=None
@@ -150,7 +155,9 @@ def _first_of(names):
 
 
 def read_records(parameters, data, where="the data"):
-    """Arrays of the records: (N, *shape) float64, or (N, size) CSR where the argument is sparse.
+    """Arrays of the records: (N, *shape) floats, or (N, size) CSR where the argument is sparse.
+
+    float64 and float32 arrays stay as they are; float32 becomes float64 where records are computed with, piece by piece.
 
     Rows of arrays, lists, Series, DataFrames (by position) and SciPy sparse matrices are records. A wrong number of
     arguments, text, complex numbers, None, NaN and infinity are DataErrors; another shape than the declared one, or
@@ -201,7 +208,7 @@ def check_count(parameters, data, where):
 def read_weight(sample_weight, N):
     """Checked weights of N records, 1 by default."""
     if sample_weight is None:
-        return np.ones(N)
+        return np.broadcast_to(1.0, N)
     needs = f"it must hold one number for each of the {N} records."
     try:
         shape = np.shape(sample_weight)
@@ -211,7 +218,7 @@ def read_weight(sample_weight, N):
         raise ShapeError(f"sample_weight is {sample_weight!r}, but {needs}")
     if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
         raise ShapeError(f"sample_weight has shape {shape}, but {needs}")
-    weight = _read("sample_weight", (), sample_weight)
+    weight = np.asarray(_read("sample_weight", (), sample_weight), dtype=float)
     if len(weight) != N:
         raise ShapeError(f"sample_weight has {len(weight)} entries, but there are {N} records.")
     if (weight < 0).any():
@@ -245,9 +252,8 @@ def _read(name, shape, data):
             f"{name} was declared with shape {shape}, so its argument must have shape {rows} with one row for "
             f"each of N records, but it has shape {array.shape}.{hint}"
         )
-    good = np.abs(array) <= LARGEST
-    if not good.all():
-        bad, column = np.argwhere(~good), ""
+    if array.size and not (-LARGEST <= float(array.min()) and float(array.max()) <= LARGEST):  # NaN fails both
+        bad, column = np.argwhere(~(np.abs(array.astype(float)) <= LARGEST)), ""
         if array.ndim == 2:
             column = f"column {columns[bad[0, 1]]!r} of " if columns else f"column {bad[0, 1]} of "
         _refuse(name, bad[:, 0], array[tuple(bad[0])], column)
@@ -285,7 +291,7 @@ def _as_float(name, data, columns=None):
     except ValueError as error:
         raise ShapeError(f"{name} is ragged: its records do not all have the same shape.") from error
     if array.dtype.kind in "fiub":
-        return np.asarray(array, dtype=float, order="C")
+        return np.asarray(array, dtype=np.float32 if array.dtype == np.float32 else float, order="C")
     if array.dtype.kind != "O":
         index = (0,) * array.ndim
         raise DataError(_no_number(name, index, array[index] if array.size else array.dtype, columns))
