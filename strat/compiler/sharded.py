@@ -53,8 +53,10 @@ def in_pieces(program, arrays, strata, weight, given, smooth=True):
 
 def shard(bind, strata, part):
     """The `Shard` of the records at some positions; ``bind(strata=, part=)`` gives an oracle."""
-    own, counts = np.unique(strata.index[part], return_counts=True)
-    return Shard(own, bind(strata=strata, part=part, statistics=False).interior(), counts)
+    index = strata.index[part]
+    first = np.flatnonzero(np.diff(index, prepend=-1))
+    counts = np.diff(first, append=len(index))
+    return Shard(index[first], bind(strata=strata, part=part, statistics=False).interior(), counts)
 
 
 def chunk_shard(chunk, program, read, shared, given, smooth):

@@ -24,6 +24,9 @@ from joblib import cpu_count
 from strat.oracles.base import Oracle
 from strat.oracles.quadratic import Quadratic
 
+#: Numbers up to which Hessians' blocks are held for products with them.
+BLOCKS = 2**24
+
 
 class Shard:
     """Some records: the oracle of the parameters of the strata, in ascending order, that they belong to."""
@@ -53,8 +56,8 @@ def products(shard, theta, v):
 class Shards(Oracle):
     """A sum over shards, formed by an engine.
 
-    One pass over the records gives value and gradient together, and the Hessian's blocks too while a solver asks for them
-    at each point; the last few points are kept.
+    One pass over the records gives value and gradient together, and the Hessian's blocks too at the first point and while a
+    solver asks for them at each one; the sums at the last few points are kept.
 
     Parameters
     ----------
@@ -65,12 +68,11 @@ class Shards(Oracle):
         That of some records, whose capabilities all shards have.
     """
 
-    KEPT = 3
-
     def __init__(self, engine, K, like):
         self.engine, self.K, self.n = engine, K, like.n
         self.quadratic, self.sizes, self._like = like.quadratic, like.sizes, like
-        self._points, self._curved = deque(maxlen=self.KEPT), False
+        few = K * self.n**2 <= BLOCKS
+        self._points, self._curved = deque(maxlen=6 if few else 2), few and like.has("hessian")
         for name in ("value_and_gradient", "hessian_operator", "hessian"):
             if not like.has(name):
                 setattr(self, name, None)
@@ -114,7 +116,10 @@ class Shards(Oracle):
         return self._at(theta, True)[3]
 
     def hessian_operator(self, theta):
-        """The Hessian as a map, each product of which is a pass over the records."""
+        """The Hessian as a map: by its blocks, or by a pass over the records for each product where they are too many."""
+        if self.hessian is not None and self.K * self.n**2 <= BLOCKS:
+            blocks = self.hessian(theta)
+            return lambda v: np.matmul(blocks, v[..., None])[..., 0]
         theta = theta.copy()
         return lambda v: self.engine.sum(products, theta, v)[0]
 

@@ -15,7 +15,7 @@ from strat.records.sample import length, take
 from strat.records.strata import NodeList, in_order
 
 #: Numbers from which memory maps are read in chunks, records of a chunk of theirs, and of the sample of all.
-MANY, ROWS, SAMPLE = 2**23, 2**15, 2**12
+MANY, ROWS, SAMPLE = 2**23, 2**16, 2**12
 
 
 class ChunkedRecords(Records):

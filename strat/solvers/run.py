@@ -93,11 +93,13 @@ class Run:
             status = "time_limit"
         except Lost as error:
             status, self.lost = "interrupted", error
-        state = self._state() if self.checkpoint.path is not None else None  # proxes go on in the certificate
+        state = None
+        with suppress(Lost):  # then the last one that was written stays
+            state = self._state() if self.checkpoint.path is not None else None  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
-        else:
+        elif state is not None:
             self.checkpoint.save(lambda: state, force=True)
         if self.lost is not None:
             result.notes.append(f"{self.lost}; this is the best point before that")
