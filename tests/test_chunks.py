@@ -66,7 +66,7 @@ def test_any_number_of_threads_gives_the_same_bits(records, pieces, monkeypatch)
     X, Y, z, _ = records
     fitted = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(shards, "cpu_count", lambda threads=threads: threads)
+        monkeypatch.setattr(shards, "cores", lambda threads=threads: threads)
         fitted.append(model_of(LOSSES["logistic"]).fit(X, Y, strata=z).theta_["theta"])
     assert np.array_equal(fitted[0], fitted[1]) and np.array_equal(fitted[0], fitted[2])
 
@@ -83,7 +83,9 @@ def test_chunks_fit_as_records_at_hand(loss, graph, records):
     part = other.fit(chunks=lambda: iter(in_chunks(*records)))
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
     assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
-    assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == pytest.approx(whole.score(X, Y, strata=z))
+    assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == pytest.approx(
+        whole.score(X, Y, strata=z)
+    )
 
 
 def test_memory_maps_are_read_in_chunks_and_not_kept(records, tmp_path, monkeypatch):

@@ -34,7 +34,10 @@ def records():
 @pytest.fixture(scope="module")
 def client():
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(processes=False, **options) as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(processes=False, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         yield client
 
 
@@ -63,7 +66,9 @@ def test_dask_collections_fit_predict_and_score(records, client):
     predicted = part.predict(parts[list("abc")], strata=parts["z"])
     np.testing.assert_allclose(predicted.compute(), whole.predict(frame[list("abc")], strata=z), atol=1e-9)
     arguments = parts[list("abc")], parts["y"]
-    assert part.score(*arguments, strata=parts["z"]) == pytest.approx(whole.score(frame[list("abc")], Y, strata=z))
+    assert part.score(*arguments, strata=parts["z"]) == pytest.approx(
+        whole.score(frame[list("abc")], Y, strata=z)
+    )
 
 
 def test_dask_arrays(records, client):

@@ -21,7 +21,9 @@ SAMPLE = 2**12
 
 def in_pieces(program, arrays, strata, weight, given, smooth=True):
     """The loss at records in memory as a sum of pieces; None where they are few or the loss needs them all at once."""
-    width = max(sum(array.size for array in arrays) // max(strata.N, 1), 1)  # a sparse array's size is its stored entries
+    width = max(
+        sum(array.size for array in arrays) // max(strata.N, 1), 1
+    )  # a sparse array's size is its stored entries
     if strata.N * width < MANY:
         return None
     K, N, n = strata.K, strata.N, program.layout.n

@@ -68,15 +68,16 @@ class DaskSum:
         """The sums of what the shards give."""
         from distributed import CancelledError, KilledWorker
 
-        for left in range(TRIES - 1, -1, -1):
+        left = TRIES
+        while True:
             try:
                 return self._sum(task, arrays)
             except Exception as error:
-                running = self.client.status == "running"
-                if running and (not left or not isinstance(error, (CancelledError, KilledWorker))):
-                    raise
-                if not running:
+                if self.client.status != "running":
                     raise Lost("the Dask scheduler is lost") from error
+                left -= 1
+                if not left or not isinstance(error, (CancelledError, KilledWorker)):
+                    raise
 
     def _sum(self, task, arrays):
         submit = partial(self.client.submit, pure=False)
@@ -126,7 +127,7 @@ def of_shards(data, strata, weight):
         if not hasattr(argument, "to_delayed"):
             return None
         if hasattr(argument, "rechunk") and argument.ndim > 1:
-            argument = argument.rechunk({axis: -1 for axis in range(1, argument.ndim)})
+            argument = argument.rechunk(dict.fromkeys(range(1, argument.ndim), -1))
         return np.ravel(argument.to_delayed()).tolist()
 
     columns = [parts(argument) for argument in (*data, strata, weight)]

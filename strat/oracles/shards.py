@@ -14,12 +14,12 @@ its engine's to know. An engine is an object with two methods:
 `Local` is the engine of this process; `strat.oracles.dask_engine` has one for a cluster.
 """
 
+import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from joblib import cpu_count
 
 from strat.oracles.base import Oracle
 from strat.oracles.quadratic import Quadratic
@@ -45,7 +45,9 @@ def evaluate(shard, theta, curved=False):
     if not oracle.has("value_and_gradient"):
         return oracle.value(theta), shard.counts
     value, gradient = oracle.value_and_gradient(theta)
-    return (value, shard.counts, gradient, oracle.hessian(theta)) if curved else (value, shard.counts, gradient)
+    return (
+        (value, shard.counts, gradient, oracle.hessian(theta)) if curved else (value, shard.counts, gradient)
+    )
 
 
 def products(shard, theta, v):
@@ -187,9 +189,16 @@ def added(results, K):
     return totals
 
 
+def cores():
+    """The cores that this process may use: no more than OMP_NUM_THREADS, which joblib sets for its processes."""
+    free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return min(free, max(int(given), 1)) if given.isdigit() else free
+
+
 def in_order(function, items):
     """``function(item)`` of each item, by as many threads as there are cores, in the order of the items."""
-    threads = cpu_count()
+    threads = cores()
     if threads == 1:
         yield from map(function, items)
         return

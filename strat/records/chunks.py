@@ -50,7 +50,9 @@ class ChunkedRecords(Records):
         if nodes is None:
             found = self.engine.map(partial(_labels, **common), self.chunks())
             nodes = in_order(dict.fromkeys(label for labels in found for label in labels))
-        columns = {p.name(): list(d.columns) for p, d in zip(parameters, head, strict=False) if hasattr(d, "columns")}
+        columns = {
+            p.name(): list(d.columns) for p, d in zip(parameters, head, strict=False) if hasattr(d, "columns")
+        }
         self.read = partial(read_chunk, nodes=NodeList(nodes), columns=columns or None, **common)
         sample = self.read((0, head))
         super().__init__(sample.arrays, sample.strata, sample.weight, sample.columns)
@@ -70,7 +72,14 @@ def read_chunk(chunk, parameters, declared, nodes, columns):
     data, strata, weight = arguments_of(chunk, parameters, declared)
     try:
         return Records.read(
-            parameters, data, strata, "fit", declared=declared, nodes=nodes, sample_weight=weight, columns=columns
+            parameters,
+            data,
+            strata,
+            "fit",
+            declared=declared,
+            nodes=nodes,
+            sample_weight=weight,
+            columns=columns,
         )
     except StratError as error:
         raise type(error)(f"chunk {chunk[0]}: {error}") from None
@@ -89,7 +98,9 @@ def arguments_of(chunk, parameters, declared):
     is_tuple = isinstance(chunk, (tuple, list))
     if not is_tuple or not m + (declared is None) <= len(chunk) <= m + 2:
         what = f"has {len(chunk)} entries" if is_tuple else f"is {type_name(chunk)}"
-        raise DataError(f"chunk {number} must be a tuple ({names}) or ({names}, sample_weight), but it {what}.")
+        raise DataError(
+            f"chunk {number} must be a tuple ({names}) or ({names}, sample_weight), but it {what}."
+        )
     return chunk[:m], *(*chunk[m:], None, None)[:2]
 
 
@@ -97,8 +108,16 @@ def _head(chunk, parameters, declared):
     """The arguments of the first records of a chunk."""
     data, strata, weight = arguments_of(chunk, parameters, declared)
     first = slice(0, SAMPLE)
-    strata = strata if strata is None or isinstance(strata, str) or len(strata) != length(data[0]) else take(strata, first)
-    return (*(take(argument, first) for argument in data), strata, None if weight is None else take(weight, first))
+    strata = (
+        strata
+        if strata is None or isinstance(strata, str) or len(strata) != length(data[0])
+        else take(strata, first)
+    )
+    return (
+        *(take(argument, first) for argument in data),
+        strata,
+        None if weight is None else take(weight, first),
+    )
 
 
 def _labels(chunk, parameters, declared):
@@ -148,7 +167,9 @@ def of_dataset(dataset, data, strata, weight):
         try:
             from pyarrow.dataset import dataset as opened
         except ImportError as error:
-            raise ImportError("chunks= names files, which pyarrow reads: pip install strat[arrow].") from error
+            raise ImportError(
+                "chunks= names files, which pyarrow reads: pip install strat[arrow]."
+            ) from error
         dataset = opened(dataset)
     if not hasattr(dataset, "to_batches"):
         return None
@@ -165,7 +186,9 @@ def of_dataset(dataset, data, strata, weight):
 
     def batches():
         unique = list(dict.fromkeys(columns))
-        for batch in dataset.to_batches(columns=unique, batch_size=ROWS, batch_readahead=2, fragment_readahead=1):
+        for batch in dataset.to_batches(
+            columns=unique, batch_size=ROWS, batch_readahead=2, fragment_readahead=1
+        ):
             if batch.num_rows:
                 yield partial(_of_batch, batch, names, len(data))
 
@@ -184,6 +207,8 @@ def _of_batch(batch, names, data):
         if isinstance(name, str):
             return column(name)
         columns = [column(one) for one in name]
-        return list(zip(*(c.tolist() for c in columns), strict=True)) if of_labels else np.column_stack(columns)
+        return (
+            list(zip(*(c.tolist() for c in columns), strict=True)) if of_labels else np.column_stack(columns)
+        )
 
     return tuple(argument(name, i == data) for i, name in enumerate(names))

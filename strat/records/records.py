@@ -252,7 +252,9 @@ def _read(name, shape, data):
             f"{name} was declared with shape {shape}, so its argument must have shape {rows} with one row for "
             f"each of N records, but it has shape {array.shape}.{hint}"
         )
-    if array.size and not (-LARGEST <= float(array.min()) and float(array.max()) <= LARGEST):  # NaN fails both
+    if array.size and not (
+        float(array.min()) >= -LARGEST and float(array.max()) <= LARGEST
+    ):  # NaN fails both
         bad, column = np.argwhere(~(np.abs(array.astype(float)) <= LARGEST)), ""
         if array.ndim == 2:
             column = f"column {columns[bad[0, 1]]!r} of " if columns else f"column {bad[0, 1]} of "

@@ -95,7 +95,9 @@ class Run:
             status, self.lost = "interrupted", error
         state = None
         with suppress(Lost):  # then the last one that was written stays
-            state = self._state() if self.checkpoint.path is not None else None  # proxes go on in the certificate
+            state = (
+                self._state() if self.checkpoint.path is not None else None
+            )  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
@@ -253,7 +255,10 @@ class Run:
         if self.lost is None:
             return self.problem.parts(theta, w)
         x, rest = self.algorithm.x, self.algorithm.x.graph_oracle
-        parts = {name: getattr(x, name) * self.units.worth for name in ("loss", "regularizer", "laplacian", "graph")}
+        parts = {
+            name: getattr(x, name) * self.units.worth
+            for name in ("loss", "regularizer", "laplacian", "graph")
+        }
         return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest()}
 
     def _certificate(self, theta, w):
