@@ -134,6 +134,46 @@ def test_what_is_no_source_of_chunks(records):
         model.fit(chunks=in_chunks(*records), engine=3)
 
 
+class Backwards:
+    """An engine that makes its shards once, and visits them from the last to the first."""
+
+    def map(self, function, chunks):
+        return [function(chunk) for chunk in chunks]
+
+    def start(self, make, chunks, K):
+        self.made, self.K = [make(chunk) for chunk in chunks()][::-1], K
+        return self
+
+    def sum(self, task, *arrays):
+        return shards.added((shard(task, *arrays) for shard in self.made), self.K)
+
+
+def test_an_engine_of_ones_own(records):
+    whole = model_of(LOSSES["logistic"]).fit(*records[:2], strata=records[2], sample_weight=records[3])
+    part = model_of(LOSSES["logistic"]).fit(chunks=in_chunks(*records), engine=Backwards())
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+
+
+def test_a_shared_model_of_chunks(records):
+    X, Y, z, w = records
+    base = base_of(LOSSES["logistic"])
+    whole, part = (strat.common(base, solver=strat.NewtonCG(tol=1e-10)) for _ in "ab")
+    whole.fit(X, Y, strata=z, sample_weight=w)
+    part.fit(chunks=in_chunks(*records))
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+
+
+def test_a_graph_is_learned_from_chunks(records):
+    X, Y, z, w = records
+    whole, part = (
+        strat.joint(base_of(LOSSES["logistic"]), strat.graphs.path(K), strat.LogDet(1.0, 0.1, 0.5, 0.1))
+        for _ in "ab"
+    )
+    whole.fit(X, Y, strata=z, sample_weight=w)
+    part.fit(chunks=in_chunks(*records))
+    assert part.result_.objective == pytest.approx(whole.result_.objective, rel=1e-6)
+
+
 def test_float32_records_are_not_copied(records):
     X, Y, z, _ = records
     model = model_of(LOSSES["least squares"]).fit(X.astype(np.float32), Y, strata=z)

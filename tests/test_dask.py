@@ -63,6 +63,8 @@ def test_dask_collections_fit_predict_and_score(records, client):
     whole = model_of("logistic").fit(frame[list("abc")], Y, strata=z)
     part = model_of("logistic").fit(parts[list("abc")], parts["y"], strata=parts["z"], engine=client)
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-9)
+    named = model_of("logistic").fit(list("abc"), "y", strata="z", chunks=parts, engine=client)
+    assert np.array_equal(named.theta_["theta"], part.theta_["theta"])
     predicted = part.predict(parts[list("abc")], strata=parts["z"])
     np.testing.assert_allclose(predicted.compute(), whole.predict(frame[list("abc")], strata=z), atol=1e-9)
     arguments = parts[list("abc")], parts["y"]

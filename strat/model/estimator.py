@@ -127,11 +127,11 @@ class StratifiedModel(NestedParameters):
             Start: by name, or ``{"theta": {name: array}, "W": array}`` (parts may be left out).
         validation : tuple, optional
             ``(*data, strata)`` whose mean loss is watched by the solver's ``patience``.
-        chunks : iterable or Arrow dataset, optional
+        chunks : iterable or table, optional
             Records that do not fit into memory, in place of `data`: tuples ``(*data, strata)`` or ``(*data, strata,
             sample_weight)``, or functions or Dask's delayed objects that give one; a function that returns such an
-            iterable; or an Arrow dataset or the path of its files, whose columns the other arguments name. Large memory
-            maps and Dask collections are read in chunks as they are.
+            iterable; or a Dask DataFrame, an Arrow dataset or the path of its files, whose columns the other arguments
+            name. Large memory maps and Dask collections among `data` are read in chunks as they are.
         engine : dask.distributed.Client or engine, optional
             Where chunks are kept and summed over; `strat.oracles.shards` says what an engine is.
 

@@ -1,6 +1,7 @@
 """The engine of a Dask cluster: records stay on the workers, parameters go out and sums come back."""
 
 from functools import partial
+from itertools import repeat
 
 import numpy as np
 
@@ -124,21 +125,16 @@ def of_shards(data, strata, weight):
     from dask import delayed
 
     def parts(argument):
-        if not hasattr(argument, "to_delayed"):
-            return None
         if hasattr(argument, "rechunk") and argument.ndim > 1:
             argument = argument.rechunk(dict.fromkeys(range(1, argument.ndim), -1))
-        return np.ravel(argument.to_delayed()).tolist()
+        # Arguments of one collection share their tasks as long as each is not optimised for itself.
+        return np.ravel(argument.to_delayed(optimize_graph=False)).tolist()
 
-    columns = [parts(argument) for argument in (*data, strata, weight)]
-    counts = {len(column) for column in columns if column is not None}
+    columns = [parts(a) if hasattr(a, "to_delayed") else repeat(a) for a in (*data, strata, weight)]
+    counts = {len(column) for column in columns if isinstance(column, list)}
     if len(counts) > 1:
         raise OptionError(
             f"the Dask arguments have {' and '.join(map(str, sorted(counts)))} partitions; they must be of the same records: "
             f"take them from one collection, or repartition."
         )
-    plain = [
-        [argument] * max(counts) if column is None else column
-        for argument, column in zip((*data, strata, weight), columns, strict=True)
-    ]
-    return [delayed(tuple)(list(part)) for part in zip(*plain, strict=True)]
+    return [delayed(tuple)(list(part)) for part in zip(*columns, strict=False)]

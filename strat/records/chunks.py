@@ -128,11 +128,11 @@ def _labels(chunk, parameters, declared):
 def chunks_of(data, strata, weight, chunks):
     """The source of chunks that the arguments of ``fit`` mean; None where they are records at hand.
 
-    `chunks` are such a source, or an Arrow dataset or path of one whose columns the other arguments name.
+    `chunks` are such a source, or a table whose columns the other arguments name.
     """
     if chunks is None:
         return of_shards(data, strata, weight) or of_maps(data, strata, weight)
-    return of_dataset(chunks, data, strata, weight) or chunks
+    return of_table(chunks, data, strata, weight) or chunks
 
 
 def of_maps(data, strata, weight):
@@ -161,54 +161,44 @@ def _unmapped(argument, rows):
     return part
 
 
-def of_dataset(dataset, data, strata, weight):
-    """A function that gives the chunks of an Arrow dataset, or of the files at a path; the arguments name its columns."""
-    if isinstance(dataset, str) or hasattr(dataset, "__fspath__"):
+def of_table(table, data, strata, weight):
+    """The chunks of a Dask DataFrame, an Arrow dataset or the files at its path, whose columns the arguments name."""
+    if isinstance(table, str) or hasattr(table, "__fspath__"):
         try:
-            from pyarrow.dataset import dataset as opened
+            from pyarrow.dataset import dataset
         except ImportError as error:
             raise ImportError(
                 "chunks= names files, which pyarrow reads: pip install strat[arrow]."
             ) from error
-        dataset = opened(dataset)
-    if not hasattr(dataset, "to_batches"):
+        table = dataset(table)
+    present = table.schema.names if hasattr(table, "to_batches") else getattr(table, "columns", None)
+    if present is None:
         return None
     names = [*data, strata] if weight is None else [*data, strata, weight]
     columns = [column for name in names for column in ([name] if isinstance(name, str) else name or ())]
-    missing = [column for column in columns if column not in dataset.schema.names]
-    if missing or not columns or strata is None:
-        have = ", ".join(map(str, dataset.schema.names[:8]))
-        wrong = f"has no column {missing[0]!r}, only {have}" if missing else f"has the columns {have}"
+    missing = [column for column in columns if column not in list(present)]
+    if missing or strata is None:
+        wrong = f"has no column {missing[0]!r}, only" if missing else "has the columns"
         raise OptionError(
-            f"chunks= {wrong}. With a dataset, fit's arguments name its columns: "
+            f"chunks= {wrong} {', '.join(map(str, present[:8]))}. With a table, fit's arguments name its columns: "
             f'fit(["a", "b"], "y", strata="z", chunks=…).'
         )
+    unique = list(dict.fromkeys(columns))
+    if hasattr(table, "to_delayed"):
+        from dask import delayed
+
+        return [delayed(_of_frame)(part, names) for part in table[unique].to_delayed()]
 
     def batches():
-        unique = list(dict.fromkeys(columns))
-        for batch in dataset.to_batches(
-            columns=unique, batch_size=ROWS, batch_readahead=2, fragment_readahead=1
-        ):
+        options = {"batch_size": ROWS, "batch_readahead": 2, "fragment_readahead": 1}
+        for batch in table.to_batches(columns=unique, **options):
             if batch.num_rows:
-                yield partial(_of_batch, batch, names, len(data))
+                yield partial(_of_frame, batch, names)
 
     return batches
 
 
-def _of_batch(batch, names, data):
-    """The arguments from one record batch."""
-
-    def column(name):
-        values = batch.column(name)
-        values = values.dictionary_decode() if hasattr(values, "dictionary_decode") else values
-        return values.to_numpy(zero_copy_only=False)
-
-    def argument(name, of_labels):
-        if isinstance(name, str):
-            return column(name)
-        columns = [column(one) for one in name]
-        return (
-            list(zip(*(c.tolist() for c in columns), strict=True)) if of_labels else np.column_stack(columns)
-        )
-
-    return tuple(argument(name, i == data) for i, name in enumerate(names))
+def _of_frame(frame, names):
+    """The arguments from a DataFrame or an Arrow record batch."""
+    frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
+    return tuple(frame[name] for name in names)
