@@ -4,7 +4,8 @@
 
 Rows: ``streamed`` (least squares and logistic from a memory map of float32), ``memory`` (logistic from float64 in memory),
 ``threads`` (Hessian and gradient by one thread and by two), ``dask`` (logistic on two workers of a local cluster, with the
-sum of their work beside that of one process) and ``imports``. Records have 20 numbers and belong to 1,000 strata.
+sum of their work beside that of one process), ``driver`` (what parameters and sums cost on their way) and ``imports``.
+Records have 20 numbers and belong to 1,000 strata.
 """
 
 import argparse
@@ -161,6 +162,47 @@ def dask(N, shards=8):
             )
 
 
+def driver(_):
+    """Parameters out to two workers and sums back, without any work: what a byte costs."""
+    from distributed import Client, LocalCluster
+
+    from strat.oracles.dask_engine import DaskEngine
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        for strata in (1000, 100_000):
+            engine = DaskEngine(client).start(_Nothing(strata), lambda: ((i, (i,)) for i in range(2)), strata)
+            theta = np.ones((strata, 50))
+            seconds = []
+            for _ in range(4):
+                start, work = perf_counter(), process_time()
+                (sums,) = engine.sum(_echo, theta)
+                seconds.append((perf_counter() - start, process_time() - work))
+            wall, work = min(seconds)
+            print(
+                f"{theta.nbytes / 1e6:.1f} MB of parameters to each of two workers and as much back: {wall:.3f} s, the driver "
+                f"{work:.3f} s, {theta.nbytes * 2 / wall / 1e6:.0f} MB/s; sum {sums[0, 0]:g}"
+            )
+
+
+class _Nothing:
+    """Makes shards of all strata and no records."""
+
+    def __init__(self, strata):
+        self.strata = strata
+
+    def __call__(self, chunk):
+        from strat.oracles.shards import Shard
+
+        return Shard(np.arange(self.strata), None, None)
+
+
+def _echo(shard, theta):
+    return (theta,)
+
+
 def _kill(pid, state):
     if state.iteration == 2:
         os.kill(pid, signal.SIGKILL)
@@ -193,6 +235,7 @@ ROWS = {
     "memory": memory,
     "threads": threads,
     "dask": dask,
+    "driver": driver,
     "imports": imports,
     "write": write,
 }

@@ -1,5 +1,6 @@
 """The engine of a Dask cluster: records stay on the workers, parameters go out and sums come back."""
 
+import warnings
 from functools import partial
 from itertools import repeat
 
@@ -82,8 +83,9 @@ class DaskSum:
 
     def _sum(self, task, arrays):
         submit = partial(self.client.submit, pure=False)
-        # A task that returns the parameters, unlike data sent to workers, is done again where its worker is lost.
-        sent = submit(_same, arrays)
+        with warnings.catch_warnings():  # a task that returns the parameters, unlike data sent to workers, is done again
+            warnings.filterwarnings("ignore", "Sending large graph")  # where its worker is lost
+            sent = submit(_same, arrays)
         sums = [submit(_results, shard, task, sent) for shard in self.shards]
         while len(sums) > 1:
             groups = [sums[first : first + WIDTH] for first in range(0, len(sums), WIDTH)]
