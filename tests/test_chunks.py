@@ -48,15 +48,15 @@ def pieces(monkeypatch):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kept", [0, 2**30])
-@pytest.mark.parametrize("passing", [2**19, 400])
-def test_pieces_fit_as_all_records_at_once(loss, kept, passing, records, pieces, monkeypatch):
+@pytest.mark.parametrize("piece", [500, 50])
+def test_pieces_fit_as_all_records_at_once(loss, kept, piece, records, pieces, monkeypatch):
     X, Y, z, w = records
     w[:300] = 0.0
     monkeypatch.setattr(sharded, "MANY", 10**9)
     whole = model_of(LOSSES[loss]).fit(X, Y, strata=z, sample_weight=w)
     monkeypatch.setattr(sharded, "MANY", 1)
     monkeypatch.setattr(sharded, "KEPT", kept)
-    monkeypatch.setattr(sharded, "PASSING", passing)
+    monkeypatch.setattr(sharded, "PIECE", piece)
     part = model_of(LOSSES[loss]).fit(X, Y, strata=z, sample_weight=w)
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
     assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
@@ -75,6 +75,7 @@ def test_any_number_of_threads_gives_the_same_bits(records, pieces, monkeypatch)
 @pytest.mark.parametrize("graph", [True, False])
 def test_chunks_fit_as_records_at_hand(loss, graph, records):
     X, Y, z, w = records
+    w[:200], w[400:500] = 0.0, 0.0  # chunks that count for nothing, the first among them
     if graph:
         model, other = model_of(LOSSES[loss]), model_of(LOSSES[loss])
     else:
@@ -125,6 +126,8 @@ def test_what_is_no_source_of_chunks(records):
         model.fit(chunks=[records[:1]])
     with pytest.raises(strat.DataError, match="has no chunks"):
         model.fit(chunks=[])
+    with pytest.raises(strat.DataError, match="nothing to fit"):
+        model.fit(chunks=in_chunks(*records[:3], np.zeros(N)))
     with pytest.raises(strat.GraphError, match="chunk 1: stratum 7 is not a node"):
         X, Y, z, _ = records
         model.fit(chunks=[(X, Y, z), (X[:1], Y[:1], [7])])

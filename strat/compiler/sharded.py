@@ -11,8 +11,8 @@ from strat.oracles.sum import SumOracle
 
 #: Numbers of records from which they are bound in pieces, and up to which the bound pieces are kept.
 MANY, KEPT = 2**23, 2**27
-#: Numbers of a piece that is kept, and of one that is made for each pass and has to fit into a processor's cache.
-PIECE, PASSING = 2**20, 2**19
+#: Numbers of a piece.
+PIECE = 2**20
 #: Numbers of the Hessians up to which quadratics are summed once and for all.
 STATISTICS = 2**27
 #: Records of all strata by which the loss is known.
@@ -21,21 +21,21 @@ SAMPLE = 2**12
 
 def in_pieces(program, arrays, strata, weight, given, smooth=True):
     """The loss at records in memory as a sum of pieces; None where they are few or the loss needs them all at once."""
-    width = max(
-        sum(array.size for array in arrays) // max(strata.N, 1), 1
-    )  # a sparse array's size is its stored entries
+    numbers = sum(array.size for array in arrays)  # of a sparse array those that it stores
+    width = max(numbers // max(strata.N, 1), 1)
     if strata.N * width < MANY:
         return None
     K, N, n = strata.K, strata.N, program.layout.n
     bind = partial(program.bind_records, arrays, weight=weight, given=given, smooth=smooth)
-    sample = np.arange(0, N, max(1, N // SAMPLE))
-    like = bind(strata=strata.merged(), part=sample[weight[sample] > 0])
+    some = np.flatnonzero(weight)
+    like = bind(strata=strata.merged(), part=some[:: max(1, len(some) // SAMPLE)])
+    del some
     if not follows_gradients(like):
         return None
     keep = N * width <= KEPT
-    step = max(1, (PIECE if keep else PASSING) // width)
+    step = max(1, PIECE // width)
     # Neighbours in memory make a piece where its sums over all strata are no larger than itself.
-    order = None if K * n * n <= PASSING else strata.order
+    order = None if K * n * n <= PIECE else strata.order
     small = np.min_scalar_type(K)
 
     def positions(first):
@@ -48,7 +48,7 @@ def in_pieces(program, arrays, strata, weight, given, smooth=True):
             part = part[np.argsort(strata.index[part].astype(small), kind="stable")]
         return shard(bind, strata, part)
 
-    shards = [partial(piece, first) for first in range(0, N, step) if weight[positions(first)].any()]
+    shards = [partial(piece, first) for first in range(0, N, step)]
     shards = [Kept(make) for make in shards] if keep else shards
     return sum_over(LocalSum(lambda: shards, K), K, like)
 
@@ -58,6 +58,8 @@ def shard(bind, strata, part):
     index = strata.index[part]
     first = np.flatnonzero(np.diff(index, prepend=-1))
     counts = np.diff(first, append=len(index))
+    if not len(part):
+        return Shard(index, None, counts)
     return Shard(index[first], bind(strata=strata, part=part, statistics=False).interior(), counts)
 
 

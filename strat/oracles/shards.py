@@ -21,6 +21,7 @@ from functools import partial
 
 import numpy as np
 
+from strat.errors import DataError
 from strat.oracles.base import Oracle
 from strat.oracles.quadratic import Quadratic
 
@@ -36,7 +37,7 @@ class Shard:
 
     def __call__(self, task, *arrays):
         """The strata, and ``task(self, *rows)`` for the rows of arrays (K, …) that are theirs."""
-        return self.strata, task(self, *(array[self.strata] for array in arrays))
+        return self.strata, task(self, *(array[self.strata] for array in arrays)) if len(self.strata) else ()
 
 
 def evaluate(shard, theta, curved=False):
@@ -94,6 +95,8 @@ class Shards(Oracle):
         # A solver that took the Hessian at the last point will do so at the next one.
         curved, self._curved = curved or self._curved, curved
         sums = self.engine.sum(partial(evaluate, curved=curved), theta)
+        if sums is None:
+            raise DataError("no chunk has a record of positive weight, so there is nothing to fit.")
         for array in sums:
             array.flags.writeable = False
         self._points.appendleft((theta.copy(), sums))
@@ -179,6 +182,8 @@ def added(results, K):
     """The sums over K strata of pairs (strata, arrays with a row for each)."""
     totals = None
     for strata, parts in results:
+        if not len(strata):
+            continue
         if totals is None:
             totals = tuple(np.zeros((K, *part.shape[1:])) for part in parts)
         for total, part in zip(totals, parts, strict=True):

@@ -55,7 +55,8 @@ class ChunkedRecords(Records):
         }
         self.read = partial(read_chunk, nodes=NodeList(nodes), columns=columns or None, **common)
         sample = self.read((0, head))
-        super().__init__(sample.arrays, sample.strata, sample.weight, sample.columns)
+        weight = sample.weight if sample.weight.any() else np.ones(len(sample.weight))
+        super().__init__(sample.arrays, sample.strata, weight, sample.columns)
 
     def chunks(self):
         """Pairs of a number and a chunk."""
@@ -80,6 +81,7 @@ def read_chunk(chunk, parameters, declared, nodes, columns):
             nodes=nodes,
             sample_weight=weight,
             columns=columns,
+            part=True,
         )
     except StratError as error:
         raise type(error)(f"chunk {chunk[0]}: {error}") from None

@@ -42,7 +42,17 @@ class Records:
 
     @classmethod
     def read(
-        cls, parameters, data, strata, where, *, declared=None, nodes=None, sample_weight=None, columns=None
+        cls,
+        parameters,
+        data,
+        strata,
+        where,
+        *,
+        declared=None,
+        nodes=None,
+        sample_weight=None,
+        columns=None,
+        part=False,
     ):
         """Read the arguments of fit, predict or score.
 
@@ -60,6 +70,8 @@ class Records:
             The strata in order.
         columns : dict, optional
             Column names at fit, which must be the same here.
+        part : bool
+            Whether there are more records.
         """
         names = [p.name() for p in parameters]
         _warn_of_order(
@@ -79,7 +91,7 @@ class Records:
             )
         if N == 0:
             raise DataError(f"{where} was given no records; there is nothing to work on.")
-        weight = read_weight(sample_weight, N)
+        weight = read_weight(sample_weight, N, part)
         return cls(arrays, Strata.read(labels, nodes=nodes), weight, present)
 
 
@@ -205,8 +217,8 @@ def check_count(parameters, data, where):
         )
 
 
-def read_weight(sample_weight, N):
-    """Checked weights of N records, 1 by default."""
+def read_weight(sample_weight, N, part=False):
+    """Checked weights of N records, 1 by default; they may all be 0 where the records are a `part` of more."""
     if sample_weight is None:
         return np.broadcast_to(1.0, N)
     needs = f"it must hold one number for each of the {N} records."
@@ -227,7 +239,7 @@ def read_weight(sample_weight, N):
             f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 "
             f"(0 leaves the record out)."
         )
-    if not weight.any():
+    if not (weight.any() or part):
         raise DataError(
             "all weights in sample_weight are zero, so there is nothing to fit; give some record weight."
         )
