@@ -1,12 +1,7 @@
 """Laplacian regularised stratified models declared in CVXPY, with a jointly learned graph."""
 
-from strat import graphs, losses, plot
-from strat.compiler import Program, compile
-from strat.compiler.base_model import BaseModel
-from strat.derivatives.hypergradient import hypergradient
-from strat.derivatives.sensitivity import sensitivity
-from strat.derivatives.sensitivity_bound import sensitivity_bound
-from strat.derivatives.standard_errors import covariances, standard_errors
+from importlib import import_module
+
 from strat.errors import (
     CollapseWarning,
     ConvergenceWarning,
@@ -21,16 +16,29 @@ from strat.errors import (
     ShapeError,
     StratError,
 )
-from strat.model.baselines import common, entropy, joint, log_diagonal, lrsm, separate, trace_constraint
-from strat.model.estimator import StratifiedModel
-from strat.model.graph_learning import LearnedGraph, learn_graph
-from strat.model.loading import load
-from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
-from strat.records.splitters import RollingOrigin, StrataKFold
-from strat.selection.compare import compare
-from strat.selection.search import search
-from strat.selection.tuning import tune
-from strat.solvers import ADMM, MAPG, AlternatingMinimization, Cone, NewtonCG, Result
+
+#: Where the other public names are: each module is imported when one of its names is first used.
+_HOMES = {
+    "compiler": ("Program", "compile"),
+    "compiler.base_model": ("BaseModel",),
+    "derivatives.hypergradient": ("hypergradient",),
+    "derivatives.sensitivity": ("sensitivity",),
+    "derivatives.sensitivity_bound": ("sensitivity_bound",),
+    "derivatives.standard_errors": ("covariances", "standard_errors"),
+    "graphs": (),
+    "losses": (),
+    "model.baselines": ("common", "entropy", "joint", "log_diagonal", "lrsm", "separate", "trace_constraint"),
+    "model.estimator": ("StratifiedModel",),
+    "model.graph_learning": ("LearnedGraph", "learn_graph"),
+    "model.loading": ("load",),
+    "plot": (),
+    "problem.graph_regularizers": ("Entropy", "FixedGraph", "LogDet", "LogDiagonal", "TraceConstraint"),
+    "records.splitters": ("RollingOrigin", "StrataKFold"),
+    "selection.compare": ("compare",),
+    "selection.search": ("search",),
+    "selection.tuning": ("tune",),
+    "solvers": ("ADMM", "MAPG", "AlternatingMinimization", "Cone", "NewtonCG", "Result"),
+}
 
 __version__ = "0.1.0"
 
@@ -86,6 +94,15 @@ __all__ = [
     "trace_constraint",
     "tune",
 ]
+
+
+def __getattr__(name):
+    for home, names in _HOMES.items():
+        if name in names or name == home:
+            module = import_module(f"strat.{home}")
+            globals()[name] = module if name == home else getattr(module, name)
+            return globals()[name]
+    raise AttributeError(f"module 'strat' has no attribute {name!r}")
 
 
 def __dir__():

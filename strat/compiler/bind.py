@@ -19,10 +19,12 @@ SPREAD, ROUNDING = 1e-4, 1e-14
 class Assembly:
     """The parts of Σ_records form, sorted by how they are evaluated.
 
-    The form is a scalar of one record, weighed by `weight` (N,), or of one stratum, where that is None.
+    The form is a scalar of one record, weighed by `weight` (N,), or of one stratum, where that is None. With `statistics`
+    squares may become sums over records.
     """
 
-    def __init__(self, form, binder, weight):
+    def __init__(self, form, binder, weight, statistics=True):
+        self.statistics = statistics
         self.binder, self.weight, self.segments = binder, weight, binder.segments
         self.active = None if self.segments is None else self.segments.counts > 0
         variable, _, rest = binder.kinds(form)
@@ -63,9 +65,8 @@ class Assembly:
             self.roots[node] = self._sums(weights)
             return
         weights = weights * self.weight[:, None]
-        quadratic = (
-            _least_squares(binder.node(node).forms[0], weights) if isinstance(node.rule, Square) else None
-        )
+        squares = self.statistics and isinstance(node.rule, Square)
+        quadratic = _least_squares(binder.node(node).forms[0], weights) if squares else None
         if quadratic is None:
             self.roots[node] = weights
         else:

@@ -83,30 +83,36 @@ class Binder:
             self.on_illegal(node, ~legal)
         return np.broadcast_to(out, (rows, *node.shape)).reshape(rows, -1)
 
-    def columns(self, ids):
-        """Values of coefficients: (R, len(ids)), sparse where the data are."""
+    def columns(self, ids, scale=None):
+        """Values of coefficients, times `scale` where it is given: (R, len(ids)), sparse where the data are."""
         ids = np.asarray(ids)
         if not ids.any():
-            return np.ones((1, len(ids)))
+            return np.ones((1, len(ids))) if scale is None else np.array(scale)[None, :]
         if len(ids) > 1 and np.all(ids == ids[0]):
-            return self.columns(ids[:1])
+            value = self.columns(ids[:1])
+            return value if scale is None else value * scale
         owners = self.symbols.owner(ids)
-        present = np.unique(owners)
-        if len(present) == 1:
-            return self._pick(self.symbols.nodes[present[0]], ids)
-        places = [np.flatnonzero(owners == o) for o in present]
+        parts = [(np.flatnonzero(owners == o), o) for o in np.unique(owners)]
         values = [
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
-            for where, o in zip(places, present, strict=True)
+            for where, o in parts
         ]
-        rows = max(v.shape[0] for v in values)
         if any(sp.issparse(v) for v in values):
-            blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
-            stacked = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-            return stacked[:, np.argsort(np.concatenate(places))]
-        out = np.empty((rows, len(ids)))
-        for where, value in zip(places, values, strict=True):
-            out[:, where] = value
+            rows, stacked = max(v.shape[0] for v in values), values[0]
+            if len(values) > 1:
+                blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
+                stacked = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
+                stacked = stacked[:, np.argsort(np.concatenate([where for where, _ in parts]))]
+            return stacked if scale is None else sp.csr_array(stacked @ sp.diags_array(scale))
+        if len(values) == 1:
+            return values[0] if scale is None else values[0] * scale
+        out = np.empty((max(len(v) for v in values), len(ids)))
+        for (where, _), value in zip(parts, values, strict=True):
+            near = where[-1] - where[0] == len(where) - 1
+            block = out[:, where[0] : where[-1] + 1] if near else out[:, where]
+            np.multiply(value, 1.0 if scale is None else scale[where], out=block)
+            if not near:
+                out[:, where] = block
         return out
 
     def _pick(self, node, ids):
@@ -125,13 +131,10 @@ class Binder:
 
     def terms(self, form):
         """``scale * coefficient`` of each term: (R, terms)."""
-        values = self.columns(form.coefficient)
-        if np.all(form.scale == 1.0):
-            width = len(form.scale)
-            return values if values.shape[1] == width else np.broadcast_to(values, (values.shape[0], width))
-        if sp.issparse(values) and values.shape[1] > 1:
-            return sp.csr_array(values @ sp.diags_array(form.scale))
-        return values * form.scale
+        if not np.all(form.scale == 1.0):
+            return self.columns(form.coefficient, form.scale)
+        values, width = self.columns(form.coefficient), len(form.scale)
+        return values if values.shape[1] == width else np.broadcast_to(values, (values.shape[0], width))
 
     def values(self, form, sparse=False):
         """Value of a form without variables: (R, size); with `sparse` it is sparse where the data are."""

@@ -17,7 +17,7 @@ from strat.compiler.verify import check_program
 from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.layout import Layout
-from strat.oracles.segments import Segments
+from strat.oracles.segments import Segments, compact
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
 from strat.rules import atoms, rule_of
@@ -100,13 +100,13 @@ class Program:
             last = self._last = (key, walker)
         return last[1].copy()
 
-    def read(self, given=None, arrays=(), strata=None, weight=None):
+    def read(self, given=None, arrays=(), strata=None, weight=None, part=None):
         """Read the expression, and bind its symbols to records.
 
         Parameters
         ----------
-        given, arrays, strata, weight : dict, list, Strata, ndarray
-            As ``bind_records`` takes them; none of the last three without records.
+        given, arrays, strata, weight, part : dict, list, Strata, ndarray, ndarray
+            As ``bind_records`` takes them; the first alone without records.
 
         Returns
         -------
@@ -117,11 +117,13 @@ class Program:
         coordinates = {v.id: self.layout.slices[v.name()] for v in self.variables}
         if strata is None:
             return walker, Binder(walker.symbols, {}, coordinates, self.layout.n, None), None
-        order = strata.order if weight is None else strata.order[weight[strata.order] > 0]
+        order = part
+        if part is None:
+            order = strata.order if weight is None else strata.order[weight[strata.order] > 0]
         origin, pairs = Origin(order, strata, self.data, arrays), zip(self.data, arrays, strict=True)
-        leaves = {p.id: a[order] if sp.issparse(a) else a[order].reshape(len(order), -1) for p, a in pairs}
-        illegal = None if weight is None else origin.illegal
-        segments = Segments(strata.index[order], strata.K)
+        leaves = {p.id: _rows(array, order) for p, array in pairs}
+        illegal, index = None if weight is None else origin.illegal, strata.index[order]
+        segments = Segments(index, strata.K) if part is None else Segments(*compact(index))
         return walker, Binder(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 
     def values(self, given=None):
@@ -225,7 +227,18 @@ class Program:
         """The program of the constraints and attributes alone, of the expression 0."""
         return Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
 
-    def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True, constrained=True):
+    def bind_records(
+        self,
+        arrays,
+        strata,
+        weight,
+        given=None,
+        prox=False,
+        smooth=True,
+        constrained=True,
+        part=None,
+        statistics=True,
+    ):
         """Flat oracle of a program with data.
 
         Parameters
@@ -242,22 +255,26 @@ class Program:
             Whether to look for a prox, and whether the declared smoothing applies.
         constrained : bool
             Whether the prox must hold constraints and attributes; symmetry it always holds.
+        part : (M,) int ndarray, optional
+            Positions of the records to bind, sorted by stratum and of positive weight; all by default. The oracle is one of
+            the strata that these belong to, in order, and has no cones.
+        statistics : bool
+            Whether sums over records may take the place of the records.
 
         Returns
         -------
         SumOracle
             The oracle of (K, n) arrays.
         """
-        walker, binder, origin = self.read(given, arrays, strata, weight)
+        walker, binder, origin = self.read(given, arrays, strata, weight, part)
         self._curvature.check_values(walker, binder, origin)
         form = walker(self.expression).reshaped(())
         check_data_arguments(binder, form, origin)
         smooth = smooth and self.smoothing is not None
         if smooth:
             form = smoothed(form, walker, binder, self.smoothing)
-        return with_prox(
-            self, Assembly(form, binder, weight[origin.order]), walker, prox, constrained, smooth
-        )
+        assembly = Assembly(form, binder, weight[origin.order], statistics)
+        return with_prox(self, assembly, walker, prox, constrained, smooth or part is not None)
 
     def check_signs(self, arrays, strata, weight, given=None):
         """Raise where records that are only evaluated make the loss non-convex, as binding them does.
@@ -285,3 +302,13 @@ class Program:
         """
         walker, binder, origin = self.read(given, arrays, strata)
         return Evaluation(walker(self.expression), binder, origin.order)
+
+
+def _rows(array, order):
+    """Data of the records in order, one row each, as floats; a view where they are neighbours."""
+    ascending = len(order) and order[-1] - order[0] == len(order) - 1 and bool(np.all(order[1:] > order[:-1]))
+    part = slice(order[0], order[-1] + 1) if ascending else order
+    if sp.issparse(array):
+        return array[part]
+    array = array[part] if ascending else array.take(order, axis=0)
+    return np.asarray(array, dtype=float).reshape(len(array), -1)

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
-from sklearn.neighbors import NearestNeighbors
 
 from strat.errors import DataError, OptionError
 from strat.graphs.families import complete, row_labels, weighted
@@ -85,6 +84,8 @@ def nearest(nodes, features, k, metric="euclidean", name=None):
             f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
         )
     with _errors_of(metric):
+        from sklearn.neighbors import NearestNeighbors  # takes a while to import
+
         search = NearestNeighbors(n_neighbors=int(k), metric=metric).fit(features)
         neighbors = search.kneighbors(return_distance=False)
     i, j, _ = unique_edges(np.repeat(np.arange(len(nodes)), k), neighbors.ravel(), len(nodes))

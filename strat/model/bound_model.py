@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from strat.compiler import coupling
+from strat.compiler.sharded import in_chunks, in_pieces
 from strat.errors import DataError, DataWarning, NoOracleError, OptionError, type_name
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
@@ -21,6 +22,7 @@ from strat.oracles.sum import SumOracle
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
+from strat.records.chunks import ChunkedRecords
 from strat.records.records import Records
 from strat.solvers.default import default_solver, needs_prox
 
@@ -59,7 +61,7 @@ class BoundModel:
         The records, as ``fit`` takes them.
     nodes : list, optional
         The strata in order, for a model without a graph; by default the labels seen.
-    records : Records, optional
+    records : Records, or function of the strata in order, optional
         The records where they have been read, in place of `data`, `strata` and `sample_weight`.
 
     Attributes
@@ -78,13 +80,15 @@ class BoundModel:
         self.model, self.base, self.graph, self.shared = model, model.base, model.graph, model.shared
         self.base.loss_program.values(model.values)  # its error names Parameters that data= lacks
         prior = None if model.graph is None else read_graph(model.graph)
+        nodes = nodes if prior is None else prior.labels
+        records = records(nodes) if callable(records) else records
         self.records = records or Records.read(
             self.base.data,
             data,
             strata,
             "fit",
             declared=model.strata,
-            nodes=nodes if prior is None else prior.labels,
+            nodes=nodes,
             sample_weight=sample_weight,
         )
         self.prior = PriorGraph.without_edges(self.records.strata.labels) if prior is None else prior
@@ -145,10 +149,15 @@ class BoundModel:
         problem = JointProblem(
             loss.interior(), regularizer, h, self.edges, w0, self._couple(h, values), outside
         )
-        problem.start_point = FirstPoint(
-            self.base, replace(self.records, strata=self.strata), values, problem
-        )
+        if not self.chunked:  # otherwise such a point has to be given
+            records = replace(self.records, strata=self.strata)
+            problem.start_point = FirstPoint(self.base, records, values, problem)
         return problem
+
+    @property
+    def chunked(self):
+        """Whether `records` holds a sample alone."""
+        return isinstance(self.records, ChunkedRecords)
 
     def true_loss(self):
         """The loss without the declared smoothing, as an oracle."""
@@ -220,11 +229,19 @@ class BoundModel:
 
     def _bind_loss(self, values, smooth=True):
         """The loss at the records, with a prox where the solver needs it; the regularizer has the constraints."""
-        program, solver = self.base.loss_program, self.model.solver
-        bind = partial(program.bind_records, self.records.arrays, self.strata, self.records.weight, values)
+        program, solver, records = self.base.loss_program, self.model.solver, self.records
+        if self.chunked:
+            loss = in_chunks(program, records, self.shared, values, smooth)
+            if not self.shared:
+                records.strata.counts = loss.counts()
+            return loss
+        bind = partial(program.bind_records, records.arrays, self.strata, records.weight, values)
         if not smooth:
             return bind(smooth=False)
         if not needs_prox(solver):
+            loss = in_pieces(program, records.arrays, self.strata, records.weight, values)
+            if loss is not None:
+                return loss
             loss, learned = bind(), self.model.graph_regularizer.learned and not self.shared
             if not needs_prox(solver or default_solver(loss, learned), loss):
                 return loss

@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
+from strat.model.dask_inputs import by_partition, score
 from strat.model.export import as_problem
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
@@ -108,7 +109,9 @@ class StratifiedModel(NestedParameters):
         self.warm_start = warm_start
         self.random_state = random_state
 
-    def fit(self, *data, strata=None, sample_weight=None, init=None, validation=None):
+    def fit(
+        self, *data, strata=None, sample_weight=None, init=None, validation=None, chunks=None, engine=None
+    ):
         """Fit parameters and graph.
 
         Parameters
@@ -123,6 +126,13 @@ class StratifiedModel(NestedParameters):
             Start: by name, or ``{"theta": {name: array}, "W": array}`` (parts may be left out).
         validation : tuple, optional
             ``(*data, strata)`` whose mean loss is watched by the solver's ``patience``.
+        chunks : iterable or table, optional
+            Records that do not fit into memory, in place of `data`: tuples ``(*data, strata)`` or ``(*data, strata,
+            sample_weight)``, or functions or Dask's delayed objects that give one; a function that returns such an
+            iterable; or a Dask DataFrame, an Arrow dataset or the path of its files, whose columns the other arguments
+            name. Large memory maps and Dask collections among `data` are read in chunks as they are.
+        engine : dask.distributed.Client or engine, optional
+            Where chunks are kept and summed over; `strat.oracles.shards` says what an engine is.
 
         Returns
         -------
@@ -134,7 +144,7 @@ class StratifiedModel(NestedParameters):
         DataError, ShapeError, GraphError, NotConvexError, NoOracleError, OptionError, DeclarationError
             Where the arguments do not fit the declaration; nothing is changed then.
         """
-        fit_model(self, data, strata, sample_weight, init, validation)
+        fit_model(self, data, strata, sample_weight, init, validation, chunks, engine)
         return self
 
     def predict(self, *data, strata=None):
@@ -150,7 +160,7 @@ class StratifiedModel(NestedParameters):
         Returns
         -------
         ndarray
-            Of shape ``(N, *shape)``.
+            Of shape ``(N, *shape)``; a dask.array for Dask collections.
 
         Raises
         ------
@@ -166,6 +176,9 @@ class StratifiedModel(NestedParameters):
                 "the model was declared without predict=; add an expression of variables and data to the BaseModel, "
                 "or read theta_ and at(label)."
             )
+        lazy = by_partition(self, "predict", program.data, program.expression.shape, data, strata)
+        if lazy is not None:
+            return lazy
         records = self._read(program.data, data, strata, "predict")
         warn_of_undetermined_predictions(self, program, records.strata.index)
         return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
@@ -186,6 +199,9 @@ class StratifiedModel(NestedParameters):
             The losses, +inf outside the loss's domain.
         """
         check_is_fitted(self, "theta_")
+        lazy = by_partition(self, "losses", self.base.data, (), data, strata)
+        if lazy is not None:
+            return lazy
         records = self._read(self.base.data, data, strata, "losses")
         return self._losses(records)
 
@@ -207,6 +223,9 @@ class StratifiedModel(NestedParameters):
             The score.
         """
         check_is_fitted(self, "theta_")
+        found = score(self, self.base.data, data, strata, sample_weight)
+        if found is not None:
+            return found
         records = self._read(self.base.data, data, strata, "score", sample_weight)
         counted = records.weight > 0
         return -float(np.average(self._losses(records)[counted], weights=records.weight[counted]))

@@ -24,7 +24,9 @@ from strat.model.fit_warnings import (
     warn_of_no_minimum,
     warn_of_undetermined,
 )
+from strat.oracles.dask_engine import engine_of
 from strat.problem.edges import AllPairs
+from strat.records.chunks import ChunkedRecords, chunks_of
 from strat.records.fingerprint import fingerprint
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve
@@ -35,13 +37,15 @@ DENSE_STRATA = 2000
 BYTES_KEPT = 2**26
 
 
-def fit_model(model, data, strata, sample_weight, init, validation):
+def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):
     """Fit a StratifiedModel in place, one with shared parameters too."""
     started = time.perf_counter()
     check_options(model)
     if not model.shared:
         model.graph_regularizer.validate(joint=True)
-    bound_model = BoundModel(model, data, strata, sample_weight)
+    chunks = chunks_of(data, strata, sample_weight, chunks)
+    read = partial(ChunkedRecords, model.base.data, chunks, model.strata, engine=engine_of(engine))
+    bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     check_tables(model.base.loss, model.base.data, records.strata.N)
     warn_of_lost_digits(model.base, records)
@@ -71,9 +75,9 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     model.strata_ = list(labels)
     model.W_ = partial(_matrix, len(labels), model.shared, edges, result.w)
     model.result_ = result
-    model._columns, model._training = records.columns, records
+    model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._undetermined, model._running = unknown, running
-    small = sum(array.data.nbytes for array in records.arrays) <= BYTES_KEPT
+    small = model._training is not None and 8 * sum(array.size for array in records.arrays) <= BYTES_KEPT
     # Kept without the model: a reference cycle would hold the records longer than the model.
     model._bound = bound_model.on_edges(None, None) if small else None
     if problem.learned:

@@ -26,7 +26,7 @@ def undetermined(records, problem):
     Edges are those of W where it is given, and those that may get a weight where it is learned.
     """
     K, n, edges = problem.K, problem.n, problem.edges
-    filled = np.bincount(records.strata.index, records.weight > 0, K) > 0
+    filled = records.filled
     if filled.all():
         return np.zeros((K, n), dtype=bool)
     component = problem.laplacians(edges.mask if problem.learned else problem.w0).components

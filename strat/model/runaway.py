@@ -75,6 +75,8 @@ def _definite(matrices, usual):
 
 def runaway_direction(bound_model, problem, theta, w, suspects):
     """The direction (K, n) in which the parameters theta of suspect strata, a mask (K,), run away; 0 where they do not."""
+    if bound_model.chunked:
+        return np.zeros_like(theta)
     component, loss = problem.laplacians(w).components, problem.loss
     joined = np.isin(component, component[suspects]).any(axis=1)
     records, index = bound_model.records, bound_model.strata.index

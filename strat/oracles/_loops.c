@@ -80,6 +80,7 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
     return arrays;
 }
 
+/* The loops run without Python's lock, so that threads share the strata. */
 #define KERNEL(name, types, call)                                                               \
     static PyObject *py_##name(PyObject *module, PyObject *const *args, Py_ssize_t count)       \
     {                                                                                           \
@@ -90,7 +91,8 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
         (void)module;                                                                           \
         if (arrays < 0)                                                                         \
             return NULL;                                                                        \
-        call;                                                                                   \
+        Py_BEGIN_ALLOW_THREADS call;                                                            \
+        Py_END_ALLOW_THREADS                                                                    \
         release(views, arrays);                                                                 \
         return PyFloat_FromDouble(result);                                                      \
     }

@@ -12,6 +12,10 @@ class OutOfTime(Exception):
     """The time has run out within a step; what was reached before it counts."""
 
 
+class Lost(Exception):
+    """What holds the records is lost; what was reached before it counts."""
+
+
 @contextmanager
 def within(seconds, started=None):
     """Let the computation inside end so many seconds (None for any) after `started`, by ``time.perf_counter()``, or now."""

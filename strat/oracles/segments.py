@@ -45,6 +45,12 @@ class Segments:
         return out
 
 
+def compact(index):
+    """The place of each of some ascending strata among those that occur, and how many occur."""
+    place = np.cumsum(np.diff(index, prepend=index[:1]) > 0)
+    return place, int(place[-1]) + 1 if len(place) else 0
+
+
 class Grams:
     """Sums Σ weight_i a_i a_iᵀ over each stratum's records, of one (N, p) array for many weights.
 

@@ -35,9 +35,24 @@ class Records:
     weight: np.ndarray
     columns: dict
 
+    @property
+    def filled(self):
+        """Mask (K,) of the strata with records of positive weight."""
+        return np.bincount(self.strata.index, self.weight > 0, self.strata.K) > 0
+
     @classmethod
     def read(
-        cls, parameters, data, strata, where, *, declared=None, nodes=None, sample_weight=None, columns=None
+        cls,
+        parameters,
+        data,
+        strata,
+        where,
+        *,
+        declared=None,
+        nodes=None,
+        sample_weight=None,
+        columns=None,
+        part=False,
     ):
         """Read the arguments of fit, predict or score.
 
@@ -55,6 +70,8 @@ class Records:
             The strata in order.
         columns : dict, optional
             Column names at fit, which must be the same here.
+        part : bool
+            Whether there are more records.
         """
         names = [p.name() for p in parameters]
         _warn_of_order(
@@ -74,7 +91,7 @@ class Records:
             )
         if N == 0:
             raise DataError(f"{where} was given no records; there is nothing to work on.")
-        weight = read_weight(sample_weight, N)
+        weight = read_weight(sample_weight, N, part)
         return cls(arrays, Strata.read(labels, nodes=nodes), weight, present)
 
 
@@ -150,7 +167,9 @@ def _first_of(names):
 
 
 def read_records(parameters, data, where="the data"):
-    """Arrays of the records: (N, *shape) float64, or (N, size) CSR where the argument is sparse.
+    """Arrays of the records: (N, *shape) floats, or (N, size) CSR where the argument is sparse.
+
+    float64 and float32 arrays stay as they are; float32 becomes float64 where records are computed with, piece by piece.
 
     Rows of arrays, lists, Series, DataFrames (by position) and SciPy sparse matrices are records. A wrong number of
     arguments, text, complex numbers, None, NaN and infinity are DataErrors; another shape than the declared one, or
@@ -198,10 +217,10 @@ def check_count(parameters, data, where):
         )
 
 
-def read_weight(sample_weight, N):
-    """Checked weights of N records, 1 by default."""
+def read_weight(sample_weight, N, part=False):
+    """Checked weights of N records, 1 by default; they may all be 0 where the records are a `part` of more."""
     if sample_weight is None:
-        return np.ones(N)
+        return np.broadcast_to(1.0, N)
     needs = f"it must hold one number for each of the {N} records."
     try:
         shape = np.shape(sample_weight)
@@ -211,7 +230,7 @@ def read_weight(sample_weight, N):
         raise ShapeError(f"sample_weight is {sample_weight!r}, but {needs}")
     if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
         raise ShapeError(f"sample_weight has shape {shape}, but {needs}")
-    weight = _read("sample_weight", (), sample_weight)
+    weight = np.asarray(_read("sample_weight", (), sample_weight), dtype=float)
     if len(weight) != N:
         raise ShapeError(f"sample_weight has {len(weight)} entries, but there are {N} records.")
     if (weight < 0).any():
@@ -220,7 +239,7 @@ def read_weight(sample_weight, N):
             f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 "
             f"(0 leaves the record out)."
         )
-    if not weight.any():
+    if not (weight.any() or part):
         raise DataError(
             "all weights in sample_weight are zero, so there is nothing to fit; give some record weight."
         )
@@ -245,9 +264,10 @@ def _read(name, shape, data):
             f"{name} was declared with shape {shape}, so its argument must have shape {rows} with one row for "
             f"each of N records, but it has shape {array.shape}.{hint}"
         )
-    good = np.abs(array) <= LARGEST
-    if not good.all():
-        bad, column = np.argwhere(~good), ""
+    if array.size and not (
+        float(array.min()) >= -LARGEST and float(array.max()) <= LARGEST
+    ):  # NaN fails both
+        bad, column = np.argwhere(~(np.abs(array.astype(float)) <= LARGEST)), ""
         if array.ndim == 2:
             column = f"column {columns[bad[0, 1]]!r} of " if columns else f"column {bad[0, 1]} of "
         _refuse(name, bad[:, 0], array[tuple(bad[0])], column)
@@ -285,7 +305,7 @@ def _as_float(name, data, columns=None):
     except ValueError as error:
         raise ShapeError(f"{name} is ragged: its records do not all have the same shape.") from error
     if array.dtype.kind in "fiub":
-        return np.asarray(array, dtype=float, order="C")
+        return np.asarray(array, dtype=np.float32 if array.dtype == np.float32 else float, order="C")
     if array.dtype.kind != "O":
         index = (0,) * array.ndim
         raise DataError(_no_number(name, index, array[index] if array.size else array.dtype, columns))

@@ -2,11 +2,9 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.model_selection import BaseCrossValidator
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.records.labels import RecordLabels, named_columns, read_labels
-from strat.records.splitters import StrataKFold
 
 
 class Sample:
@@ -131,6 +129,8 @@ def joined(first, second, models):
 
 def strata_folds(random_state):
     """A function from a number of folds to their splitter."""
+    from strat.records.splitters import StrataKFold  # scikit-learn's model_selection takes a while to import
+
     return lambda n: StrataKFold(n, random_state=random_state)
 
 
@@ -161,4 +161,6 @@ def length(argument):
 
 def _takes_labels(splitter):
     """Whether a splitter reads labels of any kind; those of scikit-learn get whole numbers for groups."""
+    from sklearn.model_selection import BaseCrossValidator
+
     return not isinstance(splitter, BaseCrossValidator) or hasattr(splitter, "strata")

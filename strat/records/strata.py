@@ -11,6 +11,15 @@ from strat.errors import GraphError
 from strat.records.labels import RecordLabels, read_labels
 
 
+class NodeList(list):
+    """Strata in order, with the place of each."""
+
+    @cached_property
+    def position(self):
+        """``{label: place}``."""
+        return {label: k for k, label in enumerate(self)}
+
+
 class Strata:
     """Which stratum each record belongs to, and the records sorted by stratum.
 
@@ -33,8 +42,9 @@ class Strata:
         `nodes` are the strata in order; by default the labels seen, sorted.
         """
         records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
-        nodes = in_order(records.values) if nodes is None else list(nodes)
-        position = {label: k for k, label in enumerate(nodes)}
+        nodes = in_order(records.values) if nodes is None else nodes
+        nodes = nodes if isinstance(nodes, NodeList) else NodeList(nodes)
+        position = nodes.position
         where = np.array([position.get(label, -1) for label in records.values], dtype=np.intp)
         index = where[records.codes]
         if (where < 0).any():
@@ -59,7 +69,8 @@ class Strata:
     @cached_property
     def order(self):
         """The permutation that sorts the records by stratum and keeps their order within one, shape (N,)."""
-        return np.argsort(self.index, kind="stable")
+        small = np.min_scalar_type(self.K)  # numbers of 16 bits are sorted in one pass
+        return np.argsort(self.index.astype(small), kind="stable")
 
     @cached_property
     def starts(self):

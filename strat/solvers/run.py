@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strat.errors import ConvergenceWarning
-from strat.oracles.clock import OutOfTime, seconds_left
+from strat.oracles.clock import Lost, OutOfTime, seconds_left
 from strat.solvers.algorithm import forget
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
@@ -65,7 +65,7 @@ class Run:
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         forget(self.units.problem)
         self.algorithm = solver.algorithm(self.units.problem, self.units.inside(theta), w)
-        self.along_edge = False
+        self.along_edge, self.lost = False, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
@@ -95,12 +95,21 @@ class Run:
             status = "interrupted"
         except OutOfTime:
             status = "time_limit"
-        state = self._state() if self.checkpoint.path is not None else None  # proxes go on in the certificate
+        except Lost as error:
+            status, self.lost = "interrupted", error
+        state = None
+        with suppress(Lost):  # then the last one that was written stays
+            state = (
+                self._state() if self.checkpoint.path is not None else None
+            )  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
-        else:
+        elif state is not None:
             self.checkpoint.save(lambda: state, force=True)
+        if self.lost is not None:
+            result.notes.append(f"{self.lost}; this is the best point before that")
+            warnings.warn(f"{type(solver).__name__}: {result.notes[-1]}.", ConvergenceWarning, stacklevel=4)
         if result.status == "max_iter":
             _warn(solver, result, self.algorithm)
         return result
@@ -235,9 +244,9 @@ class Run:
         if best_counts and self.best is not None:
             theta, w = self.best
         residual = {"theta": np.inf, "W": np.inf}
-        with suppress(OutOfTime):
+        with suppress(OutOfTime, Lost):
             w, residual = self._with_formula(theta, w, self._certificate(theta, w))
-        parts = self.problem.parts(theta, w)
+        parts = self._parts(theta, w)
         if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
             status = "converged"  # the algorithm had not measured the residual
         return Result(
@@ -254,6 +263,17 @@ class Run:
             w=w,
             history_seconds=self.times,
         )
+
+    def _parts(self, theta, w):
+        """The terms of the objective, as they were last computed where the records are lost."""
+        if self.lost is None:
+            return self.problem.parts(theta, w)
+        x, rest = self.algorithm.x, self.algorithm.x.graph_oracle
+        parts = {
+            name: getattr(x, name) * self.units.worth
+            for name in ("loss", "regularizer", "laplacian", "graph")
+        }
+        return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest()}
 
     def _certificate(self, theta, w):
         return self.algorithm.certificate(self.units.inside(theta), w)

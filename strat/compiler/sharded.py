@@ -1,0 +1,109 @@
+"""A loss bound to records piece by piece, so that all cores work and only the pieces at work are copied."""
+
+from functools import partial
+
+import numpy as np
+
+from strat.oracles.base import hessian_blocks
+from strat.oracles.quadratic import Quadratic
+from strat.oracles.shards import Kept, LocalSum, Shard, Shards
+from strat.oracles.sum import SumOracle
+
+#: Numbers of records from which they are bound in pieces, and up to which the bound pieces are kept.
+MANY, KEPT = 2**23, 2**27
+#: Numbers of a piece.
+PIECE = 2**20
+#: Numbers of the Hessians up to which quadratics are summed once and for all.
+STATISTICS = 2**27
+#: Records of all strata by which the loss is known.
+SAMPLE = 2**12
+
+
+def in_pieces(program, arrays, strata, weight, given, smooth=True):
+    """The loss at records in memory as a sum of pieces; None where they are few or the loss needs them all at once."""
+    numbers = sum(array.size for array in arrays)  # of a sparse array those that it stores
+    width = max(numbers // max(strata.N, 1), 1)
+    if strata.N * width < MANY:
+        return None
+    K, N, n = strata.K, strata.N, program.layout.n
+    bind = partial(program.bind_records, arrays, weight=weight, given=given, smooth=smooth)
+    some = np.flatnonzero(weight)
+    like = bind(strata=strata.merged(), part=some[:: max(1, len(some) // SAMPLE)])
+    del some
+    if not follows_gradients(like):
+        return None
+    keep = N * width <= KEPT
+    step = max(1, PIECE // width)
+    # Neighbours in memory make a piece where its sums over all strata are no larger than itself.
+    order = None if K * n * n <= PIECE else strata.order
+    small = np.min_scalar_type(K)
+
+    def positions(first):
+        return np.arange(first, min(first + step, N)) if order is None else order[first : first + step]
+
+    def piece(first):
+        part = positions(first)
+        part = part[weight[part] > 0]
+        if order is None:
+            part = part[np.argsort(strata.index[part].astype(small), kind="stable")]
+        return shard(bind, strata, part)
+
+    shards = [partial(piece, first) for first in range(0, N, step)]
+    shards = [Kept(make) for make in shards] if keep else shards
+    return sum_over(LocalSum(lambda: shards, K), K, like)
+
+
+def shard(bind, strata, part):
+    """The `Shard` of the records at some positions; ``bind(strata=, part=)`` gives an oracle."""
+    index = strata.index[part]
+    first = np.flatnonzero(np.diff(index, prepend=-1))
+    counts = np.diff(first, append=len(index))
+    if not len(part):
+        return Shard(index, None, counts)
+    return Shard(index[first], bind(strata=strata, part=part, statistics=False).interior(), counts)
+
+
+def chunk_shard(chunk, program, read, shared, given, smooth):
+    """The `Shard` of a chunk of `ChunkedRecords`."""
+    records = read(chunk)
+    strata = records.strata.merged() if shared else records.strata
+    bind = partial(program.bind_records, records.arrays, weight=records.weight, given=given, smooth=smooth)
+    return shard(bind, strata, strata.order[records.weight[strata.order] > 0])
+
+
+def in_chunks(program, records, shared, given, smooth=True):
+    """The loss at `ChunkedRecords` as a sum over the chunks."""
+    K, sample = 1 if shared else records.strata.K, records.strata.merged()
+    like = program.bind_records(records.arrays, sample, records.weight, given, smooth=smooth)
+    make = partial(chunk_shard, program=program, read=records.read, shared=shared, given=given, smooth=smooth)
+    return sum_over(records.engine.start(make, records.chunks, K), K, like)
+
+
+def follows_gradients(oracle):
+    """Whether derivatives are all that methods need of a loss: it has two, no domain and no kinks that are smoothed."""
+    kinked = any(getattr(part, "kinked_rows", None) is not None for part in oracle.parts)
+    return oracle.has("hessian_operator") and not oracle.limited() and not kinked
+
+
+def sum_over(engine, K, like):
+    """The sum over an engine's shards: of quadratics by their statistics, where these are fewer than the records.
+
+    Parameters
+    ----------
+    engine : object with ``sum``
+    K : int
+        Strata.
+    like : SumOracle
+        That of a sample of the records, in one stratum.
+    """
+    n, shards = like.n, Shards(engine, K, like)
+    if like.quadratic and K * n * n <= STATISTICS and all(isinstance(part, Quadratic) for part in like.parts):
+        zero = np.zeros((1, n))
+        hessian, slope = hessian_blocks(like, zero)[0], like.value_and_gradient(zero)[1][0]
+        ridge = 1e-9 * np.trace(hessian) / n + 1e-300
+        part = shards.statistics(-np.linalg.solve(hessian + ridge * np.eye(n), slope))
+    else:
+        part = shards
+    loss = SumOracle([part], n, like.has("value_and_gradient"), like.has("hessian_operator"), why=like.why)
+    loss.missing, loss.counts = shards.missing, shards.counts
+    return loss

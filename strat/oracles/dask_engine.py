@@ -1,0 +1,144 @@
+"""The engine of a Dask cluster: records stay on the workers, parameters go out and sums come back."""
+
+import warnings
+from functools import partial
+from itertools import repeat
+
+import numpy as np
+
+from strat.errors import OptionError, type_name
+from strat.oracles.clock import Lost
+from strat.oracles.shards import added
+
+#: Results that are added by one task, and how often a pass is begun anew after workers that held parameters were lost.
+WIDTH, TRIES = 8, 5
+
+
+def engine_of(engine):
+    """The engine that a user's ``engine=`` means."""
+    if hasattr(engine, "scheduler_info"):
+        return DaskEngine(engine)
+    if engine is None or (hasattr(engine, "map") and hasattr(engine, "start")):
+        return engine
+    raise OptionError(
+        f"engine must be a dask.distributed.Client or have the methods map and start, but it is {type_name(engine)}."
+    )
+
+
+class DaskEngine:
+    """Chunks as Dask's delayed objects or futures, computed and kept on the workers of a client.
+
+    A worker that is lost costs the time to make its shards again, on the others. Where the scheduler is lost, a fit ends with
+    its best iterate.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    """
+
+    def __init__(self, client):
+        self.client, self.placed = client, {}
+
+    def _place(self, chunk):
+        """A future of a numbered chunk's arguments, where it is not a value at hand."""
+        number, value = chunk
+        if number not in self.placed:
+            delayed = hasattr(value, "__dask_graph__")
+            self.placed[number] = self.client.compute(value) if delayed else value
+        return self.placed[number]
+
+    def map(self, function, chunks):
+        """The results of a function of each chunk, in order."""
+        futures = [self.client.submit(_call, function, chunk[0], self._place(chunk)) for chunk in chunks]
+        return self.client.gather(futures)
+
+    def start(self, make, chunks, K):
+        """The sum over ``make(chunk)``, which the workers keep."""
+        make = self.client.submit(_same, make, pure=False)
+        shards = [self.client.submit(_call, make, chunk[0], self._place(chunk)) for chunk in chunks()]
+        self.placed = {}  # the scheduler knows how to make them again
+        return DaskSum(self.client, shards, K)
+
+
+class DaskSum:
+    """Sums over shards that workers keep: those of a few shards are added where they are, by a tree in their order."""
+
+    def __init__(self, client, shards, K):
+        self.client, self.shards, self.K = client, shards, K
+
+    def sum(self, task, *arrays):
+        """The sums of what the shards give."""
+        from distributed import CancelledError, KilledWorker
+
+        left = TRIES
+        while True:
+            try:
+                return self._sum(task, arrays)
+            except Exception as error:
+                if self.client.status != "running":
+                    raise Lost("the Dask scheduler is lost") from error
+                left -= 1
+                if not left or not isinstance(error, (CancelledError, KilledWorker)):
+                    raise
+
+    def _sum(self, task, arrays):
+        submit = partial(self.client.submit, pure=False)
+        with (
+            warnings.catch_warnings()
+        ):  # a task that returns the parameters, unlike data sent to workers, is done again
+            warnings.filterwarnings("ignore", "Sending large graph")  # where its worker is lost
+            sent = submit(_same, arrays)
+        sums = [submit(_results, shard, task, sent) for shard in self.shards]
+        while len(sums) > 1:
+            groups = [sums[first : first + WIDTH] for first in range(0, len(sums), WIDTH)]
+            sums = [submit(_added, group) for group in groups]
+        return added([sums[0].result()], self.K)
+
+
+def _same(value):
+    return value
+
+
+def _call(function, number, chunk):
+    return function((number, chunk))
+
+
+def _results(shard, task, arrays):
+    return shard(task, *arrays)
+
+
+def _added(results):
+    """The sums over pairs of strata and arrays, as one such pair."""
+    strata = np.unique(np.concatenate([own for own, _ in results]))
+    placed = [(np.searchsorted(strata, own), parts) for own, parts in results]
+    return strata, added(placed, len(strata))
+
+
+def of_shards(data, strata, weight):
+    """The partitions of Dask collections as delayed tuples; None where the arguments are none.
+
+    Parameters
+    ----------
+    data : tuple
+    strata, weight
+        As ``fit`` takes them; a name of columns goes to every partition.
+    """
+    given = [argument for argument in (*data, strata, weight) if hasattr(argument, "__dask_graph__")]
+    if not given:
+        return None
+    from dask import delayed
+
+    def parts(argument):
+        if hasattr(argument, "rechunk") and argument.ndim > 1:
+            argument = argument.rechunk(dict.fromkeys(range(1, argument.ndim), -1))
+        # Arguments of one collection share their tasks as long as each is not optimised for itself.
+        return np.ravel(argument.to_delayed(optimize_graph=False)).tolist()
+
+    columns = [parts(a) if hasattr(a, "to_delayed") else repeat(a) for a in (*data, strata, weight)]
+    counts = {len(column) for column in columns if isinstance(column, list)}
+    if len(counts) > 1:
+        raise OptionError(
+            f"the Dask arguments have {' and '.join(map(str, sorted(counts)))} partitions; they must be of the same records: "
+            f"take them from one collection, or repartition."
+        )
+    return [delayed(tuple)(list(part)) for part in zip(*columns, strict=False)]

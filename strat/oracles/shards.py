@@ -1,0 +1,217 @@
+"""A loss whose records lie in shards: in memory, on disk or on other machines.
+
+    f_k(theta) = sum over shards s of f_sk(theta)
+
+`Shards` is the loss oracle that a `JointProblem` takes. Where chunks of records are, and how sums over them are formed, is
+its engine's to know. An engine is an object with two methods:
+
+* ``map(function, chunks)``: the results of ``function(chunk)``, in order;
+* ``start(make, chunks, K)``: an object whose ``sum(task, *arrays)`` is the sum of ``make(chunk)(task, *arrays)`` over the
+  chunks that the function ``chunks()`` returns, for arrays with a row for each of K strata. ``make(chunk)`` is a `Shard`, to
+  be kept where the records are; it returns its strata and a tuple of arrays with a row for each, and `added` forms the sums
+  of such pairs. They must not depend on how the work is shared out: the order of the shards decides.
+
+`Local` is the engine of this process; `strat.oracles.dask_engine` has one for a cluster.
+"""
+
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+
+from strat.errors import DataError
+from strat.oracles.base import Oracle
+from strat.oracles.quadratic import Quadratic
+
+#: Numbers up to which Hessians' blocks are held for products with them.
+BLOCKS = 2**24
+
+
+class Shard:
+    """Some records: the oracle of the parameters of the strata, in ascending order, that they belong to."""
+
+    def __init__(self, strata, oracle, counts):
+        self.strata, self.oracle, self.counts = strata, oracle, counts
+
+    def __call__(self, task, *arrays):
+        """The strata, and ``task(self, *rows)`` for the rows of arrays (K, …) that are theirs."""
+        return self.strata, task(self, *(array[self.strata] for array in arrays)) if len(self.strata) else ()
+
+
+def evaluate(shard, theta, curved=False):
+    """Values (K,), counts of records (K,) and gradients (K, n) where there are some; if `curved`, Hessian blocks (K, n, n)."""
+    oracle = shard.oracle
+    if not oracle.has("value_and_gradient"):
+        return oracle.value(theta), shard.counts
+    value, gradient = oracle.value_and_gradient(theta)
+    return (
+        (value, shard.counts, gradient, oracle.hessian(theta)) if curved else (value, shard.counts, gradient)
+    )
+
+
+def products(shard, theta, v):
+    """The Hessian's product with v."""
+    return (shard.oracle.hessian_operator(theta)(v),)
+
+
+class Shards(Oracle):
+    """A sum over shards, formed by an engine.
+
+    One pass over the records gives value and gradient together, and the Hessian's blocks too at the first point and while a
+    solver asks for them at each one; the sums at the last few points are kept.
+
+    Parameters
+    ----------
+    engine : object with ``sum``
+    K : int
+        Strata.
+    like : Oracle
+        That of some records, whose capabilities all shards have.
+    """
+
+    def __init__(self, engine, K, like):
+        self.engine, self.K, self.n = engine, K, like.n
+        self.quadratic, self.sizes, self._like = like.quadratic, like.sizes, like
+        few = K * self.n**2 <= BLOCKS
+        self._points, self._curved = deque(maxlen=6 if few else 2), few and like.has("hessian")
+        for name in ("value_and_gradient", "hessian_operator", "hessian"):
+            if not like.has(name):
+                setattr(self, name, None)
+
+    def missing(self, name):
+        """Why a method is missing."""
+        if name in ("prox", "cones"):
+            return "records in shards are read by methods that follow gradients alone"
+        return self._like.missing(name)
+
+    def _at(self, theta, curved=False):
+        """The sums at a point."""
+        for point, sums in self._points:
+            if np.array_equal(point, theta) and (len(sums) == 4 or not curved):
+                self._curved = self._curved or curved
+                return sums
+        # A solver that took the Hessian at the last point will do so at the next one.
+        curved, self._curved = curved or self._curved, curved
+        sums = self.engine.sum(partial(evaluate, curved=curved), theta)
+        if sums is None:
+            raise DataError("no chunk has a record of positive weight, so there is nothing to fit.")
+        for array in sums:
+            array.flags.writeable = False
+        self._points.appendleft((theta.copy(), sums))
+        return sums
+
+    def counts(self):
+        """The number (K,) of each stratum's records."""
+        point = self._points[0][0] if self._points else np.zeros((self.K, self.n))
+        return self._at(point)[1]
+
+    def value(self, theta):
+        """Values (K,)."""
+        return self._at(theta)[0].copy()
+
+    def value_and_gradient(self, theta):
+        """Values (K,) and gradients (K, n)."""
+        sums = self._at(theta)
+        return sums[0].copy(), sums[2].copy()
+
+    def hessian(self, theta):
+        """The Hessian's blocks (K, n, n)."""
+        return self._at(theta, True)[3]
+
+    def hessian_operator(self, theta):
+        """The Hessian as a map: by its blocks, or by a pass over the records for each product where they are too many."""
+        if self.hessian is not None and self.K * self.n**2 <= BLOCKS:
+            blocks = self.hessian(theta)
+            return lambda v: np.matmul(blocks, v[..., None])[..., 0]
+        theta = theta.copy()
+        return lambda v: self.engine.sum(products, theta, v)[0]
+
+    def statistics(self, centre):
+        """The sum of quadratics as one, from a single pass, for a centre (n,) near the minimisers."""
+        centre = np.tile(centre, (self.K, 1))
+        value, _, gradient, blocks = self._at(centre, True)
+        return Quadratic(value, gradient, blocks, centre, self.sizes)
+
+
+class Local:
+    """The engine of this process, whose threads share the chunks."""
+
+    def map(self, function, chunks):
+        """The results of a function of each chunk, in order."""
+        return in_order(function, chunks)
+
+    def start(self, make, chunks, K):
+        """The sum over ``make(chunk)`` for the chunks that a function `chunks` returns, made anew in each pass."""
+        return LocalSum(lambda: (partial(make, chunk) for chunk in chunks()), K)
+
+
+class LocalSum:
+    """Sums over shards in this process, added in the order of the shards.
+
+    Parameters
+    ----------
+    shards : function
+        It returns an iterable of functions, each of which gives a `Shard`.
+    K : int
+        Strata.
+    """
+
+    def __init__(self, shards, K):
+        self.shards, self.K = shards, K
+
+    def sum(self, task, *arrays):
+        """The sums of what the shards give."""
+        return added(in_order(lambda make: make()(task, *arrays), self.shards()), self.K)
+
+
+class Kept:
+    """What a function gives, made at the first call."""
+
+    def __init__(self, make):
+        self.make, self.made = make, None
+
+    def __call__(self):
+        if self.made is None:
+            self.made = self.make()
+        return self.made
+
+
+def added(results, K):
+    """The sums over K strata of pairs (strata, arrays with a row for each)."""
+    totals = None
+    for strata, parts in results:
+        if not len(strata):
+            continue
+        if totals is None:
+            totals = tuple(np.zeros((K, *part.shape[1:])) for part in parts)
+        for total, part in zip(totals, parts, strict=True):
+            if len(strata) == K:
+                total += part
+            else:
+                total[strata] += part
+    return totals
+
+
+def cores():
+    """The cores that this process may use: no more than OMP_NUM_THREADS, which joblib sets for its processes."""
+    free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return min(free, max(int(given), 1)) if given.isdigit() else free
+
+
+def in_order(function, items):
+    """``function(item)`` of each item, by as many threads as there are cores, in the order of the items."""
+    threads = cores()
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * threads:  # results are not to pile up
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,206 @@
+"""Records that are read a chunk at a time: from memory maps, Arrow datasets, iterators, or the shards of a cluster."""
+
+import mmap
+from functools import partial
+from itertools import islice
+
+import numpy as np
+
+from strat.errors import DataError, OptionError, StratError, type_name
+from strat.oracles.dask_engine import of_shards
+from strat.oracles.shards import Local
+from strat.records.labels import read_labels
+from strat.records.records import Records
+from strat.records.sample import length, take
+from strat.records.strata import NodeList, in_order
+
+#: Numbers from which memory maps are read in chunks, records of a chunk of theirs, and of the sample of all.
+MANY, ROWS, SAMPLE = 2**23, 2**16, 2**12
+
+
+class ChunkedRecords(Records):
+    """Records in chunks; `arrays`, `weight` and ``strata.index`` are those of a sample, the start of the first chunk.
+
+    Parameters
+    ----------
+    parameters : sequence of cvxpy.Parameter
+        One record's data.
+    source : iterable, or function that returns one
+        The chunks, of any kind that `arguments_of` reads. Methods run through it again and again.
+    declared : str or list of str, optional
+        Columns of the first data argument that hold the strata.
+    nodes : list, optional
+        The strata in order; by default the labels of all chunks, found by a pass over them.
+    engine : object, optional
+        Where the chunks are; by default in this process.
+    """
+
+    def __init__(self, parameters, source, declared, nodes, engine=None):
+        if hasattr(source, "__next__"):
+            raise DataError(
+                "chunks= is an iterator, which gives its chunks once, but methods read them again and again. Pass a list, "
+                "or a function that returns the iterator."
+            )
+        self.source, self.engine = source, engine or Local()
+        common = {"parameters": parameters, "declared": declared}
+        first = list(islice(self.chunks(), 1))
+        if not first:
+            raise DataError("chunks= has no chunks; there is nothing to fit.")
+        (head,) = self.engine.map(partial(_head, **common), first)
+        if nodes is None:
+            found = self.engine.map(partial(_labels, **common), self.chunks())
+            nodes = in_order(dict.fromkeys(label for labels in found for label in labels))
+        columns = {
+            p.name(): list(d.columns) for p, d in zip(parameters, head, strict=False) if hasattr(d, "columns")
+        }
+        self.read = partial(read_chunk, nodes=NodeList(nodes), columns=columns or None, **common)
+        sample = self.read((0, head))
+        weight = sample.weight if sample.weight.any() else np.ones(len(sample.weight))
+        super().__init__(sample.arrays, sample.strata, weight, sample.columns)
+
+    def chunks(self):
+        """Pairs of a number and a chunk."""
+        return enumerate(self.source() if callable(self.source) else self.source)
+
+    @property
+    def filled(self):
+        """Mask (K,) of the strata with records."""
+        return self.strata.counts > 0
+
+
+def read_chunk(chunk, parameters, declared, nodes, columns):
+    """The `Records` of a numbered chunk."""
+    data, strata, weight = arguments_of(chunk, parameters, declared)
+    try:
+        return Records.read(
+            parameters,
+            data,
+            strata,
+            "fit",
+            declared=declared,
+            nodes=nodes,
+            sample_weight=weight,
+            columns=columns,
+            part=True,
+        )
+    except StratError as error:
+        raise type(error)(f"chunk {chunk[0]}: {error}") from None
+
+
+def arguments_of(chunk, parameters, declared):
+    """Data, strata and weights (None without) of a pair of a number and a tuple, or a function that returns the tuple.
+
+    A tuple is ``(*data, strata)`` or ``(*data, strata, sample_weight)``; strata may be left out where they are declared.
+    """
+    number, chunk = chunk
+    if hasattr(chunk, "__dask_graph__"):  # without a cluster
+        chunk = chunk.compute()
+    chunk = chunk() if callable(chunk) else chunk
+    m, names = len(parameters), ", ".join([p.name() for p in parameters] + ["strata"])
+    is_tuple = isinstance(chunk, (tuple, list))
+    if not is_tuple or not m + (declared is None) <= len(chunk) <= m + 2:
+        what = f"has {len(chunk)} entries" if is_tuple else f"is {type_name(chunk)}"
+        raise DataError(
+            f"chunk {number} must be a tuple ({names}) or ({names}, sample_weight), but it {what}."
+        )
+    return chunk[:m], *(*chunk[m:], None, None)[:2]
+
+
+def _head(chunk, parameters, declared):
+    """The arguments of the first records of a chunk."""
+    data, strata, weight = arguments_of(chunk, parameters, declared)
+    first = slice(0, SAMPLE)
+    strata = (
+        strata
+        if strata is None or isinstance(strata, str) or len(strata) != length(data[0])
+        else take(strata, first)
+    )
+    return (
+        *(take(argument, first) for argument in data),
+        strata,
+        None if weight is None else take(weight, first),
+    )
+
+
+def _labels(chunk, parameters, declared):
+    data, strata, _ = arguments_of(chunk, parameters, declared)
+    return read_labels(declared if strata is None else strata, data[0] if data else None).values
+
+
+def chunks_of(data, strata, weight, chunks):
+    """The source of chunks that the arguments of ``fit`` mean; None where they are records at hand.
+
+    `chunks` are such a source, or a table whose columns the other arguments name.
+    """
+    if chunks is None:
+        return of_shards(data, strata, weight) or of_maps(data, strata, weight)
+    return of_table(chunks, data, strata, weight) or chunks
+
+
+def of_maps(data, strata, weight):
+    """Chunks of arguments some of which are large memory maps; None where there are none."""
+    given = [*data, *(argument for argument in (strata, weight) if argument is not None)]
+    maps = [argument for argument in data if isinstance(argument, np.memmap)]
+    if not maps or sum(argument.size for argument in maps) < MANY or isinstance(strata, str):
+        return None
+    N = len(maps[0])
+    if strata is None or any(not hasattr(argument, "__len__") or length(argument) != N for argument in given):
+        return None  # an error that others find
+    return [partial(_part, given, slice(first, first + ROWS)) for first in range(0, N, ROWS)]
+
+
+def _part(arguments, rows):
+    return tuple(_unmapped(argument, rows) for argument in arguments)
+
+
+def _unmapped(argument, rows):
+    """Some records, as a copy where they are mapped, of which no page stays in memory."""
+    if not isinstance(argument, np.memmap):
+        return take(argument, rows)
+    part = np.array(argument[rows])
+    if argument.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
+        argument._mmap.madvise(mmap.MADV_DONTNEED)
+    return part
+
+
+def of_table(table, data, strata, weight):
+    """The chunks of a Dask DataFrame, an Arrow dataset or the files at its path, whose columns the arguments name."""
+    if isinstance(table, str) or hasattr(table, "__fspath__"):
+        try:
+            from pyarrow.dataset import dataset
+        except ImportError as error:
+            raise ImportError(
+                "chunks= names files, which pyarrow reads: pip install strat[arrow]."
+            ) from error
+        table = dataset(table)
+    present = table.schema.names if hasattr(table, "to_batches") else getattr(table, "columns", None)
+    if present is None:
+        return None
+    names = [*data, strata] if weight is None else [*data, strata, weight]
+    columns = [column for name in names for column in ([name] if isinstance(name, str) else name or ())]
+    missing = [column for column in columns if column not in list(present)]
+    if missing or strata is None:
+        wrong = f"has no column {missing[0]!r}, only" if missing else "has the columns"
+        raise OptionError(
+            f"chunks= {wrong} {', '.join(map(str, present[:8]))}. With a table, fit's arguments name its columns: "
+            f'fit(["a", "b"], "y", strata="z", chunks=…).'
+        )
+    unique = list(dict.fromkeys(columns))
+    if hasattr(table, "to_delayed"):
+        from dask import delayed
+
+        return [delayed(_of_frame)(part, names) for part in table[unique].to_delayed()]
+
+    def batches():
+        options = {"batch_size": ROWS, "batch_readahead": 2, "fragment_readahead": 1}
+        for batch in table.to_batches(columns=unique, **options):
+            if batch.num_rows:
+                yield partial(_of_frame, batch, names)
+
+    return batches
+
+
+def _of_frame(frame, names):
+    """The arguments from a DataFrame or an Arrow record batch."""
+    frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
+    return tuple(frame[name] for name in names)

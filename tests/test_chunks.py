@@ -1,0 +1,184 @@
+"""Records in pieces: on threads, in chunks of maps, datasets and iterators; the sums are those of the records at once."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import strat
+from strat.compiler import sharded
+from strat.oracles import shards
+from strat.records import chunks as chunks_module
+
+K, N, P = 6, 1200, 3
+X_, Y_ = cp.Parameter(P, name="x"), cp.Parameter(name="y")
+THETA, B = cp.Variable(P, name="theta"), cp.Variable(name="b")
+MARGIN = X_ @ THETA + B
+LOSSES = {
+    "least squares": cp.square(Y_ - MARGIN),
+    "logistic": cp.logistic(-cp.multiply(Y_, MARGIN)),
+    "a sum": cp.logistic(MARGIN) - 0.5 * (Y_ + 1) * MARGIN + 0.1 * cp.square(Y_ - B),
+}
+
+
+def base_of(loss):
+    return strat.BaseModel(loss, 0.1 * cp.sum_squares(THETA), data=(X_, Y_), predict=MARGIN)
+
+
+@pytest.fixture
+def records():
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(N, P)), rng.integers(0, K, N)
+    Y = np.sign(X @ [1.0, -1.0, 0.5] + rng.normal(size=N) + 0.3 * z)
+    return X, Y, z, rng.integers(0, 3, N).astype(float)
+
+
+def model_of(loss, graph=True):
+    return strat.lrsm(base_of(loss), strat.graphs.path(K, weight=2.0), solver=strat.NewtonCG(tol=1e-10))
+
+
+def in_chunks(X, Y, z, w, size=100):
+    return [tuple(a[first : first + size] for a in (X, Y, z, w)) for first in range(0, len(z), size)]
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    monkeypatch.setattr(sharded, "MANY", 1)
+    monkeypatch.setattr(sharded, "PIECE", 500)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("kept", [0, 2**30])
+@pytest.mark.parametrize("piece", [500, 50])
+def test_pieces_fit_as_all_records_at_once(loss, kept, piece, records, pieces, monkeypatch):
+    X, Y, z, w = records
+    w[:300] = 0.0
+    monkeypatch.setattr(sharded, "MANY", 10**9)
+    whole = model_of(LOSSES[loss]).fit(X, Y, strata=z, sample_weight=w)
+    monkeypatch.setattr(sharded, "MANY", 1)
+    monkeypatch.setattr(sharded, "KEPT", kept)
+    monkeypatch.setattr(sharded, "PIECE", piece)
+    part = model_of(LOSSES[loss]).fit(X, Y, strata=z, sample_weight=w)
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+    assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
+
+
+def test_any_number_of_threads_gives_the_same_bits(records, pieces, monkeypatch):
+    X, Y, z, _ = records
+    fitted = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(shards, "cores", lambda threads=threads: threads)
+        fitted.append(model_of(LOSSES["logistic"]).fit(X, Y, strata=z).theta_["theta"])
+    assert np.array_equal(fitted[0], fitted[1]) and np.array_equal(fitted[0], fitted[2])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("graph", [True, False])
+def test_chunks_fit_as_records_at_hand(loss, graph, records):
+    X, Y, z, w = records
+    w[:200], w[400:500] = 0.0, 0.0  # chunks that count for nothing, the first among them
+    if graph:
+        model, other = model_of(LOSSES[loss]), model_of(LOSSES[loss])
+    else:
+        model, other = (strat.separate(base_of(LOSSES[loss]), solver=strat.NewtonCG(tol=1e-10)) for _ in "ab")
+    whole = model.fit(X, Y, strata=z, sample_weight=w)
+    part = other.fit(chunks=lambda: iter(in_chunks(*records)))
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+    assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
+    assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == pytest.approx(
+        whole.score(X, Y, strata=z)
+    )
+
+
+def test_memory_maps_are_read_in_chunks_and_not_kept(records, tmp_path, monkeypatch):
+    X, Y, z, w = records
+    monkeypatch.setattr(chunks_module, "MANY", 1)
+    monkeypatch.setattr(chunks_module, "ROWS", 128)
+    np.save(tmp_path / "x.npy", X.astype(np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    whole = model_of(LOSSES["logistic"]).fit(X.astype(np.float32).astype(float), Y, strata=z, sample_weight=w)
+    part = model_of(LOSSES["logistic"]).fit(mapped, Y, strata=z, sample_weight=w)
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+    with pytest.raises(strat.DataError, match="chunk 2: x has NaN in column 1 of record 4"):
+        X = np.load(tmp_path / "x.npy", mmap_mode="c")
+        X[2 * 128 + 4, 1] = np.nan
+        model_of(LOSSES["logistic"]).fit(X, Y, strata=z)
+
+
+def test_arrow_datasets(records, tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    X, Y, z, w = records
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y, "z": z, "w": w})
+    parquet.write_table(table, tmp_path / "records.parquet", row_group_size=300)
+    whole = model_of(LOSSES["logistic"]).fit(X, Y, strata=z, sample_weight=w)
+    part = model_of(LOSSES["logistic"]).fit(
+        ["a", "b", "c"], "y", strata="z", sample_weight="w", chunks=tmp_path / "records.parquet"
+    )
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+    with pytest.raises(strat.OptionError, match="has no column 'd'"):
+        model_of(LOSSES["logistic"]).fit(["d"], "y", strata="z", chunks=tmp_path / "records.parquet")
+
+
+def test_what_is_no_source_of_chunks(records):
+    model = model_of(LOSSES["logistic"])
+    with pytest.raises(strat.DataError, match="gives its chunks once"):
+        model.fit(chunks=iter(in_chunks(*records)))
+    with pytest.raises(strat.DataError, match="chunk 0 must be a tuple"):
+        model.fit(chunks=[records[:1]])
+    with pytest.raises(strat.DataError, match="has no chunks"):
+        model.fit(chunks=[])
+    with pytest.raises(strat.DataError, match="nothing to fit"):
+        model.fit(chunks=in_chunks(*records[:3], np.zeros(N)))
+    with pytest.raises(strat.GraphError, match="chunk 1: stratum 7 is not a node"):
+        X, Y, z, _ = records
+        model.fit(chunks=[(X, Y, z), (X[:1], Y[:1], [7])])
+    with pytest.raises(strat.NoOracleError, match="records in shards"):
+        strat.lrsm(base_of(cp.abs(Y_ - MARGIN)), strat.graphs.path(K)).fit(chunks=in_chunks(*records))
+    with pytest.raises(strat.OptionError, match="engine must be"):
+        model.fit(chunks=in_chunks(*records), engine=3)
+
+
+class Backwards:
+    """An engine that makes its shards once, and visits them from the last to the first."""
+
+    def map(self, function, chunks):
+        return [function(chunk) for chunk in chunks]
+
+    def start(self, make, chunks, K):
+        self.made, self.K = [make(chunk) for chunk in chunks()][::-1], K
+        return self
+
+    def sum(self, task, *arrays):
+        return shards.added((shard(task, *arrays) for shard in self.made), self.K)
+
+
+def test_an_engine_of_ones_own(records):
+    whole = model_of(LOSSES["logistic"]).fit(*records[:2], strata=records[2], sample_weight=records[3])
+    part = model_of(LOSSES["logistic"]).fit(chunks=in_chunks(*records), engine=Backwards())
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+
+
+def test_a_shared_model_of_chunks(records):
+    X, Y, z, w = records
+    base = base_of(LOSSES["logistic"])
+    whole, part = (strat.common(base, solver=strat.NewtonCG(tol=1e-10)) for _ in "ab")
+    whole.fit(X, Y, strata=z, sample_weight=w)
+    part.fit(chunks=in_chunks(*records))
+    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
+
+
+def test_a_graph_is_learned_from_chunks(records):
+    X, Y, z, w = records
+    whole, part = (
+        strat.joint(base_of(LOSSES["logistic"]), strat.graphs.path(K), strat.LogDet(1.0, 0.1, 0.5, 0.1))
+        for _ in "ab"
+    )
+    whole.fit(X, Y, strata=z, sample_weight=w)
+    part.fit(chunks=in_chunks(*records))
+    assert part.result_.objective == pytest.approx(whole.result_.objective, rel=1e-6)
+
+
+def test_float32_records_are_not_copied(records):
+    X, Y, z, _ = records
+    model = model_of(LOSSES["least squares"]).fit(X.astype(np.float32), Y, strata=z)
+    assert model._training.arrays[0].dtype == np.float32
+    assert model.theta_["theta"].dtype == float
