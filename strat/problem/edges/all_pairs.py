@@ -7,7 +7,10 @@ import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
 from strat.oracles import kernels
+from strat.oracles.memory import check_memory
 from strat.problem.edges.base import EdgeSet, dense
+
+ARRAYS = 20  # edge arrays that a fit holds
 
 
 class AllPairs(EdgeSet):
@@ -26,6 +29,8 @@ class AllPairs(EdgeSet):
     def __init__(self, K):
         self.K = int(K)
         self.count = self.K * (self.K - 1) // 2
+        way = 'give candidate edges, such as edges="prior" or "knn"'
+        check_memory(f"learning the weights of all {self.count:,} pairs", ARRAYS * 8.0 * self.count, way)
         self.mask = np.ones(self.packed.size)
         self.mask[self.packed.diagonal] = 0.0
 

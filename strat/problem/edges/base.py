@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from scipy.linalg.blas import ddot
 
 from strat.errors import GraphError
+from strat.problem.edges.inverse import PackedInverse, SparseInverse
 from strat.problem.edges.packed import Packed
 
 CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
@@ -16,6 +17,7 @@ class EdgeSet:
     """Base class of the edge sets: K strata and `count` edges between them."""
 
     are_packed = False  # whether an edge array is a packed matrix
+    sparse = False  # whether `precision` has a sparse factor
 
     @cached_property
     def chunks(self):
@@ -59,6 +61,10 @@ class EdgeSet:
         if not self.packed.factor(self.precision(w, shift, degrees, out)):
             return None
         return 2 * float(np.log(out[self.packed.diagonal]).sum())
+
+    def inverse(self):
+        """Memory for log det and inverse of `precision` at one point."""
+        return SparseInverse(self.analysis) if self.sparse else PackedInverse(self)
 
     @cached_property
     def packed(self):

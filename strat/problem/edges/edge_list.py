@@ -8,9 +8,13 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 from strat.errors import GraphError
+from strat.oracles.sparse_cholesky import SparseCholesky
 from strat.problem.edges.base import EdgeSet, dense
 
-WIDTH = 1000  # mean envelope width up to which a sparse factor is used
+WIDTH = 300  # mean entries in a column of a sparse factor up to which systems are solved by it
+FULL = 0.25  # a graph with this share of all pairs is as good as dense
+SMALL = 200  # strata for which dense matrices are always as fast
+DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
 
 
 class EdgeList(EdgeSet):
@@ -152,8 +156,26 @@ class EdgeList(EdgeSet):
         return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
 
     @cached_property
+    def analysis(self):
+        """The analysis for sparse Cholesky factors; None where the graph is as good as dense."""
+        full = self.count > FULL * self.K * (self.K - 1) / 2
+        return None if full and self.K > 1 else SparseCholesky(self.K, self.i, self.j)
+
+    @cached_property
+    def sparse(self):
+        """Whether sparse Cholesky factors take less time than dense ones."""
+        if self.K <= SMALL or self.analysis is None:
+            return False
+        return self.analysis.seconds < DENSE * float(self.K) ** 3
+
+    @cached_property
+    def width(self):
+        """Mean entries in a column of a Cholesky factor in a fill-reducing order."""
+        return self.K / 2 if self.analysis is None else float(self.analysis.count.mean())
+
+    @cached_property
     def _fills(self):
-        return self.K > WIDTH and self.envelope > WIDTH
+        return self.K > WIDTH and self.width > WIDTH
 
     @cached_property
     def _place(self):
