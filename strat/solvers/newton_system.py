@@ -8,7 +8,7 @@ from strat.oracles.base import hessian_blocks
 from strat.solvers.free_directions import times
 from strat.solvers.preconditioner import Preconditioner
 
-BLOCKS = 2**24  # numbers up to which the Hessians' blocks are formed
+BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
 COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
 DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps

@@ -24,7 +24,7 @@ class AllPairs(EdgeSet):
 
     are_packed = True
     exact_solver = True  # whether `solver` solves
-    envelope = 0.0  # of a sparse Cholesky factor, which none needs
+    width = 0.0  # of a sparse Cholesky factor, which none needs
 
     def __init__(self, K):
         self.K = int(K)

@@ -11,7 +11,7 @@ from strat.errors import GraphError
 from strat.oracles.sparse_cholesky import SparseCholesky
 from strat.problem.edges.base import EdgeSet, dense
 
-WIDTH = 300  # mean entries in a column of a sparse factor up to which systems are solved by it
+WIDTH = 500  # mean entries in a column of a sparse factor up to which systems are solved by it
 FULL = 0.25  # a graph with this share of all pairs is as good as dense
 SMALL = 200  # strata for which dense matrices are always as fast
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
@@ -141,7 +141,7 @@ class EdgeList(EdgeSet):
     @property
     def exact_solver(self):
         """Whether `solver` solves, or only divides by the diagonal."""
-        return not self._fills
+        return self.width <= WIDTH
 
     def solver(self, w, shift, degrees=None):
         """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one sparse factorisation.
@@ -150,7 +150,7 @@ class EdgeList(EdgeSet):
         (a random graph), the function divides by the diagonal instead.
         """
         diagonal = (self.degrees(w) if degrees is None else degrees) + shift
-        if self._fills:
+        if not self.exact_solver:
             return lambda b: b / diagonal[:, None]
         matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self._adjacency(w))
         return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
@@ -174,10 +174,6 @@ class EdgeList(EdgeSet):
         return self.K / 2 if self.analysis is None else float(self.analysis.count.mean())
 
     @cached_property
-    def _fills(self):
-        return self.K > WIDTH and self.width > WIDTH
-
-    @cached_property
     def _place(self):
         """Every stratum's place in a band order (reverse Cuthill-McKee)."""
         place = np.empty(self.K, dtype=np.intp)
@@ -188,14 +184,6 @@ class EdgeList(EdgeSet):
     def band(self):
         """Every stratum's place (K,) in an order that keeps neighbours near, and how far apart they are at most."""
         return self._place, int(np.abs(self._place[self.i] - self._place[self.j]).max(initial=0))
-
-    @cached_property
-    def envelope(self):
-        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers per stratum."""
-        ends = self._place[self.i], self._place[self.j]
-        first = np.arange(self.K)
-        np.minimum.at(first, np.maximum(*ends), np.minimum(*ends))
-        return float(np.mean(np.arange(self.K) - first))
 
     def precision(self, w, shift, degrees=None, out=None):
         """Packed matrix G(w) + diag(shift), shift a scalar or one number per stratum."""
