@@ -9,9 +9,9 @@ import time
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
-from strat.oracles.sparse_cholesky import inverse_entries
 
 import strat
+from strat.oracles.sparse_cholesky import inverse_entries
 
 CASES = [("path", (300,), 10), ("grid", (10, 30), 10), ("grid", (20, 50), 5), ("grid", (40, 50), 2)]
 CHUNK = 500  # right-hand sides at a time

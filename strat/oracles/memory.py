@@ -23,5 +23,5 @@ def check_memory(what, size, way="a sparser graph takes less"):
         return
     if size > whole:
         raise OptionError(
-            f"{what} takes {size / 1e9:,.0f} GB, and the machine has {whole / 1e9:,.0f} GB: {way}."
+            f"{what} would take {size / 1e9:,.0f} GB of memory, and the machine has {whole / 1e9:,.0f} GB: {way}."
         )

@@ -10,6 +10,7 @@ from strat.errors import GraphError
 from strat.problem.edges.inverse import PackedInverse, SparseInverse
 from strat.problem.edges.packed import Packed
 
+DENSE = 2000
 CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
 
 
@@ -41,6 +42,10 @@ class EdgeSet:
         """1/2 sum_e w_e ||theta_i - theta_j||^2 from the `coupling` of theta."""
         of_strata, of_edges = coupling
         return float(degrees @ of_strata) + self.dot(w, of_edges)
+
+    def matrix(self, w):
+        """Symmetric weights as users see them: an array up to DENSE strata, and where all pairs are edges."""
+        return self.to_matrix(w) if self.are_packed or self.K <= DENSE else self.to_sparse(w)
 
     def dense_laplacian(self, w):
         """G(w) as a (K, K) array."""

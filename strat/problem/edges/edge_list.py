@@ -82,7 +82,9 @@ class EdgeList(EdgeSet):
 
     def to_sparse(self, w):
         """Symmetric csr_array of the weights w."""
-        return self._adjacency(w).copy()
+        W = self._adjacency(w).copy()
+        W.eliminate_zeros()
+        return W
 
     def from_matrix(self, W):
         """Edge array of a symmetric (K, K) array or sparse array; pairs that are no candidate edges are left out."""
