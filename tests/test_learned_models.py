@@ -460,6 +460,7 @@ def test_sparse_and_dense_factors_lead_to_the_same_fit(monkeypatch, edges):
     for small in (200, 0):
         monkeypatch.setattr("strat.problem.edges.edge_list.SMALL", small)
         monkeypatch.setattr("strat.problem.edges.edge_list.DENSE", np.inf)
+        monkeypatch.setattr("strat.problem.edges.edge_list.FULL", 1.0)
         model = strat.joint(base, graph, edges=edges, solver=strat.MAPG(tol=1e-9)).fit(Y, strata=z)
         candidates = BoundModel(model, (Y,), z).edges
         assert candidates.sparse == (small == 0)
