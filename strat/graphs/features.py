@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
-from sklearn.neighbors import NearestNeighbors
 
 from strat.errors import DataError, OptionError
 from strat.graphs.families import complete, row_labels, weighted
@@ -91,6 +90,8 @@ def nearest(nodes, features, k, metric="euclidean", name=None):
 
 def neighbors(features, k, metric="euclidean"):
     """Return the pairs (i, j) where j is among the k nearest of i, two arrays of shape (K k,)."""
+    from sklearn.neighbors import NearestNeighbors  # takes a while to import
+
     search = NearestNeighbors(n_neighbors=k, metric=metric).fit(features)
     return np.repeat(np.arange(len(features)), k), search.kneighbors(return_distance=False).ravel()
 
