@@ -40,11 +40,13 @@ class Preconditioner:
         Whether what was prepared is the inverse itself, up to rounding.
     shift : (K, groups) ndarray
         The last s that was factorised with the graph.
+    rest : callable or None
+        Products with what the matrix has beyond that of which the inverse was prepared, where they are cheap.
     """
 
     def __init__(self, laplacians):
         self.laplacians, self.edges, self.graph = laplacians, laplacians.edges, laplacians.degrees
-        self.exact = False
+        self.exact, self.rest = False, None
         self.factorizations, self.shift, self._factors = 0, np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
@@ -61,7 +63,7 @@ class Preconditioner:
         free : FreeDirections
             Where the solution lies.
         """
-        self.exact = False
+        self.exact, self.rest = False, None
         if self._direct is not None and blocks is not None and free.mask is not None:
             exact = self._exact(blocks, bend, diagonal, free)
             self.exact = exact is not None
@@ -75,7 +77,7 @@ class Preconditioner:
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
-        blocks = np.array(blocks)
+        blocks, self.rest = np.array(blocks), self.laplacians.between
         np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
         return partial(times, invert(free.restricted(blocks, diagonal.mean(axis=1))))
 

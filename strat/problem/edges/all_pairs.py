@@ -102,10 +102,9 @@ class AllPairs(EdgeSet):
             return kernels.compiled.laplacian(w, degrees, theta)
         return self.laplacian_operator(w, degrees)(theta)
 
-    def laplacian_operator(self, w, degrees):
-        """Function theta -> G(w) theta, for many products with one w."""
-        times = self.packed.operator(w)
-        return lambda theta: degrees[:, None] * theta - times(theta)
+    def adjacency_operator(self, w):
+        """Function theta -> A(w) theta, for many products with one w."""
+        return self.packed.operator(w)
 
     def coupling(self, theta, out=None):
         """What `energy` needs: ||theta_k||^2 / 2 of each stratum, and -theta_i . theta_j of each pair, written to out."""

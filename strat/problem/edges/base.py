@@ -43,6 +43,11 @@ class EdgeSet:
         of_strata, of_edges = coupling
         return float(degrees @ of_strata) + self.dot(w, of_edges)
 
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, for many products with one w."""
+        times = self.adjacency_operator(w)
+        return lambda theta: degrees[:, None] * theta - times(theta)
+
     def matrix(self, w):
         """Symmetric weights as users see them: an array up to DENSE strata, and where all pairs are edges."""
         return self.to_matrix(w) if self.are_packed or self.K <= DENSE else self.to_sparse(w)

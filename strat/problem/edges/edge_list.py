@@ -1,6 +1,6 @@
 """A sparse set of candidate edges."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,14 +42,17 @@ class EdgeList(EdgeSet):
         self.i, self.j = np.divmod(key, self.K)
         self.count = self.i.size
         self.mask = np.ones(self.count)
-        # The pattern of the adjacency matrix is fixed: its values are w[edge_of_entry].
-        ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        entries = np.tile(np.arange(self.count), 2)
-        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
-        self._edge_of_entry, self._matrix = pattern.data, pattern.astype(float)
 
     def __repr__(self):
         return f"EdgeList({self.K}, {self.count} edges)"
+
+    @cached_property
+    def _pattern(self):
+        """The adjacency matrix, with the values w[edge_of_entry], and edge_of_entry."""
+        ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        entries = np.tile(np.arange(self.count), 2)
+        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
+        return pattern.astype(float), pattern.data
 
     @property
     def ends(self):
@@ -97,12 +100,16 @@ class EdgeList(EdgeSet):
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
-        return degrees[:, None] * theta - self._adjacency(w) @ theta
+        product = _sum_of_others(w[0], theta) if self._is_uniform(w) else self._adjacency(w) @ theta
+        return degrees[:, None] * theta - product
 
-    def laplacian_operator(self, w, degrees):
-        """Function theta -> G(w) theta, for many products with one w."""
-        A = self.to_sparse(w)
-        return lambda theta: degrees[:, None] * theta - A @ theta
+    def adjacency_operator(self, w):
+        """Function theta -> A(w) theta, for many products with one w."""
+        return partial(_sum_of_others, w[0]) if self._is_uniform(w) else self.to_sparse(w).__matmul__
+
+    def _is_uniform(self, w):
+        """Whether all pairs are edges of one weight, so that products need no list of them."""
+        return self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0
 
     def coupling(self, theta, out=None):
         """What `energy` needs: zero for each stratum, and half the squared distance of each edge."""
@@ -179,7 +186,7 @@ class EdgeList(EdgeSet):
     def _place(self):
         """Every stratum's place in a band order (reverse Cuthill-McKee)."""
         place = np.empty(self.K, dtype=np.intp)
-        place[reverse_cuthill_mckee(sp.csr_matrix(self._matrix), symmetric_mode=True)] = np.arange(self.K)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern[0]), symmetric_mode=True)] = np.arange(self.K)
         return place
 
     @cached_property
@@ -196,5 +203,11 @@ class EdgeList(EdgeSet):
         return out
 
     def _adjacency(self, w):
-        self._matrix.data = w[self._edge_of_entry]  # a new csr_array would cost as much as a small product
-        return self._matrix
+        matrix, edge_of_entry = self._pattern
+        matrix.data = w[edge_of_entry]  # a new csr_array would cost as much as a small product
+        return matrix
+
+
+def _sum_of_others(weight, theta):
+    """The weight times the sum over the other strata, for each."""
+    return weight * (theta.sum(axis=0) - theta)
