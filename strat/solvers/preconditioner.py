@@ -13,6 +13,7 @@ WIDE = 200  # mean entries in a column of a sparse factor up to which it pays
 # Median of degree over curvature, for each neighbour, up to which blocks (or diagonals) are the better preconditioner:
 # a graph of many neighbours mixes well.
 WEAK = 2.5, 0.125
+ALL_PAIRS = 2.0, 0.5  # the same where all pairs are candidates, whatever the number of neighbours
 CORRELATED, NULL = (
     1e-5,
     1e-13,
@@ -69,8 +70,10 @@ class Preconditioner:
             self.exact = exact is not None
             if self.exact:
                 return exact
-        neighbours = 2 * self.edges.count / self.edges.K
-        weak = np.median(self.graph / diagonal) <= WEAK[blocks is None] * neighbours
+        limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
+        if self.edges.are_packed:  # of all pairs few may have a weight
+            limit = ALL_PAIRS[blocks is None]
+        weak = np.median(self.graph / diagonal) <= limit
         if not (weak or self.edges.width > WIDE):
             whole = blocks is not None and free.all and self.laplacians.alike
             return whole and self._correlated_solver(blocks, bend) or self._graph_solver(diagonal)

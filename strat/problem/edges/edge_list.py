@@ -144,8 +144,11 @@ class EdgeList(EdgeSet):
 
     def distances(self, theta):
         """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
-        difference = theta[self.i] - theta[self.j]
-        return np.einsum("en,en->e", difference, difference)
+        out = np.empty(self.count)
+        for chunk in self.chunks:
+            difference = theta[self.i[chunk]] - theta[self.j[chunk]]
+            np.einsum("en,en->e", difference, difference, out=out[chunk])
+        return out
 
     @property
     def exact_solver(self):
