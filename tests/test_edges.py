@@ -1,11 +1,16 @@
 """The edge sets: conversions, and both storages compute the same numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from strat.errors import GraphError
+from strat.errors import GraphError, OptionError
+from strat.graphs.candidates import candidate_edges
+from strat.graphs.prior_graph import PriorGraph
 from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.edges.inverse import PackedInverse, SparseInverse
 
 K, N = 7, 3
 
@@ -66,6 +71,41 @@ def test_numbers_against_matrices(edges, rng):
     np.testing.assert_allclose(
         edges.solver(w, shift)(theta), np.linalg.solve(L + np.diag(shift), theta), atol=1e-11
     )
+
+
+@pytest.mark.parametrize("graph", ["neighbours", "grid", "star", "parts"])
+def test_sparse_factors_are_those_of_dense_matrices(graph, rng):
+    size = 400
+    if graph == "neighbours":
+        i, j = candidate_edges("knn", PriorGraph.without_edges(range(size)), lambda: rng.random((size, 2)))
+    elif graph == "star":
+        i, j = np.zeros(size - 1, dtype=int), np.arange(1, size)
+    else:
+        place = np.arange(size).reshape(20, 20)
+        i = np.r_[place[:, :-1].ravel(), place[:-1].ravel()]
+        j = np.r_[place[:, 1:].ravel(), place[1:].ravel()]
+        apart = i >= (0 if graph == "grid" else size // 2)  # nodes without edges, too
+        i, j = i[apart], j[apart]
+    edges, w = EdgeList(size, i, j), rng.random(len(i))
+    dense = PackedInverse(edges)
+    sparse, degrees = SparseInverse(edges.analysis), edges.degrees(w)
+    log_det = dense.log_det(w, 0.1, degrees)
+    assert sparse.log_det(w, 0.1, degrees) == pytest.approx(log_det, abs=1e-10)
+    for inverse in (dense, sparse):
+        inverse.invert()
+    np.testing.assert_allclose(sparse.entries, dense.entries, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(sparse.diagonal, dense.diagonal, rtol=0, atol=1e-10)
+    assert sparse.log_det(-w, 0.0, -degrees) is dense.log_det(-w, 0.0, -degrees) is None
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_starts():
+    with pytest.raises(
+        OptionError,
+        match=r"all 499,999,500,000 pairs would take 80,000 GB of memory, and the machine has .*knn",
+    ):
+        AllPairs(1_000_000)
+    with pytest.raises(OptionError, match="the sparse factors of this graph would take"):
+        SparseInverse(SimpleNamespace(bytes=1e15))
 
 
 def test_a_list_is_sorted_and_checked():

@@ -10,17 +10,19 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import strat
 from strat.oracles import kernels
 from strat.oracles.design import SharedDesign
 from strat.oracles.prox_chains import path_prox
 from strat.oracles.segments import SMALL, Grams, Segments
+from strat.oracles.sparse_cholesky import _elimination_tree
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
 from strat.solvers.band import BandFactor
-from strat.solvers.free_directions import inverses, times
+from strat.solvers.free_directions import invert, times
 
 ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
@@ -156,12 +158,24 @@ def test_products_and_inverses_of_blocks(monkeypatch, K, n):
     for matrices in (blocks, np.broadcast_to(blocks[0], blocks.shape), blocks.swapaxes(1, 2)):
         for product in both(monkeypatch, lambda m=matrices: times(m, x)):
             np.testing.assert_allclose(product, np.einsum("kab,kb->ka", matrices, x), rtol=1e-12, atol=1e-11)
-        for inverse in both(monkeypatch, lambda m=matrices: inverses(m)):
+        for inverse in both(monkeypatch, lambda m=matrices: invert(np.array(m))):
             np.testing.assert_allclose(inverse @ matrices, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
     blocks[-1] *= -1  # not definite, but invertible
-    kept = blocks.copy()
-    np.testing.assert_allclose(inverses(blocks) @ blocks, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
-    assert np.array_equal(blocks, kept)
+    np.testing.assert_allclose(invert(blocks.copy()) @ blocks, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
+
+
+@compiled
+def test_elimination_trees(monkeypatch):
+    rng, K = np.random.default_rng(0), 30
+    A = sp.coo_array(np.tril(rng.random((K, K)) < 0.1, -1) + 20.0 * np.eye(K))
+    L = np.linalg.cholesky((A + A.T).toarray())
+    filled = np.abs(L) > 1e-14
+    rows = sp.csr_array(sp.tril(A, -1))
+    parts = rows.indptr.astype(np.intp), rows.indices.astype(np.intp)
+    for parent, count in both(monkeypatch, lambda: _elimination_tree(*parts)):
+        below = np.tril(filled, -1)
+        assert np.array_equal(parent, np.where(below.any(axis=0), below.argmax(axis=0), -1))
+        assert np.array_equal(count, filled.sum(axis=0))
 
 
 def test_no_records_and_no_columns():

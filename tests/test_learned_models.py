@@ -13,6 +13,7 @@ from sklearn.base import clone
 import strat
 from strat import MAPG, AlternatingMinimization, Entropy, LogDet, LogDiagonal, TraceConstraint
 from strat.errors import ConvergenceWarning, GraphError, NoOracleError, OptionError
+from strat.model.bound_model import BoundModel
 from strat.model.refit import Refits
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.joint_problem import JointProblem
@@ -447,3 +448,25 @@ def test_entropy_ends_with_its_kernel_however_far_strata_are(far):
     kernel = np.exp(-0.5 * ((theta[:, None] - theta) ** 2).sum(axis=-1)) - np.eye(K)
     np.testing.assert_allclose(model.W_, kernel, atol=1e-12 if far > 1 else 1e-5)
     assert model.result_.status == "converged"
+
+
+@pytest.mark.parametrize("edges", ["prior", "two-hop", "knn"])
+def test_sparse_and_dense_factors_lead_to_the_same_fit(monkeypatch, edges):
+    rng, theta, y = np.random.default_rng(0), cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
+    base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
+    z = np.repeat(np.arange(30), 4)
+    Y, found = rng.standard_normal((120, 2)) + (z[:, None] > 14), []
+    graph = strat.graphs.path(30, weight=0.5)
+    for small in (200, 0):
+        monkeypatch.setattr("strat.problem.edges.edge_list.SMALL", small)
+        monkeypatch.setattr("strat.problem.edges.edge_list.DENSE", np.inf)
+        monkeypatch.setattr("strat.problem.edges.edge_list.FULL", 1.0)
+        model = strat.joint(base, graph, edges=edges, solver=strat.MAPG(tol=1e-9)).fit(Y, strata=z)
+        candidates = BoundModel(model, (Y,), z).edges
+        assert candidates.sparse == (small == 0)
+        found.append(model)
+    dense, sparse = found
+    assert sparse.result_.objective == pytest.approx(dense.result_.objective, rel=1e-10)
+    np.testing.assert_allclose(sparse.W_, dense.W_, atol=1e-8)
+    count = {"prior": (29, 29), "two-hop": (57, 57), "knn": (76, 179)}[edges]
+    assert count[0] <= candidates.count <= count[1]

@@ -71,12 +71,6 @@ class ReducedHessian:
         A = Q.T @ whole @ Q
         return sp.csr_array((A + A.T) / 2)
 
-    @property
-    def starts(self):
-        """Where the unknowns of each stratum start among the M, (K + 1,)."""
-        free = self.slope.free if self.free.mask is None else self.free.mask
-        return np.concatenate([[0], np.cumsum(free.sum(axis=1))])
-
     def solve(self, b, tolerance=ACCURATE, warn=True):
         """Q A⁻¹ Qᵀ b for b (K, n) or (m, K, n), with warnings where A is singular or the residual large."""
         right = b[None] if b.ndim == 2 else b

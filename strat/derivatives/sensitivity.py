@@ -23,7 +23,7 @@ def sensitivity(model, edges=None):
     ----------
     model : StratifiedModel
         Fitted, with a loss that has second derivatives.
-    edges : list of label pairs, {"prior", "all"} or graph, optional
+    edges : list of label pairs, {"prior", "two-hop", "knn", "all"} or graph, optional
         Edges to differentiate in, also ones that the graph does not have. By default those of the graph W.
 
     Returns
@@ -59,7 +59,8 @@ def sensitivity(model, edges=None):
         places = [[prior.position[plain(label)] for label in pair] for pair in pairs]
         i, j = np.array(places, dtype=np.intp).reshape(-1, 2).T
     else:
-        i, j = fitted.bound_model.edges.ends if edges is None else candidate_edges(edges, prior)
+        own = fitted.bound_model.edges.ends
+        i, j = own if edges is None else candidate_edges(edges, prior, lambda: fitted.theta)
         pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
     linearization = fitted.linearized()
     theta, E = linearization.theta, np.arange(len(pairs))

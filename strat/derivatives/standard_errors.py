@@ -13,7 +13,7 @@ from strat.derivatives.fitted_model import FittedModel
 from strat.derivatives.linearization import Linearization
 from strat.derivatives.singular_strata import block_diagonal
 from strat.errors import DataWarning, NoOracleError, OptionError
-from strat.oracles.selected_inverse import inverse_entries
+from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 
 SUSPECT = 1e9  # a larger product of variance and curvature asks whether anything determines the parameter
@@ -113,7 +113,7 @@ def _covariances(model, dispersion, what):
     Q = hessian.basis
     same_stratum = sp.coo_array(abs(Q).T @ block_diagonal(np.ones((K, n, n))) @ abs(Q))
     rows, columns = (index.astype(np.intp) for index in same_stratum.coords)
-    entries, unbounded = _inverse(hessian.matrix, hessian.starts, rows, columns)
+    entries, unbounded = _inverse(hessian.matrix, rows, columns)
     C = np.zeros((K, n, n))
     covariance = sp.coo_array(Q @ sp.csr_array((entries, (rows, columns)), shape=(Q.shape[1],) * 2) @ Q.T)
     row, column = covariance.coords
@@ -129,21 +129,20 @@ def _covariances(model, dispersion, what):
     return C, free
 
 
-def _inverse(A, starts, rows, columns):
+def _inverse(A, rows, columns):
     """Entries of the inverse of A, and which unknowns have an infinite variance, where A is singular."""
     diagonal, on_diagonal = A.diagonal(), rows == columns
     if not len(diagonal):
         return np.zeros(0), np.zeros(0, dtype=bool)
     try:
-        entries = inverse_entries(A, starts, rows, columns)[1]
+        entries = inverse_entries(A, rows, columns)[1]
         if not np.max(entries[on_diagonal] * diagonal[rows[on_diagonal]]) > SUSPECT:
             return entries, np.zeros(len(diagonal), dtype=bool)
     except np.linalg.LinAlgError:
         pass
     size = np.where(diagonal > RIDGE * diagonal.max(), diagonal, diagonal.max() or 1.0)
     large, entries = (
-        inverse_entries(A + sp.diags_array(ridge * size), starts, rows, columns)[1]
-        for ridge in (10 * RIDGE, RIDGE)
+        inverse_entries(A + sp.diags_array(ridge * size), rows, columns)[1] for ridge in (10 * RIDGE, RIDGE)
     )
     unbounded = np.zeros(len(diagonal), dtype=bool)
     unbounded[rows[on_diagonal]] = entries[on_diagonal] > 1.5 * large[on_diagonal]

@@ -5,25 +5,32 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import GraphError, OptionError
+from strat.graphs.features import neighbors
 from strat.graphs.prior_graph import PriorGraph, unique_edges
 from strat.graphs.reading import read_graph
 from strat.records.labels import plain
 from strat.records.strata import did_you_mean, some_of
 
+#: What `edges` may be by name, and how many neighbours "knn" takes.
+NAMES, NEAREST = ("all", "prior", "two-hop", "knn"), 5
 
-def candidate_edges(edges, prior):
+
+def candidate_edges(edges, prior, parameters=None):
     """Return the candidate edges i < j as index arrays (E,), distinct and sorted by i and then j.
 
     Parameters
     ----------
-    edges : {"all", "prior", "two-hop"}, list of label pairs, or graph
+    edges : {"all", "prior", "two-hop", "knn"}, list of label pairs, or graph
         All pairs; the graph's own edges, those of weight 0 included; these and the pairs that have a
-        common neighbour; the pairs given; the edges of another graph over (some of) the same labels.
+        common neighbour, or those of which one is among the 5 whose parameters are nearest to the other's;
+        the pairs given; the edges of another graph over (some of) the same labels.
     prior : PriorGraph
         The graph whose nodes are the strata.
+    parameters : callable
+        Gives the parameters (K, n) for "knn".
     """
     if isinstance(edges, str):
-        return _named(edges, prior)
+        return _named(edges, prior, parameters)
     # A list of two pairs of tuple labels looks like (labels, nested list): only a real matrix is taken for W.
     labels_and_W = isinstance(edges, tuple) and len(edges) == 2 and getattr(edges[1], "ndim", None) == 2
     if labels_and_W or isinstance(edges, nx.Graph | PriorGraph):
@@ -40,13 +47,16 @@ def candidate_edges(edges, prior):
     return i, j
 
 
-def _named(edges, prior):
+def _named(edges, prior, parameters):
     if edges == "all":
         return np.triu_indices(prior.K, 1)
-    if edges not in ("prior", "two-hop"):
+    if edges not in NAMES:
         raise OptionError(
-            f'edges={edges!r} is not known. Use "all", "prior", "two-hop", a list of pairs of labels, or a graph.'
+            f'edges={edges!r} is not known. Use "all", "prior", "two-hop", "knn", a list of pairs of labels, or a graph.'
         )
+    if edges == "knn" and prior.K > 1:
+        near = neighbors(parameters(), min(NEAREST, prior.K - 1))
+        return unique_edges(*map(np.append, (prior.i, prior.j), near), prior.K)[:2]
     if prior.i.size == 0:
         raise GraphError(
             f'edges="{edges}": the graph has no edges, so no weight can be learned. Use edges="all".'

@@ -84,12 +84,16 @@ def nearest(nodes, features, k, metric="euclidean", name=None):
             f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
         )
     with _errors_of(metric):
-        from sklearn.neighbors import NearestNeighbors  # takes a while to import
-
-        search = NearestNeighbors(n_neighbors=int(k), metric=metric).fit(features)
-        neighbors = search.kneighbors(return_distance=False)
-    i, j, _ = unique_edges(np.repeat(np.arange(len(nodes)), k), neighbors.ravel(), len(nodes))
+        i, j, _ = unique_edges(*neighbors(features, int(k), metric), len(nodes))
     return weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], 1.0, name)
+
+
+def neighbors(features, k, metric="euclidean"):
+    """Return the pairs (i, j) where j is among the k nearest of i, two arrays of shape (K k,)."""
+    from sklearn.neighbors import NearestNeighbors  # takes a while to import
+
+    search = NearestNeighbors(n_neighbors=k, metric=metric).fit(features)
+    return np.repeat(np.arange(len(features)), k), search.kneighbors(return_distance=False).ravel()
 
 
 def exponential(nodes, distances, tau=None, name=None):

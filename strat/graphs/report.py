@@ -11,7 +11,7 @@ from strat.compiler.coupling import on_edges
 from strat.errors import OptionError
 from strat.graphs.features import is_nonnegative
 from strat.graphs.reading import read_graph, read_weights
-from strat.oracles.selected_inverse import inverse_entries
+from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 
 #: A model has collapsed when half of the strata lie within this share of the mean parameters' norm from the mean.
@@ -225,7 +225,7 @@ def _resistances(W, degrees, component, i, j):
     conductance[ground] = np.where(degrees[ground] > 0, degrees[ground], 1.0)
     grounded = sparse.csr_array(sparse.diags_array(degrees + conductance) - W)
     nodes = np.arange(K)
-    log_det, B = inverse_entries(grounded, np.arange(K + 1), np.append(nodes, i), np.append(nodes, j))
+    log_det, B = inverse_entries(grounded, np.append(nodes, i), np.append(nodes, j))
     diagonal, between = B[:K], B[K:]
     sums = spsolve(sparse.csc_array(grounded), np.ones(K), permc_spec="MMD_AT_PLUS_A")
     total = n * diagonal + np.bincount(component, diagonal)[component] - 2 * sums

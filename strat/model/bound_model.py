@@ -25,6 +25,7 @@ from strat.problem.joint_problem import JointProblem
 from strat.records.chunks import ChunkedRecords
 from strat.records.records import Records
 from strat.solvers.default import default_solver, needs_prox
+from strat.solvers.starts import point
 
 
 class BindingCache:
@@ -92,8 +93,8 @@ class BoundModel:
             sample_weight=sample_weight,
         )
         self.prior = PriorGraph.without_edges(self.records.strata.labels) if prior is None else prior
-        self.edges = self._edges()
         self._losses = BindingCache(self.base.loss_program)
+        self.edges = self._edges()
 
     def on_edges(self, model, edges):
         """A copy for the same model where W may be nonzero on other edges; it shares the records and the bound loss."""
@@ -201,7 +202,13 @@ class BoundModel:
             return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
-        return learned_edges(model.edges, prior)
+        return learned_edges(model.edges, prior, self._parameters)
+
+    def _parameters(self):
+        """Roughly fitted parameters (K, n) for the prior graph, scaled as the distances between strata are."""
+        self.edges = EdgeList(self.prior.K, self.prior.i, self.prior.j)
+        problem = self.problem(graph_regularizer=FixedGraph())
+        return problem.scaled(point(problem, "lrsm")[0])
 
     def _couple(self, h, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
@@ -297,11 +304,11 @@ class HeldOut:
         return self._evaluations({**self.values, **(values or {})}, evaluation)(theta)
 
 
-def learned_edges(edges, prior):
+def learned_edges(edges, prior, parameters):
     """Where a learned W may be nonzero: on all pairs, or on the candidate edges that a user's ``edges=`` means."""
     if isinstance(edges, str) and edges == "all":
         return AllPairs(prior.K)
-    return EdgeList(prior.K, *candidate_edges(edges, prior))
+    return EdgeList(prior.K, *candidate_edges(edges, prior, parameters))
 
 
 def prior_weights(prior, edges, scale=1.0):

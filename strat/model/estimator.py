@@ -43,8 +43,10 @@ class StratifiedModel(NestedParameters):
         kinks or the regularizer no prox in closed form.
     scale : float or dict
         Multiplier of W0's edges, or one for each factor of a product graph: ``{"age": 2.0, "sex": 0.5}``.
-    edges : {"all", "prior"}, list of label pairs, or graph
-        Where W may be nonzero when it is learned.
+    edges : {"all", "prior", "two-hop", "knn"}, list of label pairs, or graph
+        Where W may be nonzero when it is learned: on all pairs of strata, for up to a few thousand; the graph's own edges;
+        these and the pairs with a common neighbour, or those of which one stratum is among the 5 whose parameters are
+        nearest to the other's in a rough fit of the given graph; the pairs given; the edges of another graph.
     strata : str or list of str, optional
         Columns of a DataFrame X that hold the strata; they are dropped from X.
     n_starts : int
@@ -59,7 +61,7 @@ class StratifiedModel(NestedParameters):
     theta_ : dict
         ``{variable name: (K, *shape)}``, rows in the order of ``strata_``.
     W_ : (K, K) ndarray or csr_array
-        The graph: symmetric, zero diagonal.
+        The graph: symmetric, zero diagonal. Sparse where some pairs of more than 2000 strata are no candidates.
     strata_ : list
         The strata in order.
     result_ : Result

@@ -205,7 +205,7 @@ META = _fields(
                 "random_state": WHOLE,
             }
         ),
-        "edges": _optional(_one_of("all", "prior")),
+        "edges": _optional(_one_of("all", "prior", "two-hop", "knn")),
         "strata_columns": _optional(_either(TEXT, _list(TEXT))),
         "regularizer_weight": _optional(POSITIVE),
         "columns": _dict(_list(TEXT)),

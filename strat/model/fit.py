@@ -25,14 +25,12 @@ from strat.model.fit_warnings import (
     warn_of_undetermined,
 )
 from strat.oracles.dask_engine import engine_of
-from strat.problem.edges import AllPairs
+from strat.problem.edges import AllPairs, EdgeList
 from strat.records.chunks import ChunkedRecords, chunks_of
 from strat.records.fingerprint import fingerprint
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve
 
-#: W_ is an array up to this many strata, whatever edges are learned.
-DENSE_STRATA = 2000
 #: Up to so many bytes of records, a fitted model keeps what they were bound to, for derivatives of the fit.
 BYTES_KEPT = 2**26
 
@@ -73,7 +71,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
     model.theta_ = model.base.layout.unpack(theta)
     model.strata_ = list(labels)
-    model.W_ = partial(_matrix, len(labels), model.shared, edges, result.w)
+    nothing = EdgeList(len(labels), [], [])
+    model.W_ = partial(nothing.matrix, nothing.zeros()) if model.shared else partial(edges.matrix, result.w)
     model.result_ = result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._undetermined, model._running = unknown, running
@@ -183,7 +182,7 @@ def _start_weights(W, labels):
 def _call_back(function, layout, edges, state):
     """Call a user's callback with parameters by name and the graph as a matrix."""
     view = copy.copy(state)
-    view.theta, view.W = layout.unpack(state.theta), edges.to_matrix(state.w)
+    view.theta, view.W = layout.unpack(state.theta), edges.matrix(state.w)
     return function(view)
 
 
@@ -206,12 +205,6 @@ def _fingerprint(bound_model, problem, start, held_out):
         if records is not None:
             parts += [records.arrays, records.strata.index, records.weight]
     return fingerprint(*parts)
-
-
-def _matrix(K, shared, edges, w):
-    if shared:
-        return np.zeros((K, K)) if K <= DENSE_STRATA else sp.csr_array((K, K))
-    return edges.to_matrix(w) if isinstance(edges, AllPairs) or K <= DENSE_STRATA else edges.to_sparse(w)
 
 
 def _add_true_objective(result, true_loss):

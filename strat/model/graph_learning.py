@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
+import scipy.sparse as sp
 
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
 from strat.graphs.families import node_list
@@ -23,8 +24,8 @@ class LearnedGraph:
 
     Parameters
     ----------
-    W : ndarray, shape (K, K)
-        The weights: symmetric, zero diagonal.
+    W : (K, K) ndarray or csr_array
+        The weights: symmetric, zero diagonal. Sparse where some pairs of more than 2000 strata are no candidates.
     objective : float
         Laplacian term plus h(W), constants included.
     residual : float
@@ -48,7 +49,7 @@ class LearnedGraph:
     seconds: float
 
     def __str__(self):
-        K, edges = len(self.W), np.count_nonzero(np.triu(self.W, 1))
+        K, edges = self.W.shape[0], sp.csr_array(self.W).nnz // 2
         degrees = self.W.sum(axis=1)
         return "\n".join(
             [
@@ -81,8 +82,9 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
         Tolerance of the residual.
     max_iter : int
         Most iterations, where h has no exact step (``LogDet``).
-    edges : {"all", "prior"}, list of label pairs, or graph
-        Where W may be nonzero.
+    edges : {"all", "prior", "two-hop", "knn"}, list of label pairs, or graph
+        Where W may be nonzero: on all pairs; the graph's own edges; these and the pairs with a common neighbour, or
+        those of which one row is among the 5 nearest to the other; the pairs given; another graph's edges.
 
     Returns
     -------
@@ -126,7 +128,7 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
             f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
         )
     theta = _in_order(theta, list(labels), prior.labels)
-    edges = learned_edges(edges, prior)
+    edges = learned_edges(edges, prior, lambda: theta)
     w0 = prior_weights(prior, edges)
     h.check_edges(edges, prior.labels)
     loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs no more of the loss
@@ -142,7 +144,7 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
             stacklevel=2,
         )
     return LearnedGraph(
-        W=edges.to_matrix(result.w),
+        W=edges.matrix(result.w),
         objective=result.objective,
         residual=result.residual["W"],
         labels=list(prior.labels),

@@ -47,8 +47,8 @@ static int get_floats(PyObject *array, Py_buffer *view)
     return good;
 }
 
-/* Read arguments of the types n (count), x (number), i (array of positions), a (array to read) and w (array to write),
-   None being NULL; return how many arrays there are, -1 with an exception set where an argument does not fit. */
+/* Read arguments of the types n (count), x (number), i (array of positions), p (the same to write), a (array to read) and w
+   (array to write), None being NULL; return how many arrays there are, -1 with an exception set where an argument does not fit. */
 static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, value *v, Py_buffer *views)
 {
     int arrays = 0;
@@ -66,9 +66,10 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
         else if (*args == Py_None)
             v->a = NULL;
         else {
+            const char *position = sizeof(long) == sizeof(ptrdiff_t) ? "l" : "q";
             good = *types == 'a'   ? get_floats(*args, view)
                    : *types == 'w' ? get(*args, PyBUF_WRITABLE, "d", view)
-                                   : get(*args, PyBUF_SIMPLE, sizeof(long) == sizeof(ptrdiff_t) ? "l" : "q", view);
+                                   : get(*args, *types == 'p' ? PyBUF_WRITABLE : PyBUF_SIMPLE, position, view);
             v->a = view->buf;
             arrays += good;
         }
@@ -131,6 +132,7 @@ KERNEL(path_prox, "nnaannananww",
        path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].n, v[6].a, v[7].n, v[8].a, v[9].n, v[10].a, v[11].a))
 KERNEL(logistic, "naww", logistic(v[0].n, v[1].a, v[2].a, v[3].a))
 KERNEL(logistic_slope, "naaw", logistic_slope(v[0].n, v[1].a, v[2].a, v[3].a))
+KERNEL(elimination_tree, "niippp", elimination_tree(v[0].n, v[1].i, v[2].i, v[3].i, v[4].i, v[5].i))
 
 /* Take `convert`, and the routines in the capsules that scipy.linalg.cython_blas and cython_lapack offer. */
 static PyObject *py_use(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -182,6 +184,7 @@ static PyMethodDef methods[] = {
     METHOD(logistic),
     METHOD(logistic_slope),
     METHOD(path_prox),
+    METHOD(elimination_tree),
     {NULL, NULL, 0, NULL},
 };
 

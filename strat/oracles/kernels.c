@@ -629,3 +629,22 @@ static void path_prox(ptrdiff_t P, ptrdiff_t L, const double *v, const double *c
         means(L, v, curvature, step, up, down, work, z);
     }
 }
+
+/* Sparse Cholesky factors: parents and lengths of the factor's columns, from the matrix's lower triangle by rows. */
+
+static void elimination_tree(ptrdiff_t K, const ptrdiff_t *restrict start, const ptrdiff_t *restrict column,
+                             ptrdiff_t *restrict seen, ptrdiff_t *restrict parent, ptrdiff_t *restrict count)
+{
+    for (ptrdiff_t k = 0; k < K; k++) {
+        seen[k] = k;
+        parent[k] = -1;
+        count[k] = 1;
+        for (ptrdiff_t e = start[k]; e < start[k + 1]; e++)
+            for (ptrdiff_t c = column[e]; seen[c] != k; c = parent[c]) {
+                if (parent[c] < 0)
+                    parent[c] = k;
+                count[c]++;
+                seen[c] = k;
+            }
+    }
+}

@@ -195,6 +195,13 @@ class Compiled:
         """In place, the inverses of positive definite matrices (K, n, n); return whether all are definite."""
         return not self._loops.invert(len(matrices), matrices.shape[1], matrices)
 
+    def elimination_tree(self, indptr, indices):
+        """Of `strat.oracles.sparse_cholesky`: parent and entries of every column of a Cholesky factor."""
+        K = len(indptr) - 1
+        seen, parent, count = np.empty((3, K), dtype=np.intp)
+        self._loops.elimination_tree(K, indptr, indices, seen, parent, count)
+        return parent, count
+
     def band_solve(self, factor, b):
         """In place, the solution for a right-hand side b of N numbers, from what `band_factor` made."""
         self._loops.band_solve(len(factor), factor.shape[1] - 1, factor, b)

@@ -88,8 +88,8 @@ class Rescaled(Oracle):
 
     def hessian(self, theta):
         """The Hessian's blocks (K, n, n)."""
-        blocks = self.weight * self.oracle.hessian(self._out(theta))
-        return blocks if self.unit is None else self.unit[:, None] * blocks * self.unit
+        size = self.weight if self.unit is None else self.weight * np.outer(self.unit, self.unit)
+        return size * self.oracle.hessian(self._out(theta))
 
 
 def _prox(prox, weight, unit):

@@ -38,6 +38,8 @@ class BandFactor:
     @staticmethod
     def cheap(edges, n):
         """Whether a factor costs less than conjugate gradients do."""
+        if edges.count**2 * n > CHEAP * edges.K**2:  # no order could do
+            return False
         width = edges.band[1]
         return width > 0 and width**2 * n <= CHEAP and edges.K * n * (width * n + 1) <= LARGEST
 

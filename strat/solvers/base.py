@@ -176,13 +176,13 @@ class Solver(BaseEstimator):
             over="ignore", invalid="ignore"
         )  # points tried far out are refused, as their F is infinite
         progress = Progress(type(self).__name__, self.max_iter, self.verbose)
-        with _blas_threads(problem.K), far, progress, within(self.time_limit, started):
+        with _blas_threads(problem), far, progress, within(self.time_limit, started):
             return Run(self, problem, theta, w, score, fingerprint, init, progress, started).go()
 
 
-def _blas_threads(K):
-    """One BLAS thread unless the matrices are large: threads that wait for busy cores cost a factor of ten."""
-    if K >= 2000:
+def _blas_threads(problem):
+    """One BLAS thread unless there are large dense matrices: threads that wait for busy cores cost a factor of ten."""
+    if problem.learned and problem.K >= 2000 and not problem.edges.sparse:
         return nullcontext()
     pools = _thread_pools()
     return nullcontext() if pools is None else pools.limit(limits=1, user_api="blas")

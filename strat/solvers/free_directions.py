@@ -5,6 +5,7 @@ import numpy as np
 from strat.oracles import kernels
 from strat.solvers.prox_slope import FREE
 
+TOGETHER = 256  # matrices that are inverted at a time
 SMALL = 16  # size of matrices up to which the compiled loop is faster than NumPy's products
 
 
@@ -82,13 +83,14 @@ def times(matrices, x):
     return np.matmul(matrices, x[..., None])[..., 0]
 
 
-def inverses(matrices):
-    """Inverses of symmetric matrices (K, n, n), those of positive definite ones in less time."""
-    if kernels.compiled and matrices.size:
-        out = np.array(matrices, dtype=float, order="C")
-        if kernels.compiled.invert(out):
-            return out
-    return np.linalg.inv(matrices)
+def invert(matrices):
+    """Invert symmetric matrices (K, n, n) in place, positive definite ones in less time; return them."""
+    for start in range(0, len(matrices), TOGETHER):
+        some = matrices[start : start + TOGETHER]
+        out = some.copy()
+        definite = kernels.compiled and kernels.compiled.invert(out)
+        some[...] = out if definite else np.linalg.inv(some)
+    return matrices
 
 
 def _by_coordinates(J, t):

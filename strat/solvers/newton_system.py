@@ -8,7 +8,7 @@ from strat.oracles.base import hessian_blocks
 from strat.solvers.free_directions import times
 from strat.solvers.preconditioner import Preconditioner
 
-BLOCKS = 2**24  # numbers up to which the Hessians' blocks are formed
+BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
 COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
 DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
@@ -132,7 +132,11 @@ class NewtonSystem:
             products += 1
             return project(self._times(x))
 
-        d = conjugate_gradients(product, lambda r: project(precondition(r)), project(b), tolerance, MOST)
+        rest = self.preconditioner.rest
+        between = rest and (lambda x: project(rest(x)))
+        d = conjugate_gradients(
+            product, lambda r: project(precondition(r)), project(b), tolerance, MOST, between
+        )
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is no preconditioner
         return d
@@ -160,18 +164,20 @@ def mean_curvature(product, shape):
     return np.maximum(np.mean([np.mean(s * product(s), axis=1) for s in signs], axis=0), 0.0)
 
 
-def conjugate_gradients(product, precondition, b, tolerance, most):
+def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
     """Approximate solution of product(x) = b, symmetric positive definite, b (K, n).
 
-    Stops where the norm of the residual is `tolerance`.
+    Stops where the norm of the residual is `tolerance`. With M⁻¹ the preconditioner and `rest` the products with product - M,
+    those with M need no arithmetic of their own, as M M⁻¹ r = r.
     """
     x, r = np.zeros_like(b), b.copy()
     if not float(np.vdot(r, r)) > tolerance**2:
         return x
     q = precondition(r)
     p, rho = q.copy(), float(np.vdot(r, q))
+    Mp = None if rest is None else r.copy()
     for _ in range(most):
-        Ap = product(p)
+        Ap = product(p) if rest is None else rest(p) + Mp
         curvature = float(np.vdot(p, Ap))
         if not (curvature > 0 and np.isfinite(curvature)):
             break
@@ -185,4 +191,7 @@ def conjugate_gradients(product, precondition, b, tolerance, most):
         rho, old = float(np.vdot(r, q)), rho
         p *= rho / old
         p += q
+        if rest is not None:
+            Mp *= rho / old
+            Mp += r
     return x

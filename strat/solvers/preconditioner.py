@@ -6,14 +6,14 @@ import numpy as np
 from scipy.linalg import eigh
 
 from strat.solvers.band import BandFactor
-from strat.solvers.free_directions import inverses, times
+from strat.solvers.free_directions import invert, times
 
 SPREAD = 16.0  # coordinates whose curvatures differ by a smaller factor share one factorisation
-WIDE = 200  # mean envelope width up to which a factor pays; that of a plane grid is the root of K
-WEAK = (
-    2.0,
-    0.5,
-)  # median of degree over curvature up to which blocks (or diagonals) are the better preconditioner
+WIDE = 200  # mean entries in a column of a sparse factor up to which it pays
+# Median of degree over curvature, for each neighbour, up to which blocks (or diagonals) are the better preconditioner:
+# a graph of many neighbours mixes well.
+WEAK = 2.5, 0.125
+ALL_PAIRS = 2.0, 0.5  # the same where all pairs are candidates, whatever the number of neighbours
 CORRELATED, NULL = (
     1e-5,
     1e-13,
@@ -26,9 +26,9 @@ class Preconditioner:
     """Approximate inverse of G(w) diag(couple) + blocks.
 
     Each group of coordinates of equal coupling p and similar curvature s has one factorisation, of p G(w) + diag(s_k),
-    which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor, the strata's
-    blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are a good
-    approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself.
+    which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the
+    strata's blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are
+    a good approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself.
 
     Parameters
     ----------
@@ -41,11 +41,13 @@ class Preconditioner:
         Whether what was prepared is the inverse itself, up to rounding.
     shift : (K, groups) ndarray
         The last s that was factorised with the graph.
+    rest : callable or None
+        Products with what the matrix has beyond that of which the inverse was prepared, where they are cheap.
     """
 
     def __init__(self, laplacians):
         self.laplacians, self.edges, self.graph = laplacians, laplacians.edges, laplacians.degrees
-        self.exact = False
+        self.exact, self.rest = False, None
         self.factorizations, self.shift, self._factors = 0, np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
@@ -62,22 +64,25 @@ class Preconditioner:
         free : FreeDirections
             Where the solution lies.
         """
-        self.exact = False
+        self.exact, self.rest = False, None
         if self._direct is not None and blocks is not None and free.mask is not None:
             exact = self._exact(blocks, bend, diagonal, free)
             self.exact = exact is not None
             if self.exact:
                 return exact
-        weak = np.median(self.graph / diagonal) <= WEAK[blocks is None]
-        if not (weak or self._fills):
+        limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
+        if self.edges.are_packed:  # of all pairs few may have a weight
+            limit = ALL_PAIRS[blocks is None]
+        weak = np.median(self.graph / diagonal) <= limit
+        if not (weak or self.edges.width > WIDE):
             whole = blocks is not None and free.all and self.laplacians.alike
             return whole and self._correlated_solver(blocks, bend) or self._graph_solver(diagonal)
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
-        blocks = np.array(blocks)
+        blocks, self.rest = np.array(blocks), self.laplacians.between
         np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
-        return partial(times, inverses(free.restricted(blocks, diagonal.mean(axis=1))))
+        return partial(times, invert(free.restricted(blocks, diagonal.mean(axis=1))))
 
     @cached_property
     def _direct(self):
@@ -91,10 +96,6 @@ class Preconditioner:
         self.factorizations += 1
         blocks, mask = free.restricted(blocks, diagonal.mean(axis=1)), None if free.all else free.mask
         return self._direct.factor(blocks, bend + self.graph + 1e-15 * diagonal, mask)
-
-    @cached_property
-    def _fills(self):
-        return self.edges.K > WIDE and self.edges.envelope > max(WIDE, 2 * np.sqrt(self.edges.K))
 
     def _graph_solver(self, diagonal):
         groups = self._groups(diagonal)

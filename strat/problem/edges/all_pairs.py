@@ -7,7 +7,10 @@ import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
 from strat.oracles import kernels
+from strat.oracles.memory import check_memory
 from strat.problem.edges.base import EdgeSet, dense
+
+ARRAYS = 20  # edge arrays that a fit holds
 
 
 class AllPairs(EdgeSet):
@@ -21,11 +24,13 @@ class AllPairs(EdgeSet):
 
     are_packed = True
     exact_solver = True  # whether `solver` solves
-    envelope = 0.0  # of a sparse Cholesky factor, which none needs
+    width = 0.0  # of a sparse Cholesky factor, which none needs
 
     def __init__(self, K):
         self.K = int(K)
         self.count = self.K * (self.K - 1) // 2
+        way = 'give candidate edges, such as edges="prior" or "knn"'
+        check_memory(f"learning the weights of all {self.count:,} pairs", ARRAYS * 8.0 * self.count, way)
         self.mask = np.ones(self.packed.size)
         self.mask[self.packed.diagonal] = 0.0
 
@@ -97,10 +102,9 @@ class AllPairs(EdgeSet):
             return kernels.compiled.laplacian(w, degrees, theta)
         return self.laplacian_operator(w, degrees)(theta)
 
-    def laplacian_operator(self, w, degrees):
-        """Function theta -> G(w) theta, for many products with one w."""
-        times = self.packed.operator(w)
-        return lambda theta: degrees[:, None] * theta - times(theta)
+    def adjacency_operator(self, w):
+        """Function theta -> A(w) theta, for many products with one w."""
+        return self.packed.operator(w)
 
     def coupling(self, theta, out=None):
         """What `energy` needs: ||theta_k||^2 / 2 of each stratum, and -theta_i . theta_j of each pair, written to out."""

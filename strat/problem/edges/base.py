@@ -7,8 +7,10 @@ import scipy.sparse as sp
 from scipy.linalg.blas import ddot
 
 from strat.errors import GraphError
+from strat.problem.edges.inverse import PackedInverse, SparseInverse
 from strat.problem.edges.packed import Packed
 
+DENSE = 2000
 CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
 
 
@@ -16,6 +18,7 @@ class EdgeSet:
     """Base class of the edge sets: K strata and `count` edges between them."""
 
     are_packed = False  # whether an edge array is a packed matrix
+    sparse = False  # whether `precision` has a sparse factor
 
     @cached_property
     def chunks(self):
@@ -40,6 +43,15 @@ class EdgeSet:
         of_strata, of_edges = coupling
         return float(degrees @ of_strata) + self.dot(w, of_edges)
 
+    def laplacian_operator(self, w, degrees):
+        """Function theta -> G(w) theta, for many products with one w."""
+        times = self.adjacency_operator(w)
+        return lambda theta: degrees[:, None] * theta - times(theta)
+
+    def matrix(self, w):
+        """Symmetric weights as users see them: an array up to DENSE strata, and where all pairs are edges."""
+        return self.to_matrix(w) if self.are_packed or self.K <= DENSE else self.to_sparse(w)
+
     def dense_laplacian(self, w):
         """G(w) as a (K, K) array."""
         return np.diag(self.degrees(w)) - self.to_matrix(w)
@@ -59,6 +71,10 @@ class EdgeSet:
         if not self.packed.factor(self.precision(w, shift, degrees, out)):
             return None
         return 2 * float(np.log(out[self.packed.diagonal]).sum())
+
+    def inverse(self):
+        """Memory for log det and inverse of `precision` at one point."""
+        return SparseInverse(self.analysis) if self.sparse else PackedInverse(self)
 
     @cached_property
     def packed(self):

@@ -1,6 +1,6 @@
 """A sparse set of candidate edges."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -8,9 +8,13 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 from strat.errors import GraphError
+from strat.oracles.sparse_cholesky import SparseCholesky
 from strat.problem.edges.base import EdgeSet, dense
 
-WIDTH = 1000  # mean envelope width up to which a sparse factor is used
+WIDTH = 500  # mean entries in a column of a sparse factor up to which systems are solved by it
+FULL = 0.25  # a graph with this share of all pairs is as good as dense
+SMALL = 200  # strata for which dense matrices are always as fast
+DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
 
 
 class EdgeList(EdgeSet):
@@ -38,14 +42,17 @@ class EdgeList(EdgeSet):
         self.i, self.j = np.divmod(key, self.K)
         self.count = self.i.size
         self.mask = np.ones(self.count)
-        # The pattern of the adjacency matrix is fixed: its values are w[edge_of_entry].
-        ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        entries = np.tile(np.arange(self.count), 2)
-        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
-        self._edge_of_entry, self._matrix = pattern.data, pattern.astype(float)
 
     def __repr__(self):
         return f"EdgeList({self.K}, {self.count} edges)"
+
+    @cached_property
+    def _pattern(self):
+        """The adjacency matrix, with the values w[edge_of_entry], and edge_of_entry."""
+        ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        entries = np.tile(np.arange(self.count), 2)
+        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
+        return pattern.astype(float), pattern.data
 
     @property
     def ends(self):
@@ -78,7 +85,9 @@ class EdgeList(EdgeSet):
 
     def to_sparse(self, w):
         """Symmetric csr_array of the weights w."""
-        return self._adjacency(w).copy()
+        W = self._adjacency(w).copy()
+        W.eliminate_zeros()
+        return W
 
     def from_matrix(self, W):
         """Edge array of a symmetric (K, K) array or sparse array; pairs that are no candidate edges are left out."""
@@ -91,12 +100,16 @@ class EdgeList(EdgeSet):
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
-        return degrees[:, None] * theta - self._adjacency(w) @ theta
+        product = _sum_of_others(w[0], theta) if self._is_uniform(w) else self._adjacency(w) @ theta
+        return degrees[:, None] * theta - product
 
-    def laplacian_operator(self, w, degrees):
-        """Function theta -> G(w) theta, for many products with one w."""
-        A = self.to_sparse(w)
-        return lambda theta: degrees[:, None] * theta - A @ theta
+    def adjacency_operator(self, w):
+        """Function theta -> A(w) theta, for many products with one w."""
+        return partial(_sum_of_others, w[0]) if self._is_uniform(w) else self.to_sparse(w).__matmul__
+
+    def _is_uniform(self, w):
+        """Whether all pairs are edges of one weight, so that products need no list of them."""
+        return self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0
 
     def coupling(self, theta, out=None):
         """What `energy` needs: zero for each stratum, and half the squared distance of each edge."""
@@ -131,13 +144,16 @@ class EdgeList(EdgeSet):
 
     def distances(self, theta):
         """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
-        difference = theta[self.i] - theta[self.j]
-        return np.einsum("en,en->e", difference, difference)
+        out = np.empty(self.count)
+        for chunk in self.chunks:
+            difference = theta[self.i[chunk]] - theta[self.j[chunk]]
+            np.einsum("en,en->e", difference, difference, out=out[chunk])
+        return out
 
     @property
     def exact_solver(self):
         """Whether `solver` solves, or only divides by the diagonal."""
-        return not self._fills
+        return self.width <= WIDTH
 
     def solver(self, w, shift, degrees=None):
         """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one sparse factorisation.
@@ -146,34 +162,40 @@ class EdgeList(EdgeSet):
         (a random graph), the function divides by the diagonal instead.
         """
         diagonal = (self.degrees(w) if degrees is None else degrees) + shift
-        if self._fills:
+        if not self.exact_solver:
             return lambda b: b / diagonal[:, None]
         matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self._adjacency(w))
         return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
 
     @cached_property
-    def _fills(self):
-        return self.K > WIDTH and self.envelope > WIDTH
+    def analysis(self):
+        """The analysis for sparse Cholesky factors; None where the graph is as good as dense."""
+        full = self.count > FULL * self.K * (self.K - 1) / 2
+        return None if full and self.K > 1 else SparseCholesky(self.K, self.i, self.j)
+
+    @cached_property
+    def sparse(self):
+        """Whether sparse Cholesky factors take less time than dense ones."""
+        if self.K <= SMALL or self.analysis is None:
+            return False
+        return self.analysis.seconds < DENSE * float(self.K) ** 3
+
+    @cached_property
+    def width(self):
+        """Mean entries in a column of a Cholesky factor in a fill-reducing order."""
+        return self.K / 2 if self.analysis is None else float(self.analysis.count.mean())
 
     @cached_property
     def _place(self):
         """Every stratum's place in a band order (reverse Cuthill-McKee)."""
         place = np.empty(self.K, dtype=np.intp)
-        place[reverse_cuthill_mckee(sp.csr_matrix(self._matrix), symmetric_mode=True)] = np.arange(self.K)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern[0]), symmetric_mode=True)] = np.arange(self.K)
         return place
 
     @cached_property
     def band(self):
         """Every stratum's place (K,) in an order that keeps neighbours near, and how far apart they are at most."""
         return self._place, int(np.abs(self._place[self.i] - self._place[self.j]).max(initial=0))
-
-    @cached_property
-    def envelope(self):
-        """Mean width of a Cholesky factor's envelope in a band order: a bound on its numbers per stratum."""
-        ends = self._place[self.i], self._place[self.j]
-        first = np.arange(self.K)
-        np.minimum.at(first, np.maximum(*ends), np.minimum(*ends))
-        return float(np.mean(np.arange(self.K) - first))
 
     def precision(self, w, shift, degrees=None, out=None):
         """Packed matrix G(w) + diag(shift), shift a scalar or one number per stratum."""
@@ -184,5 +206,11 @@ class EdgeList(EdgeSet):
         return out
 
     def _adjacency(self, w):
-        self._matrix.data = w[self._edge_of_entry]  # a new csr_array would cost as much as a small product
-        return self._matrix
+        matrix, edge_of_entry = self._pattern
+        matrix.data = w[edge_of_entry]  # a new csr_array would cost as much as a small product
+        return matrix
+
+
+def _sum_of_others(weight, theta):
+    """The weight times the sum over the other strata, for each."""
+    return weight * (theta.sum(axis=0) - theta)

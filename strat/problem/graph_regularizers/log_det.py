@@ -29,7 +29,7 @@ class LogDetOracle(GraphOracle):
         self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
         self.lambda1, self.mu = float(h.lambda1), float(h.mu)
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
-        self._matrix = np.zeros(edges.packed.size)  # first the Cholesky factor of M, then its inverse
+        self._matrix = edges.inverse() if self.lambda1 else None  # M
         self._pull = edges.zeros()  # w - w0
         self.factorizations = self.inversions = 0
 
@@ -39,7 +39,7 @@ class LogDetOracle(GraphOracle):
         degrees = self.edges.degrees(w) if degrees is None else degrees
         if self.lambda1:
             self.factorizations += 1
-            log_det = self.edges.log_det(w, self.mu, degrees, self._matrix)
+            log_det = self._matrix.log_det(w, self.mu, degrees)
             if log_det is None:
                 return np.inf
             value = -self.lambda1 * log_det
@@ -57,19 +57,20 @@ class LogDetOracle(GraphOracle):
         inverse = self._inverse()
         if self._compiled:
             constants = (self.lambda1, self.square, self.linear / 2)
-            return self._compiled.log_det_gradient(self.edges.K, *constants, inverse, self._pull, out)
-        np.multiply(self.edges.entries(inverse), 2 * self.lambda1, out=out)
+            return self._compiled.log_det_gradient(self.edges.K, *constants, inverse.entries, self._pull, out)
+        np.multiply(inverse.entries, 2 * self.lambda1, out=out)
         if out.size:
             daxpy(self._pull, out, a=self.square)  # in place
-        return self.linear / 2 - self.lambda1 * self._diagonal()
+        return self.linear / 2 - self.lambda1 * inverse.diagonal
 
     def resistances(self, out):
         """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
         if not self.lambda1:
             out[...] = 0.0
             return out
-        np.multiply(self.edges.entries(self._inverse()), -2.0, out=out)
-        out = self.edges.add_ends(self._diagonal(), out)
+        inverse = self._inverse()
+        np.multiply(inverse.entries, -2.0, out=out)
+        out = self.edges.add_ends(inverse.diagonal, out)
         out *= self.edges.mask
         return out
 
@@ -83,8 +84,11 @@ class LogDetOracle(GraphOracle):
         least = self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
         s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
         if self._compiled:
-            constants, arrays = (self.lambda1, s, least), (self._inverse(), self._diagonal(), self._w, out)
-            self._scale = self.lambda1 * math.sqrt(self._compiled.edge_curvature(*constants, *arrays))
+            inverse = self._inverse()
+            arrays = inverse.entries, inverse.diagonal, self._w, out
+            self._scale = self.lambda1 * math.sqrt(
+                self._compiled.edge_curvature(self.lambda1, s, least, *arrays)
+            )
             return out
         rho = self.resistances(out)
         self._scale = self.lambda1 * self.edges.norm(rho)
@@ -105,13 +109,10 @@ class LogDetOracle(GraphOracle):
 
     def _inverse(self):
         if not self._inverted:
-            self.edges.packed.invert(self._matrix)
+            self._matrix.invert()
             self.inversions += 1
             self._inverted = True
         return self._matrix
-
-    def _diagonal(self):
-        return self._matrix[self.edges.packed.diagonal]
 
 
 class LogDet(GraphRegularizer):

@@ -49,9 +49,9 @@ def checked_names(model, wrt, edges, tie):
     return names
 
 
-def with_candidate_edges(prior, edges):
+def with_candidate_edges(prior, edges, parameters=None):
     """The graph with candidate edges of weight 0 added, and a mask of the candidates among its edges."""
-    i, j = candidate_edges(edges, prior)
+    i, j = candidate_edges(edges, prior, parameters)
     terms = [np.r_[prior.i[prior.term_edge], i], np.r_[prior.j[prior.term_edge], j]]
     codes = [prior.factors[c] if c >= 0 else None for c in prior.term_factor] + [None] * len(i)
     weight = np.r_[prior.term_weight, np.zeros(len(i))]

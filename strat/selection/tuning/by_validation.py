@@ -9,7 +9,8 @@ from sklearn.base import clone
 
 from strat.errors import ConvergenceWarning
 from strat.graphs.reading import read_graph
-from strat.model.fit import DENSE_STRATA
+from strat.model.fit import fit_within
+from strat.problem.edges import EdgeList
 from strat.selection.tuning.arguments import (
     check_scale,
     checked_names,
@@ -39,7 +40,12 @@ def _branches(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     others = [name for name in names if name not in ("W0", "scale")]
     scaling = Stage("scale", ("scale", *others))
     if "W0" in names:
-        wide, varied = with_candidate_edges(prior, edges)
+
+        def parameters():
+            part = rounds.learned_from
+            return fit_within(clone(model), part.data, part.strata)._flat()
+
+        wide, varied = with_candidate_edges(prior, edges, parameters)
         # The scales stay free, so that the penalty holds on to the ratios of the start's weights, not to their size.
         moves = tuple(dict.fromkeys(["scale", *names]))
         stages = [scaling, *(Stage("edges", moves, penalty) for penalty in penalties)]
@@ -102,8 +108,8 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
         )
     parameters = {**values, "scale": scales}
     if "W0" in names:
-        matrix = read_graph(W0).matrix()
-        parameters["W0"] = matrix if len(W0) > DENSE_STRATA else matrix.toarray()
+        graph = read_graph(W0)
+        parameters["W0"] = EdgeList(graph.K, graph.i, graph.j).matrix(graph.weights())
     return Tuned(
         model=tuned,
         W0=W0,

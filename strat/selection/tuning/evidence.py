@@ -17,7 +17,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from strat.derivatives.linearization import Linearization
 from strat.oracles.base import hessian_blocks
-from strat.oracles.selected_inverse import inverse_entries
+from strat.oracles.sparse_cholesky import inverse_entries
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.solvers import NewtonCG
@@ -51,7 +51,6 @@ class Evidence:
         self.shape = len(terms), len(self.varied)  # of x: axes and coupled coefficients
         self.theta = None
         K, n = problem.K, problem.n
-        self._starts = np.arange(0, K * n + 1, n)
         index = np.arange(K * n).reshape(K, n)
         i, j = self.edges.ends
         self._rows = np.r_[np.repeat(index, n, axis=1).ravel(), index[i].ravel()]
@@ -117,7 +116,7 @@ class Evidence:
         """Log det of H, the diagonal blocks of its inverse, and its entries (E, n) between the ends of the edges."""
         K, n = blocks.shape[:2]
         A = sp.csr_array(sp.block_diag(list(blocks), format="csr") + laplacians.matrix())
-        log_det, entries = inverse_entries(A, self._starts, self._rows, self._columns)
+        log_det, entries = inverse_entries(A, self._rows, self._columns)
         return log_det, entries[: K * n * n].reshape(K, n, n), entries[K * n * n :].reshape(-1, n)
 
     def _prior(self, laplacians):

@@ -55,9 +55,10 @@ def tune(
     wrt : sequence of {"scale", "W0"} or cvxpy.Parameter
         What to tune: the scales of the graph's factors, single edges, hyperparameters (or their names) of the loss,
         the regularizer, the constraints or ``couple``.
-    edges : {"prior", "two-hop", "all"}, list of label pairs, or graph
-        The edges that "W0" tunes: the graph's own; those and the neighbours' neighbours; all pairs; others. They start
-        at weight 0 where the graph has none. The graph's other edges stay.
+    edges : {"prior", "two-hop", "knn", "all"}, list of label pairs, or graph
+        The edges that "W0" tunes: the graph's own; those and the neighbours' neighbours, or each stratum's 5 nearest by
+        the parameters of the start's fit; all pairs; others. They start at weight 0 where the graph has none. The graph's
+        other edges stay.
     tie : str, optional
         An edge attribute: edges with the same value share a multiplier, and so do all edges without it.
     penalty : float or sequence, optional
