@@ -10,6 +10,7 @@ from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.parameters import NestedParameters
 from strat.model.saving import save
+from strat.model.unseen import with_unseen
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.labels import plain
 from strat.records.records import Records
@@ -138,7 +139,7 @@ class StratifiedModel(NestedParameters):
         fit_model(self, data, strata, sample_weight, init, validation)
         return self
 
-    def predict(self, *data, strata=None):
+    def predict(self, *data, strata=None, unseen="error"):
         """Prediction for each record: the ``predict`` expression of the declaration.
 
         Parameters
@@ -147,6 +148,10 @@ class StratifiedModel(NestedParameters):
             The data arguments that occur in ``predict``, in the declaration's order.
         strata : (N,) sequence
             Label of each record.
+        unseen : {"error", "graph", "common"} or graph, optional
+            What predicts for labels that are no strata of the model: an error; the mean of the neighbours' parameters,
+            by weight, along the edges of a graph that has these labels, or of the model's own graph ("graph"), whose
+            edges along one coordinate also hold for labels that it lacks; or the common model of the fit's records.
 
         Returns
         -------
@@ -158,7 +163,7 @@ class StratifiedModel(NestedParameters):
         DeclarationError
             If the model was declared without ``predict``.
         GraphError
-            If a label is no stratum of the model.
+            If a label is no stratum of the model and `unseen` is "error", or no edge leads from it to one that is.
         """
         check_is_fitted(self, "theta_")
         program = self.base.predict_program
@@ -167,9 +172,11 @@ class StratifiedModel(NestedParameters):
                 "the model was declared without predict=; add an expression of variables and data to the BaseModel, "
                 "or read theta_ and at(label)."
             )
-        records = self._read(program.data, data, strata, "predict")
+        known = self.shared or (isinstance(unseen, str) and unseen == "error")
+        records = self._read(program.data, data, strata, "predict", known=known)
+        records, theta = (records, self._flat()) if known else with_unseen(self, records, unseen)
         warn_of_undetermined_predictions(self, program, records.strata.index)
-        return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
+        return program.evaluation(records.arrays, records.strata, self.values)(theta)
 
     def losses(self, *data, strata=None):
         """Loss of each record.
@@ -296,7 +303,7 @@ class StratifiedModel(NestedParameters):
         W = {"W_": self.W_} if hasattr(self, "W_") else {}
         return {**super().__getstate__(), **W, "_bound": None}
 
-    def _read(self, parameters, data, strata, where, sample_weight=None):
+    def _read(self, parameters, data, strata, where, sample_weight=None, known=True):
         """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
         try:
             records = Records.read(
@@ -305,7 +312,7 @@ class StratifiedModel(NestedParameters):
                 strata,
                 where,
                 declared=self.strata,
-                nodes=None if self.shared else self.strata_,
+                nodes=self.strata_ if known and not self.shared else None,
                 sample_weight=sample_weight,
                 columns=self._columns,
             )

@@ -1,12 +1,11 @@
 """Axes, ticks and colours: what all pictures share."""
 
 import numbers
-import re
 
-import networkx as nx
 import numpy as np
 
 from strat.errors import OptionError
+from strat.graphs.axes import axis_factors
 
 TICKS = 20  # most tick labels on an axis
 
@@ -67,14 +66,8 @@ def coordinates(labels):
 def axis_names(graph, count=2):
     """Names of the coordinates of a product graph's strata: the factor of the edges along each, where it has a name."""
     graph = getattr(graph, "graph", graph) if hasattr(graph, "theta_") else graph
-    names = [f"{word} coordinate" for word in ("first", "second", "third", "fourth")[:count]]
-    if isinstance(graph, nx.Graph):
-        for u, v, factor in graph.edges(data="factor"):
-            if factor and not re.fullmatch(r"factor\d+", str(factor)) and type(u) is type(v) is tuple:
-                changed = [axis for axis, (a, b) in enumerate(zip(u, v, strict=False)) if a != b]
-                if len(changed) == 1 and changed[0] < count:
-                    names[changed[0]] = str(factor)
-    return names
+    factors, words = axis_factors(graph), ("first", "second", "third", "fourth")[:count]
+    return [factors.get(axis, f"{word} coordinate") for axis, word in enumerate(words)]
 
 
 def are_numbers(labels):
