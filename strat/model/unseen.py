@@ -1,6 +1,7 @@
 """Parameters for strata that the model has not: the common model's, or the mean of their neighbours'."""
 
 import copy
+import numbers
 
 import numpy as np
 from scipy import sparse
@@ -8,12 +9,12 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.errors import GraphError, OptionError
-from strat.graphs.axes import edges_along_axes, nearest_numbers
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.export import training_records
 from strat.problem.graph_regularizers import FixedGraph
+from strat.records.axes import changed_axis
 from strat.records.strata import Strata, some_of
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve
@@ -92,11 +93,37 @@ def _derived(prior, new, place, scale):
     found = []
     for label in (label for label in new if label not in prior.position):
         whole = type(label) is tuple
-        for axis, near in edges_along_axes(prior, scale).items():
+        for axis, near in _along_axes(prior, scale).items():
             value = label[axis] if whole and axis < len(label) else label
-            for neighbor, w in (near.get(value) or nearest_numbers(value, near)).items():
+            for neighbor, w in (near.get(value) or _nearest_numbers(value, near)).items():
                 other = (*label[:axis], neighbor, *label[axis + 1 :]) if whole else neighbor
                 if place.get(other, len(place)) < place[label]:  # an edge between new ones counts once
                     found.append((place[label], place[other], w))
     i, j, w = np.reshape(found, (-1, 3)).T
     return i.astype(np.intp), j.astype(np.intp), w
+
+
+def _along_axes(prior, scale):
+    """For each coordinate ``{value: {neighbour: weight}}``, from the edges that change this coordinate alone."""
+    axes = {}
+    for i, j, w in zip(prior.i.tolist(), prior.j.tolist(), prior.weights(scale).tolist(), strict=True):
+        u, v = prior.labels[i], prior.labels[j]
+        axis = changed_axis(u, v)
+        if axis is not None:
+            a, b = (u[axis], v[axis]) if type(u) is tuple else (u, v)
+            for one, other in ((a, b), (b, a)):
+                axes.setdefault(axis, {}).setdefault(one, {})[other] = w
+    return axes
+
+
+def _nearest_numbers(value, near):
+    """``{neighbour: weight}`` of a number between or beyond those of a coordinate whose numbers are joined in order."""
+    if not all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in (value, *near)):
+        return {}
+    order = sorted(near)
+    if any(b not in near[a] for a, b in zip(order, order[1:], strict=False)) or any(
+        len(n) > 2 for n in near.values()
+    ):
+        return {}
+    sides = [v for v in order if v < value][-1:] + [v for v in order if v > value][:1]
+    return {v: min(near[v].values()) for v in sides}

@@ -5,7 +5,7 @@ import numbers
 import numpy as np
 
 from strat.errors import OptionError
-from strat.graphs.axes import axis_factors
+from strat.records.axes import axis_factors
 
 TICKS = 20  # most tick labels on an axis
 
