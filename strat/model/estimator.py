@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
-from strat.model.export import as_problem
+from strat.model.export import as_problem, coefficients
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.parameters import NestedParameters
@@ -246,6 +246,36 @@ class StratifiedModel(NestedParameters):
                 f"{did_you_mean(plain(label), self.strata_)}".rstrip()
             ) from None
         return {name: np.array(value[k]) for name, value in self.theta_.items()}
+
+    def coefficients(self, errors=None):
+        """The parameters as a table.
+
+        Parameters
+        ----------
+        errors : dict, optional
+            Standard errors to put beside them, as ``strat.standard_errors(model)`` gives them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a stratum, one column a number; columns have the names of features where fit was given a DataFrame.
+            With `errors` there are two groups of columns, "estimate" and "standard error".
+
+        Examples
+        --------
+        >>> import cvxpy as cp, pandas as pd, strat
+        >>> theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+        >>> base = strat.BaseModel(cp.square(y - x @ theta), data=(x, y))
+        >>> X = pd.DataFrame({"rooms": [1.0, 0.0, 2.0, 1.0], "age": [0.0, 1.0, 1.0, 1.0]})
+        >>> model = strat.separate(base).fit(X, [1.0, 2.0, 5.0, 4.0], strata=["a", "a", "b", "b"])
+        >>> model.coefficients().round(2)
+                 rooms  age
+        stratum
+        a          1.0  2.0
+        b          1.0  3.0
+        """
+        check_is_fitted(self, "theta_")
+        return coefficients(self, errors)
 
     def to_cvxpy(self):
         """The convex problem in theta for the current W, as CVXPY sees it.

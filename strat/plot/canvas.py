@@ -7,7 +7,8 @@ import numpy as np
 from strat.errors import OptionError
 from strat.records.axes import axis_factors
 
-TICKS = 20  # most tick labels on an axis
+ALL, TICKS = 40, 20  # up to so many labels an axis shows all, otherwise so many of them
+LONGEST = 28  # characters of one
 
 
 def axes(ax, size):
@@ -28,12 +29,19 @@ def text(label):
     return ", ".join(map(str, label)) if type(label) is tuple else str(label)
 
 
-def set_ticks(axis, labels, places=None):
-    """Put labels at 0, 1, … of an axis, or at `places`: at most TICKS of them, long ones turned on the x axis."""
+def short(label):
+    """The text of a label, cut where it is long."""
+    whole = text(label)
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+
+
+def set_ticks(axis, labels, places=None, most=ALL):
+    """Put labels at 0, 1, … of an axis, or at `places`: at most some of them, cut where long, turned where wide."""
     places = range(len(labels)) if places is None else places
-    step = -(-len(labels) // TICKS)
-    shown = [text(label) for label in labels[::step]]
+    step = 1 if len(labels) <= most else -(-len(labels) // TICKS)
+    shown = [short(label) for label in labels[::step]]
     axis.set_ticks(places[::step], shown)
+    axis.set_tick_params(which="major", labelsize=8 if len(shown) > 25 else None)
     if axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60:
         axis.set_tick_params(which="major", rotation=90)
 
