@@ -9,10 +9,11 @@ from strat.compiler.program import Program
 from strat.compiler.report import header, piece_rows, prox_line, table
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError
+from strat.records.tables import Shown
 from strat.rules.text import text
 
 
-class BaseModel:
+class BaseModel(Shown):
     """The model of one stratum: loss of one record, regularizer, constraints, prediction.
 
     The declaration is compiled at once and never changes; print it to see which rule each piece got.

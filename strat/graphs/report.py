@@ -13,13 +13,14 @@ from strat.graphs.features import is_nonnegative
 from strat.graphs.reading import read_graph, read_weights
 from strat.oracles.selected_inverse import inverse_entries
 from strat.records.strata import some_of
+from strat.records.tables import Shown
 
 #: A model has collapsed when half of the strata lie within this share of the mean parameters' norm from the mean.
 COLLAPSED = 0.01
 
 
 @dataclass(repr=False)
-class GraphReport:
+class GraphReport(Shown):
     """The numbers of one graph; it prints as a short table.
 
     Parameters

@@ -14,11 +14,12 @@ from strat.model.bound_model import learned_edges, prior_weights, weights_outsid
 from strat.problem.graph_regularizers.base import NONNEGATIVE, GraphRegularizer, check_range
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
+from strat.records.tables import Shown
 from strat.solvers.graph_step import graph_step
 
 
 @dataclass
-class LearnedGraph:
+class LearnedGraph(Shown):
     """A graph learned from given parameters.
 
     Parameters

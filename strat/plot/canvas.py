@@ -35,15 +35,30 @@ def short(label):
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
 
 
-def set_ticks(axis, labels, places=None, most=ALL):
-    """Put labels at 0, 1, … of an axis, or at `places`: at most some of them, cut where long, turned where wide."""
-    places = range(len(labels)) if places is None else places
+def shown(labels, most=ALL):
+    """The step from one tick label to the next, and their texts: all up to `most`, otherwise TICKS of them."""
     step = 1 if len(labels) <= most else -(-len(labels) // TICKS)
-    shown = [short(label) for label in labels[::step]]
-    axis.set_ticks(places[::step], shown)
-    axis.set_tick_params(which="major", labelsize=8 if len(shown) > 25 else None)
-    if axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60:
+    return step, [short(label) for label in labels[::step]]
+
+
+def room(labels):
+    """Inches that turned tick labels take; 0 where they need not be turned."""
+    texts = shown(labels)[1]
+    return 0.06 * max(map(len, texts)) if _are_wide(texts) else 0.0
+
+
+def set_ticks(axis, labels, places=None, most=ALL):
+    """Put labels at 0, 1, … of an axis, or at `places`, turned on the x axis where they are wide."""
+    places = range(len(labels)) if places is None else places
+    step, texts = shown(labels, most)
+    axis.set_ticks(places[::step], texts)
+    axis.set_tick_params(which="major", labelsize=8 if len(texts) > 25 or _are_wide(texts) else None)
+    if axis.axis_name == "x" and _are_wide(texts):
         axis.set_tick_params(which="major", rotation=90)
+
+
+def _are_wide(texts):
+    return sum(len(label) + 2 for label in texts) > 60
 
 
 def set_strata_ticks(axis, labels, name):

@@ -181,7 +181,9 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
 
 def _lines(model, labels, values, bands, names, variable, ax, options):
     ordered = canvas.are_numbers(labels)
-    ax = canvas.axes(ax, (7.0 if ordered or len(labels) <= 15 else 9.0, 4.2))
+    ax = canvas.axes(
+        ax, (7.0 if ordered or len(labels) <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels)))
+    )
     x = np.array(labels, dtype=float) if ordered else np.arange(len(labels))
     order = np.argsort(x, kind="stable")
     line = "-" if ordered or _is_path(model.W_) else ""
@@ -219,7 +221,9 @@ def _lines(model, labels, values, bands, names, variable, ax, options):
         + (f" ({', '.join(notes)})" if notes else "")
     )
     if len(names) > 1:
-        ax.legend(fontsize="small", ncols=-(-len(names) // 6), frameon=False)
+        ax.legend(
+            fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+        )  # beside the data
     ax.grid(alpha=0.3)
     return ax
 

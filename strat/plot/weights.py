@@ -46,7 +46,8 @@ def weights(graph, prior=None, ax=None, **options):
         W0 = _prior(graph, prior, labels)
         W = W - W0
     size = float(np.clip(2.4 + 0.2 * len(labels), 5.4, 8.4 if len(labels) <= canvas.ALL else 5.4))
-    ax = canvas.axes(ax, (size + 1.0, size))
+    turned = canvas.room(labels)
+    ax = canvas.axes(ax, (size + 1.0 + turned, size + turned))
     step = -(-len(labels) // PIXELS)
     shown = _pooled(W, step)
     if prior is None:

@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from strat.records.tables import Shown
 
-@dataclass
-class Result:
+
+@dataclass(repr=False)
+class Result(Shown):
     """Outcome of a fit.
 
     Parameters
@@ -80,3 +82,5 @@ class Result:
             f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in starts
         ]
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
+
+    __repr__ = __str__
