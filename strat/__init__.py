@@ -32,7 +32,7 @@ from strat.selection.search import search
 from strat.selection.tuning import tune
 from strat.solvers import ADMM, MAPG, AlternatingMinimization, Cone, NewtonCG, Result
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ADMM",

@@ -1,5 +1,9 @@
 """BaseModel: the declaration of one record's loss and one stratum's regularizer."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import cvxpy as cp
 import numpy as np
 
 from strat.compiler import coupling
@@ -58,8 +62,15 @@ class BaseModel(Shown):
     """
 
     def __init__(
-        self, loss, regularizer=0, constraints=(), data=(), predict=None, smoothing=None, couple=None
-    ):
+        self,
+        loss: cp.Expression,
+        regularizer: cp.Expression | float = 0,
+        constraints: Sequence = (),
+        data: Sequence = (),
+        predict: cp.Expression | None = None,
+        smoothing: float | None = None,
+        couple: dict | Sequence | None = None,
+    ) -> None:
         self.data = check_data(data)
         self.loss = as_expression(loss, "the loss")
         self.regularizer = as_expression(regularizer, "the regularizer")
@@ -87,12 +98,12 @@ class BaseModel(Shown):
         _check_names(self)
 
     @property
-    def variables(self):
+    def variables(self) -> tuple:
         """Names of the variables, in the order of a stratum's parameter vector."""
         return tuple(self.layout.shapes)
 
     @property
-    def hyperparameters(self):
+    def hyperparameters(self) -> dict:
         """Parameters that are no record data, by name."""
         sources = [self.loss_program, self.regularizer_program]
         found = {p.name(): p for source in sources for p in source.hyperparameters}
@@ -101,7 +112,7 @@ class BaseModel(Shown):
         found.update((p.name(), p) for p in coupling.parameters(self.couple))
         return found
 
-    def check(self, seed=0):
+    def check(self, seed: int = 0) -> Any:
         """Compare every compiled oracle with CVXPY itself, at random records and points.
 
         Parameters
@@ -120,7 +131,7 @@ class BaseModel(Shown):
             report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
         )
 
-    def couple_weights(self, given=None, factor=None):
+    def couple_weights(self, given: dict | None = None, factor: str | None = None) -> np.ndarray:
         """Weight of each coordinate in the distance between strata.
 
         Parameters

@@ -1,5 +1,8 @@
 """compile: check a declaration, read it into symbols, and keep it as a program."""
 
+from collections.abc import Sequence
+
+import cvxpy as cp
 import numpy as np
 
 from strat.compiler.check import (
@@ -21,7 +24,7 @@ from strat.rules import atoms
 from strat.rules.text import short, text
 
 
-def compile(expression, data=(), constraints=()):
+def compile(expression: cp.Expression | float, data: Sequence = (), constraints: Sequence = ()) -> "Program":
     """Compile a scalar CVXPY expression.
 
     Parameters

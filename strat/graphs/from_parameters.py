@@ -2,8 +2,11 @@
 
 import numbers
 import warnings
+from typing import Any
 
+import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
 from strat.compiler.coupling import by_factor
@@ -16,19 +19,19 @@ _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
 
 
 def from_parameters(
-    theta,
-    kernel="exponential",
+    theta: Any,
+    kernel: str = "exponential",
     *,
-    k=None,
-    tau=None,
-    sigma=None,
-    counts=None,
-    shrink=None,
-    min_records=0,
-    scaling=None,
-    labels=None,
-    name=None,
-):
+    k: int | None = None,
+    tau: float | None = None,
+    sigma: float | None = None,
+    counts: ArrayLike | None = None,
+    shrink: float | None = None,
+    min_records: int = 0,
+    scaling: str | None = None,
+    labels: Any = None,
+    name: str | None = None,
+) -> nx.Graph:
     """Join strata whose separately fitted parameters are near: the paper's second choice of W0.
 
     With d_ij = ‖theta_i − theta_j‖² (weighted as a model's ``couple`` says) the weights are exp(−tau √d_ij)

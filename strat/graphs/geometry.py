@@ -1,5 +1,7 @@
 """Graphs of places from their shapes: neighbours that touch, share a border, or are nearest."""
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 
@@ -9,7 +11,9 @@ from strat.graphs.features import nearest
 from strat.graphs.prior_graph import unique_edges
 
 
-def from_geometry(frame, rule="queen", k=4, weight=1.0, name=None):
+def from_geometry(
+    frame: Any, rule: str = "queen", k: int = 4, weight: float = 1.0, name: str | None = None
+) -> nx.Graph:
     """Join the places of a GeoDataFrame or GeoSeries that are neighbours.
 
     The nodes are its index and carry their shape as the node attribute ``geometry``, so that ``strat.plot.parameters``

@@ -1,6 +1,7 @@
 """The numbers that describe a graph: components, degrees, resistances, spanning forests."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +15,9 @@ from strat.graphs.reading import read_graph, read_weights
 from strat.oracles.selected_inverse import inverse_entries
 from strat.records.strata import some_of
 from strat.records.tables import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: A model has collapsed when half of the strata lie within this share of the mean parameters' norm from the mean.
 COLLAPSED = 0.01
@@ -81,16 +85,16 @@ class GraphReport(Shown):
     reliance: np.ndarray | None = None
 
     @property
-    def shares(self):
+    def shares(self) -> np.ndarray:
         """The probability that a spanning forest, drawn by its weight, uses an edge, shape (E,)."""
         return self.edge_weights * self.edge_resistances
 
     @property
-    def collapsed(self):
+    def collapsed(self) -> bool | None:
         """Whether half of the strata are within 1 % of the mean parameters; None without a model."""
         return None if self.spread is None else self.spread <= COLLAPSED
 
-    def to_frame(self):
+    def to_frame(self) -> "pd.DataFrame":
         """Return the numbers of each stratum, one row per stratum.
 
         Returns
@@ -145,7 +149,7 @@ class GraphReport(Shown):
     __repr__ = __str__
 
 
-def report(graph, isolated=0.01):
+def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     """Report on a graph: components, degrees, effective resistances, spanning forests, and strata left alone.
 
     Parameters

@@ -1,8 +1,12 @@
 """StratifiedModel: fit parameters and graph, predict, score."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from strat.compiler.base_model import BaseModel
 from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.fit import fit_model
@@ -84,18 +88,18 @@ class StratifiedModel(FittedParameters, NestedParameters):
 
     def __init__(
         self,
-        base,
-        graph=None,
-        graph_regularizer=FixedGraph(),  # noqa: B008 (it has no state)
+        base: BaseModel,
+        graph: Any = None,
+        graph_regularizer: Any = FixedGraph(),  # noqa: B008 (it has no state)
         *,
-        solver=None,
-        scale=1.0,
-        edges="all",
-        strata=None,
-        n_starts=1,
-        warm_start=False,
-        random_state=0,
-    ):
+        solver: Any = None,
+        scale: float | dict = 1.0,
+        edges: Any = "all",
+        strata: Any = None,
+        n_starts: int = 1,
+        warm_start: bool = False,
+        random_state: int = 0,
+    ) -> None:
         self.base = base
         self.graph = graph
         self.graph_regularizer = graph_regularizer
@@ -107,7 +111,14 @@ class StratifiedModel(FittedParameters, NestedParameters):
         self.warm_start = warm_start
         self.random_state = random_state
 
-    def fit(self, *data, strata=None, sample_weight=None, init=None, validation=None):
+    def fit(
+        self,
+        *data: Any,
+        strata: Any = None,
+        sample_weight: ArrayLike | None = None,
+        init: Any = None,
+        validation: tuple | None = None,
+    ) -> "StratifiedModel":
         """Fit parameters and graph.
 
         Parameters
@@ -136,7 +147,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         fit_model(self, data, strata, sample_weight, init, validation)
         return self
 
-    def predict(self, *data, strata=None, unseen="error"):
+    def predict(self, *data: Any, strata: Any = None, unseen: Any = "error") -> np.ndarray:
         """Prediction for each record: the ``predict`` expression of the declaration.
 
         Parameters
@@ -175,7 +186,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         warn_of_undetermined_predictions(self, program, records.strata.index)
         return program.evaluation(records.arrays, records.strata, self.values)(theta)
 
-    def losses(self, *data, strata=None):
+    def losses(self, *data: Any, strata: Any = None) -> np.ndarray:
         """Loss of each record.
 
         Parameters
@@ -194,7 +205,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         records = self._read(self.base.data, data, strata, "losses")
         return self._losses(records)
 
-    def score(self, *data, strata=None, sample_weight=None):
+    def score(self, *data: Any, strata: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the mean loss, weighted where weights are given: higher is better.
 
         Parameters
@@ -217,7 +228,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         return -float(np.average(self._losses(records)[counted], weights=records.weight[counted]))
 
     @property
-    def values(self):
+    def values(self) -> dict:
         """This model's own values of hyperparameters, by name; the others are the Parameters' values.
 
         Returns

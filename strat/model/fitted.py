@@ -1,5 +1,10 @@
 """What is read from a fit: parameters of one stratum or all, the graph, the problem in CVXPY, a file."""
 
+from collections.abc import Hashable
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import cvxpy as cp
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -8,12 +13,20 @@ from strat.model.export import as_problem, coefficients
 from strat.model.saving import save
 from strat.records.labels import plain
 from strat.records.strata import did_you_mean, some_of
+from strat.solvers import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class FittedParameters:
     """The part of a StratifiedModel that reads ``theta_``, ``W_`` and ``strata_``."""
 
-    def at(self, label):
+    theta_: dict[str, np.ndarray]
+    strata_: list
+    result_: Result
+
+    def at(self, label: Hashable) -> dict:
         """Parameters of one stratum.
 
         Parameters
@@ -41,7 +54,7 @@ class FittedParameters:
             ) from None
         return {name: np.array(value[k]) for name, value in self.theta_.items()}
 
-    def coefficients(self, errors=None):
+    def coefficients(self, errors: dict | None = None) -> "pd.DataFrame":
         """The parameters as a table.
 
         Parameters
@@ -71,7 +84,7 @@ class FittedParameters:
         check_is_fitted(self, "theta_")
         return coefficients(self, errors)
 
-    def to_cvxpy(self):
+    def to_cvxpy(self) -> cp.Problem:
         """The convex problem in theta for the current W, as CVXPY sees it.
 
         Returns
@@ -83,7 +96,7 @@ class FittedParameters:
         check_is_fitted(self, "theta_")
         return as_problem(self)
 
-    def save(self, path):
+    def save(self, path: str | str | PathLike) -> None:
         """Store arrays, labels, options and a readable copy of the declaration (npz with JSON, no pickle).
 
         Parameters
@@ -96,7 +109,7 @@ class FittedParameters:
         save(self, path)
 
     @property
-    def W_(self):
+    def W_(self) -> Any:
         """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
         W = self.__dict__.get("W_")
         if W is None:

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,15 @@ class LearnedGraph(Shown):
         )
 
 
-def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000, edges="all"):
+def learn_graph(
+    theta: Any,
+    graph_regularizer: Any,
+    graph: Any = None,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 5000,
+    edges: Any = "all",
+) -> "LearnedGraph":
     """Find the graph that fits given parameters best: minimise ½ Tr(Θᵀ G(W) Θ) + h(W) over W ≥ 0.
 
     The rows of Θ may be the parameters of fitted models, or any features or signals whose rows are the nodes.

@@ -1,9 +1,11 @@
 """The graph itself: strata as points, edges as lines whose width and colour are their weights."""
 
 import numbers
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from strat.errors import OptionError
@@ -11,10 +13,15 @@ from strat.graphs.geometry import centres, shapes_of
 from strat.graphs.reading import read_weights
 from strat.plot import canvas
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 NAMED = 60  # most strata that are named
 
 
-def graph(graph, most=2000, pos=None, ax=None, **options):
+def graph(
+    graph: Any, most: int = 2000, pos: ArrayLike | None = None, ax: "Axes | None" = None, **options: Any
+) -> "Axes":
     """Draw a graph: places where they lie, strata whose labels are pairs on a grid, others where a layout by weights puts them.
 
     Parameters

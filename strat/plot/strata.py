@@ -1,5 +1,7 @@
 """Parameters over strata: lines along one coordinate, a heatmap over two."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from scipy import sparse
 
@@ -10,10 +12,20 @@ from strat.graphs.geometry import shapes_of
 from strat.model.estimator import check_fitted
 from strat.plot import canvas
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LINES = 12  # most entries of a variable that are drawn at once
 
 
-def parameters(model, variable=None, index=None, errors=False, ax=None, **options):
+def parameters(
+    model: Any,
+    variable: str | None = None,
+    index: int | tuple | str | None = None,
+    errors: bool = False,
+    ax: "Axes | None" = None,
+    **options: Any,
+) -> "Axes":
     """Draw one variable's values over the strata.
 
     Strata whose nodes carry shapes (``graphs.from_geometry``) become a map. Strata whose labels are pairs, as those of a

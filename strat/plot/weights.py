@@ -1,5 +1,7 @@
 """The weights of a graph as a heatmap."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from scipy import sparse
 
@@ -7,10 +9,13 @@ from strat.errors import DataError, OptionError
 from strat.graphs.reading import read_graph, read_weights
 from strat.plot import canvas
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 PIXELS = 400  # strata that a heatmap shows one by one
 
 
-def weights(graph, prior=None, ax=None, **options):
+def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: Any) -> "Axes":
     """Draw W, or its difference to a prior graph, as a heatmap over pairs of strata.
 
     Beyond 400 strata a cell stands for several pairs and shows the weight, or change, of the largest size.

@@ -1,9 +1,11 @@
 """Splitters of records, as scikit-learn takes them: folds that keep strata, and origins that roll through time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import BaseCrossValidator
 
 from strat.errors import DataError, OptionError
@@ -15,7 +17,7 @@ class StrataSplitter(BaseCrossValidator):
 
     __metadata_request__split = {"groups": True}
 
-    def split(self, X, y=None, groups=None):
+    def split(self, X: ArrayLike, y: Any = None, groups: Any = None) -> Iterator:
         """Yield training and held-out positions.
 
         Parameters
@@ -43,7 +45,7 @@ class StrataSplitter(BaseCrossValidator):
         for train, test in self._parts(labels, X):
             yield np.flatnonzero(train), np.flatnonzero(test)
 
-    def get_n_splits(self, X=None, y=None, groups=None):
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Give the number of splits.
 
         Parameters
@@ -88,7 +90,7 @@ class StrataKFold(StrataSplitter):
     [['a', 'b'], ['a', 'b'], ['a', 'c']]
     """
 
-    def __init__(self, n_splits=5, *, strata=None, random_state=0):
+    def __init__(self, n_splits: int = 5, *, strata: Any = None, random_state: int = 0) -> None:
         self.n_splits = n_splits
         self.strata = strata
         self.random_state = random_state
@@ -135,7 +137,14 @@ class RollingOrigin(StrataSplitter):
     [([0], [1, 2]), ([0, 1, 2], [3])]
     """
 
-    def __init__(self, n_splits=5, *, time=None, horizon=1, strata=None):
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        time: int | str | Callable | None = None,
+        horizon: int = 1,
+        strata: Any = None,
+    ) -> None:
         self.n_splits = n_splits
         self.time = time
         self.horizon = horizon
@@ -165,7 +174,7 @@ class RollingOrigin(StrataSplitter):
         for origin in range(len(points) - tested, len(points), self.horizon):
             yield when < origin, (when >= origin) & (when < origin + self.horizon)
 
-    def along(self, factors):
+    def along(self, factors: dict) -> "RollingOrigin":
         """This splitter with the position for a factor's name as `time`.
 
         Parameters

@@ -60,7 +60,7 @@ class Result(Shown):
     history_seconds: list = field(default_factory=list)
 
     @property
-    def smoothing_bound(self):
+    def smoothing_bound(self) -> float | None:
         """How far the true objective is at most above its minimum at this graph; None without smoothing.
 
         A Moreau envelope is nowhere above its function, so the smoothed minimum is a lower bound of the true one.
