@@ -40,9 +40,10 @@ class BaseModel(Shown):
         Euclidean norms, in units of their argument. The true objective is reported beside the smoothed one.
     couple : dict or sequence, optional
         Weight of each variable in the Laplacian's distance between strata: a number, an array of the variable's
-        shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a given
-        graph with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``;
-        factors left out keep 1, and the key None is for edges without a factor.
+        shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a graph
+        with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``; factors
+        left out keep 1, and the key None is for edges without a factor. Where W is learned, these are all pairs of strata
+        that are no edges of the prior graph.
 
     Raises
     ------

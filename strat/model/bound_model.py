@@ -142,9 +142,7 @@ class BoundModel:
             w0 = prior_weights(self.prior, self.edges, scale)
             outside = weights_outside(self.prior, self.edges, w0, scale) if h.learned else 0.0
         loss, regularizer = self._oracles(values)
-        problem = JointProblem(
-            loss.interior(), regularizer, h, self.edges, w0, self._couple(h, values), outside
-        )
+        problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(values), outside)
         problem.start_point = FirstPoint(
             self.base, replace(self.records, strata=self.strata), values, problem
         )
@@ -192,17 +190,15 @@ class BoundModel:
             return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
-        return learned_edges(model.edges, prior)
+        edges = learned_edges(model.edges, prior)
+        if coupling.by_factor(self.base.couple) and isinstance(edges, AllPairs):
+            return EdgeList(prior.K, *edges.ends)  # which can differ in their weights
+        return edges
 
-    def _couple(self, h, values):
+    def _couple(self, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
-        if h.learned:
-            raise OptionError(
-                f"couple has weights by factor of the graph, but {type(h).__name__} learns one weight for each pair of "
-                f"strata, which has no factor. Couple one weight for all edges, or fit a given graph: strat.lrsm."
-            )
         prior = None if self.graph is None or self.shared else self.prior
         return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 
