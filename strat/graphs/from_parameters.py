@@ -93,7 +93,7 @@ def from_parameters(
     for option, value in {"k": k, "tau": tau, "sigma": sigma}.items():
         if value is not None and option != _OPTIONS[kernel]:
             raise OptionError(f"{option} is no option of kernel={kernel!r}, which takes {_OPTIONS[kernel]}.")
-    nodes, blocks = _read(theta, labels)
+    nodes, blocks = read_parameters(theta, labels)
     couple = _couple(theta, blocks)
     if couple is not None:
         blocks = [block * np.sqrt(weight) for block, weight in zip(blocks, couple, strict=True)]
@@ -124,7 +124,7 @@ def _joined(nodes, points, kernel, k, tau, sigma, name):
     return complete(nodes, np.exp(-rate * distances**2), name)
 
 
-def _read(theta, labels):
+def read_parameters(theta, labels=None):
     """The nodes, and one (K, size) array per variable."""
     values = getattr(theta, "theta_", theta)
     if values is theta and hasattr(theta, "fit"):

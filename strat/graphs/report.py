@@ -238,13 +238,18 @@ def _resistances(W, degrees, component, i, j):
     return log_det - np.log(conductance[ground]).sum(), diagonal[i] + diagonal[j] - 2 * between, mean
 
 
+def relative_spread(theta):
+    """The median over strata of ‖theta_k − mean‖ / ‖mean‖, None where the mean is 0, and these distances (K,)."""
+    mean = theta.mean(axis=0)
+    distances = np.linalg.norm(theta - mean, axis=1)
+    return float(np.median(distances) / np.linalg.norm(mean)) if mean.any() else None, distances
+
+
 def _add_model(report, model):
     """Add how far the parameters are from each other, and whether records or neighbours decide them."""
     theta = np.concatenate([value.reshape(len(value), -1) for value in model.theta_.values()], axis=1)
-    (K, n), mean = theta.shape, theta.mean(axis=0)
-    report.distances = np.linalg.norm(theta - mean, axis=1)
-    if mean.any():
-        report.spread = float(np.median(report.distances) / np.linalg.norm(mean))
+    K, n = theta.shape
+    report.spread, report.distances = relative_spread(theta)
     records = getattr(model, "_training", None)
     if records is None:
         return

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
-from strat.graphs.families import node_list
+from strat.errors import ConvergenceWarning, GraphError, OptionError, ShapeError
+from strat.graphs.from_parameters import read_parameters
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import learned_edges, prior_weights, weights_outside
@@ -80,8 +80,8 @@ def learn_graph(
     Parameters
     ----------
     theta : array_like or DataFrame, shape (K, n), or dict
-        One row a stratum, or ``{variable name: (K, *shape)}`` as in ``theta_``. The index of a DataFrame names the
-        strata.
+        One row a stratum, ``{variable name: (K, *shape)}`` as in ``theta_``, or a fitted model. The index of
+        a DataFrame names the strata.
     graph_regularizer : LogDet, LogDiagonal, TraceConstraint or Entropy
         h.
     graph : networkx.Graph or (labels, W), optional
@@ -125,17 +125,14 @@ def learn_graph(
         )
     h.validate()
     check_range("tol", tol, *NONNEGATIVE)
-    if hasattr(theta, "fit"):
-        raise DataError("theta is a model; give its fitted parameters, model.theta_.")
-    index = getattr(theta, "index", None)
-    theta = _rows(theta)
-    labels = range(len(theta)) if index is None or callable(index) else node_list(index)
+    labels, blocks = read_parameters(theta)
+    theta = np.concatenate(blocks, axis=1)
     prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
     if len(theta) != prior.K:
         raise ShapeError(
             f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
         )
-    theta = _in_order(theta, list(labels), prior.labels)
+    theta = _in_order(theta, labels, prior.labels)
     edges = learned_edges(edges, prior)
     w0 = prior_weights(prior, edges)
     h.check_edges(edges, prior.labels)
@@ -160,29 +157,6 @@ def learn_graph(
         iterations=result.iterations,
         seconds=result.seconds,
     )
-
-
-def _rows(theta):
-    """Theta as a finite (K, n) array."""
-    by_name = theta if isinstance(theta, dict) else {"theta": theta}
-    rows = {}
-    for name, values in by_name.items():
-        try:
-            array = np.asarray(values, dtype=float)
-        except (TypeError, ValueError):
-            raise DataError(f"{name} holds something that is no number.") from None
-        if array.ndim == 0 or (array.ndim == 1 and by_name is not theta):
-            raise ShapeError(f"{name} has shape {array.shape}; give one row a stratum: (K, n).")
-        if not np.isfinite(array).all():
-            row = np.argwhere(~np.isfinite(array))[0][0]
-            raise DataError(f"{name} is not finite in row {row}.")
-        rows[name] = array.reshape(len(array), int(np.prod(array.shape[1:])))
-    lengths = {name: len(array) for name, array in rows.items()}
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise ShapeError(
-            f"theta must hold the same number of rows in each entry, at least one; it has {lengths}."
-        )
-    return np.concatenate(list(rows.values()), axis=1)
 
 
 def _in_order(theta, labels, nodes):
