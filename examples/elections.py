@@ -51,7 +51,7 @@ def read():
 
 def declare():
     """Return the model of one stratum."""
-    p = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5])
+    p = cp.Variable(name="Democratic share", bounds=[1e-5, 1 - 1e-5])
     y = cp.Parameter(name="y")  # ONE record
     return strat.BaseModel(loss=-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,), predict=p)
 
@@ -70,7 +70,7 @@ def strata(records):
 
 def fit(model, past, start=0.5):
     """Return the model fitted to the past; p starts at ``start`` and stays there where nothing speaks for another."""
-    init = None if start is None else {"theta": {"p": np.full(len(model.graph), start)}}
+    init = None if start is None else {"theta": {"Democratic share": np.full(len(model.graph), start)}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", strat.DataWarning)  # separate has strata without records: said below
         return model.fit(past.y, strata=strata(past), init=init)

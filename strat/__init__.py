@@ -40,7 +40,7 @@ _HOMES = {
     "solvers": ("ADMM", "MAPG", "AlternatingMinimization", "Cone", "NewtonCG", "Result"),
 }
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ADMM",

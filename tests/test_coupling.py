@@ -1,5 +1,7 @@
 """Weights of coefficients by factor of the graph: fits, derivatives and readings are those of the whole problem."""
 
+from itertools import combinations
+
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -322,15 +324,35 @@ def test_a_large_grid_is_solved_to_its_optimum():
     assert FittedModel(model, "a test").linearized().residual < 1e-11
 
 
+# ----------------------------------------------------------------- learned graphs
+
+
+@pytest.mark.parametrize("solver", [strat.MAPG(tol=1e-9), strat.AlternatingMinimization(tol=1e-9)])
+@pytest.mark.parametrize("edges", ["all", "prior"])
+def test_learned_weights_take_the_distance_of_their_factor(solver, edges):
+    model = strat.entropy(declared(), graph(), sigma=0.7, edges=edges, solver=solver)
+    X, y, z = records("squares")
+    model.fit(X, y, strata=z)
+    theta = np.column_stack([model.theta_["theta"], model.theta_["b"]])
+    expected = np.zeros((8, 8))
+    for i, j in combinations(range(8), 2):
+        u, v = model.strata_[i], model.strata_[j]
+        if edges == "all" or graph().has_edge(u, v):
+            factor = graph().edges[u, v].get("factor") if graph().has_edge(u, v) else None
+            couple = np.append(np.ones(N) * TABLE.get(factor, 1.0), 2.0 if factor == "row" else 1.0)
+            distance = couple @ (theta[i] - theta[j]) ** 2
+            expected[i, j] = expected[j, i] = np.exp(-distance / (2 * 0.7**2))
+    assert np.allclose(model.W_, expected, atol=1e-6)
+    parts = model.result_.parts
+    given = model.to_cvxpy().solve(solver=cp.CLARABEL)  # the best theta for this W
+    assert given == pytest.approx(sum(parts.values()) - parts["graph"], rel=1e-6)
+
+
 # ----------------------------------------------------------------- refusals, and models beside
 
 
 def test_what_weights_by_factor_exclude_is_refused_by_name():
     X, y, z = records("squares")
-    with pytest.raises(
-        OptionError, match="by factor of the graph, but LogDet learns one weight for each pair"
-    ):
-        strat.joint(declared(), graph()).fit(X, y, strata=z)
     typo = declared(couple={"theta": {"rows": 2.0}})
     with pytest.raises(OptionError, match="couple: 'rows' is not a factor of the graph.*'row'"):
         strat.lrsm(typo, graph()).fit(X, y, strata=z)

@@ -143,7 +143,7 @@ TOO_LARGE = "too large to compute with, in column 0 of record 0"
         (
             lambda: strat.plot.parameters(pairs_of(strat.graphs.grid(2, 2)), errors=True),
             OptionError,
-            "these strata are pairs and make a heatmap",
+            "these strata make a heatmap",
         ),
         (
             lambda: fitted(z=(Z, Z)),
@@ -155,7 +155,6 @@ TOO_LARGE = "too large to compute with, in column 0 of record 0"
             DataError,
             "x has NaN in column . of record",
         ),
-        (lambda: strat.learn_graph(fitted(), LOG_DET), DataError, "give its fitted parameters, model.theta_"),
         (
             lambda: strat.joint(BASE, PATH, LOG_DET, mu=0.5),
             OptionError,

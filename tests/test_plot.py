@@ -1,6 +1,7 @@
 """What the pictures show: their data, labels and colours, read back from the axes."""
 
 import builtins
+from types import SimpleNamespace
 
 import cvxpy as cp
 import matplotlib
@@ -157,7 +158,59 @@ def test_a_learned_graph_is_drawn():
     assert np.allclose(edges_of(plot.graph(learned)).get_array(), np.sort(learned.W[np.triu_indices(5, 1)]))
 
 
+def test_small_changes_look_small():
+    graph = graphs.cycle(8, weight=4.0)
+    W = nx.to_numpy_array(graph)
+    change = plot.weights((list(graph), W * 1.02), prior=graph).images[0]
+    assert change.get_clim() == pytest.approx((-4, 4)) and np.abs(change.get_array()).max() == pytest.approx(
+        0.08
+    )
+
+
 # --- parameters
+
+
+def test_shares_diverge_around_one_half_and_other_numbers_do_not():
+    share, s = cp.Variable(name="share"), cp.Parameter(name="s")
+    loss, z = -s * cp.log(share) - (1 - s) * cp.log(1 - share), [(0, 0), (0, 1), (1, 0), (1, 1)] * 2
+    model = strat.separate(strat.BaseModel(loss, data=(s,))).fit([0.1, 0.3, 0.6, 0.4] * 2, strata=z)
+    assert plot.parameters(model).images[0].get_clim() == pytest.approx((0.1, 0.9), abs=1e-4)
+    assert fitted(graphs.grid(2, 2)).strata_ == z[:4]
+    model = strat.separate(BASE).fit([0.1, 0.3, 0.6, 0.4], strata=z[:4])
+    assert plot.parameters(model).images[0].get_clim() == pytest.approx((0.1, 0.6))
+
+
+class Shape:
+    """A square of shapely's interface at (x, 0), or two."""
+
+    def __init__(self, *x):
+        corners = [np.array([[a, 0], [a + 1, 0], [a + 1, 1], [a, 1], [a, 0]], dtype=float) for a in x]
+        self.geoms = [SimpleNamespace(exterior=SimpleNamespace(coords=c), interiors=[]) for c in corners]
+        self.centroid = SimpleNamespace(x=np.mean(x) + 0.5, y=0.5)
+
+
+def test_places_make_a_map_and_lie_where_they_are():
+    graph = graphs.path(list("abc"), weight=2.0)
+    nx.set_node_attributes(graph, {"a": Shape(0), "b": Shape(1, 5), "c": Shape(2)}, "geometry")
+    model = fitted(graph, strata=["a", "b"])
+    ax = plot.parameters(model, cmap="cividis")
+    patches, hollow = ax.collections[:2]
+    a, b, c = model.theta_["rate"]
+    assert patches.get_array().tolist() == [a, b, b, c] and patches.get_cmap().name == "cividis"
+    assert len(hollow.get_paths()) == 1 and "dots: no records" in ax.get_title()
+    ax.figure.canvas.draw()
+    with pytest.raises(strat.OptionError, match="make a heatmap or a map"):
+        plot.parameters(model, errors=True)
+    for pos in (
+        None,
+        {"a": (0.5, 0.5), "c": (2.5, 0.5), "b": (3.5, 0.5)},
+        [(0.5, 0.5), (3.5, 0.5), (2.5, 0.5)],
+    ):
+        places = plot.graph(model, pos=pos).collections[-1].get_offsets()
+        assert np.asarray(places).tolist() == [[0.5, 0.5], [3.5, 0.5], [2.5, 0.5]]
+    for pos in ({"a": (0, 0)}, [(0, 1)], "spring"):
+        with pytest.raises(strat.OptionError, match="pos must be"):
+            plot.graph(model, pos=pos)
 
 
 def test_pairs_become_a_heatmap_with_blanks():
@@ -325,3 +378,20 @@ def test_what_has_no_history_is_refused(joint):
     old = strat.Result(**{**vars(joint.result_), "history_seconds": []})
     with pytest.raises(strat.DataError, match='use x="iterations"'):
         plot.history([old], x="seconds")
+
+
+# --- notebooks
+
+
+def test_notebooks_show_tables_and_text(joint):
+    result = joint.result_
+    assert "history" not in repr(result) and str(result) == repr(result)
+    for thing in (result, BASE, graphs.report(joint)):
+        assert thing._repr_html_().startswith("<pre") and "&lt;" not in str(thing)
+    z, y = [(0, 0), (0, 1)] * 6, RNG.standard_normal(12)
+    models = {"a <b>": strat.separate(BASE), "c": strat.common(BASE)}
+    table = strat.compare(models, data=(y, z), splits=2)
+    html = table._repr_html_()
+    assert html.count("<tr>") == 3 and "a &lt;b&gt;" in html and "<b>" not in html
+    assert "mean ± standard error over 2 splits" in html
+    assert "<table>" in strat.search(strat.separate(BASE), train=(y, z), folds=2)._repr_html_()

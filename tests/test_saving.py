@@ -8,6 +8,7 @@ import warnings
 import cvxpy as cp
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
 import strat
@@ -190,12 +191,23 @@ def test_files_that_are_no_models_are_refused(tmp_path):
 
 def test_labels_of_many_kinds_are_kept(tmp_path):
     day = datetime.date(2020, 1, 2)
-    labels = ["a", 1, 2.5, day, datetime.datetime(2020, 1, 2, 3), (day, ("b", 2)), frozenset({1, 2})]
+    labels = [
+        "a",
+        1,
+        2.5,
+        day,
+        datetime.datetime(2020, 1, 2, 3),
+        (day, ("b", 2)),
+        frozenset({1, 2}),
+        b"\x00a",
+    ]
+    labels += [pd.Period("2020-03", "M"), pd.Period("2020Q1", "Q-NOV"), pd.Interval(0, 1.5, "left")]
+    labels += [pd.Interval(pd.Timestamp(day), pd.Timestamp("2021"), "both"), ("c", pd.Interval(0, 1))]
     model = strat.lrsm(BASE, nx.path_graph(labels)).fit(Y, strata=labels[:4])
     model.save(tmp_path / "model.npz")
     loaded = strat.load(tmp_path / "model.npz", BASE)
     assert loaded.strata_ == labels and list(map(type, loaded.strata_)) == list(map(type, labels))
-    with pytest.raises(strat.OptionError, match="cannot be stored; use numbers, text, dates or tuples"):
+    with pytest.raises(strat.OptionError, match="cannot be stored; use numbers, text, dates"):
         strat.separate(BASE).fit(Y[:1], strata=[1 + 2j]).save(tmp_path / "model.npz")
 
 

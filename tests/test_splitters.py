@@ -1,5 +1,6 @@
 """Splitters: strata stay in folds, time runs forward, and scikit-learn takes them."""
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strat
+from strat.records.sample import Sample
 
 
 @given(st.lists(st.integers(0, 5), min_size=8, max_size=60), st.integers(2, 6), st.integers(0, 3))
@@ -71,3 +73,22 @@ def test_origins_roll_forward_and_test_every_point_once():
 def test_refusals(splitter, groups, error, words):
     with pytest.raises(error, match=words):
         list(splitter.split(groups, groups=groups))
+
+
+def test_time_may_be_a_column_or_a_factor():
+    place, year = ["a", "b"] * 6, np.repeat([2000, 2004, 2008], 4)
+    frame = pd.DataFrame({"place": place, "year": year, "x": 0.0})
+    expected = [t.tolist() for _, t in strat.RollingOrigin(2, time=1).split(frame, groups=["place", "year"])]
+    for strata in (["place", "year"], "place"):  # the column of time need not be one of the strata
+        found = strat.RollingOrigin(2, time="year").split(frame, groups=strata)
+        assert [t.tolist() for _, t in found] == expected
+    graph = strat.graphs.product(
+        strat.graphs.complete(["a", "b"], name="place"), strat.graphs.path([2000, 2004, 2008], name="year")
+    )
+    mean, y = cp.Variable(name="mean"), cp.Parameter(name="y")
+    model = strat.lrsm(strat.BaseModel(cp.square(y - mean), data=(y,)), graph)
+    sample = Sample([model], (np.arange(12.0), list(zip(place, year, strict=True))), "train")
+    pairs = sample.splits(strat.RollingOrigin(2, time="year"), None)
+    assert [test.tolist() for _, test in pairs] == expected
+    with pytest.raises(strat.OptionError, match="no factor of a model's graph"):
+        sample.splits(strat.RollingOrigin(2, time="month"), None)

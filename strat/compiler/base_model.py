@@ -1,5 +1,9 @@
 """BaseModel: the declaration of one record's loss and one stratum's regularizer."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import cvxpy as cp
 import numpy as np
 
 from strat.compiler import coupling
@@ -9,10 +13,11 @@ from strat.compiler.program import Program
 from strat.compiler.report import header, piece_rows, prox_line, table
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError
+from strat.records.tables import Shown
 from strat.rules.text import text
 
 
-class BaseModel:
+class BaseModel(Shown):
     """The model of one stratum: loss of one record, regularizer, constraints, prediction.
 
     The declaration is compiled at once and never changes; print it to see which rule each piece got.
@@ -35,9 +40,10 @@ class BaseModel:
         Euclidean norms, in units of their argument. The true objective is reported beside the smoothed one.
     couple : dict or sequence, optional
         Weight of each variable in the Laplacian's distance between strata: a number, an array of the variable's
-        shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a given
-        graph with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``;
-        factors left out keep 1, and the key None is for edges without a factor.
+        shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a graph
+        with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``; factors
+        left out keep 1, and the key None is for edges without a factor. Where W is learned, these are all pairs of strata
+        that are no edges of the prior graph.
 
     Raises
     ------
@@ -57,8 +63,15 @@ class BaseModel:
     """
 
     def __init__(
-        self, loss, regularizer=0, constraints=(), data=(), predict=None, smoothing=None, couple=None
-    ):
+        self,
+        loss: cp.Expression,
+        regularizer: cp.Expression | float = 0,
+        constraints: Sequence = (),
+        data: Sequence = (),
+        predict: cp.Expression | None = None,
+        smoothing: float | None = None,
+        couple: dict | Sequence | None = None,
+    ) -> None:
         self.data = check_data(data)
         self.loss = as_expression(loss, "the loss")
         self.regularizer = as_expression(regularizer, "the regularizer")
@@ -84,18 +97,18 @@ class BaseModel:
         _check_parameters(self)
 
     @property
-    def variables(self):
+    def variables(self) -> tuple:
         """Names of the variables, in the order of a stratum's parameter vector."""
         return tuple(self.layout.shapes)
 
     @property
-    def hyperparameters(self):
+    def hyperparameters(self) -> dict:
         """Parameters that are no record data, by name."""
         programs = filter(None, (self.loss_program, self.regularizer_program, self.predict_program))
         found = [p for program in programs for p in program.hyperparameters]
         return {p.name(): p for p in found + coupling.parameters(self.couple)}
 
-    def check(self, seed=0):
+    def check(self, seed: int = 0) -> Any:
         """Compare every compiled oracle with CVXPY itself, at random records and points.
 
         Parameters
@@ -114,7 +127,7 @@ class BaseModel:
             report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
         )
 
-    def couple_weights(self, given=None, factor=None):
+    def couple_weights(self, given: dict | None = None, factor: str | None = None) -> np.ndarray:
         """Weight of each coordinate in the distance between strata.
 
         Parameters

@@ -1,5 +1,9 @@
 """compile: check a declaration, read it into symbols, and keep it as a program."""
 
+from collections.abc import Sequence
+
+import cvxpy as cp
+
 from strat.compiler.check import (
     as_expression,
     check_constraints,
@@ -14,7 +18,7 @@ from strat.compiler.value_checks import Curvature
 from strat.errors import DeclarationError
 
 
-def compile(expression, data=(), constraints=()):
+def compile(expression: cp.Expression | float, data: Sequence = (), constraints: Sequence = ()) -> "Program":
     """Compile a scalar CVXPY expression.
 
     Parameters

@@ -1,9 +1,13 @@
 """Programs: a compiled expression without data, printable, to be bound to records."""
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from strat.compiler.bind import Assembly, Evaluation
 from strat.compiler.binder import Binder
@@ -47,7 +51,16 @@ class Program:
         Where each variable lies in a stratum's flat parameter vector.
     """
 
-    def __init__(self, expression, data, constraints, variables, what, smoothing=None, curvature=None):
+    def __init__(
+        self,
+        expression: cp.Expression,
+        data: Any,
+        constraints: tuple,
+        variables: Any,
+        what: str,
+        smoothing: float | None = None,
+        curvature: "Curvature | None" = None,
+    ) -> None:
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
@@ -168,7 +181,13 @@ class Program:
         """
         return check_program(self, seed)
 
-    def bind(self, *data, strata=None, sample_weight=None, strata_order=None):
+    def bind(
+        self,
+        *data: Any,
+        strata: Any = None,
+        sample_weight: ArrayLike | None = None,
+        strata_order: Sequence | None = None,
+    ) -> "BoundOracle":
         """Bind the program to records.
 
         Parameters

@@ -1,6 +1,7 @@
 """Derivatives of a held-out loss through the fit: in edge weights, scales of the graph's factors and hyperparameters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from strat.derivatives.chain_rule import over_edges, over_factors, over_pairs, over_parameter
 from strat.derivatives.cvxpy_gradient import cvxpy_gradient
@@ -11,7 +12,7 @@ from strat.rules import atoms
 METHODS = ("implicit", "cvxpy")
 
 
-def hypergradient(model, validation, wrt=("W0",), method="implicit"):
+def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method: str = "implicit") -> tuple:
     """Derivative of the mean validation loss through the fit of a model.
 
     The fit is polished by Newton steps; one linear system with the Hessian of the fit then gives the derivative in all

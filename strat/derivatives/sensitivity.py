@@ -1,6 +1,7 @@
 """How the fitted parameters answer changes of edge weights."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from strat.records.tables import Table, aligned, number
 SHOWN = 10
 
 
-def sensitivity(model, edges=None):
+def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     """Derivatives of the fitted parameters in edge weights, and which edges matter most.
 
     With H the Hessian of losses and regularizer at the fit, d theta / d w_ij = −(H + G(W))⁻¹ E_ij theta over the

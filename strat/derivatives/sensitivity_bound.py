@@ -1,11 +1,14 @@
 """How exact a weight must be for a stratum without records: Theorem 1 of the paper."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from strat.errors import OptionError
 
 
-def sensitivity_bound(share, ratio, delta, delta_center):
+def sensitivity_bound(
+    share: ArrayLike, ratio: ArrayLike, delta: ArrayLike, delta_center: ArrayLike
+) -> np.ndarray:
     """Bound the relative change of one edge weight under which a stratum without records stays accurate.
 
     Stratum k has no records and no regularizer, so that its parameters are the mean of its neighbours', weighted by the

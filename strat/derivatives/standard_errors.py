@@ -5,6 +5,7 @@ the regularizer or a constraint holds a parameter fixed (a zero of the l1 norm, 
 """
 
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +21,7 @@ SUSPECT = 1e9  # a larger product of variance and curvature asks whether anythin
 RIDGE = 1e-12  # relative; a variance that falls as this ridge grows is infinite
 
 
-def standard_errors(model, dispersion=1.0):
+def standard_errors(model: Any, dispersion: float = 1.0) -> dict:
     """Standard errors of the parameters by the Laplace approximation at the fit, W as it is.
 
     The objective, divided by ``dispersion``, is read as minus a log posterior density: loss as minus a log likelihood,
@@ -64,7 +65,7 @@ def standard_errors(model, dispersion=1.0):
     return model.base.layout.unpack(errors)
 
 
-def covariances(model, dispersion=1.0):
+def covariances(model: Any, dispersion: float = 1.0) -> np.ndarray:
     """Covariances of each stratum's parameters by the Laplace approximation at the fit.
 
     Parameters

@@ -8,6 +8,7 @@ refers to.
 from strat.graphs.families import complete, cycle, path, star
 from strat.graphs.features import exponential_kernel, knn
 from strat.graphs.from_parameters import from_parameters
+from strat.graphs.geometry import from_geometry
 from strat.graphs.products import grid, product
 from strat.graphs.report import GraphReport, report
 
@@ -16,6 +17,7 @@ __all__ = [
     "complete",
     "cycle",
     "exponential_kernel",
+    "from_geometry",
     "from_parameters",
     "grid",
     "knn",

@@ -1,17 +1,19 @@
 """Weighted families of graphs: path, cycle, star, complete."""
 
 import numbers
+from collections.abc import Iterable
 from itertools import combinations, pairwise
 
 import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from strat.errors import DataError, GraphError, type_name
 from strat.graphs.prior_graph import node_labels
 from strat.records.labels import label_list
 
 
-def path(nodes, weight=1.0, name=None):
+def path(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a path: each node is joined to the next.
 
     Parameters
@@ -39,7 +41,7 @@ def path(nodes, weight=1.0, name=None):
     return weighted(nodes, pairwise(nodes), weight, name)
 
 
-def cycle(nodes, weight=1.0, name=None):
+def cycle(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a cycle: a path whose last node is joined to the first.
 
     Parameters
@@ -67,7 +69,7 @@ def cycle(nodes, weight=1.0, name=None):
     return weighted(nodes, [*pairwise(nodes), *closing], weight, name)
 
 
-def star(nodes, weight=1.0, name=None):
+def star(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a star: the first node is joined to every other.
 
     Parameters
@@ -95,7 +97,7 @@ def star(nodes, weight=1.0, name=None):
     return weighted(nodes, [(nodes[0], leaf) for leaf in nodes[1:]], weight, name)
 
 
-def complete(nodes, weight=1.0, name=None):
+def complete(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a complete graph: every node is joined to every other.
 
     Parameters

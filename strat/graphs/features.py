@@ -1,9 +1,12 @@
 """Graphs from features of the strata: nearest neighbours and an exponential kernel."""
 
 import numbers
+from collections.abc import Callable
 from contextlib import contextmanager
 
+import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
 from strat.errors import DataError, OptionError
@@ -11,7 +14,9 @@ from strat.graphs.families import complete, row_labels, weighted
 from strat.graphs.prior_graph import unique_edges
 
 
-def knn(features, k, metric="euclidean", name=None):
+def knn(
+    features: ArrayLike, k: int, metric: str | Callable | None = "euclidean", name: str | None = None
+) -> nx.Graph:
     """Join strata when either is among the other's k nearest, with weight 1.
 
     Parameters
@@ -43,7 +48,12 @@ def knn(features, k, metric="euclidean", name=None):
     return nearest(nodes, features, k, metric, name)
 
 
-def exponential_kernel(features, tau=None, metric="euclidean", name=None):
+def exponential_kernel(
+    features: ArrayLike,
+    tau: float | None = None,
+    metric: str | Callable | None = "euclidean",
+    name: str | None = None,
+) -> nx.Graph:
     """Join all strata with weights exp(-tau d), d the distance of their features (not its square).
 
     Parameters

@@ -2,8 +2,11 @@
 
 import numbers
 import warnings
+from typing import Any
 
+import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
 from strat.compiler.coupling import by_factor
@@ -16,19 +19,19 @@ _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
 
 
 def from_parameters(
-    theta,
-    kernel="exponential",
+    theta: Any,
+    kernel: str = "exponential",
     *,
-    k=None,
-    tau=None,
-    sigma=None,
-    counts=None,
-    shrink=None,
-    min_records=0,
-    scaling=None,
-    labels=None,
-    name=None,
-):
+    k: int | None = None,
+    tau: float | None = None,
+    sigma: float | None = None,
+    counts: ArrayLike | None = None,
+    shrink: float | None = None,
+    min_records: int = 0,
+    scaling: str | None = None,
+    labels: Any = None,
+    name: str | None = None,
+) -> nx.Graph:
     """Join strata whose separately fitted parameters are near: the paper's second choice of W0.
 
     With d_ij = ‖theta_i − theta_j‖² (weighted as a model's ``couple`` says) the weights are exp(−tau √d_ij)
@@ -90,7 +93,7 @@ def from_parameters(
     for option, value in {"k": k, "tau": tau, "sigma": sigma}.items():
         if value is not None and option != _OPTIONS[kernel]:
             raise OptionError(f"{option} is no option of kernel={kernel!r}, which takes {_OPTIONS[kernel]}.")
-    nodes, blocks = _read(theta, labels)
+    nodes, blocks = read_parameters(theta, labels)
     couple = _couple(theta, blocks)
     if couple is not None:
         blocks = [block * np.sqrt(weight) for block, weight in zip(blocks, couple, strict=True)]
@@ -121,7 +124,7 @@ def _joined(nodes, points, kernel, k, tau, sigma, name):
     return complete(nodes, np.exp(-rate * distances**2), name)
 
 
-def _read(theta, labels):
+def read_parameters(theta, labels=None):
     """The nodes, and one (K, size) array per variable."""
     values = getattr(theta, "theta_", theta)
     if values is theta and hasattr(theta, "fit"):

@@ -1,7 +1,9 @@
 """Cartesian products of graphs, whose edges remember their factor."""
 
+from collections.abc import Sequence
 from itertools import chain
 from itertools import product as tuples
+from typing import Any
 
 import networkx as nx
 
@@ -10,7 +12,7 @@ from strat.graphs.families import path
 from strat.graphs.reading import read_graph
 
 
-def product(*graphs):
+def product(*graphs: Any) -> nx.Graph:
     """Build the Cartesian product: two strata are joined when one coordinate changes along an edge.
 
     Parameters
@@ -59,7 +61,7 @@ def product(*graphs):
     return result
 
 
-def grid(*axes, weight=1.0, name=None):
+def grid(*axes: Any, weight: float | Sequence | None = 1.0, name: Sequence | None = None) -> nx.Graph:
     """Build a grid: the product of paths.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Graph input: networkx graphs and (labels, W), read and checked."""
+"""Graph input: networkx graphs, matrices, lists of edges and libpysal's weights, read and checked."""
 
 import numbers
 import sys
@@ -24,8 +24,9 @@ def read_graph(graph):
 
     Parameters
     ----------
-    graph : networkx.Graph, networkx.MultiGraph, tuple (labels, W) or PriorGraph
-        Nodes are strata. A missing ``weight`` is 1; W is a symmetric array or SciPy sparse matrix.
+    graph : networkx.Graph or MultiGraph, tuple (labels, W) or (labels, i, j, w), libpysal W or Graph, or PriorGraph
+        Nodes are strata. A missing ``weight`` is 1; W is a symmetric array or SciPy sparse matrix. ``i`` and ``j`` are the
+        positions of the edges' ends among the labels, each edge listed once, or all of them both ways.
     """
     if isinstance(graph, PriorGraph):
         return graph
@@ -33,8 +34,14 @@ def read_graph(graph):
         return _from_networkx(graph)
     if isinstance(graph, tuple | list) and len(graph) == 2 and not isinstance(graph[1], nx.Graph):
         return _from_matrix(*graph)
+    if isinstance(graph, tuple | list) and len(graph) == 4:
+        return _from_edge_list(*graph)
+    for ids in ("unique_ids", "id_order"):  # libpysal's Graph, its older W
+        if sparse.issparse(getattr(graph, "sparse", None)) and hasattr(graph, ids):
+            return _from_matrix(getattr(graph, ids), graph.sparse)
     raise GraphError(
-        f"{type_name(graph)} is no graph. Pass a networkx.Graph whose nodes are the strata, or (labels, W)."
+        f"{type_name(graph)} is no graph. Pass a networkx.Graph whose nodes are the strata, (labels, W), "
+        f"(labels, i, j, w), or a W or Graph of libpysal."
     )
 
 
@@ -121,9 +128,47 @@ def _from_matrix(labels, W):
         worst = int(gap.argmax())
         raise GraphError(
             f"W is not symmetric: the edge ({labels[i[worst]]!r}, {labels[j[worst]]!r}) has weight {upper[worst]:g} one "
-            f"way and {lower[worst]:g} the other. Pass (W + W.T) / 2, or W + W.T where only one half is filled."
+            f"way and {lower[worst]:g} the other. {_symmetric(W, upper, lower)}"
         )
     return PriorGraph.from_terms(labels, i, j, (upper + lower) / 2)
+
+
+def _symmetric(W, upper, lower):
+    """The way to a symmetric W that suits an asymmetric one."""
+    if not upper.any() or not lower.any():
+        return "Only one half of W is filled: pass W + W.T."
+    if len(np.unique(W.data[W.data != 0])) == 1:
+        return "It says which are nearest: pass W.maximum(W.T) (arrays: np.maximum(W, W.T)) to join where either is so."
+    sums = np.asarray(W.sum(axis=1)).ravel()
+    if np.allclose(sums[sums != 0], 1.0):
+        return (
+            "Its rows sum to 1, so that weights are shares of a row: pass the weights before they were divided (libpysal: "
+            "transform = 'B'), or (W + W.T) / 2 for the mean of both shares."
+        )
+    return "Pass (W + W.T) / 2 for the mean of both, or W + W.T where they are two parts of one weight."
+
+
+def _from_edge_list(labels, i, j, w):
+    """The graph of edges (i, j, w) that are listed once, or all both ways; an edge that is listed again adds its weight."""
+    labels = list(label_list(labels))
+    try:
+        i, j = (np.asarray(ends) for ends in (i, j))
+        w = np.broadcast_to(np.asarray(w, dtype=float), i.shape)
+        good = (
+            i.ndim == 1
+            and i.shape == j.shape
+            and (i.dtype.kind in "iu" and j.dtype.kind in "iu" or not i.size)
+        )
+    except (TypeError, ValueError):
+        good = False
+    if not good or i.size and not 0 <= min(i.min(), j.min()) <= max(i.max(), j.max()) < len(labels):
+        raise GraphError(
+            "the i, j, w of (labels, i, j, w) are arrays of one length: positions of the ends among the labels, from 0 to "
+            f"{len(labels) - 1}, and weights."
+        )
+    W = sparse.coo_array((w, (i, j)), shape=(len(labels),) * 2)
+    both_ways = np.isin(i * len(labels) + j, j * len(labels) + i)[i != j]
+    return _from_matrix(labels, W if both_ways.any() else W + W.T)
 
 
 def _as_coo(W):

@@ -1,6 +1,7 @@
 """The numbers that describe a graph: components, degrees, resistances, spanning forests."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -13,13 +14,17 @@ from strat.graphs.features import is_nonnegative
 from strat.graphs.reading import read_graph, read_weights
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
+from strat.records.tables import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: A model has collapsed when half of the strata lie within this share of the mean parameters' norm from the mean.
 COLLAPSED = 0.01
 
 
 @dataclass(repr=False)
-class GraphReport:
+class GraphReport(Shown):
     """The numbers of one graph; it prints as a short table.
 
     Parameters
@@ -80,16 +85,16 @@ class GraphReport:
     reliance: np.ndarray | None = None
 
     @property
-    def shares(self):
+    def shares(self) -> np.ndarray:
         """The probability that a spanning forest, drawn by its weight, uses an edge, shape (E,)."""
         return self.edge_weights * self.edge_resistances
 
     @property
-    def collapsed(self):
+    def collapsed(self) -> bool | None:
         """Whether half of the strata are within 1 % of the mean parameters; None without a model."""
         return None if self.spread is None else self.spread <= COLLAPSED
 
-    def to_frame(self):
+    def to_frame(self) -> "pd.DataFrame":
         """Return the numbers of each stratum, one row per stratum.
 
         Returns
@@ -144,7 +149,7 @@ class GraphReport:
     __repr__ = __str__
 
 
-def report(graph, isolated=0.01):
+def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     """Report on a graph: components, degrees, effective resistances, spanning forests, and strata left alone.
 
     Parameters
@@ -233,13 +238,18 @@ def _resistances(W, degrees, component, i, j):
     return log_det - np.log(conductance[ground]).sum(), diagonal[i] + diagonal[j] - 2 * between, mean
 
 
+def relative_spread(theta):
+    """The median over strata of ‖theta_k − mean‖ / ‖mean‖, None where the mean is 0, and these distances (K,)."""
+    mean = theta.mean(axis=0)
+    distances = np.linalg.norm(theta - mean, axis=1)
+    return float(np.median(distances) / np.linalg.norm(mean)) if mean.any() else None, distances
+
+
 def _add_model(report, model):
     """Add how far the parameters are from each other, and whether records or neighbours decide them."""
     theta = np.concatenate([value.reshape(len(value), -1) for value in model.theta_.values()], axis=1)
-    (K, n), mean = theta.shape, theta.mean(axis=0)
-    report.distances = np.linalg.norm(theta - mean, axis=1)
-    if mean.any():
-        report.spread = float(np.median(report.distances) / np.linalg.norm(mean))
+    K, n = theta.shape
+    report.spread, report.distances = relative_spread(theta)
     records = getattr(model, "_training", None)
     if records is None:
         return

@@ -5,7 +5,7 @@ import cvxpy as cp
 from strat.losses import shapes
 
 
-def logistic(y, z):
+def logistic(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Logistic loss of a margin.
 
     Parameters
@@ -31,7 +31,7 @@ def logistic(y, z):
     return cp.logistic(cp.multiply(-y, z))
 
 
-def hinge(y, z):
+def hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Hinge loss of a margin: support vector machines.
 
     Parameters
@@ -57,7 +57,7 @@ def hinge(y, z):
     return cp.pos(1 - cp.multiply(y, z))
 
 
-def squared_hinge(y, z):
+def squared_hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Square of the hinge loss: smooth.
 
     Parameters
@@ -83,7 +83,7 @@ def squared_hinge(y, z):
     return cp.square(cp.pos(1 - cp.multiply(y, z)))
 
 
-def exponential(y, z):
+def exponential(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Exponential loss of a margin: boosting.
 
     Parameters
@@ -109,7 +109,7 @@ def exponential(y, z):
     return cp.exp(cp.multiply(-y, z))
 
 
-def softmax(onehot, scores):
+def softmax(onehot: cp.Parameter, scores: cp.Expression) -> cp.Expression:
     """Multinomial logistic loss.
 
     Parameters

@@ -5,7 +5,7 @@ import cvxpy as cp
 from strat.losses import shapes
 
 
-def poisson(n, z):
+def poisson(n: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Poisson loss with log link.
 
     Parameters
@@ -31,7 +31,7 @@ def poisson(n, z):
     return cp.exp(z) - cp.multiply(n, z)
 
 
-def poisson_rate(n, rate):
+def poisson_rate(n: cp.Parameter, rate: cp.Expression) -> cp.Expression:
     """Poisson loss of a rate itself.
 
     Parameters
@@ -57,7 +57,7 @@ def poisson_rate(n, rate):
     return rate - cp.multiply(n, cp.log(rate))
 
 
-def bernoulli(y, p):
+def bernoulli(y: cp.Parameter, p: cp.Expression) -> cp.Expression:
     """Bernoulli loss of a probability itself.
 
     Parameters
@@ -83,7 +83,7 @@ def bernoulli(y, p):
     return -cp.multiply(y, cp.log(p)) - cp.multiply(1 - y, cp.log(1 - p))
 
 
-def gamma(y, z):
+def gamma(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Gamma loss with log link: positive targets whose spread grows with their mean.
 
     Parameters
@@ -109,7 +109,7 @@ def gamma(y, z):
     return z + cp.multiply(y, cp.exp(-z))
 
 
-def gaussian(y, S):
+def gaussian(y: cp.Parameter, S: cp.Variable) -> cp.Expression:
     """Minus the Gaussian log-likelihood of mean zero, as a function of the precision matrix.
 
     Parameters
@@ -136,7 +136,7 @@ def gaussian(y, S):
     return y @ S @ y - cp.log_det(S)
 
 
-def gaussian_with_mean(y, R, m):
+def gaussian_with_mean(y: cp.Parameter, R: cp.Variable, m: cp.Variable) -> cp.Expression:
     """Minus the Gaussian log-likelihood with a mean, in the variables that make it convex.
 
     Parameters

@@ -1,11 +1,13 @@
 """Losses of residuals: regression."""
 
+from typing import Any
+
 import cvxpy as cp
 
 from strat.losses import shapes
 
 
-def squared(y, z):
+def squared(y: cp.Parameter, z: Any) -> cp.Expression:
     """Square of the residual: least squares.
 
     Parameters
@@ -31,7 +33,7 @@ def squared(y, z):
     return cp.sum_squares(y - z)
 
 
-def absolute(y, z):
+def absolute(y: cp.Parameter, z: Any) -> cp.Expression:
     """Absolute value of the residual: median regression.
 
     Parameters
@@ -57,7 +59,7 @@ def absolute(y, z):
     return cp.norm1(y - z)
 
 
-def huber(y, z, M=1.0):
+def huber(y: cp.Parameter, z: Any, M: float | cp.Parameter = 1.0) -> cp.Expression:
     """Square of a small residual, absolute value of a large one: robust regression.
 
     Parameters
@@ -85,7 +87,7 @@ def huber(y, z, M=1.0):
     return cp.sum(cp.huber(y - z, shapes.number("huber", "M", M, 0)))
 
 
-def pinball(y, z, tau=0.5):
+def pinball(y: cp.Parameter, z: cp.Expression, tau: float = 0.5) -> cp.Expression:
     """Tilted absolute value of the residual: quantile regression.
 
     Parameters
@@ -115,7 +117,7 @@ def pinball(y, z, tau=0.5):
     return cp.sum(cp.maximum(cp.multiply(tau, y - z), cp.multiply(tau - 1, y - z)))
 
 
-def epsilon_insensitive(y, z, epsilon=0.1):
+def epsilon_insensitive(y: cp.Parameter, z: Any, epsilon: float = 0.1) -> cp.Expression:
     """Absolute value of the residual beyond a tolerance: support vector regression.
 
     Parameters

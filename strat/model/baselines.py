@@ -1,7 +1,9 @@
 """The models to compare with, each one line: common, separate, a given graph, and the ways to learn one."""
 
 import inspect
+from typing import Any
 
+from strat.compiler.base_model import BaseModel
 from strat.errors import OptionError
 from strat.model.estimator import StratifiedModel
 from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
@@ -75,7 +77,9 @@ def _model(base, graph, graph_regularizer, options, kind=StratifiedModel):
 
 
 @_documented
-def common(base, graph=None, regularizer_weight=None, **options):
+def common(
+    base: BaseModel, graph: Any = None, regularizer_weight: float | None = None, **options: Any
+) -> "StratifiedModel":
     """One set of parameters for all records.
 
     The regularizer counts once for each stratum, so that the objective is that of the stratified model where all
@@ -99,7 +103,7 @@ def common(base, graph=None, regularizer_weight=None, **options):
 
 
 @_documented
-def separate(base, graph=None, **options):
+def separate(base: BaseModel, graph: Any = None, **options: Any) -> "StratifiedModel":
     """Each stratum by itself: W = 0.
 
     Strata without records get the regularizer's minimiser.
@@ -117,7 +121,7 @@ def separate(base, graph=None, **options):
 
 
 @_documented
-def lrsm(base, graph, **options):
+def lrsm(base: BaseModel, graph: Any, **options: Any) -> "StratifiedModel":
     """The Laplacian regularised stratified model on a given graph.
 
     {base}
@@ -139,8 +143,16 @@ def lrsm(base, graph, **options):
 
 @_documented
 def joint(
-    base, graph=None, graph_regularizer=None, *, lambda1=None, lambda2=None, eta=None, mu=None, **options
-):
+    base: BaseModel,
+    graph: Any = None,
+    graph_regularizer: "LogDet | None" = None,
+    *,
+    lambda1: float | None = None,
+    lambda2: float | None = None,
+    eta: float | None = None,
+    mu: float | None = None,
+    **options: Any,
+) -> "StratifiedModel":
     """Parameters and graph learned jointly with the log-determinant regularizer.
 
     {base}
@@ -175,7 +187,9 @@ def joint(
 
 
 @_documented
-def log_diagonal(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
+def log_diagonal(
+    base: BaseModel, graph: Any = None, *, lambda1: float = 1.0, lambda2: float = 1.0, **options: Any
+) -> "StratifiedModel":
     """Parameters and graph learned jointly with the log-degree regularizer.
 
     {base}
@@ -195,7 +209,9 @@ def log_diagonal(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
 
 
 @_documented
-def trace_constraint(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
+def trace_constraint(
+    base: BaseModel, graph: Any = None, *, lambda1: float = 1.0, lambda2: float = 1.0, **options: Any
+) -> "StratifiedModel":
     """Parameters and graph learned jointly with a given sum of weights.
 
     {base}
@@ -215,7 +231,7 @@ def trace_constraint(base, graph=None, *, lambda1=1.0, lambda2=1.0, **options):
 
 
 @_documented
-def entropy(base, graph=None, *, sigma=1.0, **options):
+def entropy(base: BaseModel, graph: Any = None, *, sigma: float = 1.0, **options: Any) -> "StratifiedModel":
     """Parameters and graph learned jointly with the entropy regularizer, W a Gaussian kernel of the parameters.
 
     {base}

@@ -147,9 +147,7 @@ class BoundModel:
             w0 = prior_weights(self.prior, self.edges, scale)
             outside = weights_outside(self.prior, self.edges, w0, scale) if h.learned else 0.0
         loss, regularizer = self._oracles(values)
-        problem = JointProblem(
-            loss.interior(), regularizer, h, self.edges, w0, self._couple(h, values), outside
-        )
+        problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(values), outside)
         if not self.chunked:  # otherwise such a point has to be given
             records = replace(self.records, strata=self.strata)
             problem.start_point = FirstPoint(self.base, records, values, problem)
@@ -202,7 +200,10 @@ class BoundModel:
             return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
-        return learned_edges(model.edges, prior, self._parameters)
+        edges = learned_edges(model.edges, prior, self._parameters)
+        if coupling.by_factor(self.base.couple) and isinstance(edges, AllPairs):
+            return EdgeList(prior.K, *edges.ends)  # which can differ in their weights
+        return edges
 
     def _parameters(self):
         """Roughly fitted parameters (K, n) for the prior graph, scaled as the distances between strata are."""
@@ -210,13 +211,10 @@ class BoundModel:
         problem = self.problem(graph_regularizer=FixedGraph())
         return problem.scaled(point(problem, "lrsm")[0])
 
-    def _couple(self, h, values):
+    def _couple(self, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
-        if h.learned and coupling.by_factor(self.base.couple):
-            raise OptionError(
-                f"couple has weights by factor of the graph, but {type(h).__name__} learns one weight for each pair of "
-                f"strata, which has no factor. Couple one weight for all edges, or fit a given graph: strat.lrsm."
-            )
+        if not coupling.by_factor(self.base.couple):
+            return self.base.couple_weights(values)
         prior = None if self.graph is None or self.shared else self.prior
         return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 

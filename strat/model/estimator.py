@@ -1,19 +1,21 @@
 """StratifiedModel: fit parameters and graph, predict, score."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from strat.compiler.base_model import BaseModel
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.dask_inputs import by_partition, score
-from strat.model.export import as_problem
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
+from strat.model.fitted import FittedParameters
 from strat.model.parameters import NestedParameters
-from strat.model.saving import save
+from strat.model.unseen import with_unseen
 from strat.problem.graph_regularizers import FixedGraph
-from strat.records.labels import plain
 from strat.records.records import Records
-from strat.records.strata import did_you_mean, some_of
 
 
 def check_fitted(model, what):
@@ -23,7 +25,7 @@ def check_fitted(model, what):
     check_is_fitted(model, "theta_")
 
 
-class StratifiedModel(NestedParameters):
+class StratifiedModel(FittedParameters, NestedParameters):
     """One set of parameters for each stratum, pulled together along a graph that is given or learned.
 
     Minimises the sum over strata of loss and regularizer, plus ½ Σ_{i<j} W_ij ‖theta_i − theta_j‖², plus the graph
@@ -88,18 +90,18 @@ class StratifiedModel(NestedParameters):
 
     def __init__(
         self,
-        base,
-        graph=None,
-        graph_regularizer=FixedGraph(),  # noqa: B008 (it has no state)
+        base: BaseModel,
+        graph: Any = None,
+        graph_regularizer: Any = FixedGraph(),  # noqa: B008 (it has no state)
         *,
-        solver=None,
-        scale=1.0,
-        edges="all",
-        strata=None,
-        n_starts=1,
-        warm_start=False,
-        random_state=0,
-    ):
+        solver: Any = None,
+        scale: float | dict = 1.0,
+        edges: Any = "all",
+        strata: Any = None,
+        n_starts: int = 1,
+        warm_start: bool = False,
+        random_state: int = 0,
+    ) -> None:
         self.base = base
         self.graph = graph
         self.graph_regularizer = graph_regularizer
@@ -112,8 +114,15 @@ class StratifiedModel(NestedParameters):
         self.random_state = random_state
 
     def fit(
-        self, *data, strata=None, sample_weight=None, init=None, validation=None, chunks=None, engine=None
-    ):
+        self,
+        *data: Any,
+        strata: Any = None,
+        sample_weight: ArrayLike | None = None,
+        init: Any = None,
+        validation: tuple | None = None,
+        chunks: Any = None,
+        engine: Any = None,
+    ) -> "StratifiedModel":
         """Fit parameters and graph.
 
         Parameters
@@ -149,7 +158,7 @@ class StratifiedModel(NestedParameters):
         fit_model(self, data, strata, sample_weight, init, validation, chunks, engine)
         return self
 
-    def predict(self, *data, strata=None):
+    def predict(self, *data: Any, strata: Any = None, unseen: Any = "error") -> np.ndarray:
         """Prediction for each record: the ``predict`` expression of the declaration.
 
         Parameters
@@ -158,6 +167,10 @@ class StratifiedModel(NestedParameters):
             The data arguments that occur in ``predict``, in the declaration's order.
         strata : (N,) sequence
             Label of each record.
+        unseen : {"error", "graph", "common"} or graph, optional
+            What predicts for labels that are no strata of the model: an error; the mean of the neighbours' parameters,
+            by weight, along the edges of a graph that has these labels, or of the model's own graph ("graph"), whose
+            edges along one coordinate also hold for labels that it lacks; or the common model of the fit's records.
 
         Returns
         -------
@@ -169,7 +182,7 @@ class StratifiedModel(NestedParameters):
         DeclarationError
             If the model was declared without ``predict``.
         GraphError
-            If a label is no stratum of the model.
+            If a label is no stratum of the model and `unseen` is "error", or no edge leads from it to one that is.
         """
         check_is_fitted(self, "theta_")
         program = self.base.predict_program
@@ -181,11 +194,13 @@ class StratifiedModel(NestedParameters):
         lazy = by_partition(self, "predict", program.data, program.expression.shape, data, strata)
         if lazy is not None:
             return lazy
-        records = self._read(program.data, data, strata, "predict")
+        known = self.shared or (isinstance(unseen, str) and unseen == "error")
+        records = self._read(program.data, data, strata, "predict", known=known)
+        records, theta = (records, self._flat()) if known else with_unseen(self, records, unseen)
         warn_of_undetermined_predictions(self, program, records.strata.index)
-        return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
+        return program.evaluation(records.arrays, records.strata, self.values)(theta)
 
-    def losses(self, *data, strata=None):
+    def losses(self, *data: Any, strata: Any = None) -> np.ndarray:
         """Loss of each record.
 
         Parameters
@@ -207,7 +222,7 @@ class StratifiedModel(NestedParameters):
         records = self._read(self.base.data, data, strata, "losses")
         return self._losses(records)
 
-    def score(self, *data, strata=None, sample_weight=None):
+    def score(self, *data: Any, strata: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the mean loss, weighted where weights are given: higher is better.
 
         Parameters
@@ -232,60 +247,8 @@ class StratifiedModel(NestedParameters):
         counted = records.weight > 0
         return -float(np.average(self._losses(records)[counted], weights=records.weight[counted]))
 
-    def at(self, label):
-        """Parameters of one stratum.
-
-        Parameters
-        ----------
-        label : hashable
-            The stratum.
-
-        Returns
-        -------
-        dict
-            ``{variable name: array}``.
-
-        Raises
-        ------
-        GraphError
-            If the label is no stratum.
-        """
-        check_is_fitted(self, "theta_")
-        try:
-            k = self.strata_.index(plain(label))
-        except ValueError:
-            raise GraphError(
-                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}. "
-                f"{did_you_mean(plain(label), self.strata_)}".rstrip()
-            ) from None
-        return {name: np.array(value[k]) for name, value in self.theta_.items()}
-
-    def to_cvxpy(self):
-        """The convex problem in theta for the current W, as CVXPY sees it.
-
-        Returns
-        -------
-        cvxpy.Problem
-            One variable ``NAME[LABEL]`` for each variable and stratum, with its declared shape and attributes; a
-            common model has those of one stratum.
-        """
-        check_is_fitted(self, "theta_")
-        return as_problem(self)
-
-    def save(self, path):
-        """Store arrays, labels, options and a readable copy of the declaration (npz with JSON, no pickle).
-
-        Parameters
-        ----------
-        path : str or path
-            File to write; ``strat.load`` reads it. What was there is replaced once the new file is whole, and an
-            OptionError leaves it as it was.
-        """
-        check_is_fitted(self, "theta_")
-        save(self, path)
-
     @property
-    def values(self):
+    def values(self) -> dict:
         """This model's own values of hyperparameters, by name; the others are the Parameters' values.
 
         Returns
@@ -295,28 +258,12 @@ class StratifiedModel(NestedParameters):
         """
         return self.__dict__.get("_values", {})
 
-    @property
-    def W_(self):
-        """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
-        W = self.__dict__.get("W_")
-        if W is None:
-            raise AttributeError(
-                f"this {type(self).__name__} has no W_, because it is not fitted. Call fit first."
-            )
-        if callable(W):
-            W = self.__dict__["W_"] = W()
-        return W
-
-    @W_.setter
-    def W_(self, W):
-        self.__dict__["W_"] = W
-
     def __getstate__(self):
         """What is pickled and copied: all but the bound records, which can be bound again."""
         W = {"W_": self.W_} if hasattr(self, "W_") else {}
         return {**super().__getstate__(), **W, "_bound": None}
 
-    def _read(self, parameters, data, strata, where, sample_weight=None):
+    def _read(self, parameters, data, strata, where, sample_weight=None, known=True):
         """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
         try:
             records = Records.read(
@@ -325,7 +272,7 @@ class StratifiedModel(NestedParameters):
                 strata,
                 where,
                 declared=self.strata,
-                nodes=None if self.shared else self.strata_,
+                nodes=self.strata_ if known and not self.shared else None,
                 sample_weight=sample_weight,
                 columns=self._columns,
             )
@@ -344,7 +291,3 @@ class StratifiedModel(NestedParameters):
         program = self.base.loss_program
         program.check_signs(records.arrays, records.strata, records.weight, self.values)
         return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
-
-    def _flat(self):
-        """Parameters as (K, n)."""
-        return self.base.layout.pack(self.theta_)

@@ -1,4 +1,4 @@
-"""A fitted model's convex problem in theta, rebuilt in CVXPY from the declaration and the data."""
+"""A fitted model for other packages: its convex problem in theta, rebuilt in CVXPY, and its coefficients in pandas."""
 
 import warnings
 from dataclasses import replace
@@ -9,8 +9,10 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.expressions import folded
+from strat.compiler.feature_names import column_names
 from strat.errors import DataWarning, OptionError
 from strat.graphs.reading import read_graph
+from strat.records.axes import axis_factors
 from strat.rules.approximated import approximations
 
 
@@ -31,6 +33,30 @@ def as_problem(model):
         )
     W = sp.triu(sp.csr_array(model.W_)).tocoo()
     return weighted_problem(model, *W.coords, W.data.tolist())[0]
+
+
+def coefficients(model, errors=None):
+    """A fitted model's parameters as a DataFrame, with standard errors by variable beside them where they are given."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError('coefficients needs pandas: pip install "strat[pandas]".') from error
+    labels = model.strata_
+    if all(type(label) is tuple and len(label) == len(labels[0]) > 1 for label in labels):
+        factors = axis_factors(model.graph)
+        index = pd.MultiIndex.from_tuples(labels, names=[factors.get(a) for a in range(len(labels[0]))])
+    else:
+        index = pd.Index(labels, tupleize_cols=False, name="stratum")
+    columns = column_names(model.base, model._columns)
+    table = pd.DataFrame(model._flat(), index, columns)
+    if errors is None:
+        return table
+    errors = pd.DataFrame(
+        np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in model.theta_], axis=1),
+        index,
+        columns,
+    )
+    return pd.concat({"estimate": table, "standard error": errors}, axis=1)
 
 
 def weighted_problem(model, i, j, weights, kept=()):

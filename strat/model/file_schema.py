@@ -13,46 +13,107 @@ from strat.records.stored_labels import decoded
 FORMAT = 1
 
 
+def _number(least=-np.inf, end=np.inf, types=(int, float)):
+    return lambda v: type(v) in types and abs(v) <= sys.float_info.max and least <= v < end
+
+
+def _type(*types):
+    return lambda v: type(v) in types
+
+
+#: What a single value may be, in words.
+KINDS = {
+    "null": lambda v: v is None,
+    "text": _type(str),
+    "true or false": _type(bool),
+    "a list": _type(list),
+    "anything": lambda v: True,
+    "a whole number of at least 0": _number(0, 2**63, (int,)),
+    "a whole number above 0": _number(1, 2**63, (int,)),
+    "a number": lambda v: type(v) is float or _number()(v),
+    "a finite number": _number(),
+    "a finite number of at least 0": _number(0),
+    "a finite number above 0": _number(5e-324),
+}
+WHOLE, FINITE, SCALE = "a whole number of at least 0", "a finite number", "a finite number of at least 0"
+COMPONENT = {"class": "text", "params": {"*": "anything"}}
+#: All entries but the arrays. A list holds items of one kind; a dict has these names, those with "?" or all ("*"); a tuple
+#: lists several kinds, of which the value has one.
+META = {
+    "format": WHOLE,
+    "class": "one of StratifiedModel, CommonModel",
+    "declaration": "text",
+    "variables": {"*": [WHOLE]},
+    "strata": "a list",
+    "graph": ("null", "a list"),
+    "factors": ("null", ["text"]),
+    "graph_regularizer": COMPONENT,
+    "solver": ("null", COMPONENT),
+    "options": {
+        "scale": (SCALE, {"*": SCALE}),
+        "n_starts": "a whole number above 0",
+        "warm_start": "true or false",
+        "random_state": WHOLE,
+    },
+    "edges": ("null", "one of all, prior, two-hop, knn"),
+    "strata_columns": ("null", "text", ["text"]),
+    "regularizer_weight": ("null", "a finite number above 0"),
+    "columns": {"*": ["text"]},
+    "result": {
+        "status": "one of converged, early_stopped, max_iter, time_limit, interrupted",
+        "iterations": WHOLE,
+        "objective": FINITE,
+        "parts": {"*": FINITE},
+        "residual": {"*": "a number"},
+        "history": ["a number"],
+        "seconds": SCALE,
+        "factorizations": WHOLE,
+        "init?": "text",
+        "starts?": [{"init": "text", "objective": "a number", "status": "text"}],
+        "notes?": ["text"],
+        "smoothed_objective?": ("null", "a number"),
+        "history_seconds?": ["a number"],
+    },
+}
+
+
 def check_file(arrays, meta):
     """Raise a ValueError unless these are the arrays and the other entries of a model file."""
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        found = meta.get("format") if isinstance(meta, dict) else None
+    found = meta.get("format") if isinstance(meta, dict) else None
+    if found != FORMAT:
         raise ValueError(f"it has format {found!r}, and this version reads format {FORMAT}")
-    META(meta, "meta")
-    K = len(read_labels(meta["strata"], "strata"))
-    shapes = {f"theta/{name}": (K, *shape) for name, shape in meta["variables"].items()}
-    shapes |= {name: array.shape for name, array in arrays.items() if name.startswith("value/")}
+    check_entry(META, meta, "meta")
+    K, shapes = len(read_labels(meta["strata"], "strata")), meta["variables"]
+    size = {name: array.size for name, array in arrays.items()}.get
+    table = {f"theta/{name}": ("f", (K, *shape)) for name, shape in shapes.items()}
+    table |= {name: ("f", array.shape) for name, array in arrays.items() if name.startswith("value/")}
     if "undetermined" in arrays:
-        n = sum(math.prod(shape) for shape in meta["variables"].values())
-        shapes["undetermined"] = (1 if meta["class"] == "CommonModel" else K, n)
-    sizes = {name: array.size for name, array in arrays.items()}
+        table["undetermined"] = (
+            "b",
+            (1 if meta["class"] == "CommonModel" else K, sum(map(math.prod, shapes.values()))),
+        )
     if "W" in arrays:
-        shapes["W"] = (K, K)
+        table["W"] = "f", (K, K)
     else:
-        E = sizes.get("W/data")  # None where there is none
-        shapes |= {"W/data": (E,), "W/indices": (E,), "W/indptr": (K + 1,)}
+        E = size("W/data")
+        table |= {"W/data": ("f", (E,)), "W/indices": ("iu", (E,), 0, K), "W/indptr": ("iu", (K + 1,))}
     if meta["graph"] is not None:
-        edges, T = sizes.get("graph/i"), sizes.get("graph/edge")
-        shapes |= {f"graph/{name}": (edges,) for name in ("i", "j")}
-        shapes |= {f"graph/{name}": (T,) for name in ("edge", "weight", "factor")}
-    _same_names(arrays, shapes.keys(), "the file")
-    for name, shape in shapes.items():
-        _check_array(arrays[name], name, shape)
+        nodes, edges, T = len(read_labels(meta["graph"], "graph")), size("graph/i"), size("graph/edge")
+        table |= {"graph/i": ("iu", (edges,), 0, nodes), "graph/j": ("iu", (edges,), 0, nodes)}
+        table |= {"graph/edge": ("iu", (T,), 0, edges), "graph/weight": ("f", (T,), 0)}
+        table["graph/factor"] = "iu", (T,), -1, len(meta["factors"] or ())
+    _same_names(arrays, table.keys(), "the file")
+    for name, kind in table.items():
+        _check_array(arrays[name], name, *kind)
+    if meta["graph"] is not None and not np.all(arrays["graph/i"] < arrays["graph/j"]):
+        raise ValueError("graph/i holds numbers out of range")
     if "W" not in arrays:  # SciPy's own check lets rows pass with which it reads outside of its memory
-        _check_range(arrays, "W/indices", 0, K)
         ends = arrays["W/indptr"].astype(float)
         if ends[0] != 0 or ends[-1] != E or (np.diff(ends) < 0).any():
             raise ValueError("W/indptr does not rise from 0 to the number of weights")
     W = read_weights(arrays, K)
     if (W.data if sp.issparse(W) else W).min(initial=0.0) < 0 or abs(W - W.T).max() > 0 or W.diagonal().any():
         raise ValueError("W holds weights that are negative, not symmetric, or on the diagonal")
-    if meta["graph"] is not None:
-        K = len(read_labels(meta["graph"], "graph"))
-        _check_range(arrays, "graph/i", 0, arrays["graph/j"])
-        _check_range(arrays, "graph/j", 0, K)
-        _check_range(arrays, "graph/edge", 0, edges)
-        _check_range(arrays, "graph/factor", -1, len(meta["factors"] or ()))
-        _check_range(arrays, "graph/weight", 0, np.inf)
 
 
 def read_labels(entries, where):
@@ -70,147 +131,48 @@ def read_weights(arrays, K):
     return sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))
 
 
-# ------------------------------------------------------------ arrays
+def check_entry(kind, value, where):
+    """Raise a ValueError that names the entry where a value is not of its kind."""
+    if isinstance(kind, tuple):  # the kind of a list or dict, null, or the first other
+        of_type = [k for k in kind if type(k) is type(value) and type(k) is not str]
+        kind = (of_type or [k for k in kind if (k == "null") == (value is None)] or kind)[0]
+    if isinstance(kind, str):
+        test = KINDS.get(kind, lambda v: type(v) is str and v in kind.removeprefix("one of ").split(", "))
+        if not test(value):
+            raise ValueError(f"{where} is {value!r:.60}, but must be {kind}")
+    elif type(value) is not type(kind):
+        raise ValueError(f"{where} is {value!r:.60}, but must be a {type(kind).__name__}")
+    elif isinstance(kind, list):
+        for k, item in enumerate(value):
+            check_entry(kind[0], item, f"{where}[{k}]")
+    else:
+        kinds = (
+            dict.fromkeys(value, kind["*"])
+            if "*" in kind
+            else {name.removesuffix("?"): k for name, k in kind.items()}
+        )
+        _same_names(
+            value,
+            kinds.keys() - {name[:-1] for name in kind if name[-1] == "?" and name[:-1] not in value},
+            where,
+        )
+        for name, item in value.items():
+            check_entry(kinds[name], item, f"{where}[{name!r}]")
 
-_WHOLE = ("W/indices", "W/indptr", "graph/i", "graph/j", "graph/edge", "graph/factor")
-#: Kinds of NumPy's types, and in words, of the arrays that hold no floats.
-TYPES = {"undetermined": ("b", "booleans"), **dict.fromkeys(_WHOLE, ("iu", "whole numbers"))}
 
-
-def _check_array(array, name, shape):
-    kinds, words = TYPES.get(name, ("f", "floats of 64 bits"))
+def _check_array(array, name, kinds, shape, least=-np.inf, end=np.inf):
     if array.dtype.kind not in kinds or array.shape != shape or (kinds == "f" and array.dtype != float):
+        words = {"f": "floats of 64 bits", "b": "booleans", "iu": "whole numbers"}[kinds]
         raise ValueError(
             f"{name} has type {array.dtype} and shape {array.shape}, but must hold {words} of shape {shape}"
         )
     if not np.isfinite(array).all():
         raise ValueError(f"{name} is not finite")
-
-
-def _check_range(arrays, name, least, end):
-    if not np.all((arrays[name] >= least) & (arrays[name] < end)):
+    if not np.all((array >= least) & (array < end)):
         raise ValueError(f"{name} holds numbers out of range")
 
 
 def _same_names(entries, names, where):
-    for name in sorted(entries.keys() - names):
-        raise ValueError(f"{where} has the entry {name!r}, which this version does not know")
-    for name in sorted(names - entries.keys()):
-        raise ValueError(f"{where} has no entry {name!r}")
-
-
-# ------------------------------------------------------------ the other entries: each kind checks a value
-
-
-def _kind(words, good):
-    def check(value, where):
-        if not good(value):
-            raise ValueError(f"{where} is {value!r:.60}, but must be {words}")
-
-    return check
-
-
-def _one_of(*values):
-    return _kind(f"one of {', '.join(map(str, values))}", lambda value: value in values)
-
-
-def _list(kind):
-    def check(value, where):
-        LIST(value, where)
-        for k, item in enumerate(value):
-            kind(item, f"{where}[{k}]")
-
-    return check
-
-
-def _dict(kind):
-    def check(value, where):
-        DICT(value, where)
-        for name, item in value.items():
-            kind(item, f"{where}[{name!r}]")
-
-    return check
-
-
-def _fields(kinds, optional=()):
-    """A dict with these entries."""
-
-    def check(value, where):
-        DICT(value, where)
-        _same_names(value, kinds.keys() - (set(optional) - value.keys()), where)
-        for name, item in value.items():
-            kinds[name](item, f"{where}[{name!r}]")
-
-    return check
-
-
-def _either(first, second):
-    """The second kind for a list or a dict, otherwise the first."""
-    return lambda value, where: (second if isinstance(value, list | dict) else first)(value, where)
-
-
-def _optional(kind):
-    return lambda value, where: None if value is None else kind(value, where)
-
-
-def _is_number(value):
-    """Whether a value is a float, or a whole number that a float can hold."""
-    return type(value) is float or type(value) is int and abs(value) <= sys.float_info.max
-
-
-LIST = _kind("a list", lambda value: isinstance(value, list))
-DICT = _kind("a dict", lambda value: isinstance(value, dict))
-ANY = _kind("anything", lambda value: True)
-TEXT = _kind("text", lambda value: isinstance(value, str))
-BOOL = _kind("true or false", lambda value: isinstance(value, bool))
-WHOLE = _kind("a whole number of at least 0", lambda value: type(value) is int and 0 <= value < 2**63)
-COUNT = _kind("a whole number above 0", lambda value: type(value) is int and 0 < value < 2**63)
-NUMBER = _kind("a number", _is_number)
-FINITE = _kind("a finite number", lambda value: _is_number(value) and abs(value) < np.inf)
-SCALE = _kind("a finite number of at least 0", lambda value: _is_number(value) and 0 <= value < np.inf)
-POSITIVE = _kind("a finite number above 0", lambda value: _is_number(value) and 0 < value < np.inf)
-
-COMPONENT = _fields({"class": TEXT, "params": _dict(ANY)})
-RESULT = {
-    "status": _one_of("converged", "early_stopped", "max_iter", "time_limit", "interrupted"),
-    "iterations": WHOLE,
-    "objective": FINITE,
-    "parts": _dict(FINITE),
-    "residual": _dict(NUMBER),
-    "history": _list(NUMBER),
-    "seconds": SCALE,
-    "factorizations": WHOLE,
-    "init": TEXT,
-    "starts": _list(_fields({"init": TEXT, "objective": NUMBER, "status": TEXT})),
-    "notes": _list(TEXT),
-    "smoothed_objective": _optional(NUMBER),
-    "history_seconds": _list(NUMBER),
-}
-META = _fields(
-    {
-        "format": WHOLE,
-        "class": _one_of("StratifiedModel", "CommonModel"),
-        "declaration": TEXT,
-        "variables": _dict(_list(WHOLE)),
-        "strata": LIST,
-        "graph": _optional(LIST),
-        "factors": _optional(_list(TEXT)),
-        "graph_regularizer": COMPONENT,
-        "solver": _optional(COMPONENT),
-        "options": _fields(
-            {
-                "scale": _either(SCALE, _dict(SCALE)),
-                "n_starts": COUNT,
-                "warm_start": BOOL,
-                "random_state": WHOLE,
-            }
-        ),
-        "edges": _optional(_one_of("all", "prior", "two-hop", "knn")),
-        "strata_columns": _optional(_either(TEXT, _list(TEXT))),
-        "regularizer_weight": _optional(POSITIVE),
-        "columns": _dict(_list(TEXT)),
-        "result": _fields(
-            RESULT, optional=("init", "starts", "notes", "smoothed_objective", "history_seconds")
-        ),
-    }
-)
+    for name in sorted(entries.keys() ^ names):
+        known = "has no entry {}" if name in names else "has the entry {}, which this version does not know"
+        raise ValueError(f"{where} {known.format(repr(name))}")

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
+from strat.graphs.report import COLLAPSED, relative_spread
 from strat.model.runaway import runaway_direction, suspect_strata
 from strat.records.strata import some_of
 
@@ -16,8 +17,6 @@ FALL = 1e-3
 SHARE = 0.25
 #: A prox step this short only projects onto the constraints.
 PROJECTION_STEP = 1e-9
-#: All parameters closer than this to their mean: the model has collapsed to the common one.
-COLLAPSED = 0.01
 
 
 def undetermined(records, problem):
@@ -92,6 +91,7 @@ def warn_of_undetermined_predictions(model, program, index):
     for variable in program.expression.variables():
         used[layout.slices[variable.name()]] = True
     mask = mask & used
+    index = index[index < len(mask)]  # not of strata that are no nodes
     affected = mask.any(axis=1)[index]
     if affected.any():
         mask[np.setdiff1d(np.arange(len(mask)), index)] = False
@@ -191,16 +191,11 @@ def strata_without_minimum(problem, theta, w):
 
 def warn_of_collapse(result):
     """Note and warn where a learned graph made all strata equal."""
-    theta = result.theta
-    if len(theta) < 2:
-        return
-    mean = theta.mean(axis=0)
-    size = np.linalg.norm(mean)
-    spread = np.median(np.linalg.norm(theta - mean, axis=1))
-    if size == 0 or spread > COLLAPSED * size:
+    spread = relative_spread(result.theta)[0]
+    if len(result.theta) < 2 or spread is None or spread > COLLAPSED:
         return
     note = (
-        f"the fit has collapsed to the common model: half of the strata are within {spread / size:.1e} (relative) of "
+        f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of "
         f"the mean parameters. A larger lambda2, a prior graph or another init= may keep them apart; compare with "
         f"strat.common on held-out records."
     )

@@ -3,23 +3,25 @@
 import warnings
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
-from strat.graphs.families import node_list
+from strat.errors import ConvergenceWarning, GraphError, OptionError, ShapeError
+from strat.graphs.from_parameters import read_parameters
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import learned_edges, prior_weights, weights_outside
 from strat.problem.graph_regularizers.base import NONNEGATIVE, GraphRegularizer, check_range
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
+from strat.records.tables import Shown
 from strat.solvers.graph_step import graph_step
 
 
 @dataclass
-class LearnedGraph:
+class LearnedGraph(Shown):
     """A graph learned from given parameters.
 
     Parameters
@@ -63,7 +65,15 @@ class LearnedGraph:
         )
 
 
-def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000, edges="all"):
+def learn_graph(
+    theta: Any,
+    graph_regularizer: Any,
+    graph: Any = None,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 5000,
+    edges: Any = "all",
+) -> "LearnedGraph":
     """Find the graph that fits given parameters best: minimise ½ Tr(Θᵀ G(W) Θ) + h(W) over W ≥ 0.
 
     The rows of Θ may be the parameters of fitted models, or any features or signals whose rows are the nodes.
@@ -71,8 +81,8 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
     Parameters
     ----------
     theta : array_like or DataFrame, shape (K, n), or dict
-        One row a stratum, or ``{variable name: (K, *shape)}`` as in ``theta_``. The index of a DataFrame names the
-        strata.
+        One row a stratum, ``{variable name: (K, *shape)}`` as in ``theta_``, or a fitted model. The index of
+        a DataFrame names the strata.
     graph_regularizer : LogDet, LogDiagonal, TraceConstraint or Entropy
         h.
     graph : networkx.Graph or (labels, W), optional
@@ -117,17 +127,14 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
         )
     h.validate()
     check_range("tol", tol, *NONNEGATIVE)
-    if hasattr(theta, "fit"):
-        raise DataError("theta is a model; give its fitted parameters, model.theta_.")
-    index = getattr(theta, "index", None)
-    theta = _rows(theta)
-    labels = range(len(theta)) if index is None or callable(index) else node_list(index)
+    labels, blocks = read_parameters(theta)
+    theta = np.concatenate(blocks, axis=1)
     prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
     if len(theta) != prior.K:
         raise ShapeError(
             f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
         )
-    theta = _in_order(theta, list(labels), prior.labels)
+    theta = _in_order(theta, labels, prior.labels)
     edges = learned_edges(edges, prior, lambda: theta)
     w0 = prior_weights(prior, edges)
     h.check_edges(edges, prior.labels)
@@ -152,29 +159,6 @@ def learn_graph(theta, graph_regularizer, graph=None, *, tol=1e-8, max_iter=5000
         iterations=result.iterations,
         seconds=result.seconds,
     )
-
-
-def _rows(theta):
-    """Theta as a finite (K, n) array."""
-    by_name = theta if isinstance(theta, dict) else {"theta": theta}
-    rows = {}
-    for name, values in by_name.items():
-        try:
-            array = np.asarray(values, dtype=float)
-        except (TypeError, ValueError):
-            raise DataError(f"{name} holds something that is no number.") from None
-        if array.ndim == 0 or (array.ndim == 1 and by_name is not theta):
-            raise ShapeError(f"{name} has shape {array.shape}; give one row a stratum: (K, n).")
-        if not np.isfinite(array).all():
-            row = np.argwhere(~np.isfinite(array))[0][0]
-            raise DataError(f"{name} is not finite in row {row}.")
-        rows[name] = array.reshape(len(array), int(np.prod(array.shape[1:])))
-    lengths = {name: len(array) for name, array in rows.items()}
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise ShapeError(
-            f"theta must hold the same number of rows in each entry, at least one; it has {lengths}."
-        )
-    return np.concatenate(list(rows.values()), axis=1)
 
 
 def _in_order(theta, labels, nodes):

@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from dataclasses import dataclass
+from os import PathLike
 
 import strat
 from strat.compiler.base_model import BaseModel
@@ -35,7 +36,7 @@ class SavedFit:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def load(path, base=None):
+def load(path: str | str | PathLike, base: BaseModel | None = None) -> "StratifiedModel | SavedFit":
     """Read a model that ``save`` wrote.
 
     Parameters

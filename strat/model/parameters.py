@@ -1,6 +1,7 @@
 """Parameters in scikit-learn's way, with those inside the declaration and the graph."""
 
 import copy
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -13,7 +14,7 @@ from strat.graphs.reading import read_graph
 class NestedParameters(BaseEstimator):
     """An estimator with ``base`` and ``graph``, whose hyperparameters and factors' scales are parameters, too."""
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict:
         """Parameters of the model.
 
         Parameters
@@ -35,7 +36,7 @@ class NestedParameters(BaseEstimator):
             params.update({f"scale__{f}": s for f, s in self._scales().items()})
         return params
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Any:
         """Set parameters; ``base__NAME`` gives this model its own value and leaves the Parameter alone.
 
         Parameters

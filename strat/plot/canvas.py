@@ -1,14 +1,14 @@
 """Axes, ticks and colours: what all pictures share."""
 
 import numbers
-import re
 
-import networkx as nx
 import numpy as np
 
 from strat.errors import OptionError
+from strat.records.axes import axis_factors
 
-TICKS = 20  # most tick labels on an axis
+ALL, TICKS = 40, 20  # up to so many labels an axis shows all, otherwise so many of them
+LONGEST = 28  # characters of one
 
 
 def axes(ax, size):
@@ -29,14 +29,36 @@ def text(label):
     return ", ".join(map(str, label)) if type(label) is tuple else str(label)
 
 
-def set_ticks(axis, labels, places=None):
-    """Put labels at 0, 1, … of an axis, or at `places`: at most TICKS of them, long ones turned on the x axis."""
+def short(label):
+    """The text of a label, cut where it is long."""
+    whole = text(label)
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+
+
+def shown(labels, most=ALL):
+    """The step from one tick label to the next, and their texts: all up to `most`, otherwise TICKS of them."""
+    step = 1 if len(labels) <= most else -(-len(labels) // TICKS)
+    return step, [short(label) for label in labels[::step]]
+
+
+def room(labels):
+    """Inches that turned tick labels take; 0 where they need not be turned."""
+    texts = shown(labels)[1]
+    return 0.06 * max(map(len, texts)) if _are_wide(texts) else 0.0
+
+
+def set_ticks(axis, labels, places=None, most=ALL):
+    """Put labels at 0, 1, … of an axis, or at `places`, turned on the x axis where they are wide."""
     places = range(len(labels)) if places is None else places
-    step = -(-len(labels) // TICKS)
-    shown = [text(label) for label in labels[::step]]
-    axis.set_ticks(places[::step], shown)
-    if axis.axis_name == "x" and sum(len(label) + 2 for label in shown) > 60:
+    step, texts = shown(labels, most)
+    axis.set_ticks(places[::step], texts)
+    axis.set_tick_params(which="major", labelsize=8 if len(texts) > 25 or _are_wide(texts) else None)
+    if axis.axis_name == "x" and _are_wide(texts):
         axis.set_tick_params(which="major", rotation=90)
+
+
+def _are_wide(texts):
+    return sum(len(label) + 2 for label in texts) > 60
 
 
 def set_strata_ticks(axis, labels, name):
@@ -67,14 +89,8 @@ def coordinates(labels):
 def axis_names(graph, count=2):
     """Names of the coordinates of a product graph's strata: the factor of the edges along each, where it has a name."""
     graph = getattr(graph, "graph", graph) if hasattr(graph, "theta_") else graph
-    names = [f"{word} coordinate" for word in ("first", "second", "third", "fourth")[:count]]
-    if isinstance(graph, nx.Graph):
-        for u, v, factor in graph.edges(data="factor"):
-            if factor and not re.fullmatch(r"factor\d+", str(factor)) and type(u) is type(v) is tuple:
-                changed = [axis for axis, (a, b) in enumerate(zip(u, v, strict=False)) if a != b]
-                if len(changed) == 1 and changed[0] < count:
-                    names[changed[0]] = str(factor)
-    return names
+    factors, words = axis_factors(graph), ("first", "second", "third", "fourth")[:count]
+    return [factors.get(axis, f"{word} coordinate") for axis, word in enumerate(words)]
 
 
 def are_numbers(labels):

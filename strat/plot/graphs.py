@@ -1,20 +1,28 @@
 """The graph itself: strata as points, edges as lines whose width and colour are their weights."""
 
 import numbers
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from strat.errors import OptionError
+from strat.graphs.geometry import centres, shapes_of
 from strat.graphs.reading import read_weights
 from strat.plot import canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NAMED = 60  # most strata that are named
 
 
-def graph(graph, most=2000, ax=None, **options):
-    """Draw a graph: strata whose labels are pairs on a grid, others where a layout by weights puts them.
+def graph(
+    graph: Any, most: int = 2000, pos: ArrayLike | None = None, ax: "Axes | None" = None, **options: Any
+) -> "Axes":
+    """Draw a graph: places where they lie, strata whose labels are pairs on a grid, others where a layout by weights puts them.
 
     Parameters
     ----------
@@ -22,6 +30,9 @@ def graph(graph, most=2000, ax=None, **options):
         The graph.
     most : int
         How many edges are drawn at most, the heaviest; the title says if some are left out.
+    pos : dict or (K, 2) array_like, optional
+        Coordinates of the nodes, by label or in order. By default the centroids of shapes that nodes carry
+        (``graphs.from_geometry``).
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options
@@ -48,8 +59,15 @@ def graph(graph, most=2000, ax=None, **options):
     total = len(positive)
     heaviest = positive[np.argsort(upper.data[positive], kind="stable")[-most:]]  # the heaviest last, on top
     i, j, w = upper.coords[0][heaviest], upper.coords[1][heaviest], upper.data[heaviest]
-    grid = canvas.coordinates(labels)
-    places = _layout(len(labels), i, j, w) if grid is None else np.column_stack(grid[1][::-1]).astype(float)
+    given = _given(pos, graph, labels)
+    grid = canvas.coordinates(labels) if given is None else None
+    if given is not None:
+        places = given
+        ax.set_aspect("equal")
+    else:
+        places = (
+            _layout(len(labels), i, j, w) if grid is None else np.column_stack(grid[1][::-1]).astype(float)
+        )
     alike = bool(len(w)) and w.max() - w.min() <= 1e-9 * w.max()
     if len(w):
         thickest = float(np.clip(250 / len(labels), 0.7, 2.0 if alike else 3.5))
@@ -69,6 +87,22 @@ def graph(graph, most=2000, ax=None, **options):
     weight = f" of weight {w.max():g}" if alike else ""
     ax.set_title(f"{len(labels):,} strata, {left_out}{total:,} edges{weight}")
     return ax
+
+
+def _given(pos, graph, labels):
+    """Places (K, 2) that the user or the nodes' shapes give; None where they give none."""
+    shapes = shapes_of(graph, labels)
+    if pos is None:
+        return None if shapes is None else centres(shapes)
+    try:
+        places = np.array([pos[label] for label in labels] if isinstance(pos, dict) else pos, dtype=float)
+    except (KeyError, TypeError, ValueError):
+        places = np.empty(0)
+    if places.shape != (len(labels), 2) or not np.isfinite(places).all():
+        raise OptionError(
+            f"pos must be {{label: (x, y)}} for all {len(labels):,} nodes, or their finite coordinates (K, 2), in order."
+        )
+    return places
 
 
 def _draw_edges(ax, curves, w, thickest, alike, options):
@@ -101,7 +135,8 @@ def _name_strata(ax, labels, places):
     halo = [withStroke(linewidth=2, foreground="white")]
     for label, place in zip(labels, places, strict=True) if len(labels) <= NAMED else ():
         beside = {"xytext": (4, 4), "textcoords": "offset points"}
-        ax.annotate(canvas.text(label), place, **beside, fontsize=8, path_effects=halo)
+        label = canvas.short(label)
+        ax.annotate(label, place, **beside, fontsize=8 if len(labels) <= 20 else 6.5, path_effects=halo)
 
 
 def _layout(K, i, j, w):

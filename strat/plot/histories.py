@@ -1,12 +1,19 @@
 """The objective on the way to the fit."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from strat.errors import DataError, OptionError
 from strat.plot import canvas
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def history(fits, x="iterations", gap=False, ax=None, **options):
+
+def history(
+    fits: Any, x: str = "iterations", gap: bool = False, ax: "Axes | None" = None, **options: Any
+) -> "Axes":
     """Draw the objective against iterations or seconds.
 
     Parameters

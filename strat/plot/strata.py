@@ -1,22 +1,37 @@
 """Parameters over strata: lines along one coordinate, a heatmap over two."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from scipy import sparse
 
+from strat.compiler.feature_names import entry_names
 from strat.derivatives.standard_errors import standard_errors
 from strat.errors import OptionError
+from strat.graphs.geometry import shapes_of
 from strat.model.estimator import check_fitted
 from strat.plot import canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LINES = 12  # most entries of a variable that are drawn at once
 
 
-def parameters(model, variable=None, index=None, errors=False, ax=None, **options):
+def parameters(
+    model: Any,
+    variable: str | None = None,
+    index: int | tuple | str | None = None,
+    errors: bool = False,
+    ax: "Axes | None" = None,
+    **options: Any,
+) -> "Axes":
     """Draw one variable's values over the strata.
 
-    Strata whose labels are pairs, as those of a product graph, become a heatmap, the first coordinate down and the second
-    across; pairs that are no strata stay blank. Other strata become a line, or points where they have no order. Dots, or
-    hollow points, mark strata without records.
+    Strata whose nodes carry shapes (``graphs.from_geometry``) become a map. Strata whose labels are pairs, as those of a
+    product graph, become a heatmap, the first coordinate down and the second across; pairs that are no strata stay blank.
+    Other strata become a line, or points where they have no order. Dots, or hollow points, mark strata without records.
+    Colours diverge around 0 where signs differ, and around 0.5 where the loss allows numbers from 0 to 1 alone.
 
     Parameters
     ----------
@@ -24,14 +39,15 @@ def parameters(model, variable=None, index=None, errors=False, ax=None, **option
         Whose parameters are drawn.
     variable : str, optional
         The variable's name; the first by default.
-    index : int or tuple, optional
-        The entry of a vector or matrix variable. By default a heatmap shows the first, lines show all up to twelve.
+    index : int, tuple or str, optional
+        The entry of a vector or matrix variable, or the name of its feature. By default a heatmap or map shows the first,
+        lines show all up to twelve.
     errors : bool
         Draw a band (bars around points) of two standard errors, by ``strat.standard_errors``; not on a heatmap.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options
-        For ``Axes.imshow`` (pairs) or ``Axes.plot``.
+        For ``Axes.imshow`` (pairs), ``PatchCollection`` (maps) or ``Axes.plot``.
 
     Returns
     -------
@@ -55,70 +71,131 @@ def parameters(model, variable=None, index=None, errors=False, ax=None, **option
         known = ", ".join(model.theta_)
         raise OptionError(f"{variable!r} is no variable of the model; its variables are {known}.")
     values, labels = model.theta_[variable], list(model.strata_)
-    grid = canvas.coordinates(labels)
-    names = _entries(variable, values.shape[1:], index, most=LINES if grid is None else 1)
-    if grid is not None and errors:
+    shapes, grid = shapes_of(model, labels), canvas.coordinates(labels)
+    names = _entries(model, variable, index, most=LINES if grid is None and shapes is None else 1)
+    if grid is None and shapes is None:
+        bands = standard_errors(model)[variable] if errors else None
+        return _lines(model, labels, values, bands, names, variable, ax, options)
+    if errors:
         raise OptionError(
-            "errors=True draws bands on lines and bars on points, but these strata are pairs and make a heatmap. "
+            "errors=True draws bands on lines and bars on points, but these strata make a heatmap or a map. "
             "strat.standard_errors(model) gives the numbers."
         )
-    if grid is not None:
-        (name, entry), *_ = names.items()
-        values, titles = values[(slice(None), *entry)], canvas.axis_names(model)
-        return _heatmap(values, grid, titles, name, _without_records(model), ax, options)
-    bands = standard_errors(model)[variable] if errors else None
-    return _lines(model, labels, values, bands, names, variable, ax, options)
+    (name, entry), *_ = names.items()
+    values, without = values[(slice(None), *entry)], _without_records(model)
+    shades = _shades(model, variable, values, options)
+    if shapes is not None:
+        return _map(values, shapes, name, without, ax, shades)
+    return _heatmap(values, grid, canvas.axis_names(model), name, without, ax, shades)
 
 
-def _entries(variable, shape, index, most):
+def _entries(model, variable, index, most):
     """The entries to draw, as {name: index}."""
+    names = entry_names(model.base, model._columns)[variable]
     if index is None:
-        chosen = list(np.ndindex(shape))[:most]
+        chosen = list(names)[:most]
+    elif isinstance(index, str):
+        chosen = [entry for entry, name in names.items() if index in name[len(variable) + 1 : -1].split(", ")]
     else:
         index = tuple(index) if isinstance(index, tuple | list) else (index,)
         try:
-            single = np.ndim(np.zeros(shape)[index]) == 0
-        except (IndexError, TypeError):
-            single = False
-        if not single:
-            raise OptionError(f"index={index!r} is no entry of {variable}, which has shape {shape}.")
-        chosen = [index]
-    return {variable + (f"[{', '.join(map(str, entry))}]" if entry else ""): entry for entry in chosen}
+            chosen = [
+                tuple(k % size for k, size in zip(index, model.theta_[variable].shape[1:], strict=True))
+            ]
+            np.zeros(model.theta_[variable].shape[1:])[index]
+        except (IndexError, TypeError, ValueError):
+            chosen = []
+    if not chosen:
+        shape = model.theta_[variable].shape[1:]
+        raise OptionError(f"index={index!r} is no entry of {variable}, which has shape {shape}.")
+    return {names[entry]: entry for entry in chosen[:most]}
 
 
-def _heatmap(values, grid, titles, name, without, ax, options):
+def _shades(model, variable, values, options):
+    """Colours of values, around 0 where both signs occur, around 0.5 for shares; the user's options go before them."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    middle = 0.0 if low < 0 else 0.5
+    if (low < 0 < high) or (low < 0.5 < high and _is_share(model, variable)):
+        size = max(middle - low, high - middle)
+        shades = {"cmap": "RdBu_r", "vmin": middle - size, "vmax": middle + size}
+    else:
+        shades = {"cmap": "viridis"}
+    if "norm" in options:
+        shades = {"cmap": shades["cmap"]}
+    return {**shades, **options}
+
+
+def _is_share(model, variable):
+    """Whether the loss is finite for numbers of the variable from 0 to 1 alone, as far as the records say."""
+    records = getattr(model, "_training", None)
+    if records is None:
+        return False
+    evaluation = model.base.loss_program.evaluation(records.arrays, records.strata, model.values)
+
+    def outside(value):
+        theta = {name: np.full_like(v, value) if name == variable else v for name, v in model.theta_.items()}
+        return bool(np.isposinf(evaluation(model.base.layout.pack(theta))).any())
+
+    return outside(1.01) and outside(-0.01) and not outside(0.5)
+
+
+def _map(values, shapes, name, without, ax, shades):
+    """A map: each stratum's shape in the colour of its value; hatched where it has no records."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    ax = canvas.axes(ax, (7.0, 5.4))
+    patches, owners = [], []
+    for k, shape in enumerate(shapes):
+        for part in getattr(shape, "geoms", [shape]):
+            rings = [part.exterior, *part.interiors] if hasattr(part, "exterior") else []
+            if rings:
+                patches.append(
+                    PathPatch(Path.make_compound_path(*(Path(np.array(r.coords)[:, :2]) for r in rings)))
+                )
+                owners.append(k)
+    limits = {key: shades.pop(key) for key in ("vmin", "vmax") if key in shades}
+    drawn = PatchCollection(patches, **{"edgecolor": "white", "linewidth": 0.4, **shades})
+    drawn.set_array(np.asarray(values)[owners])
+    drawn.set_clim(limits.get("vmin"), limits.get("vmax"))
+    ax.add_collection(drawn)
+    if without.any():
+        hollow = [patch for patch, k in zip(patches, owners, strict=True) if without[k]]
+        ax.add_collection(
+            PatchCollection(hollow, facecolor="none", edgecolor="0.35", hatch="....", linewidth=0.0)
+        )
+    ax.autoscale_view()
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    ax.set_title(f"{name} by stratum" + " (dots: no records)" * bool(without.any()))
+    ax.figure.colorbar(drawn, ax=ax, shrink=0.8).set_label(name)
+    return ax
+
+
+def _heatmap(values, grid, titles, name, without, ax, shades):
     (rows, columns), (row, column) = grid
     table = np.full((len(rows), len(columns)), np.nan)
     table[row, column] = values
-    low, high = np.nanmin(values), np.nanmax(values)
-    if low < 0 < high:  # both signs: colours around 0
-        size = max(-low, high)
-        shades = {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
-    else:
-        shades = {"cmap": "viridis"}
     height, width = (float(np.clip(1.6 + 0.28 * n, 3.5, 10.0)) for n in table.shape)
     ax = canvas.axes(ax, (width + 1.2, height))
-    if "norm" in options:
-        shades = {"cmap": shades["cmap"]}
-    image = ax.imshow(table, interpolation="nearest", aspect="auto", **{**shades, **options})
+    image = ax.imshow(table, interpolation="nearest", aspect="auto", **shades)
     if without.any():
         ax.plot(column[without], row[without], ".", color="0.25", markersize=2.5)
     canvas.set_ticks(ax.xaxis, columns)
-    if len(rows) <= 60:
-        ax.yaxis.set_ticks(range(len(rows)), [canvas.text(label) for label in rows])
-        ax.yaxis.set_tick_params(labelsize=8 if len(rows) > 25 else None)
-    else:
-        canvas.set_ticks(ax.yaxis, rows)
+    canvas.set_ticks(ax.yaxis, rows, most=60)
     ax.set_ylabel(titles[0])
     ax.set_xlabel(titles[1])
-    ax.set_title(f"{name} over strata" + " (dot: no records)" * bool(without.any()))
+    ax.set_title(f"{name} by {titles[0]} and {titles[1]}" + " (dot: no records)" * bool(without.any()))
     ax.figure.colorbar(image, ax=ax).set_label(name)
     return ax
 
 
 def _lines(model, labels, values, bands, names, variable, ax, options):
-    ax = canvas.axes(ax, (7.0, 4.2))
     ordered = canvas.are_numbers(labels)
+    ax = canvas.axes(
+        ax, (7.0 if ordered or len(labels) <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels)))
+    )
     x = np.array(labels, dtype=float) if ordered else np.arange(len(labels))
     order = np.argsort(x, kind="stable")
     line = "-" if ordered or _is_path(model.W_) else ""
@@ -151,9 +228,14 @@ def _lines(model, labels, values, bands, names, variable, ax, options):
     ax.set_ylabel(next(iter(names)) if len(names) == 1 else variable)
     notes = ["hollow: no records"] * bool(marked)
     notes += [f"{'band' if line else 'bar'}: two standard errors"] * (bands is not None)
-    ax.set_title(f"{variable} over strata" + (f" ({', '.join(notes)})" if notes else ""))
+    ax.set_title(
+        f"{next(iter(names)) if len(names) == 1 else variable} by stratum"
+        + (f" ({', '.join(notes)})" if notes else "")
+    )
     if len(names) > 1:
-        ax.legend(fontsize="small", ncols=-(-len(names) // 6), frameon=False)
+        ax.legend(
+            fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+        )  # beside the data
     ax.grid(alpha=0.3)
     return ax
 

@@ -1,5 +1,7 @@
 """The weights of a graph as a heatmap."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from scipy import sparse
 
@@ -7,10 +9,13 @@ from strat.errors import DataError, OptionError
 from strat.graphs.reading import read_graph, read_weights
 from strat.plot import canvas
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 PIXELS = 400  # strata that a heatmap shows one by one
 
 
-def weights(graph, prior=None, ax=None, **options):
+def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: Any) -> "Axes":
     """Draw W, or its difference to a prior graph, as a heatmap over pairs of strata.
 
     Beyond 400 strata a cell stands for several pairs and shows the weight, or change, of the largest size.
@@ -21,7 +26,8 @@ def weights(graph, prior=None, ax=None, **options):
         The graph.
     prior : graph or True, optional
         W0: then W − W0 is drawn, blue where it is below 0 and red above. True is a model's own prior, with its scale.
-        Where a few changes are far larger than the rest, they all get the darkest colours.
+        The darkest colours are for changes of the size of a usual weight or more, so that small changes look small; where
+        a few are far larger than the rest, they all get these.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options
@@ -42,15 +48,18 @@ def weights(graph, prior=None, ax=None, **options):
     weighted = read_weights(graph)
     labels, W = weighted.labels, weighted.matrix()
     if prior is not None:
-        W = W - _prior(graph, prior, labels)
-    ax = canvas.axes(ax, (6.4, 5.4))
+        W0 = _prior(graph, prior, labels)
+        W = W - W0
+    size = float(np.clip(2.4 + 0.2 * len(labels), 5.4, 8.4 if len(labels) <= canvas.ALL else 5.4))
+    turned = canvas.room(labels)
+    ax = canvas.axes(ax, (size + 1.0 + turned, size + turned))
     step = -(-len(labels) // PIXELS)
     shown = _pooled(W, step)
     if prior is None:
         shown = np.ma.masked_equal(shown, 0.0)
         shades, ends = {"cmap": "magma_r", "vmin": 0.0}, "neither"
     else:
-        size, ends = _extent(shown)
+        size, ends = _extent(shown, _usual(W0) or _usual(weighted.matrix()))
         shades = {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
     if "norm" in options:
         shades, ends = {"cmap": shades["cmap"]}, "neither"
@@ -88,13 +97,19 @@ def _prior(graph, prior, labels):
     return W0[order][:, order]
 
 
-def _extent(change):
-    """The size of the darkest colour, and which ends go beyond it: a few large changes are not to hide the others."""
+def _usual(W):
+    """The median of the weights above 0; 0 where there are none."""
+    return float(np.median(W.data[W.data > 0])) if (W.data > 0).any() else 0.0
+
+
+def _extent(change, weight):
+    """The size of the darkest colour, at least a usual weight, and which ends go beyond it."""
     sizes = np.abs(change[change != 0])
     if not sizes.size:
-        return 1.0, "neither"
+        return weight or 1.0, "neither"
     most, usual = sizes.max(), np.quantile(sizes, 0.99)
-    return (most, "neither") if most <= 3 * usual else (usual, "both")
+    size = max(most if most <= 3 * usual else usual, weight)
+    return size, "both" if most > size else "neither"
 
 
 def _pooled(W, step):

@@ -21,7 +21,7 @@ class JointProblem:
         The prior graph's weights.
     couple : ndarray, shape (n,) or (E, n), optional
         Weight of every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. One row for
-        each edge where edges differ in it, on a given graph.
+        each edge where edges differ in it, on an EdgeList.
     outside : float
         Sum of the squares of the prior graph's weights on pairs that are no edges; a constant of the objective.
 
@@ -39,6 +39,8 @@ class JointProblem:
         self.K, self.n, self.outside = edges.K, loss.n, outside
         self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
         self.learned = graph_regularizer.learned
+        if self.learned and self.couple is not None and self.couple.ndim == 2:
+            self.edges = edges.coupled(self.couple)
         self._arguments = getattr(loss, "arguments", None)
         self.start_point = None
 

@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
+from strat.records.axes import axis_factors
 from strat.records.labels import RecordLabels, named_columns, read_labels
 
 
@@ -29,7 +30,7 @@ class Sample:
     """
 
     def __init__(self, models, arguments, where):
-        self.where = where
+        self.where, self.models = where, models
         if not isinstance(arguments, (tuple, list)):
             raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(arguments)}.")
         declared = [m.strata for m in models if m.strata is not None]
@@ -66,6 +67,8 @@ class Sample:
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
             folds = default(int(folds))
+        if hasattr(folds, "along"):  # a RollingOrigin, whose time may be a factor of the graph
+            folds = folds.along(axis_factors(*(model.graph for model in self.models)))
         if hasattr(folds, "split") and not isinstance(folds, str):
             X = self.data[0] if self.data else np.zeros(len(self))
             y = self.data[-1] if len(self.data) > 1 else None

@@ -1,9 +1,11 @@
 """Splitters of records, as scikit-learn takes them: folds that keep strata, and origins that roll through time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import BaseCrossValidator
 
 from strat.errors import DataError, OptionError
@@ -15,7 +17,7 @@ class StrataSplitter(BaseCrossValidator):
 
     __metadata_request__split = {"groups": True}
 
-    def split(self, X, y=None, groups=None):
+    def split(self, X: ArrayLike, y: Any = None, groups: Any = None) -> Iterator:
         """Yield training and held-out positions.
 
         Parameters
@@ -40,10 +42,10 @@ class StrataSplitter(BaseCrossValidator):
             )
         N = None if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
         labels = read_labels(source, X, N)
-        for train, test in self._parts(labels):
+        for train, test in self._parts(labels, X):
             yield np.flatnonzero(train), np.flatnonzero(test)
 
-    def get_n_splits(self, X=None, y=None, groups=None):
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Give the number of splits.
 
         Parameters
@@ -88,12 +90,12 @@ class StrataKFold(StrataSplitter):
     [['a', 'b'], ['a', 'b'], ['a', 'c']]
     """
 
-    def __init__(self, n_splits=5, *, strata=None, random_state=0):
+    def __init__(self, n_splits: int = 5, *, strata: Any = None, random_state: int = 0) -> None:
         self.n_splits = n_splits
         self.strata = strata
         self.random_state = random_state
 
-    def _parts(self, labels):
+    def _parts(self, labels, X):
         self._at_least("n_splits", 2)
         N, n = len(labels), self.n_splits
         if n > N:
@@ -118,9 +120,10 @@ class RollingOrigin(StrataSplitter):
     ----------
     n_splits : int
         Number of origins, at least 1.
-    time : int or callable, optional
-        Where in a label its point in time is: the position in a tuple, or a function of the label. By default the
-        whole label is the point in time.
+    time : int, str or callable, optional
+        Where a record's point in time is: the position in its label, a tuple; the name of a column of X, or of a factor
+        of the models' graph in ``search``, ``tune`` and ``compare``; or a function of the label. By default the whole
+        label is the point in time.
     horizon : int
         Number of points in time tested after each origin.
     strata : str or list of str, optional
@@ -134,16 +137,28 @@ class RollingOrigin(StrataSplitter):
     [([0], [1, 2]), ([0, 1, 2], [3])]
     """
 
-    def __init__(self, n_splits=5, *, time=None, horizon=1, strata=None):
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        time: int | str | Callable | None = None,
+        horizon: int = 1,
+        strata: Any = None,
+    ) -> None:
         self.n_splits = n_splits
         self.time = time
         self.horizon = horizon
         self.strata = strata
 
-    def _parts(self, labels):
+    def _parts(self, labels, X):
         self._at_least("n_splits", 1)
         self._at_least("horizon", 1)
-        times = [self._time_of(label) for label in labels.values]
+        codes = labels.codes
+        if isinstance(self.time, str) and self.time in getattr(X, "columns", ()):
+            labels = read_labels(X[self.time])
+            times, codes = labels.values, labels.codes
+        else:
+            times = [self._time_of(label) for label in labels.values]
         try:
             points = sorted(set(times))
         except TypeError as error:
@@ -155,9 +170,29 @@ class RollingOrigin(StrataSplitter):
                 f"labels have {len(points)}; choose fewer origins."
             )
         rank = {t: r for r, t in enumerate(points)}
-        when = np.array([rank[t] for t in times])[labels.codes]
+        when = np.array([rank[t] for t in times])[codes]
         for origin in range(len(points) - tested, len(points), self.horizon):
             yield when < origin, (when >= origin) & (when < origin + self.horizon)
+
+    def along(self, factors: dict) -> "RollingOrigin":
+        """This splitter with the position for a factor's name as `time`.
+
+        Parameters
+        ----------
+        factors : dict
+            The name of each position's factor.
+
+        Returns
+        -------
+        RollingOrigin
+            A copy, or itself where `time` names none of them.
+        """
+        axis = next((axis for axis, name in factors.items() if name == self.time), None)
+        return (
+            self
+            if axis is None
+            else RollingOrigin(self.n_splits, time=axis, horizon=self.horizon, strata=self.strata)
+        )
 
     def _time_of(self, label):
         if self.time is None:
@@ -165,8 +200,11 @@ class RollingOrigin(StrataSplitter):
         if isinstance(self.time, Callable):
             return self.time(label)
         try:
+            if isinstance(self.time, str):
+                raise KeyError(self.time)
             return label[self.time]
         except (TypeError, IndexError, KeyError):
             raise OptionError(
-                f"time={self.time!r} is no position in the label {label!r}; give a position, or a function of the label."
+                f"time={self.time!r} is no position in the label {label!r}, no column of X and no factor of a model's graph; "
+                f"give one of these, or a function of the label."
             ) from None

@@ -1,4 +1,4 @@
-"""Labels as JSON and back: text, numbers and dates of a fixed list of types, and tuples and sets of them."""
+"""Labels as JSON and back: text, bytes, numbers, dates, pandas' periods and intervals, and tuples and sets of them."""
 
 import datetime
 
@@ -11,6 +11,8 @@ _READERS = {
     "date": datetime.date.fromisoformat,
     "datetime": datetime.datetime.fromisoformat,
     "datetime64": np.datetime64,
+    "bytes": bytes.fromhex,
+    "period": lambda text: _pandas().Period(ordinal=int(text.split()[0]), freq=text.split()[1]),
 }
 _GROUPS = {"tuple": tuple, "frozenset": frozenset}
 
@@ -23,11 +25,18 @@ def encoded(label):
         return {"datetime64": str(label)}
     if isinstance(label, datetime.date) and not getattr(label, "nanosecond", 0):
         return {"datetime" if isinstance(label, datetime.datetime) else "date": label.isoformat()}
+    if isinstance(label, bytes):
+        return {"bytes": bytes(label).hex()}
+    kind = type(label).__name__ if type(label).__module__.startswith("pandas") else ""
+    if kind == "Period":
+        return {"period": f"{label.ordinal} {label.freqstr}"}
+    if kind == "Interval":
+        return {"interval": [encoded(label.left), encoded(label.right), label.closed]}
     if isinstance(label, np.generic):
         label = label.item()
     if label is not None and not isinstance(label, (str, int, float, bool)):
         raise OptionError(
-            f"the stratum label {label!r} cannot be stored; use numbers, text, dates or tuples of them."
+            f"the stratum label {label!r} cannot be stored; use numbers, text, dates, periods, intervals or tuples of them."
         )
     return label
 
@@ -41,4 +50,18 @@ def decoded(entry):
         return _GROUPS[kind](map(decoded, value))
     if kind in _READERS and isinstance(value, str):
         return _READERS[kind](value)
+    if kind == "interval" and isinstance(value, list) and len(value) == 3:
+        ends = [
+            end if isinstance(end, int | float) else _pandas().Timestamp(end)
+            for end in map(decoded, value[:2])
+        ]
+        return _pandas().Interval(*ends, closed=value[2])
     raise ValueError(f"{entry!r:.60} is no label of a known type")
+
+
+def _pandas():
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise OptionError('the labels are of pandas\' types: pip install "strat[pandas]".') from error
+    return pd

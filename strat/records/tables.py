@@ -1,10 +1,32 @@
-"""Tables of results: aligned text, Markdown, a DataFrame."""
+"""Tables of results: aligned text, HTML, Markdown, a DataFrame."""
 
 import math
+from html import escape
 
 
-class Table:
+class Shown:
+    """What prints as aligned text: notebooks show it so, without breaking its lines."""
+
+    def _repr_html_(self):
+        return f'<pre style="white-space: pre; overflow-x: auto; line-height: 1.25">{escape(str(self))}</pre>'
+
+
+class Table(Shown):
     """A subclass has ``columns`` (names), ``cells()`` (rows of values or None) and ``texts()`` (head and rows)."""
+
+    def _repr_html_(self):
+        before, table, after = str(self).partition(aligned(self.texts()))
+        if not table:  # the printed table is a part of the whole
+            return super()._repr_html_()
+
+        def line(row, tag="td"):
+            return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+        head, *rows = self.texts()
+        before, after = (
+            f"<pre>{escape(text.strip())}</pre>" if text.strip() else "" for text in (before, after)
+        )
+        return f"{before}<table>{line(head, 'th')}{''.join(map(line, rows))}</table>{after}"
 
     def to_frame(self):
         """The table with full precision.

@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,8 +19,16 @@ from strat.selection.compare_result import Comparison
 
 
 def compare(
-    models, *, train=None, test=None, data=None, splits=10, test_size=0.2, random_state=0, metrics=None
-):
+    models: dict,
+    *,
+    train: tuple | None = None,
+    test: tuple | None = None,
+    data: tuple | None = None,
+    splits: Any = 10,
+    test_size: float = 0.2,
+    random_state: int = 0,
+    metrics: dict | None = None,
+) -> "Comparison":
     """Fit models and measure them on the same records.
 
     Every model is cloned; the user's objects stay as they are. A model that fails is a row with its error. A model

@@ -2,8 +2,10 @@
 
 import math
 import time
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from strat.errors import OptionError
@@ -26,16 +28,16 @@ POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 
 def search(
-    models,
-    grid=None,
+    models: "dict | StratifiedModel",
+    grid: dict | list | None = None,
     *,
-    train,
-    sample_weight=None,
-    folds=5,
-    random_state=0,
-    tol=1e-4,
-    max_trials=200,
-):
+    train: tuple,
+    sample_weight: ArrayLike | None = None,
+    folds: Any = 5,
+    random_state: int = 0,
+    tol: float = 1e-4,
+    max_trials: int = 200,
+) -> "Search":
     """Choose constants by the lowest held-out loss, and refit the winner to all records.
 
     The given models compete with those that a search must beat: the common model, separate models, and the pooled model (a

@@ -1,5 +1,8 @@
 """ADMM: a given graph, and any loss with a prox."""
 
+from collections.abc import Callable
+from os import PathLike
+
 from strat.solvers.base import Solver
 from strat.solvers.consensus import Consensus
 
@@ -65,14 +68,14 @@ class ADMM(Solver):
     def __init__(
         self,
         *,
-        tol=1e-6,
-        max_iter=10000,
-        patience=None,
-        time_limit=None,
-        callback=None,
-        checkpoint=None,
-        verbose=False,
-    ):
+        tol: float = 1e-6,
+        max_iter: int = 10000,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable | None = None,
+        checkpoint: str | PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
         self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):

@@ -1,5 +1,8 @@
 """Alternating minimization: the best parameters for the graph, the best graph for the parameters, and so on."""
 
+from collections.abc import Callable
+from os import PathLike
+
 from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
@@ -47,14 +50,14 @@ class AlternatingMinimization(Solver):
     def __init__(
         self,
         *,
-        tol=1e-6,
-        max_iter=1000,
-        patience=None,
-        time_limit=None,
-        callback=None,
-        checkpoint=None,
-        verbose=False,
-    ):
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable | None = None,
+        checkpoint: str | PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
         self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):

@@ -1,5 +1,8 @@
 """Cone: any convex regularizer and constraints on a given graph, by one cone program for all strata."""
 
+from collections.abc import Callable
+from os import PathLike
+
 from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton
@@ -56,14 +59,14 @@ class Cone(Solver):
     def __init__(
         self,
         *,
-        tol=1e-6,
-        max_iter=100,
-        patience=None,
-        time_limit=None,
-        callback=None,
-        checkpoint=None,
-        verbose=False,
-    ):
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable | None = None,
+        checkpoint: str | PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
         self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):

@@ -1,6 +1,9 @@
 """MAPG: monotone accelerated proximal gradient for the joint problem."""
 
+from collections.abc import Callable
 from numbers import Real
+from os import PathLike
+from typing import Any
 
 from strat.errors import OptionError
 from strat.solvers import edge
@@ -49,16 +52,16 @@ class MAPG(Solver):
 
     def __init__(
         self,
-        step=None,
+        step: Any = None,
         *,
-        tol=1e-6,
-        max_iter=5000,
-        patience=None,
-        time_limit=None,
-        callback=None,
-        checkpoint=None,
-        verbose=False,
-    ):
+        tol: float = 1e-6,
+        max_iter: int = 5000,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable | None = None,
+        checkpoint: str | PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
         self.step = step
         self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 

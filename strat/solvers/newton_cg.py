@@ -1,5 +1,8 @@
 """NewtonCG: a proximal Newton method for a given graph."""
 
+from collections.abc import Callable
+from os import PathLike
+
 from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton, needs_cones
@@ -57,14 +60,14 @@ class NewtonCG(Solver):
     def __init__(
         self,
         *,
-        tol=1e-6,
-        max_iter=500,
-        patience=None,
-        time_limit=None,
-        callback=None,
-        checkpoint=None,
-        verbose=False,
-    ):
+        tol: float = 1e-6,
+        max_iter: int = 500,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable | None = None,
+        checkpoint: str | PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
         self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):

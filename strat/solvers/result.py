@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from strat.records.tables import Shown
 
-@dataclass
-class Result:
+
+@dataclass(repr=False)
+class Result(Shown):
     """Outcome of a fit.
 
     Parameters
@@ -58,7 +60,7 @@ class Result:
     history_seconds: list = field(default_factory=list)
 
     @property
-    def smoothing_bound(self):
+    def smoothing_bound(self) -> float | None:
         """How far the true objective is at most above its minimum at this graph; None without smoothing.
 
         A Moreau envelope is nowhere above its function, so the smoothed minimum is a lower bound of the true one.
@@ -80,3 +82,5 @@ class Result:
             f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in starts
         ]
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
+
+    __repr__ = __str__

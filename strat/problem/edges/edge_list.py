@@ -1,5 +1,6 @@
 """A sparse set of candidate edges."""
 
+import copy
 from functools import cached_property, partial
 
 import numpy as np
@@ -27,6 +28,8 @@ class EdgeList(EdgeSet):
     i, j : array_like of int, shape (count,)
         Ends of the edges; every pair once, i != j.
     """
+
+    couple = None  # weights of the numbers of theta in the distances; see `coupled`
 
     def __init__(self, K, i, j):
         self.K = int(K)
@@ -142,12 +145,19 @@ class EdgeList(EdgeSet):
         """Edge array of the entries S_ij of a packed matrix."""
         return S[self._places]
 
+    def coupled(self, couple):
+        """The same edges, whose distances weigh the numbers of theta by `couple`, shape (count, n)."""
+        edges = copy.copy(self)
+        edges.couple = couple
+        return edges
+
     def distances(self, theta):
-        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        """||theta_i - theta_j||^2, weighted by `couple` where edges have it, from explicit differences, shape (count,)."""
         out = np.empty(self.count)
         for chunk in self.chunks:
             difference = theta[self.i[chunk]] - theta[self.j[chunk]]
-            np.einsum("en,en->e", difference, difference, out=out[chunk])
+            weighted = difference if self.couple is None else self.couple[chunk] * difference
+            np.einsum("en,en->e", weighted, difference, out=out[chunk])
         return out
 
     @property

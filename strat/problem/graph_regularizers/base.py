@@ -1,6 +1,7 @@
 """What every graph regularizer h(W) has: its parameters, its CVXPY expression, and an oracle for the solvers."""
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -45,7 +46,7 @@ class GraphRegularizer(BaseEstimator):
             reason = "with equal parameters and W going to infinity the objective would fall for ever"
             check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {reason}", POSITIVE[1])
 
-    def expression(self, W, W0=None):
+    def expression(self, W: np.ndarray, W0: np.ndarray | None = None) -> Any:
         """Give h(W) as a CVXPY expression, without constraints.
 
         Parameters
@@ -65,7 +66,7 @@ class GraphRegularizer(BaseEstimator):
         W = cp.Constant(W) if isinstance(W, np.ndarray) else W
         return self._formula(cp, W, np.zeros(W.shape) if W0 is None else W0)
 
-    def constraints(self, W):
+    def constraints(self, W: Any) -> list:
         """Constraints on W.
 
         Parameters

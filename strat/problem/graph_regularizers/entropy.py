@@ -80,7 +80,7 @@ class Entropy(GraphRegularizer):
     _oracle_class = EntropyOracle
     _ranges = {"sigma": POSITIVE}
 
-    def __init__(self, sigma):
+    def __init__(self, sigma: float) -> None:
         self.sigma = sigma
 
     def _formula(self, cp, W, W0):

@@ -143,14 +143,14 @@ class LogDet(GraphRegularizer):
     _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE, "eta": SHARE, "mu": POSITIVE}
     _falls_with_weights = True
 
-    def __init__(self, lambda1, lambda2, eta, mu):
+    def __init__(self, lambda1: float, lambda2: float, eta: float, mu: float) -> None:
         self.lambda1 = lambda1
         self.lambda2 = lambda2
         self.eta = eta
         self.mu = mu
 
     @classmethod
-    def from_bayes(cls, n, c1, c2, mu):
+    def from_bayes(cls, n: int, c1: float, c2: float, mu: float) -> "LogDet":
         """Choose the constants of the MAP estimate under a Gaussian Markov random field prior.
 
         The prior is Theta | W ~ N(0, (mu I + G(W))^-1) for each of the n numbers of a stratum, and W with density

@@ -151,7 +151,7 @@ class LogDiagonal(GraphRegularizer):
     _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}
     _falls_with_weights = _needs_an_edge = _needs_degrees = True
 
-    def __init__(self, lambda1, lambda2):
+    def __init__(self, lambda1: float, lambda2: float) -> None:
         self.lambda1 = lambda1
         self.lambda2 = lambda2
 

@@ -137,7 +137,7 @@ class TraceConstraint(GraphRegularizer):
     _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}
     _needs_an_edge = True
 
-    def __init__(self, lambda1, lambda2):
+    def __init__(self, lambda1: float, lambda2: float) -> None:
         self.lambda1 = lambda1
         self.lambda2 = lambda2
 

@@ -1,5 +1,8 @@
 """Tune a prior graph and hyperparameters by held-out loss or by evidence."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from strat.errors import OptionError
 from strat.model.fit import check_options
 from strat.records.sample import Sample, joined
@@ -12,23 +15,23 @@ from strat.solvers.progress import Listening
 
 
 def tune(
-    model,
-    train,
-    validation=None,
+    model: Any,
+    train: tuple,
+    validation: tuple | None = None,
     *,
-    folds=None,
-    wrt=("scale",),
-    edges="prior",
-    tie=None,
-    penalty=None,
-    candidates=(),
-    max_iter=50,
-    patience=5,
-    time_limit=None,
-    random_state=0,
-    verbose=False,
-    method="validation",
-):
+    folds: Any = None,
+    wrt: Sequence = ("scale",),
+    edges: Any = "prior",
+    tie: str | None = None,
+    penalty: float | Sequence | None = None,
+    candidates: Sequence | None = (),
+    max_iter: int = 50,
+    patience: int = 5,
+    time_limit: float | None = None,
+    random_state: int = 0,
+    verbose: bool = False,
+    method: str = "validation",
+) -> Any:
     """Tune a prior graph by the loss of held-out records, and keep the start where that does not help.
 
     The mean validation loss is minimised through the fit, by its derivative (``strat.hypergradient``) and projected

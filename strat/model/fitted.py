@@ -1,0 +1,129 @@
+"""What is read from a fit: parameters of one stratum or all, the graph, the problem in CVXPY, a file."""
+
+from collections.abc import Hashable
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import cvxpy as cp
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from strat.errors import GraphError
+from strat.model.export import as_problem, coefficients
+from strat.model.saving import save
+from strat.records.labels import plain
+from strat.records.strata import did_you_mean, some_of
+from strat.solvers import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class FittedParameters:
+    """The part of a StratifiedModel that reads ``theta_``, ``W_`` and ``strata_``."""
+
+    theta_: dict[str, np.ndarray]
+    strata_: list
+    result_: Result
+
+    def at(self, label: Hashable) -> dict:
+        """Parameters of one stratum.
+
+        Parameters
+        ----------
+        label : hashable
+            The stratum.
+
+        Returns
+        -------
+        dict
+            ``{variable name: array}``.
+
+        Raises
+        ------
+        GraphError
+            If the label is no stratum.
+        """
+        check_is_fitted(self, "theta_")
+        try:
+            k = self.strata_.index(plain(label))
+        except ValueError:
+            raise GraphError(
+                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}. "
+                f"{did_you_mean(plain(label), self.strata_)}".rstrip()
+            ) from None
+        return {name: np.array(value[k]) for name, value in self.theta_.items()}
+
+    def coefficients(self, errors: dict | None = None) -> "pd.DataFrame":
+        """The parameters as a table.
+
+        Parameters
+        ----------
+        errors : dict, optional
+            Standard errors to put beside them, as ``strat.standard_errors(model)`` gives them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a stratum, one column a number; columns have the names of features where fit was given a DataFrame.
+            With `errors` there are two groups of columns, "estimate" and "standard error".
+
+        Examples
+        --------
+        >>> import cvxpy as cp, pandas as pd, strat
+        >>> theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+        >>> base = strat.BaseModel(cp.square(y - x @ theta), data=(x, y))
+        >>> X = pd.DataFrame({"rooms": [1.0, 0.0, 2.0, 1.0], "age": [0.0, 1.0, 1.0, 1.0]})
+        >>> model = strat.separate(base).fit(X, [1.0, 2.0, 5.0, 4.0], strata=["a", "a", "b", "b"])
+        >>> model.coefficients().round(2)
+                 rooms  age
+        stratum
+        a          1.0  2.0
+        b          1.0  3.0
+        """
+        check_is_fitted(self, "theta_")
+        return coefficients(self, errors)
+
+    def to_cvxpy(self) -> cp.Problem:
+        """The convex problem in theta for the current W, as CVXPY sees it.
+
+        Returns
+        -------
+        cvxpy.Problem
+            One variable ``NAME[LABEL]`` for each variable and stratum, with its declared shape and attributes; a
+            common model has those of one stratum.
+        """
+        check_is_fitted(self, "theta_")
+        return as_problem(self)
+
+    def save(self, path: str | str | PathLike) -> None:
+        """Store arrays, labels, options and a readable copy of the declaration (npz with JSON, no pickle).
+
+        Parameters
+        ----------
+        path : str or path
+            File to write; ``strat.load`` reads it. What was there is replaced once the new file is whole, and an
+            OptionError leaves it as it was.
+        """
+        check_is_fitted(self, "theta_")
+        save(self, path)
+
+    @property
+    def W_(self) -> Any:
+        """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
+        W = self.__dict__.get("W_")
+        if W is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no W_, because it is not fitted. Call fit first."
+            )
+        if callable(W):
+            W = self.__dict__["W_"] = W()
+        return W
+
+    @W_.setter
+    def W_(self, W):
+        self.__dict__["W_"] = W
+
+    def _flat(self):
+        """Parameters as (K, n)."""
+        return self.base.layout.pack(self.theta_)

@@ -1,0 +1,129 @@
+"""Parameters for strata that the model has not: the common model's, or the mean of their neighbours'."""
+
+import copy
+import numbers
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import spsolve
+
+from strat.errors import GraphError, OptionError
+from strat.graphs.prior_graph import PriorGraph
+from strat.graphs.reading import read_graph
+from strat.model.bound_model import BoundModel
+from strat.model.export import training_records
+from strat.problem.graph_regularizers import FixedGraph
+from strat.records.axes import changed_axis
+from strat.records.strata import Strata, some_of
+from strat.solvers.default import default_solver
+from strat.solvers.starts import solve
+
+
+def with_unseen(model, records, unseen):
+    """The records with the strata that are no nodes added after the model's, and the parameters (K, n) of all.
+
+    `unseen` is "common", "graph" or a graph, as ``predict`` takes it; the records' strata are the labels seen.
+    """
+    named = isinstance(unseen, str)
+    if named and unseen not in ("graph", "common"):
+        raise OptionError(f'unseen={unseen!r} is not known. Use "error", "graph", "common", or a graph.')
+    known = {label: k for k, label in enumerate(model.strata_)}
+    new = [label for label in records.strata.labels if label not in known]
+    place = known | {label: len(known) + k for k, label in enumerate(new)}
+    records.strata = Strata(
+        list(place), np.array([place[z] for z in records.strata.labels])[records.strata.index]
+    )
+    theta = model._flat()
+    if not new:
+        return records, theta
+    if named and unseen == "common":
+        return records, np.concatenate([theta, np.repeat(_common(model), len(new), axis=0)])
+    return records, np.concatenate([theta, _harmonic(model, theta, new, model.graph if named else unseen)])
+
+
+def _common(model):
+    """Parameters (1, n) of the common model of the fit's records; computed once for each fit."""
+    records = training_records(model, 'unseen="common"')
+    cached = model.__dict__.get("_common", (None, None))
+    if cached[0] is not records:
+        shared = copy.copy(model)
+        shared.shared, shared.solver, shared.graph_regularizer = True, None, FixedGraph()
+        problem = BoundModel(shared, records=records).problem()
+        solver = default_solver(problem.loss, False, problem.regularizer)
+        cached = model._common = records, solve(problem, solver).theta
+    return cached[1]
+
+
+def _harmonic(model, theta, new, graph):
+    """Parameters of new strata u: each is the mean of its neighbours, by weight; new ones may be neighbours, too.
+
+    With the Laplacian G of the graph on known strata k and new ones u:   theta_u = G_uu^-1 W_uk theta_k
+    """
+    labels, K = [*model.strata_, *new], len(model.strata_)
+    prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
+    scale = model.scale if graph is model.graph else 1.0
+    place = {label: k for k, label in enumerate(labels)}
+    at = np.array([place.get(label, -1) for label in prior.labels])
+    i, j, w = at[prior.i], at[prior.j], prior.weights(scale)
+    kept = (np.minimum(i, j) >= 0) & (np.maximum(i, j) >= K)
+    derived = _derived(prior, new, place, scale)
+    i, j, w = (np.append(a[kept], b) for a, b in zip((i, j, w), derived, strict=True))
+    upper = sparse.coo_array((w, (i, j)), shape=(len(labels),) * 2)
+    W = sparse.csr_array(upper + upper.T)[K:]
+    with_known = sparse.block_array(
+        [[W[:, K:], W[:, :K].sum(axis=1)[:, None]], [None, sparse.csr_array((1, 1))]]
+    )
+    component = connected_components(with_known, directed=False)[1]
+    alone = [label for label, c in zip(new, component, strict=False) if c != component[-1]]
+    if alone:
+        raise GraphError(
+            f"unseen: no edge leads from {some_of(alone)} to a stratum of the model. Give a graph that has such edges, "
+            f'unseen=graph, or take the common model, unseen="common".'
+        )
+    G = sparse.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, K:]
+    return np.reshape(spsolve(sparse.csc_array(G), W[:, :K] @ theta), (len(new), -1))
+
+
+def _derived(prior, new, place, scale):
+    """Edges (i, j, w) of new strata that the graph has not, as its edges along each coordinate of the labels say.
+
+    A new number on a coordinate whose numbers are joined in order is joined to the nearest on either side.
+    """
+    found = []
+    for label in (label for label in new if label not in prior.position):
+        whole = type(label) is tuple
+        for axis, near in _along_axes(prior, scale).items():
+            value = label[axis] if whole and axis < len(label) else label
+            for neighbor, w in (near.get(value) or _nearest_numbers(value, near)).items():
+                other = (*label[:axis], neighbor, *label[axis + 1 :]) if whole else neighbor
+                if place.get(other, len(place)) < place[label]:  # an edge between new ones counts once
+                    found.append((place[label], place[other], w))
+    i, j, w = np.reshape(found, (-1, 3)).T
+    return i.astype(np.intp), j.astype(np.intp), w
+
+
+def _along_axes(prior, scale):
+    """For each coordinate ``{value: {neighbour: weight}}``, from the edges that change this coordinate alone."""
+    axes = {}
+    for i, j, w in zip(prior.i.tolist(), prior.j.tolist(), prior.weights(scale).tolist(), strict=True):
+        u, v = prior.labels[i], prior.labels[j]
+        axis = changed_axis(u, v)
+        if axis is not None:
+            a, b = (u[axis], v[axis]) if type(u) is tuple else (u, v)
+            for one, other in ((a, b), (b, a)):
+                axes.setdefault(axis, {}).setdefault(one, {})[other] = w
+    return axes
+
+
+def _nearest_numbers(value, near):
+    """``{neighbour: weight}`` of a number between or beyond those of a coordinate whose numbers are joined in order."""
+    if not all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in (value, *near)):
+        return {}
+    order = sorted(near)
+    if any(b not in near[a] for a, b in zip(order, order[1:], strict=False)) or any(
+        len(n) > 2 for n in near.values()
+    ):
+        return {}
+    sides = [v for v in order if v < value][-1:] + [v for v in order if v > value][:1]
+    return {v: min(near[v].values()) for v in sides}
