@@ -79,11 +79,13 @@ def test_few_strata(solver, h, K):
 
 
 @pytest.mark.parametrize("h", NEW)
-def test_both_edge_sets_give_the_same_iterates(h):
+def test_both_edge_sets_give_the_same_fits(h):
     a, b = problem(h), problem(h, edges=EdgeList(8, *np.triu_indices(8, 1)))
-    for options in ({"max_iter": 8}, {"max_iter": 20, "step": (1e-2, 1e-2)}):
-        x, y = fitted(a, MAPG(tol=0, **options)), fitted(b, MAPG(tol=0, **options))
-        np.testing.assert_allclose(x.history, y.history, rtol=1e-9)
+    x, y = (fitted(p, MAPG(tol=0, max_iter=20, step=(1e-2, 1e-2))) for p in (a, b))
+    np.testing.assert_allclose(x.history, y.history, rtol=1e-9)
+    # Newton steps are solved with another preconditioner, so that only their end is the same.
+    x, y = (fitted(p, MAPG(tol=1e-8)) for p in (a, b))
+    assert x.objective == pytest.approx(y.objective, rel=1e-9)
 
 
 @pytest.mark.parametrize("h", NEW)
