@@ -27,6 +27,7 @@ from strat.model.graph_learning import LearnedGraph, learn_graph
 from strat.model.loading import load
 from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.records.splitters import RollingOrigin, StrataKFold
+from strat.selection.blend import blend
 from strat.selection.compare import compare
 from strat.selection.search import search
 from strat.selection.tuning import tune
@@ -64,6 +65,7 @@ __all__ = [
     "StratError",
     "StratifiedModel",
     "TraceConstraint",
+    "blend",
     "common",
     "compare",
     "compile",

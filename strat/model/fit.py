@@ -81,13 +81,14 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     result.seconds += time.perf_counter() - solved
 
 
-def fit_within(model, data, strata):
-    """Fit a model as a part of a longer computation, and return it.
+def fit_within(model, data, strata, sample_weight=None):
+    """Fit a model, of any kind, as a part of a longer computation, and return it.
 
     Ctrl-C ends a single fit at the best point so far; here it raises a KeyboardInterrupt, to end the whole computation.
     """
-    model.fit(*data, strata=strata)
-    if model.result_.status == "interrupted" and getattr(model.solver, "callback", None) is None:
+    model.fit(*data, strata=strata, sample_weight=sample_weight)
+    status = model.result_.status if hasattr(model, "result_") else "fitted"
+    if status == "interrupted" and getattr(model.solver, "callback", None) is None:
         raise KeyboardInterrupt
     return model
 

@@ -1,7 +1,5 @@
 """Pattern search: lower a function of a few numbers by steps along the axes, without bounds and without derivatives."""
 
-from strat.selection.constants import snake
-
 
 class PatternSearch:
     """Hooke and Jeeves' search with halving steps, on a lattice so that no point is tried twice.
@@ -33,11 +31,18 @@ class PatternSearch:
             self.tried[x] = self.function(x)
         return self.tried[x]
 
-    def scan(self, center, directions, offsets):
-        """Try every combination of some offsets along each direction from a center; return the best point."""
-        for lengths in snake({k: list(each) for k, each in enumerate(offsets)}):
-            self.value(_moved(center, directions, lengths.values()))
-        return self.best()
+    def cover(self, start, axes, values):
+        """Try all of some values on each axis in turn, from the best point so far, until no axis helps; return it.
+
+        Where an axis no longer matters, far out, steps say nothing; this finds what lies beyond.
+        """
+        x, before = tuple(start), None
+        while x != before:
+            before = x
+            for axis in axes:
+                line = [(*x[:axis], v, *x[axis + 1 :]) for v in values]
+                x = min([x, *line], key=self.value)
+        return x
 
     def search(self, start, diagonals=()):
         """Descend from a start along the axes; return the best point of all that were tried.

@@ -3,10 +3,10 @@
 from strat.errors import OptionError
 from strat.model.fit import check_options
 from strat.records.sample import Sample, joined
+from strat.selection.clock import Clock
 from strat.selection.tuning.arguments import check_counts, check_model, is_by_evidence
 from strat.selection.tuning.by_evidence import tune_by_evidence
 from strat.selection.tuning.by_validation import tune_by_validation
-from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.rounds import rounds_of
 from strat.solvers.progress import Listening
 
