@@ -164,8 +164,12 @@ def search(
 
     best = fitted(table[0])
     notes = [
-        f"{table[0]['candidate']}: {note}" for note in getattr(getattr(best, "result_", None), "notes", ())
+        f"{row['candidate']}: the held-out loss of fold {', '.join(row['infinite'])} of {len(pairs)} is infinite"
+        for row in table
+        if row.get("infinite")
     ]
+    result = getattr(best, "result_", None)
+    notes += [f"{table[0]['candidate']}: {note}" for note in getattr(result, "notes", ())]
     if clock.status != "finished":
         tried = len({row["candidate"] for row in table if not row["error"]})
         how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
