@@ -45,8 +45,8 @@ class StratifiedModel(NestedParameters):
         Multiplier of W0's edges, or one for each factor of a product graph: ``{"age": 2.0, "sex": 0.5}``.
     edges : {"all", "prior"}, list of label pairs, or graph
         Where W may be nonzero when it is learned.
-    strata : str or list of str, optional
-        Columns of a DataFrame X that hold the strata; they are dropped from X.
+    strata : str, int, or list of str or int, optional
+        Columns of X that hold the strata, by name in a DataFrame or by position; they are dropped from X.
     n_starts : int
         Number of starting points; the lowest objective (or validation loss) is kept.
     warm_start : bool
@@ -64,6 +64,8 @@ class StratifiedModel(NestedParameters):
         The strata in order.
     result_ : Result
         Status, objective and its parts, residuals, history, time.
+    n_features_in_, feature_names_in_ : int, (n_features_in_,) ndarray
+        Number and names of the columns of X, those of strata too, where X is a matrix and a DataFrame.
 
     References
     ----------

@@ -72,6 +72,7 @@ def fit_model(model, data, strata, sample_weight, init, validation):
     model.W_ = partial(_matrix, len(labels), model.shared, edges, result.w)
     model.result_ = result
     model._columns, model._training = records.columns, records
+    model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
     small = sum(array.data.nbytes for array in records.arrays) <= BYTES_KEPT
     # Kept without the model: a reference cycle would hold the records longer than the model.
