@@ -11,7 +11,6 @@ from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
 from strat.records.sample import Sample, strata_folds
 from strat.records.strata import in_order
-from strat.selection.means import mean_and_error
 from strat.selection.other_model import ScoredByPrediction, as_model, with_strata
 from strat.selection.predictions import LossOfPrediction, check_predictable, prediction_of
 
@@ -21,8 +20,7 @@ def blend(model, *others, weights="average", folds=5, guard=True, random_state=0
 
     Margins and log rates are added, not probabilities and rates. At fit, every model is fitted to every fold and predicts
     the records that it holds out. These choose the weights of a stack; and where the blend's loss on them is not lower than
-    the best single model's by more than the standard error of the difference, that model alone is kept. Then all models
-    are fitted to all records.
+    the best single model's, that model alone is kept. Then all models are fitted to all records.
 
     Parameters
     ----------
@@ -146,8 +144,7 @@ class Blend(ScoredByPrediction):
         weight = np.concatenate(weight)
         means = [float(np.average(each, weights=weight)) for each in losses]
         best = int(np.argmin(means[:-1]))
-        gain, error = mean_and_error(losses[best] - losses[-1], weight)
-        if self.guard and not gain > (error or 0.0):
+        if self.guard and not means[-1] < means[best]:
             w = np.eye(count)[best]
         return w, dict(zip([*range(count), "blend"], means, strict=True))
 
