@@ -28,6 +28,11 @@ class Maker:
             cp.Variable(3, nonneg=True, name="q"),
         )
         self.V, self.S = cp.Variable((2, 3), name="V"), cp.Variable((2, 2), PSD=True, name="S")
+        self.D, self.T = (
+            cp.Variable((2, 2), diag=True, name="D"),
+            cp.Variable((2, 2), symmetric=True, name="T"),
+        )
+        self.r = cp.Variable(2, bounds=[-1, 2], name="r")
         self.x, self.A = cp.Parameter(3, name="x"), cp.Parameter((2, 3), name="A")
         self.y, self.s = cp.Parameter(name="y"), cp.Parameter(name="s")
         self.M = cp.Parameter(nonneg=True, value=rng.uniform(0.2, 2), name="M")
@@ -44,10 +49,22 @@ class Maker:
             "s": rng.choice([rng.uniform(0, 2, size=self.N), rng.integers(0, 2, size=self.N).astype(float)]),
         }
         self.index = np.array([0, 0, 0, 0, 2])
-        shapes = {"w": (3,), "b": (), "q": (3,), "V": (2, 3), "S": (2, 2)}
+        shapes = {
+            "w": (3,),
+            "b": (),
+            "q": (3,),
+            "V": (2, 3),
+            "S": (2, 2),
+            "D": (2, 2),
+            "T": (2, 2),
+            "r": (2,),
+        }
         self.theta = {name: rng.normal(size=(self.K, *shape)) for name, shape in shapes.items()}
         self.theta["q"] = np.abs(self.theta["q"]) + 0.1
         self.theta["S"] = self.theta["S"] @ np.swapaxes(self.theta["S"], 1, 2) + 0.2 * np.eye(2)
+        self.theta["D"] *= np.eye(2)
+        self.theta["T"] = self.theta["T"] + np.swapaxes(self.theta["T"], 1, 2)
+        self.theta["r"] = np.clip(self.theta["r"], -0.9, 1.9)
 
     def pick(self, options):
         return options[self.rng.integers(len(options))]
@@ -95,6 +112,8 @@ class Maker:
             lambda: self.vector()[0] + self.factor(),
             lambda: cp.sum(self.vector()) / 3,
             lambda: cp.mean(V) + S[0, 1],
+            lambda: cp.trace(self.D) - self.T[0, 1],
+            lambda: self.r @ self.numbers(2) + b,
         ]
         data = [
             lambda: self.x @ w + b,
@@ -131,6 +150,8 @@ class Maker:
             lambda: w[[0, 0, 2]] + self.factor(),
             lambda: cp.upper_tri(cp.reshape(self.numbers(9, 3) @ w, (3, 3), order="C")),
             lambda: -w / 0.7,
+            lambda: self.r - cp.diag(self.D),
+            lambda: self.T @ self.numbers(2) + self.r,
         ]
         data = [
             lambda: self.A @ w + b,
@@ -156,10 +177,12 @@ class Maker:
             lambda: V - self.numbers(2, 3),
             lambda: self.numbers(2, 2) @ V,
             lambda: V + cp.vstack([w, w]),
+            lambda: self.T + self.D - self.number() * self.S,
         ]
         data = [
             lambda: V - self.A,
             lambda: cp.multiply(self.A, V),
+            lambda: self.D @ self.A + self.s,
             lambda: cp.outer(self.x[:2], np.ones(3)) + V,
         ]
         return self.pick(options + 2 * data if self.with_data else options)()
@@ -222,6 +245,11 @@ class Maker:
             lambda: np.array([0.5, 2.0]) @ cp.hstack([c(), c()]), lambda: cp.quad_over_lin(cp.pos(c()), self.safe()),
             lambda: cp.sum_largest(cp.hstack([c(), c(), c()]), 2), lambda: cp.norm(cp.norm(self.matrix(), 2, axis=1), 1),
             lambda: cp.abs(cp.norm(self.vector(), 2)), lambda: cp.square(cp.norm(self.vector(), 2)),
+            lambda: self.number() * cp.pos(c()) + cp.norm1(self.vector()) + cp.norm(self.vector(), 2) / self.number(),
+            lambda: cp.huber(cp.norm(self.vector(), 2), self.number()), lambda: cp.norm1(cp.cumsum(self.vector())),
+            lambda: cp.maximum(self.scalar(), cp.norm(self.vector(), 2), self.scalar()),
+            lambda: cp.inv_pos(self.safe()) + cp.norm1(self.vector()), lambda: cp.quad_over_lin(self.vector(), cp.power(self.safe(), 0.7)),
+            lambda: cp.norm(self.matrix(), "nuc") + self.scalar(), lambda: cp.power(self.safe(), -self.number()),
             lambda: cp.inv_pos(cp.sqrt(self.safe())), lambda: -cp.log(cp.sqrt(self.safe()) + self.positive() + 0.1),
         ]  # fmt: skip
 
@@ -247,3 +275,26 @@ class Maker:
     def data_of(self, e):
         ids = {p.id for p in e.parameters()}
         return tuple(p for p in (self.x, self.A, self.y, self.s) if p.id in ids)
+
+    def constraints(self, variables):
+        """Up to two constraints that the first stratum's point satisfies."""
+        found = []
+        for _ in range(self.rng.integers(3)):
+            v = self.pick(variables)
+            at = self.theta[v.name()][0]
+            a = self.numbers(*v.shape)
+            a = a.toarray() if sp.issparse(a) else a
+            found.append(
+                self.pick(
+                    [
+                        lambda v, at, a: cp.norm(cp.vec(v, order="F"), 2) <= 1.1 * np.linalg.norm(at) + 0.1,
+                        lambda v, at, a: cp.sum(cp.multiply(a, v)) <= np.sum(a * at) + 0.1,
+                        lambda v, at, a: cp.sum(v) == np.sum(at),
+                        lambda v, at, a: v <= np.max(at) + 0.1,
+                        lambda v, at, a: cp.sum(cp.abs(v - at)) <= self.number(),
+                        lambda v, at, a: cp.sum(cp.exp(v)) <= np.sum(np.exp(at)) + 0.1,
+                        lambda v, at, a: cp.max(v) - cp.min(v) <= np.ptp(at) + 0.1,
+                    ]
+                )(v, at, a)
+            )
+        return found

@@ -73,7 +73,9 @@ def rebuilt(expression, replacements):
     def build(e):
         if id(e) not in memo:
             if isinstance(e, atoms.Power) and isinstance(e.p, atoms.Parameter) and e.p.value is not None:
-                memo[id(e)] = cp.power(build(e.args[0]), float(e.p.value))
+                memo[id(e)] = _power(build(e.args[0]), float(e.p.value))
+            elif isinstance(e, atoms.Power) and e.p.value is not None:
+                memo[id(e)] = _power(build(e.args[0]), float(e.p.value), e)
             else:
                 args = [build(a) for a in e.args]
                 same = all(new is old for new, old in zip(args, e.args, strict=True))
@@ -81,6 +83,16 @@ def rebuilt(expression, replacements):
         return memo[id(e)]
 
     return build(expression)
+
+
+def _power(base, p, old=None):
+    """The power, or that of the absolute value: CVXPY's cones of u⁶, u¹⁰, u¹² and so on allow no u below 0."""
+    halvings = np.log2(p) if p > 0 else 0.5
+    if p % 2 == 0 and halvings % 1 and not base.is_nonneg() and not base.is_constant():
+        base = cp.abs(base)
+    elif old is not None:
+        return old if base is old.args[0] else old.copy([base])
+    return cp.power(base, p)
 
 
 def numbers(expression, replacements, stay=()):

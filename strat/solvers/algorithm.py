@@ -85,11 +85,14 @@ class Algorithm:
 
     def state(self):
         """The whole state, as a dict of arrays."""
-        state = {name: attrgetter(name)(self) for name in self.saved}
+        # A part that is made where it is first needed is not made for its state.
+        made = {name: name.partition(".")[0] in vars(self) for name in self.saved}
+        state = {name: attrgetter(name)(self) if made[name] else np.zeros(0) for name in self.saved}
         state |= {
             "x_theta": self.x.theta,
             "x_w": self.x.w,
             "x_numbers": [getattr(self.x, name) for name in _NUMBERS],
+            "stalled": self.stalled,
         }
         state |= {
             f"{role}_{i}": value
@@ -104,13 +107,15 @@ class Algorithm:
         """Go back to a saved state."""
         for name in self.saved:
             value, (*owner, attribute) = np.array(state[name]), name.split(".")
+            if owner and not value.size:
+                continue
             owner = attrgetter(".".join(owner))(self) if owner else self
             setattr(owner, attribute, value if value.ndim else value.item())
         self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
         self.x.evaluate()
         for name, value in zip(_NUMBERS, state["x_numbers"], strict=True):
             setattr(self.x, name, float(value))
-        self.differentiated = False
+        self.differentiated, self.stalled = False, bool(state["stalled"])
         for role, p in _proxes(self.problem).items():
             p.remember([state[name] for name in sorted(state) if name.startswith(f"{role}_")])
         self.extra_factorizations += int(state["work"]) - self.factorizations

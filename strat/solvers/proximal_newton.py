@@ -47,7 +47,7 @@ class ProximalNewton(Algorithm):
     """
 
     saved = (
-        *("damping", "size", "idle", "fresh"),
+        *("damping", "size", "idle", "fresh", "plain"),
         *("strata_metric.loss_curvature", "strata_metric.share", "system.preconditioner.shift"),
     )
 

@@ -74,7 +74,7 @@ class Run:
     def go(self):
         """Iterate until a stop."""
         solver = self.solver
-        status = "max_iter" if self.iteration >= solver.max_iter else None
+        status = "max_iter" if self.iteration >= solver.max_iter or self.algorithm.stalled else None
         if status is None and seconds_left() <= 0:
             status = "time_limit"
         try:
