@@ -11,7 +11,6 @@ from sklearn.linear_model import Ridge
 import strat
 from strat.selection.constants import snake
 from strat.selection.means import mean_and_error
-from strat.selection.pattern_search import PatternSearch
 
 RNG = np.random.default_rng(2)
 N = 160
@@ -225,7 +224,7 @@ def test_a_candidate_that_fails_is_a_row_unless_all_do():
     models = {"small": strat.lrsm(BASE, PLACE), "lrsm": strat.lrsm(BASE, GRAPH)}
     found = strat.search(models, {"base__ridge": [1.0]}, train=(X, Y, Z), folds=2)
     assert found.table[-1]["candidate"] == "small" and "GraphError" in found.table[-1]["error"]
-    assert "failed  small: GraphError" in str(found) and "; fold 1 of 2" in found.table[-1]["error"]
+    assert "failed  small: GraphError" in str(found) and "(fold 1 of 2)" in found.table[-1]["error"]
     with pytest.raises(strat.GraphError, match="is not a node of the graph"):
         strat.search(strat.lrsm(BASE, PLACE), {"base__ridge": [1.0]}, train=(X, Y, Z))
 
@@ -262,21 +261,6 @@ def test_the_table_prints_and_converts(found):
 def test_wrong_arguments_raise(grid, options, error, words):
     with pytest.raises(error, match=words):
         strat.search(strat.lrsm(BASE, GRAPH), grid, **{"train": (X, Y, Z), **options})
-
-
-def test_the_pattern_search_has_no_edges():
-    target = np.array([4.3, -3.2, 0.4])
-    bowl = PatternSearch(lambda x: 1 + float(np.sum((np.array(x) - target) ** 2) * (1 + 0.3 * x[0] ** 2)))
-    assert np.abs(np.array(bowl.search((0.0, 0.0, 0.0))) - target).max() <= 0.26
-    assert len(bowl.tried) < 90
-    flat = PatternSearch(lambda x: 1.0)
-    assert flat.search((0.0, 0.0)) == (0.0, 0.0) and len(flat.tried) == 13
-    valley = PatternSearch(lambda x: 10 * abs(x[0] + x[1]) + abs(x[0] - 3))
-    assert valley.search((0.0, 0.0)) == (0.0, 0.0)
-    assert valley.search((0.0, 0.0), [(1.0, -1.0)]) == (3.0, -3.0)
-    counted = PatternSearch(lambda x: -x[0], most=5)
-    counted.search((0.0,))
-    assert len(counted.tried) == 5
 
 
 def test_a_snake_changes_one_value_at_a_time():

@@ -1,5 +1,6 @@
 """The candidates of a search: the user's models, and simple models of the same declaration."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +20,7 @@ MOST_POOLED = 500
 
 @dataclass
 class Axis:
-    """One number of a pattern search: log10 of a factor that multiplies some constants.
+    """One number of a search: log10 of a factor that multiplies some constants.
 
     A first scan moves all axes of one kind together.
     """
@@ -34,13 +35,15 @@ class Candidate:
 
     name: str
     model: object
-    axes: list = field(default_factory=list)  # what a pattern search varies
+    axes: list = field(default_factory=list)  # what a search varies
     refines: object = None  # the candidate whose constants are special cases: its scan is this one's
-    points: list | None = None  # the constants to try, in place of a pattern search
+    points: list | None = None  # the constants to try, in place of a search
     each: bool = False  # whether every one of the points is a row of the table, not just the best
 
     def constants(self, x):
-        """The constants at a point of the pattern search."""
+        """The constants at a point of the search, or those of a given number."""
+        if self.points is not None:
+            return self.points[int(x[0])]
         moved = zip(self.axes, x, strict=True)
         return {name: value * 10.0**e for axis, e in moved for name, value in axis.start.items()}
 
@@ -114,14 +117,13 @@ def curvature(model, part, weight, nodes):
     """
     labels = nodes if model.graph is None else read_graph(model.graph).labels
     whole = common(model.base, (list(labels), sp.csr_array((len(labels),) * 2)), strata=model.strata)
-    whole._values = dict(model.values)
-    fit = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
-    if fit.problem.loss.has("hessian_operator"):
-        diagonal = np.einsum("kcc->c", hessian_blocks(fit.problem.loss, fit.theta))
-        positive = diagonal[np.isfinite(diagonal) & (diagonal > 0)]
-        if len(positive):
-            return float(np.exp(np.log(positive).mean())) / len(labels)
-    return float(weight.sum()) / len(labels)
+    whole._values, typical = dict(model.values), float(weight.sum())
+    with suppress(Exception):  # the candidates' own fits will say what is wrong
+        fit = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
+        if fit.problem.loss.has("hessian_operator"):
+            diagonal = np.einsum("kcc->c", hessian_blocks(fit.problem.loss, fit.theta))
+            typical = float(np.exp(np.log(diagonal[diagonal > 0]).mean()))
+    return (typical if 0 < typical < np.inf else float(weight.sum())) / len(labels)
 
 
 def _regularizer_axes(model):

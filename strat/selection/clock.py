@@ -3,6 +3,8 @@
 import time
 from contextlib import contextmanager
 
+from strat.errors import OptionError
+
 
 class OutOfTime(Exception):
     """The time limit is reached."""
@@ -12,6 +14,8 @@ class Clock:
     """The seconds since the start, and how the work ended: status "finished", "time_limit" or "interrupted"."""
 
     def __init__(self, limit=None):
+        if limit is not None and (isinstance(limit, bool | str) or not limit > 0):
+            raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {limit!r}.")
         self.started, self.limit, self.status = time.time(), limit, "finished"
 
     @property

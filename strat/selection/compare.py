@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import ShuffleSplit
 
-from strat.errors import OptionError
+from strat.errors import OptionError, first_line
 from strat.model.fit import fit_within
 from strat.records.sample import Sample
 from strat.records.strata import in_order
@@ -124,11 +124,6 @@ def _run(name, seed, model, train, test, metrics):
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
     return {"seconds": time.perf_counter() - started, **run}
-
-
-def first_line(error):
-    """An exception's type and the first line of its message."""
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _measure(model, part, metric):

@@ -2,12 +2,13 @@
 
 import warnings
 from collections import Counter, deque
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from sklearn.base import clone
 
+from strat.errors import first_line
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
 from strat.model.refit import Refits
@@ -24,9 +25,12 @@ class Trial:
     """One choice of constants, tried on every fold."""
 
     constants: dict  # by full name
-    fits: list  # of every fold: a Fit, or a fitted model of another kind
-    means: np.ndarray  # the mean losses of the folds' held-out records
-    loss: float  # mean over all held-out records
+    fits: list = field(default_factory=list)  # of every fold
+    means: list = field(default_factory=list)  # the mean losses of the folds' held-out records
+    loss: float = np.inf  # mean over all held-out records
+    losses: np.ndarray | None = None  # of every held-out record, fold after fold, where they are asked for
+    error: str | None = None
+    failure: Exception | None = None
 
 
 class CrossValidation:
@@ -52,20 +56,18 @@ class CrossValidation:
         """The folds: models of other kinds have nothing to bind."""
         if self.folds is None:
             kind = _StratifiedFold if isinstance(self.model, StratifiedModel) else _OtherFold
-            parts = (
-                (self.sample.part(a), self.sample.part(b), self.weight[a], self.weight[b])
-                for a, b in self.pairs
-            )
-            self.folds = []
-            for number, part in enumerate(parts, start=1):
-                with _naming(number, len(self.pairs)):
-                    self.folds.append(kind(self, *part))
-        return self.folds
+            self.folds = [partial(kind, self, *pair) for pair in self.pairs]
+        for k, fold in enumerate(self.folds):
+            if isinstance(fold, partial):
+                self.folds[k] = fold()
+            yield self.folds[k]
 
     def losses(self, trial):
-        """Loss of every held-out record, fold after fold."""
-        folds = zip(self.bound(), trial.fits, strict=True)
-        return np.concatenate([fold.losses(fit, trial.constants) for fold, fit in folds])
+        """Loss of every held-out record, fold after fold; None where a fit failed."""
+        if trial.error is not None:
+            return None
+        keywords, folds = for_refit(self.model, trial.constants), zip(self.bound(), trial.fits, strict=True)
+        return np.concatenate([fold.losses(fit, keywords) for fold, fit in folds])
 
 
 @dataclass
@@ -79,84 +81,81 @@ class Trials:
     clock: object
     remembered: deque = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     states: Counter = field(default_factory=Counter)
-    count: int = 0
 
     def __call__(self, constants):
-        """Fit every fold for some constants."""
-        folds, fits, means = self.validation.bound(), [], []
-        near = min(self.remembered, key=lambda trial: _distance(trial.constants, constants), default=None)
-        for k, fold in enumerate(folds):
-            self.clock.check()
-            with warnings.catch_warnings(), _naming(k + 1, len(folds)):
-                warnings.simplefilter("ignore")
-                fit, state = fold.fit(constants, near and near.fits[k], self.clock.left)
-                means.append(fold.mean_loss(fit, constants))
-            if state == "time_limit":
+        """Fit every fold for some constants; a failure is the trial's error, and its loss infinite."""
+        trial, validation = Trial(constants), self.validation
+        keywords = for_refit(validation.model, constants)
+        near = min(self.remembered, key=lambda other: _distance(other.constants, constants), default=None)
+        try:
+            for k, fold in enumerate(validation.bound()):
                 self.clock.check()
-            self.states[state] += 1
-            fits.append(fit)
-        trial = Trial(constants, fits, np.array(means), float(np.dot(self.validation.share, means)))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    fit, state = fold.fit(keywords, near and near.fits[k], self.clock.left)
+                if state == "time_limit":
+                    self.clock.check()
+                trial.fits.append(fit)
+                trial.means.append(fold.mean_loss(fit, keywords))
+                self.states[state] += 1
+        except OutOfTime:
+            raise
+        except Exception as error:  # one candidate's failure is a row of the table
+            trial.error = f"{first_line(error)} (fold {len(trial.fits) + 1} of {len(validation.pairs)})"
+            trial.failure = error
+            return trial
+        trial.loss = float(np.dot(validation.share, trial.means))
         if np.isfinite(trial.loss):
             self.remembered.append(trial)
-        self.count += 1
         return trial
 
 
 class _StratifiedFold:
     """One fold of a StratifiedModel: a fit is (parameters, edge array)."""
 
-    def __init__(self, validation, train, test, weight, held_weight):
+    def __init__(self, validation, inside, outside):
         model = self.model = validation.model
-        options = {"nodes": validation.nodes, "tol": validation.tol}
-        self.refits = Refits(model, train.data, train.strata, weight, **options)
-        self.held = self.refits.bound_model.held_out(test.data, test.strata, held_weight, where="train")
+        train, test = validation.sample.part(inside), validation.sample.part(outside)
+        weight, options = validation.weight, {"nodes": validation.nodes, "tol": validation.tol}
+        self.refits = Refits(model, train.data, train.strata, weight[inside], **options)
+        bound_model = self.refits.bound_model
+        self.held = bound_model.held_out(test.data, test.strata, weight[outside], where="train")
 
-    def fit(self, constants, near, seconds):
-        """Fit for some constants from those nearby; the fit and its status."""
-        fit = self.refits.fit(*(near or ()), time_limit=seconds, **for_refit(self.model, constants))
+    def fit(self, keywords, near, seconds):
+        """Fit for some constants, as keywords of ``Refits.fit``, from those nearby; the fit and its status."""
+        fit = self.refits.fit(*(near or ()), time_limit=seconds, **keywords)
         return (fit.theta, fit.w), fit.result.status
 
-    def mean_loss(self, fit, constants):
+    def mean_loss(self, fit, keywords):
         """Mean loss of the records held out."""
-        return self.held.mean_loss(fit[0], for_refit(self.model, constants).get("values"))
+        return self.held.mean_loss(fit[0], keywords.get("values"))
 
-    def losses(self, fit, constants):
+    def losses(self, fit, keywords):
         """The loss of each."""
-        return self.held.losses(fit[0], for_refit(self.model, constants).get("values"))
+        return self.held.losses(fit[0], keywords.get("values"))
 
 
 class _OtherFold:
     """One fold of a model of another kind, which has no constants: a fit is the losses of the records held out."""
 
-    def __init__(self, validation, train, test, weight, held_weight):
+    def __init__(self, validation, inside, outside):
         self.model = with_strata(validation.model, validation.nodes)
-        self.train, self.test, self.held_weight = train, test, held_weight
-        self.weight = None if (validation.weight == 1).all() else weight
+        self.train, self.test = validation.sample.part(inside), validation.sample.part(outside)
+        self.weight = None if (validation.weight == 1).all() else validation.weight[inside]
+        self.held_weight = validation.weight[outside]
 
-    def fit(self, constants, near, seconds):
+    def fit(self, keywords, near, seconds):
         """Fit and measure."""
         fitted = fit_within(clone(self.model), self.train.data, self.train.strata, self.weight)
         return fitted.losses(*self.test.data, strata=self.test.strata), "converged"
 
-    def mean_loss(self, fit, constants):
+    def mean_loss(self, fit, keywords):
         """Mean loss of the records held out."""
         return float(np.average(fit, weights=self.held_weight))
 
-    def losses(self, fit, constants):
+    def losses(self, fit, keywords):
         """The loss of each."""
         return fit
-
-
-@contextmanager
-def _naming(number, count):
-    """Context in which an exception notes the fold that it came from."""
-    try:
-        yield
-    except OutOfTime:
-        raise
-    except Exception as error:
-        error.add_note(f"fold {number} of {count}")
-        raise
 
 
 def _distance(a, b):

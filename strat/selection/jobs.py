@@ -4,116 +4,120 @@ import math
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+from scipy.optimize import minimize
 from sklearn.utils.parallel import Parallel, delayed
 
 from strat.selection.clock import OutOfTime
 from strat.selection.cross_validation import Trials
-from strat.selection.pattern_search import PatternSearch
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
-COVER = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
+COVER = SCAN["scale"]
+#: The last descent begins with steps of a factor 3, and ends where steps of 1.3 change the loss by a ten thousandth.
+STEP, SHORTEST, GAIN = 0.5, 0.1, 1e-4
+#: log10 of the factors beyond which no constant is tried.
+FAR = 8.0
 #: Points of a grid in one piece.
 PIECE = 12
 
 
 @dataclass
 class Job:
-    """Some constants of a candidate to try: a list, points of the pattern search, or a descent from one of its points."""
+    """Some points of a candidate to try, and a descent from one; what came of it stands in the fields below."""
 
     validation: object
     candidate: object
     clock: object
-    constants: list = ()
     scan: list = ()
-    descent: tuple | None = None
+    start: tuple | None = None
     known: dict = field(default_factory=dict)  # losses by points that need not be tried again
-    most: int = 10**9
-
-    def __call__(self):
-        """Try them; a point whose fit fails has an infinite loss."""
-        done, trials = Outcome(self.candidate.name), Trials(self.validation, self.clock)
-
-        def loss(x):
-            try:
-                trial = trials(self.candidate.constants(x))
-            except OutOfTime:
-                raise
-            except Exception as error:  # one candidate's failure is a row of the table
-                done.errors.append(error)
-                return math.inf
-            if not done.trials or trial.loss < done.trials[0].loss:
-                done.trials = [trial]  # the others' fits are not kept
-            return trial.loss
-
-        search, started = PatternSearch(loss, most=self.most + len(self.known)), time.perf_counter()
-        search.tried |= self.known
-        try:
-            for constants in self.constants:
-                done.trials.append(trials(constants))
-            for x in self.scan:
-                search.value(x)
-            if self.descent is not None:
-                self._descend(search)
-        except (OutOfTime, KeyboardInterrupt) as stop:
-            done.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
-        except Exception as error:
-            done.errors.append(error)
-        done.losses = [self.validation.losses(trial) for trial in done.trials]
-        for trial in done.trials:
-            trial.fits = []
-        done.tried, done.states, done.count = search.tried, trials.states, trials.count
-        done.seconds = time.perf_counter() - started
-        return done
-
-    def _descend(self, search):
-        """Cover every axis of a given graph's scales and of the regularizer, then lower the loss by ever shorter steps."""
-        axes = self.candidate.axes
-        kinds = {kind: tuple(float(axis.kind == kind) for axis in axes) for kind in SCAN}
-        kinds = {kind: direction for kind, direction in kinds.items() if any(direction)}
-        start = self.descent
-        if not any(axis.kind == "graph_regularizer" for axis in axes):
-            start = search.cover(start, range(len(axes)), COVER)
-        # Regularizer and graph can replace each other: one up and the other down, or both up.
-        diagonals = []
-        if len(kinds) == 2:
-            pairs = list(zip(*kinds.values(), strict=True))
-            diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)]
-        search.search(start, diagonals)
-
-
-@dataclass
-class Outcome:
-    """What a job found."""
-
-    name: str
-    trials: list = field(default_factory=list)  # the best, or those of given constants
-    losses: list = field(default_factory=list)  # of every held-out record, for each trial
-    tried: dict = field(default_factory=dict)  # losses by points of the pattern search
-    errors: list = field(default_factory=list)
+    most: float = math.inf  # points to try
+    trials: list = field(default_factory=list)  # the best, or all where each is a row
+    tried: dict = field(default_factory=dict)  # losses by points
     states: dict = field(default_factory=dict)  # counts of the fits' statuses
-    count: int = 0  # of choices of constants tried
     seconds: float = 0.0
     stopped: str | None = None  # "time_limit" or "interrupted"
 
+    def __call__(self):
+        """Try them; a point whose fit fails has an infinite loss."""
+        started, self._fit = time.perf_counter(), Trials(self.validation, self.clock)
+        try:
+            for x in self.scan:
+                self.value(x)
+            if self.start is not None:
+                self._descend(np.array(self.start))
+        except (OutOfTime, KeyboardInterrupt) as stop:
+            self.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
+        for trial in self.trials:
+            trial.losses, trial.fits = self.validation.losses(trial), []
+        self.states, self.seconds = self._fit.states, time.perf_counter() - started
+        self.validation = self._fit = None
+        return self
 
-def scan_rows(candidate):
-    """Points of the first scan in rows along the scales, with all axes of one kind together."""
+    def value(self, x):
+        """The loss at a point, tried at most once; +inf where no more may be tried."""
+        x = tuple(round(float(c), 6) + 0.0 for c in x)
+        if x in self.known:
+            return self.known[x]
+        if x not in self.tried:
+            if len(self.tried) >= self.most or (self.start and max(map(abs, x)) > FAR):
+                return math.inf
+            trial = self._fit(self.candidate.constants(x))
+            self.tried[x] = trial.loss
+            if self.candidate.each or not self.trials:
+                self.trials.append(trial)
+            elif trial.loss < self.trials[0].loss:
+                self.trials = [trial]  # the others' fits are not kept
+        return self.tried[x]
+
+    def _descend(self, x):
+        """Cover every axis of a model whose graph is given, then lower the loss by ever shorter steps.
+
+        Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
+        """
+        learned, before = any(axis.kind == "graph_regularizer" for axis in self.candidate.axes), None
+        units = np.eye(len(x))
+        while not learned and not np.array_equal(x, before):
+            before = x
+            for unit in units:
+                x = min([x, *(x * (1 - unit) + value * unit for value in COVER)], key=self.value)
+        options = {"initial_simplex": np.vstack([x, x + STEP * units]), "xatol": SHORTEST}
+        options["fatol"] = GAIN * abs(self.value(x))
+        if math.isfinite(options["fatol"]):
+            # Without further digits, what is level stays so, and ends the descent.
+            minimize(lambda x: float(f"{self.value(x):.5g}"), x, method="Nelder-Mead", options=options)
+
+
+def first_jobs(candidate, most, scanned):
+    """What each piece of the first scan is: all scales together, for each factor of the regularizer's constants together."""
+    if candidate.points is not None:
+        points = [(k,) for k in range(len(candidate.points))]
+        return [{"scan": points[k : k + PIECE]} for k in range(0, len(points), PIECE)]
+    if candidate.refines is not None:
+        return []
     kinds = [axis.kind for axis in candidate.axes]
     along, across = (SCAN[kind] if kind in kinds else (0.0,) for kind in ("scale", "regularizer"))
     rows = [[{"scale": s, "regularizer": r, "graph_regularizer": 0.0} for s in along] for r in across]
+    rows = [[tuple(at[kind] for kind in kinds) for at in row] for row in rows]
     rows = rows if len(along) > 1 else [sum(rows, [])]
-    return [[tuple(at[kind] for kind in kinds) for at in row] for row in rows]
+    return [{"scan": row, "most": max(most // len(rows), 1)} for row in rows]
 
 
-def basins(tried, most, apart=2.0):
-    """The best points of a scan, each at least `apart` from those before on some axis."""
-    chosen = []
-    for x in sorted(tried, key=tried.get):
-        distances = [max(map(abs, map(float.__sub__, x, y)), default=0.0) for y in chosen]
-        if len(chosen) < most and all(d >= apart for d in distances) and math.isfinite(tried[x]):
-            chosen.append(x)
-    return chosen
+def second_jobs(candidate, most, scanned):
+    """Descents from the best points of the scan: from two apart where the candidate has several scales, else from one."""
+    if candidate.points is not None or not candidate.axes:
+        return []
+    source = candidate.refines or candidate
+    known = {candidate.place(source.constants(x)): loss for job in scanned for x, loss in job.tried.items()}
+    starts = []
+    for x in sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
+        apart = all(np.abs(np.subtract(x, y)).max() >= 2.0 for y in starts)
+        if apart and len(starts) < 2 and math.isfinite(known[x]):
+            starts.append(x)
+    most = most if candidate.refines else most - len(known)
+    share = most // max(len(starts), 1)
+    return [{"start": x, "known": known, "most": share} for x in starts if share > 0]
 
 
 #: What this process keeps of the last search: its validations by their keys, whose records are bound once.
@@ -128,8 +132,8 @@ def _work(job):
     return job()
 
 
-def outcomes(jobs, n_jobs):
-    """The outcome of every job, in their order."""
+def done(jobs, n_jobs):
+    """The jobs when they are done, in their order."""
     if n_jobs == 1:
         return (job() for job in jobs)
     return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(delayed(_work)(job) for job in jobs)

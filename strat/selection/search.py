@@ -4,7 +4,6 @@ import math
 import os
 import time
 from collections import Counter
-from functools import partial
 
 import numpy as np
 from sklearn.base import clone
@@ -16,10 +15,9 @@ from strat.records.sample import Sample, strata_folds
 from strat.records.strata import in_order
 from strat.selection.candidates import MOST_POOLED, Candidate, curvature, default_candidates, simple_models
 from strat.selection.clock import Clock
-from strat.selection.compare import first_line
 from strat.selection.constants import grid_points, read_grid
 from strat.selection.cross_validation import CrossValidation
-from strat.selection.jobs import PIECE, Job, basins, outcomes, scan_rows
+from strat.selection.jobs import Job, done, first_jobs, second_jobs
 from strat.selection.means import mean_and_error
 from strat.selection.other_model import checked_models
 from strat.selection.search_result import Search
@@ -27,8 +25,6 @@ from strat.solvers.progress import Progress
 
 #: Factors of the pooled model's weight where a grid is given for the other models.
 POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
-#: Descents of a model with several scales, from different points of the scan.
-BASINS = 2
 
 
 def search(
@@ -111,41 +107,43 @@ def search(
     """
     clock = Clock(time_limit)
     models = checked_models({"model": models} if hasattr(models, "get_params") else models)
-    _check(tol, max_trials, n_jobs, time_limit)
+    _check(tol, max_trials, n_jobs)
     sample = Sample(list(models.values()), train, "train")
     weight = read_weight(sample_weight, len(sample))
     pairs = _without_weight_0(sample.splits(folds, strata_folds(random_state)), weight)
     nodes = in_order(list(sample.labels.values))
-    simple = simple_models(models, nodes)
-    unit = _units(models, sample.part(), weight, nodes)
+    simple, whole = simple_models(models, nodes), sample.part()
+    units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}
+    units = {key: curvature(model, whole, weight, nodes) for key, model in units.items()}
     if grid is None:
         named = [*((name, model) for _, name, model in simple), *models.items()]
-        candidates = [c for name, model in named for c in default_candidates(name, model, unit(model))]
+        candidates = [c for name, m in named for c in default_candidates(name, m, units[id(m.base)])]
     else:
-        candidates = _on_grid(models, simple, read_grid(grid, list(models.values())), unit)
-    used, options = {id(c.model): c.model for c in candidates}, (sample, pairs, nodes, tol, weight)
-    token = f"{os.getpid()} {time.time_ns()}"
+        candidates = _on_grid(models, simple, read_grid(grid, list(models.values())), units)
+    token, options = f"{os.getpid()} {time.time_ns()}", (sample, pairs, nodes, tol, weight)
     validations = {
-        key: CrossValidation((token, k), model, *options) for k, (key, model) in enumerate(used.items())
+        id(c.model): CrossValidation((token, k), c.model, *options) for k, c in enumerate(candidates)
     }
-    done = {candidate.name: [] for candidate in candidates}
-    rounds = partial(_first_jobs, max_trials), partial(_second_jobs, max_trials, done)
+    jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
-        for jobs_of in rounds:
-            jobs = [Job(validations[id(c.model)], c, clock, **job) for c in candidates for job in jobs_of(c)]
+        for pieces in (first_jobs, second_jobs):
+            todo = []
+            for c in candidates:
+                scanned = jobs[(c.refines or c).name]
+                todo += [
+                    (scanned, Job(validations[id(c.model)], c, clock, **job))
+                    for job in pieces(c, max_trials, scanned)
+                ]
             # The longest first, so that no process waits for another in the end.
-            seconds = {name: sum(o.seconds for o in each) for name, each in done.items()}
-            jobs.sort(key=lambda job: -seconds[(job.candidate.refines or job.candidate).name])
-            for outcome in outcomes(jobs, n_jobs):
-                done[outcome.name].append(outcome)
-                progress.step(sum(map(len, done.values())), _told(outcome, len(pairs)))
-                if outcome.stopped == "interrupted":
+            todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
+            for job in done([job for _, job in todo], n_jobs):
+                jobs[job.candidate.name].append(job)
+                failures += [trial.failure for trial in job.trials if trial.failure is not None]
+                progress.step(sum(map(len, jobs.values())), _told(job))
+                if job.stopped == "interrupted":
                     raise KeyboardInterrupt
             clock.check()
-    table, failures = [], []
-    for candidate in candidates:
-        rows, errors = _rows(candidate, done, validations[id(candidate.model)], len(pairs))
-        table, failures = table + rows, failures + errors
+    table = [row for c in candidates for row in _rows(c, jobs, validations[id(c.model)].held_weight)]
     if all(row["error"] for row in table):
         if failures:
             raise failures[0]
@@ -153,8 +151,7 @@ def search(
             raise KeyboardInterrupt
         raise OptionError(f"time_limit={time_limit} ended before a single choice of constants was tried.")
     table.sort(key=lambda row: row["mean"])
-    _add_differences(table, validations[id(table[0]["model"])])
-    whole = sample.part()
+    _add_differences(table, validations[id(table[0]["model"])].held_weight)
 
     def fitted(row):
         model = clone(row["model"]).set_params(**row["constants"])
@@ -174,7 +171,7 @@ def search(
         tried = len({row["candidate"] for row in table if not row["error"]})
         how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
         notes.append(f"{how}: {tried} of {len(candidates)} candidates were tried, not all to the end")
-    states = sum((outcome.states for each in done.values() for outcome in each), Counter())
+    states = sum((job.states for each in jobs.values() for job in each), Counter())
     if stopped := states.total() - states["converged"]:
         notes.append(f"{stopped} of {states.total()} fits on folds stopped before tol")
     if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
@@ -186,26 +183,7 @@ def search(
     return Search(table, best, fitted, len(pairs), records, clock.seconds, notes)
 
 
-def _units(models, part, weight, nodes):
-    """A function that gives a model's unit of its graph's weights, computed once for each declaration."""
-    known = {}
-
-    def unit(model):
-        if not isinstance(model, StratifiedModel):
-            return 1.0
-        key = id(model.base)
-        if key not in known:
-            like = next(m for m in models.values() if m.base is model.base)
-            try:
-                known[key] = curvature(like, part, weight, nodes)
-            except Exception:  # the candidate's own fits will say what is wrong
-                known[key] = 1.0
-        return known[key]
-
-    return unit
-
-
-def _on_grid(models, simple, grids, unit):
+def _on_grid(models, simple, grids, units):
     """The given models on the grid, the simple ones on what of it concerns their declaration."""
     candidates = [
         Candidate(name, model, points=grid_points(model, grids), each=True) for name, model in models.items()
@@ -213,79 +191,36 @@ def _on_grid(models, simple, grids, unit):
     for kind, name, model in simple:
         points = grid_points(model, grids, prefix="base__")
         if kind == "pooled":
-            points = [{**p, "scale": s * unit(model)} for p in points for s in POOLED_SCALES]
+            points = [{**p, "scale": s * units[id(model.base)]} for p in points for s in POOLED_SCALES]
         candidates.append(Candidate(name, model, points=points))
     return candidates
 
 
-def _first_jobs(most, candidate):
-    """The rows of the first scan, or the constants that are given in pieces."""
-    if candidate.points is not None:
-        return [
-            {"constants": candidate.points[k : k + PIECE]} for k in range(0, len(candidate.points), PIECE)
-        ]
-    if candidate.refines is not None:
-        return []
-    rows = scan_rows(candidate)
-    return [{"scan": row, "most": max(most // len(rows), 1)} for row in rows]
-
-
-def _second_jobs(most, done, candidate):
-    """Descents from the best points of the scan: from two where the candidate has several scales, from one otherwise."""
-    scanned = candidate.refines or candidate
-    if candidate.points is not None or not candidate.axes:
-        return []
-    at = {x: loss for outcome in done[scanned.name] for x, loss in outcome.tried.items()}
-    known = {candidate.place(scanned.constants(x)): loss for x, loss in at.items()}
-    starts = basins(known, 1 if scanned is candidate else BASINS)
-    most = most if scanned is not candidate else most - len(known)
-    share = max(most // max(len(starts), 1), 0)
-    return [{"descent": x, "known": known, "most": share} for x in starts if share]
-
-
-def _rows(candidate, done, validation, folds):
-    """The rows of a candidate's table, the best first, and the errors where there are none."""
-    own = done[candidate.name]
-    found = [(t, losses) for outcome in own for t, losses in zip(outcome.trials, outcome.losses, strict=True)]
-    if candidate.refines is not None:  # whose constants are constants of this one, too
-        others = done[candidate.refines.name]
-        found += [pair for o in others for pair in zip(o.trials, o.losses, strict=True)]
-    found.sort(key=lambda pair: (pair[0].loss, str(pair[0].constants)))
-    seconds, count = sum(o.seconds for o in own), sum(o.count for o in own)
-    shared = {"candidate": candidate.name, "model": candidate.model}
-    errors = [error for outcome in own for error in outcome.errors]
-    if not found:
-        text = [_described(error) for error in errors[:1]]
-        row = {"trials": 0, "constants": {}, "mean": math.inf, "se": None, "losses": None}
-        return [{**shared, "seconds": seconds, **row, "error": error} for error in text], errors
+def _rows(candidate, jobs, weight):
+    """The rows of a candidate's table, the best first."""
+    own = jobs[candidate.name]
+    # The constants of a special case are constants of this one, too.
+    others = jobs[candidate.refines.name] if candidate.refines is not None else []
+    trials = sorted((t for job in own + others for t in job.trials), key=lambda t: (t.loss, str(t.constants)))
+    seconds, count = sum(job.seconds for job in own), sum(len(job.tried) for job in own)
     if candidate.each:
-        seconds, count = seconds / len(found), 1
-    shared |= {"seconds": seconds, "trials": count, "error": None}
+        seconds, count = seconds / max(len(trials), 1), 1
+    shared = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
     rows = []
-    for trial, losses in found if candidate.each else found[:1]:
-        se = mean_and_error(losses, validation.held_weight)[1]
-        infinite = [str(k + 1) for k in np.flatnonzero(~np.isfinite(trial.means))]
-        row = {"constants": trial.constants, "mean": trial.loss, "se": se, "losses": losses}
+    for t in trials if candidate.each else trials[:1]:
+        se = None if t.error else mean_and_error(t.losses, weight)[1]
+        infinite = [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))]
+        row = {"constants": t.constants, "mean": t.loss, "se": se, "losses": t.losses, "error": t.error}
         rows.append({**shared, **row, "infinite": infinite})
-    return rows, []
+    return rows
 
 
-def _described(error):
-    """An exception, and the fold that it came from."""
-    return "; ".join([first_line(error), *getattr(error, "__notes__", [])[:1]])
-
-
-def _told(outcome, folds):
+def _told(job):
     """A line for the log."""
-    best = min((trial.loss for trial in outcome.trials), default=math.inf)
-    failed = (
-        f"  {len(outcome.errors)} failed, the first with {_described(outcome.errors[0])}"
-        if outcome.errors
-        else ""
-    )
-    return (
-        f"{outcome.name}  {outcome.count} choices on {folds} folds  lowest held-out loss {best:.6g}{failed}"
-    )
+    failed = [trial.error for trial in job.trials if trial.error]
+    best = min(job.tried.values(), default=math.inf)
+    text = f"{job.candidate.name}  {len(job.tried)} choices  lowest held-out loss {best:.6g}"
+    return f"{text}  {failed[0]}" if failed else text
 
 
 def _without_weight_0(pairs, weight):
@@ -301,21 +236,19 @@ def _without_weight_0(pairs, weight):
     return pairs
 
 
-def _add_differences(table, validation):
+def _add_differences(table, weight):
     """Differences to the first row, record by record."""
-    best, weight = table[0]["losses"], validation.held_weight
+    best = table[0]["losses"]
     for row in table:
         row["difference"] = row["difference_se"] = None
         if row["error"] is None and np.isfinite(row["losses"]).all():
             row["difference"], row["difference_se"] = mean_and_error(row["losses"] - best, weight)
 
 
-def _check(tol, max_trials, n_jobs, time_limit):
+def _check(tol, max_trials, n_jobs):
     if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
         raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
     if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
         raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
         raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
-    if time_limit is not None and (isinstance(time_limit, bool | str) or not time_limit > 0):
-        raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {time_limit!r}.")

@@ -91,13 +91,11 @@ def checked_penalties(penalty, names):
     return tuple(sorted({float(value) for value in penalties}, reverse=True))
 
 
-def check_counts(max_iter, patience, time_limit):
+def check_counts(max_iter, patience):
     """Raise unless the limits have a meaning."""
     for name, value in {"max_iter": max_iter, "patience": patience}.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise OptionError(f"{name} must be a whole number of at least 1, not {value!r}.")
-    if time_limit is not None and (isinstance(time_limit, bool | str) or not time_limit > 0):
-        raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {time_limit!r}.")
 
 
 def is_by_evidence(method, options):

@@ -128,12 +128,13 @@ def tune(
     """
     check_model(model)
     check_options(model)
-    check_counts(max_iter, patience, time_limit)
+    check_counts(max_iter, patience)
+    clock = Clock(time_limit)
     if validation is not None and folds is not None:
         raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
     options = {"wrt": wrt, "edges": edges, "tie": tie, "penalty": penalty, "candidates": candidates}
     by_evidence = is_by_evidence(method, options)
-    clock, splits = Clock(time_limit), 5 if folds is None else folds
+    splits = 5 if folds is None else folds
     sample = Sample([model], train, "train")
     held_out = None if validation is None else Sample([model], validation, "validation")
     everything = sample if held_out is None else joined(sample, held_out, [model])
