@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 from scipy.special import logit
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyRegressor
@@ -55,54 +56,33 @@ def compared(loss, estimator, y, **options):
     return strat.compare(models, train=train, test=test)
 
 
-@pytest.mark.parametrize(
-    ("loss", "estimator", "features", "y", "expected"),
-    [
-        (strat.losses.squared, Ridge(), one_hot, Y, lambda m, X, y: mean_squared_error(y, m.predict(X))),
-        (
-            strat.losses.squared,
-            RandomForestRegressor(9, random_state=0),
-            ordinal,
-            Y,
-            lambda m, X, y: mean_squared_error(y, m.predict(X)),
-        ),
-        (
-            strat.losses.absolute,
-            DecisionTreeRegressor(max_depth=3),
-            ordinal,
-            Y,
-            lambda m, X, y: np.abs(y - m.predict(X)).mean(),
-        ),
-        (
-            strat.losses.logistic,
-            LogisticRegression(),
-            one_hot,
-            SIGN,
-            lambda m, X, y: log_loss(y, m.predict_proba(X)),
-        ),
-        (
-            lambda y, u: cp.logistic(u) - y * u,
-            LogisticRegression(),
-            one_hot,
-            (SIGN + 1) / 2,
-            lambda m, X, y: log_loss(y, m.predict_proba(X)),
-        ),
-        (
-            strat.losses.poisson,
-            PoissonRegressor(),
-            one_hot,
-            COUNT,
-            lambda m, X, y: np.mean(m.predict(X) - y * np.log(m.predict(X))),
-        ),
-        (
-            strat.losses.hinge,
-            LinearSVC(),
-            one_hot,
-            SIGN,
-            lambda m, X, y: 2 * np.mean(m.predict(X) != y),
-        ),
-    ],
-)
+def squares(m, X, y):
+    return mean_squared_error(y, m.predict(X))
+
+
+def log_losses(m, X, y):
+    return log_loss(y, m.predict_proba(X))
+
+
+FOREST, TREE = RandomForestRegressor(9, random_state=0), DecisionTreeRegressor(max_depth=3)
+MEASURED = [
+    (strat.losses.squared, Ridge(), one_hot, Y, squares),
+    (strat.losses.squared, FOREST, ordinal, Y, squares),
+    (strat.losses.absolute, TREE, ordinal, Y, lambda m, X, y: np.abs(y - m.predict(X)).mean()),
+    (strat.losses.logistic, LogisticRegression(), one_hot, SIGN, log_losses),
+    (lambda y, u: cp.logistic(u) - y * u, LogisticRegression(), one_hot, (SIGN + 1) / 2, log_losses),
+    (
+        strat.losses.poisson,
+        PoissonRegressor(),
+        one_hot,
+        COUNT,
+        lambda m, X, y: np.mean(m.predict(X) - y * np.log(m.predict(X))),
+    ),
+    (strat.losses.hinge, LinearSVC(), one_hot, SIGN, lambda m, X, y: 2 * np.mean(m.predict(X) != y)),
+]
+
+
+@pytest.mark.parametrize(("loss", "estimator", "features", "y", "expected"), MEASURED)
 def test_other_models_are_measured_by_the_loss(loss, estimator, features, y, expected):
     table = compared(loss, estimator, y)
     alone = estimator.fit(features(INSIDE), y[INSIDE])
@@ -119,21 +99,20 @@ def test_a_probability_of_0_counts_as_one_among_the_training_records():
     assert table.mean("other")[0] == pytest.approx(np.logaddexp(0, -SIGN[OUTSIDE] * logit(p)).mean())
 
 
-@pytest.mark.parametrize(
-    ("loss", "estimator", "y", "words"),
-    [
-        (strat.losses.logistic, LinearSVC(), SIGN, "with predict_proba, such as CalibratedClassifierCV"),
-        (strat.losses.logistic, LinearRegression(), SIGN, "A loss of labels needs a classifier"),
-        (strat.losses.poisson, DummyRegressor(strategy="constant", constant=-1.0), COUNT, "rates a model"),
-        (strat.losses.squared, LogisticRegression(), Y, "must have two values, but it has 160"),
-        (
-            lambda y, u: cp.square(y - u) + 0.1 * cp.norm1(u.variables()[0]),
-            Ridge(),
-            Y,
-            "function of predict and the data, but",
-        ),
-    ],
-)
+def not_of_prediction(y, u):
+    return cp.square(y - u) + 0.1 * cp.norm1(u.variables()[0])
+
+
+REFUSED = [
+    (strat.losses.logistic, LinearSVC(), SIGN, "with predict_proba, such as CalibratedClassifierCV"),
+    (strat.losses.logistic, LinearRegression(), SIGN, "A loss of labels needs a classifier"),
+    (strat.losses.poisson, DummyRegressor(strategy="constant", constant=-1.0), COUNT, "rates a model"),
+    (strat.losses.squared, LogisticRegression(), Y, "must have two values, but it has 160"),
+    (not_of_prediction, Ridge(), Y, "function of predict and the data, but"),
+]
+
+
+@pytest.mark.parametrize(("loss", "estimator", "y", "words"), REFUSED)
 def test_predictions_without_a_meaning_are_refused(loss, estimator, y, words):
     assert words in compared(loss, estimator, y).runs[1]["error"]
 
@@ -184,8 +163,6 @@ def test_a_stack_has_the_weights_of_least_squares_of_at_least_0():
     models = lrsm(strat.losses.squared), tree, nothing
     folds = strat.StrataKFold(3)
     stack = strat.blend(*models, weights="stack", folds=folds).fit(*train[:2], strata=train[2])
-    from scipy.optimize import nnls
-
     held, U = [], []
     for a, b in folds.split(train[0], groups=train[2]):
         labels = [train[2][i] for i in a], [train[2][i] for i in b]

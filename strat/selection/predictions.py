@@ -66,54 +66,39 @@ def on_loss_scale(base, values, arrays, mean, labels, shrunk, who):
     loss, which has to be a minimum. Where there is none, as for a probability of 0, `shrunk` means are tried.
     """
 
-    def loss_of(target):
-        return LossOfPrediction(base, values, [*arrays[:-1], target], who)
-
-    if labels is None:
-        at = loss_of(mean)
-    else:
-        low, high = (loss_of(np.full(len(mean), label)) for label in labels)
-
-    def expected(u, m):
-        if labels is None:
-            return at(u)
-        p = _share(m, labels)
-        return np.where(p < 1, (1 - p) * low(u), 0.0) + np.where(p > 0, p * high(u), 0.0)
-
     def best(m):
-        p = m if labels is None else _share(m, labels)
+        p, targets = m, [(m, 1.0)]
+        if labels is not None:
+            low, high = labels
+            p = np.clip((m - low) / (high - low), 0.0, 1.0)
+            targets = [(np.full(len(m), low), 1 - p), (np.full(len(m), high), p)]
+        parts = [(LossOfPrediction(base, values, [*arrays[:-1], y], who), share) for y, share in targets]
+
+        def expected(u):
+            return sum(np.where(share > 0, share * loss(np.nan_to_num(u)), 0.0) for loss, share in parts)
+
         with np.errstate(all="ignore"):
             tried = np.stack([m, np.log(m), np.log(p) - np.log1p(-p), 2 * p - 1, np.sign(2 * p - 1)])
-            tried[~np.isfinite(tried)] = np.nan
-            losses = np.stack([np.where(np.isnan(u), np.inf, expected(np.nan_to_num(u), m)) for u in tried])
+            losses = np.stack([np.where(np.isfinite(u), expected(u), np.inf) for u in tried])
             choice = losses.argmin(axis=0), np.arange(len(m))
             u, least = tried[choice], losses[choice]
-            around = [expected(np.nan_to_num(u + s * 1e-3 * (1 + np.abs(u))), m) for s in (-1, 1)]
+            around = [expected(u + s * 1e-3 * (1 + np.abs(u))) for s in (-1, 1)]
         return u, np.isfinite(least) & (np.min(around, axis=0) >= least - 1e-9 * (1 + np.abs(least)))
 
     u, good = best(mean)
     if not good.all():
-        if labels is None:
-            at = loss_of(np.where(good, mean, shrunk))
         again, better = best(np.where(good, mean, shrunk))
         u, good = np.where(good, u, again), good | better
     if not good.all():
         k = int(np.flatnonzero(~good)[0])
+        way = "It needs a classifier with predict_proba, such as CalibratedClassifierCV(…)."
+        if labels is None:
+            way = "A loss of labels needs a classifier, and a loss of rates a model that predicts above 0."
         raise OptionError(
             f"{who} predicts {mean[k]:.4g} for record {k}, for which the loss has no best prediction among the mean, its "
-            f"logarithm and the logit of a probability. "
-            + (
-                "A loss of labels needs a classifier, and a loss of rates a model that predicts above 0."
-                if labels is None
-                else "It needs a classifier with predict_proba, such as CalibratedClassifierCV(…)."
-            )
+            f"logarithm and the logit of a probability. {way}"
         )
     return u
-
-
-def _share(mean, labels):
-    """The probability of the higher of two labels."""
-    return np.clip((mean - labels[0]) / (labels[1] - labels[0]), 0.0, 1.0)
 
 
 def prediction_of(model, part):

@@ -104,15 +104,9 @@ def is_by_evidence(method, options):
         raise OptionError(f'method is {method!r}; it is "validation" or "evidence".')
     if method == "validation":
         return False
-    defaults = {
-        "wrt": (("scale",), ["scale"], "scale"),
-        "edges": ("prior",),
-        "tie": (None,),
-        "penalty": (None,),
-    }
-    defaults["candidates"] = ((), [], {})
+    defaults = {"wrt": [("scale",), ["scale"], "scale"], "edges": ["prior"], "candidates": [(), [], {}]}
     for name, value in options.items():
-        if not any(type(value) is type(default) and value == default for default in defaults[name]):
+        if repr(value) not in map(repr, defaults.get(name, [None])):
             raise OptionError(
                 f'{name}= is no option of method="evidence", which tunes one weight for each axis and coefficient; leave '
                 f'it out, or tune by held-out loss (method="validation").'
