@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import nnls
 from scipy.special import logit
@@ -172,6 +173,17 @@ def test_a_stack_has_the_weights_of_least_squares_of_at_least_0():
     np.testing.assert_allclose(stack.weights_, nnls(np.concatenate(U), np.concatenate(held))[0], atol=1e-3)
     table = strat.compare({"lrsm": models[0], "tree": tree, "stack": stack}, train=train, test=parts(Y)[1])
     assert table.best() == "stack"
+
+
+def test_a_blend_reads_strata_from_columns_and_is_a_row_of_a_search():
+    (x, y, z), _ = parts(Y)
+    frame = pd.DataFrame({"age": [a for a, _ in z], "u": x[:, 0], "sex": [s for _, s in z], "v": x[:, 1]})
+    plain, declared = (lrsm(strat.losses.squared).set_params(strata=s) for s in (None, ["age", "sex"]))
+    both = strat.blend(declared, TREE, folds=2, guard=False)
+    expected = strat.blend(plain, TREE, folds=2, guard=False).fit(x, y, strata=z).predict(x, strata=z)
+    np.testing.assert_allclose(both.fit(frame, y).predict(frame), expected, atol=1e-8)
+    found = strat.search({"lrsm": declared, "blend": both}, {"scale": [1.0]}, train=(frame, y), folds=2)
+    assert {"lrsm", "blend"} <= {row["candidate"] for row in found.table if row["error"] is None}
 
 
 def test_the_guard_keeps_the_better_single_model():
