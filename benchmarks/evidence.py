@@ -13,8 +13,8 @@ import numpy as np
 import strat
 from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
+from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised
-from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.likelihood import evidence_of
 
 

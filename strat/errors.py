@@ -56,3 +56,8 @@ def type_name(value):
     """The type of a value with its article, for messages: "a dict", "an ndarray"."""
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' or name.startswith('ndarray') else 'a'} {name}"
+
+
+def first_line(error):
+    """An exception's type and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -225,6 +225,16 @@ def test_validation_records_judge_in_place_of_folds_and_a_time_limit_returns_the
     assert tuned.status == "time_limit" and not tuned.improved and tuned.model.theta_["b"].shape == (20,)
 
 
+def test_without_the_guard_the_evidence_of_all_records_is_raised():
+    start = strat.lrsm(declaration(), grid(4, 5), scale=0.5)
+    tuned = strat.tune(start, TRAIN, method="evidence", folds=3)
+    free = tuned.unguarded
+    assert free.improved and free.choice == by_evidence.TABLE and free.folds == [] == free.table
+    assert free.log_evidence[0] < free.log_evidence[1] < free.log_evidence[2]
+    if tuned.choice == free.choice:
+        assert tuned.parameters["scale"] == free.parameters["scale"]
+
+
 def test_rolling_origins_are_judged_one_by_one(monkeypatch):
     by_fold, table_row = [], by_evidence.table_row
 

@@ -3,13 +3,14 @@
 import cvxpy as cp
 import numpy as np
 import pandas as pd
+import paper_data
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 import strat
 from strat.selection.constants import snake
 from strat.selection.means import mean_and_error
-from strat.selection.pattern_search import PatternSearch
 
 RNG = np.random.default_rng(2)
 N = 160
@@ -49,10 +50,10 @@ def cross_validated(model, pairs=None):
 
 def test_the_table_holds_the_losses_of_plain_fits(found):
     rows = {row["candidate"]: row for row in found.table}
-    assert set(rows) == {"lrsm", "lrsm, one scale", "lrsm, equal weights", "common", "separate", "pooled"}
+    assert set(rows) == {"lrsm", "lrsm, one scale", "common", "separate", "pooled"}
     models = dict.fromkeys(rows, strat.lrsm(BASE, GRAPH))
     models |= {"common": strat.common(BASE, GRAPH), "separate": strat.separate(BASE, GRAPH)}
-    models["pooled"] = strat.lrsm(BASE, strat.graphs.complete(list(GRAPH), weight=_mean_degree() / 19))
+    models["pooled"] = strat.lrsm(BASE, strat.graphs.complete(list(GRAPH), weight=1 / 19))
     best = cross_validated(clone(models[found.candidate]).set_params(**found.chosen))
     for name, row in rows.items():
         losses = cross_validated(clone(models[name]).set_params(**row["constants"]))
@@ -63,19 +64,82 @@ def test_the_table_holds_the_losses_of_plain_fits(found):
         assert np.isclose(row["difference_se"], gap.std(ddof=1) / np.sqrt(N), atol=2e-3)
 
 
-def _mean_degree():
-    return 2 * sum(w for *_, w in GRAPH.edges(data="weight")) / len(GRAPH)
-
-
 def test_the_lowest_loss_wins_and_more_constants_never_lose(found):
     means = [row["mean"] for row in found.table]
     assert means == sorted(means) and found.table[0]["candidate"] == found.candidate
     by = {row["candidate"]: row["mean"] for row in found.table}
-    assert by["lrsm"] <= min(by["lrsm, one scale"], by["lrsm, equal weights"]) + 1e-9
+    assert by["lrsm"] <= by["lrsm, one scale"]
     # The places differ without order, the years do not: time is to be pooled, place is not.
     assert found.candidate == "lrsm"
     assert found.chosen["scale__time"] > 30 * found.chosen["scale__place"]
     assert set(found.chosen) == {"scale__place", "scale__time", "base__ridge"}
+
+
+def test_the_best_of_every_kind_is_fitted_to_all_records(found):
+    assert found[found.candidate] is found.best
+    row = next(row for row in found.table if row["candidate"] == "common")
+    expected = strat.common(BASE, GRAPH).set_params(**row["constants"]).fit(X, Y, strata=Z)
+    assert np.array_equal(found["common"].theta_["theta"], expected.theta_["theta"])
+    with pytest.raises(strat.OptionError, match="'joint' is none of the candidates"):
+        found["joint"]
+
+
+@pytest.mark.parametrize("scale", [{"place": 1e-3, "time": 1e2}, {"place": 50.0, "time": 1e-4}, 1e4])
+def test_the_users_weights_do_not_matter(found, scale):
+    again = strat.search({"lrsm": strat.lrsm(BASE, GRAPH, scale=scale)}, train=(X, Y, Z), folds=FOLDS)
+    for row in again.table:
+        same = next(r for r in found.table if r["candidate"] == row["candidate"])
+        assert row["mean"] == pytest.approx(same["mean"], rel=1e-6)
+        assert row["constants"] == pytest.approx(same["constants"], rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_reaches_the_lowest_loss_of_a_fine_grid(seed):
+    rng = np.random.default_rng(seed)
+    place, time = (
+        rng.normal(size=4) * rng.choice([0.1, 2.0]),
+        np.cumsum(rng.normal(size=5)) * rng.choice([0.05, 1.0]),
+    )
+    y = X @ [1.0, -1.0] + [place[a] + time[t] for a, t in Z] + rng.normal(size=N)
+    model, train = strat.lrsm(BASE, GRAPH, scale=10.0 ** rng.integers(-4, 4)), (X, y, Z)
+    found = strat.search({"lrsm": model}, train=train, folds=FOLDS)
+    values = 10.0 ** np.arange(-3, 4)
+    grid = {"scale__place": values, "scale__time": values, "base__ridge": [0.1, 1.0, 10.0]}
+    best = next(row for row in strat.search({"lrsm": model}, grid, train=train, folds=FOLDS).table)
+    assert found.table[0]["mean"] <= best["mean"] * 1.01
+
+
+@pytest.mark.slow
+def test_processes_change_nothing(found):
+    models = {"lrsm": strat.lrsm(BASE, GRAPH), "ridge": Ridge()}
+    one, two = (strat.search(models, train=(X, Y, Z), folds=FOLDS, n_jobs=n) for n in (1, 2))
+    assert [{**row, "seconds": 0} for row in one.table] == [{**row, "seconds": 0} for row in two.table]
+
+
+def test_a_time_limit_keeps_the_best_so_far(monkeypatch):
+    monkeypatch.setattr("strat.selection.clock.time.time", iter(np.arange(0.0, 1e4)).__next__)
+    found = strat.search(strat.lrsm(BASE, GRAPH), train=(X, Y, Z), folds=FOLDS, time_limit=100)
+    assert any(note.startswith("out of time: ") for note in found.notes)
+    assert sum(row["trials"] for row in found.table) < 40 and hasattr(found.best, "theta_")
+    with pytest.raises(strat.OptionError, match="ended before a single choice"):
+        strat.search(strat.lrsm(BASE, GRAPH), train=(X, Y, Z), folds=FOLDS, time_limit=1)
+
+
+def test_a_search_reports_its_steps(caplog):
+    strat.search(
+        strat.lrsm(BASE, PLACE), train=(X, Y, [a for a, _ in Z]), folds=2, verbose=True, max_trials=9
+    )
+    lines = [record.message for record in caplog.records]
+    assert any(line.startswith("search  model  ") and "lowest held-out loss" in line for line in lines)
+
+
+def test_folds_of_infinite_loss_are_named():
+    theta, x = cp.Variable(name="theta"), cp.Parameter(name="x")
+    base = strat.BaseModel(x * theta - cp.log(x * theta), 0.1 * cp.square(theta + 1), data=(x,))
+    x, z, folds = np.array([1.0, 2.0, 3.0, 1.0]), [0, 0, 0, 1], [([0, 1, 3], [2]), ([0, 1, 2], [3])]
+    found = strat.search({"model": strat.separate(base)}, train=(x, z), folds=folds)
+    assert found.candidate in ("common", "pooled")
+    assert "model: the held-out loss of fold 2 of 2 is infinite" in found.notes
 
 
 def test_a_scale_of_0_is_no_constant_to_search():
@@ -160,7 +224,7 @@ def test_a_candidate_that_fails_is_a_row_unless_all_do():
     models = {"small": strat.lrsm(BASE, PLACE), "lrsm": strat.lrsm(BASE, GRAPH)}
     found = strat.search(models, {"base__ridge": [1.0]}, train=(X, Y, Z), folds=2)
     assert found.table[-1]["candidate"] == "small" and "GraphError" in found.table[-1]["error"]
-    assert "failed  small: GraphError" in str(found)
+    assert "failed  small: GraphError" in str(found) and "(fold 1 of 2)" in found.table[-1]["error"]
     with pytest.raises(strat.GraphError, match="is not a node of the graph"):
         strat.search(strat.lrsm(BASE, PLACE), {"base__ridge": [1.0]}, train=(X, Y, Z))
 
@@ -190,26 +254,13 @@ def test_the_table_prints_and_converts(found):
         (None, {"train": (X, Y)}, strat.DataError, "and then the strata"),
         (None, {"tol": 0}, strat.OptionError, "tol must be"),
         (None, {"max_trials": 0}, strat.OptionError, "max_trials must be"),
+        (None, {"n_jobs": 0}, strat.OptionError, "n_jobs must be"),
+        (None, {"time_limit": -1}, strat.OptionError, "time_limit must be"),
     ],
 )
 def test_wrong_arguments_raise(grid, options, error, words):
     with pytest.raises(error, match=words):
         strat.search(strat.lrsm(BASE, GRAPH), grid, **{"train": (X, Y, Z), **options})
-
-
-def test_the_pattern_search_has_no_edges():
-    target = np.array([4.3, -3.2, 0.4])
-    bowl = PatternSearch(lambda x: 1 + float(np.sum((np.array(x) - target) ** 2) * (1 + 0.3 * x[0] ** 2)))
-    assert np.abs(np.array(bowl.search((0.0, 0.0, 0.0))) - target).max() <= 0.26
-    assert len(bowl.tried) < 90
-    flat = PatternSearch(lambda x: 1.0)
-    assert flat.search((0.0, 0.0)) == (0.0, 0.0) and len(flat.tried) == 13
-    valley = PatternSearch(lambda x: 10 * abs(x[0] + x[1]) + abs(x[0] - 3))
-    assert valley.search((0.0, 0.0)) == (0.0, 0.0)
-    assert valley.search((0.0, 0.0), [(1.0, -1.0)]) == (3.0, -3.0)
-    counted = PatternSearch(lambda x: -x[0], most=5)
-    counted.search((0.0,))
-    assert len(counted.tried) == 5
 
 
 def test_a_snake_changes_one_value_at_a_time():
@@ -229,21 +280,25 @@ def weighed_search(sample_weight, index, grid):
 def test_weights_count_records_in_fits_and_means():
     weight = np.random.default_rng(5).integers(0, 4, N)
     grid, index = {"scale": [0.1, 1.0]}, np.arange(N)
-    found, plain = weighed_search(weight, index, grid), weighed_search(None, index, grid)
+    found = weighed_search(weight, index, grid)
     again = weighed_search(None, np.repeat(index, weight), grid)  # as many copies as the weight says
-    rows, copies, equal = (
-        {(row["candidate"], str(row["constants"])): row for row in search.table}
-        for search in (found, again, plain)
+    rows, copies = (
+        {
+            (row["candidate"], *row["constants"].values()): row
+            for row in search.table
+            if row["candidate"] != "pooled"
+        }
+        for search in (found, again)
     )
     assert found.chosen == again.chosen and rows.keys() == copies.keys()
     for key, row in rows.items():
         assert row["mean"] == pytest.approx(copies[key]["mean"], rel=1e-6)
         assert row["difference"] == pytest.approx(copies[key]["difference"], abs=1e-6)
-        assert abs(row["mean"] - equal[key]["mean"]) > 1e-3
     np.testing.assert_allclose(found.best.theta_["theta"], again.best.theta_["theta"], rtol=1e-5, atol=1e-6)
     plainly = clone(found.best).fit(X, Y, strata=Z, sample_weight=weight)
     assert np.array_equal(found.best.theta_["theta"], plainly.theta_["theta"])
-    assert not np.allclose(plain.best.theta_["theta"], plainly.theta_["theta"], rtol=1e-3)
+    equal = clone(found.best).fit(X, Y, strata=Z)
+    assert not np.allclose(equal.theta_["theta"], plainly.theta_["theta"], rtol=1e-3)
 
 
 def test_the_standard_error_of_a_weighted_mean():
@@ -266,3 +321,33 @@ def test_the_standard_error_of_a_weighted_mean():
 def test_weights_that_cannot_be_used(weight, text):
     with pytest.raises((strat.errors.StratError, ValueError), match=text):
         weighed_search(weight, np.arange(N), {"scale": [1.0]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wine", "concrete", "election"])
+def test_on_real_records_the_users_weights_do_not_matter(name):
+    if name == "election":
+        y, z, _ = paper_data.election()
+        data, graph, folds, other = (y,), paper_data.election_graph(), strat.RollingOrigin(3, time=1), 0.01
+        b, t = cp.Variable(name="b"), cp.Parameter(name="t")
+        ridge = cp.Parameter(nonneg=True, value=0.1, name="ridge")
+        base = strat.BaseModel(cp.logistic(b) - t * b, ridge * cp.square(b), data=(t,))
+    else:
+        X, y, z, _ = getattr(paper_data, name)()
+        data, graph, folds, other = (X, y), paper_data.wine_graph(), 3, 1e3
+        data = (X, y[:, 1] * 2 - 1) if name == "wine" else data
+        theta, x, t = (
+            cp.Variable(X.shape[1], name="theta"),
+            cp.Parameter(X.shape[1], name="x"),
+            cp.Parameter(name="t"),
+        )
+        loss = strat.losses.logistic if name == "wine" else strat.losses.squared
+        ridge = cp.Parameter(nonneg=True, value=1.0, name="ridge")
+        base = strat.BaseModel(loss(t, x @ theta), ridge * cp.sum_squares(theta), data=(x, t))
+    first, *others = strat.lrsm(base, graph)._scales()
+    means = []
+    for scale in ({}, {first: other} | dict.fromkeys(others, 1 / other)):
+        model = strat.lrsm(base, graph, scale=scale)
+        found = strat.search({"lrsm": model}, train=(*data, z), folds=folds, max_trials=80)
+        means.append(next(row["mean"] for row in found.table if row["candidate"] == "lrsm"))
+    assert max(means) - min(means) <= 1e-2 * min(means)

@@ -2,17 +2,24 @@
 
 import pickle
 import warnings
+from functools import cache
 
 import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import estimator_checks
 
 import strat
+from strat.model.baselines import CommonModel
 
 RNG = np.random.default_rng(3)
 N = 72
@@ -206,21 +213,122 @@ def test_declared_columns_are_dropped_where_other_strata_are_given(labels):
     np.testing.assert_allclose(found, plain.predict(frame[["u", "v"]], strata=FRAME["age"]), atol=1e-8)
 
 
-CHECKS = [
-    "check_estimator_cloneable",
-    "check_estimator_repr",
-    "check_get_params_invariance",
-    "check_set_params",
-    "check_no_attributes_set_in_init",
-    "check_valid_tag_types",
-]
+@cache
+def declared_for(n):
+    theta, b = cp.Variable(n, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    u = x @ theta + b
+    return strat.BaseModel(cp.square(y - u), 0.1 * cp.sum_squares(theta), data=(x, y), predict=u)
 
 
-@pytest.mark.parametrize("check", CHECKS)
+class ForAnyWidth(CommonModel):
+    """The checks' tables have all widths, and no strata: one model for the columns but the last, which holds labels."""
+
+    graph, solver, scale, edges, strata = None, None, 1.0, "all", -1
+    graph_regularizer, n_starts, warm_start, random_state = strat.FixedGraph(), 1, False, 0
+    regularizer_weight = 1.0
+    _width = 2
+
+    def __init__(self):
+        pass
+
+    @property
+    def base(self):
+        return declared_for(self._width - 1)
+
+    def fit(self, X, y=None, sample_weight=None):
+        shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+        if len(shape) == 2 and shape[1] > 1:
+            self._width = shape[1]
+        return super().fit(X, *(() if y is None else (y,)), sample_weight=sample_weight)
+
+
+OWN_TEXT = "the error is raised, in the package's own words"
+EXPECTED = {
+    "check_fit_score_takes_y": "fit and score take any number of data arguments, of which y is one",
+    "check_n_features_in_after_fitting": OWN_TEXT,
+    "check_complex_data": OWN_TEXT,
+    "check_estimators_empty_data_messages": OWN_TEXT,
+    "check_fit2d_1feature": OWN_TEXT,
+    "check_fit2d_predict1d": OWN_TEXT,
+    "check_requires_y_none": OWN_TEXT,
+    "check_supervised_y_2d": "a column of numbers is read as numbers without a warning",
+    "check_regressors_train": "score is minus the mean loss, not the share of variance, so it is below .5",
+}
+
+
+def test_scikit_learns_checks():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ForAnyWidth()
+        results = estimator_checks.check_estimator(model, expected_failed_checks=EXPECTED, on_fail=None)
+    status = {kind: {r["check_name"] for r in results if r["status"] == kind} for kind in ("failed", "xfail")}
+    assert status["failed"] == set() and status["xfail"] == set(EXPECTED)
+    assert sum(r["status"] == "passed" for r in results) > 40
+
+
 @pytest.mark.parametrize("make", [strat.lrsm, strat.joint, strat.common])
+@pytest.mark.parametrize("check", ["cloneable", "repr"])
 def test_estimator_checks(check, make):
-    if not hasattr(estimator_checks, check):
-        pytest.skip(f"scikit-learn {sklearn.__version__} has no {check}")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        getattr(estimator_checks, check)(make.__name__, make(BASE, GRAPH))
+        getattr(estimator_checks, f"check_estimator_{check}")(make.__name__, make(BASE, GRAPH))
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind"),
+    [
+        (strat.losses.squared, "regressor"),
+        (strat.losses.poisson, "regressor"),
+        (strat.losses.logistic, "classifier"),
+        (strat.losses.hinge, "classifier"),
+        (lambda y, u: cp.logistic(u) - y * u, "classifier"),
+    ],
+)
+def test_the_loss_says_whether_a_model_is_a_classifier(loss, kind):
+    theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    model = strat.lrsm(strat.BaseModel(loss(y, x @ theta), data=(x, y)), AGE)
+    assert (is_classifier(model), is_regressor(model)) == (kind == "classifier", kind == "regressor")
+
+
+@pytest.mark.parametrize("strata", [COLUMNS, [0, 2], [-4, -2]])
+def test_strata_by_name_or_position_and_the_names_of_features(strata):
+    expected = strat.lrsm(BASE, GRAPH).fit(X, Y, strata=Z)
+    model = strat.lrsm(BASE, GRAPH, strata=strata).fit(FRAME, Y)
+    assert np.array_equal(model.theta_["theta"], expected.theta_["theta"])
+    assert model.n_features_in_ == 4 and list(model.feature_names_in_) == list(FRAME.columns)
+    assert expected.n_features_in_ == 2 and not hasattr(expected, "feature_names_in_")
+    if strata is not COLUMNS:
+        array = FRAME.to_numpy(dtype=object)
+        assert np.array_equal(clone(model).fit(array, Y).predict(array), model.predict(FRAME))
+
+
+def test_a_position_of_no_column_is_an_error():
+    with pytest.raises(strat.DataError, match=r"the columns \[4\] of X, but X has 4 columns"):
+        strat.lrsm(BASE, GRAPH, strata=4).fit(FRAME, Y)
+
+
+@pytest.mark.parametrize("by", ["name", "position"])
+def test_models_work_inside_ensembles_and_pipelines(by):
+    model = strat.lrsm(BASE, GRAPH, strata=COLUMNS if by == "name" else [0, 2])
+    features = ColumnTransformer([("one", OneHotEncoder(), COLUMNS)], remainder="passthrough")
+    ridge = make_pipeline(features, Ridge())
+    fitted, linear = clone(model).fit(FRAME, Y), clone(ridge).fit(FRAME, Y)
+    vote = VotingRegressor([("own", model), ("ridge", ridge)]).fit(FRAME, Y)
+    assert np.allclose(vote.predict(FRAME), (fitted.predict(FRAME) + linear.predict(FRAME)) / 2)
+    folds = KFold(3)
+    stack = StackingRegressor([("own", model), ("ridge", ridge)], cv=folds).fit(FRAME, Y)
+    held = cross_val_predict(model, FRAME, Y, cv=folds)
+    by_hand = [clone(model).fit(FRAME.iloc[a], Y[a]).predict(FRAME.iloc[b]) for a, b in folds.split(FRAME)]
+    assert np.allclose(held, np.concatenate(by_hand)) and stack.score(FRAME, Y) > 0.5
+    scale = ColumnTransformer([("scale", StandardScaler(), ["u", "v"])], remainder="passthrough")
+    scale.set_output(transform="pandas").set_params(verbose_feature_names_out=False)
+    strata = COLUMNS if by == "name" else [2, 3]
+    piped = make_pipeline(scale, strat.lrsm(BASE, GRAPH, strata=strata)).fit(FRAME, Y)
+    scaled = (FRAME[["u", "v"]] - FRAME[["u", "v"]].mean()) / FRAME[["u", "v"]].std(ddof=0)
+    assert np.allclose(
+        piped.predict(FRAME), strat.lrsm(BASE, GRAPH).fit(scaled, Y, strata=Z).predict(scaled, strata=Z)
+    )
+    if by == "position":  # a bag has arrays
+        bag = BaggingRegressor(model, 3, random_state=0).fit(FRAME.to_numpy(dtype=object), Y)
+        assert bag.score(FRAME.to_numpy(dtype=object), Y) > 0.5

@@ -459,3 +459,24 @@ def test_mistakes():
     refused(NoOracleError, "needs derivatives.*smoothing=", strat.lrsm(declaration("absolute"), grid()))
     refused(DataError, "1 records, but tuning needs two", validation=tuple(v[:1] for v in VALIDATION))
     refused(DataError, "validation must hold the data arguments", validation=VALIDATION[:2])
+
+
+@pytest.mark.parametrize("wrt", [("scale",), ("W0",)])
+def test_without_the_guard_the_validation_loss_is_minimised(wrt):
+    model = strat.lrsm(BASE, grid(), scale=0.1)
+    free = strat.tune(model, TRAIN, VALIDATION, wrt=wrt, guard=False)
+
+    def loss(graph):
+        fitted = strat.lrsm(BASE, graph).fit(*TRAIN[:-1], strata=TRAIN[-1])
+        return fitted.losses(*VALIDATION[:-1], strata=VALIDATION[-1]).mean()
+
+    assert free.after == pytest.approx(loss(free.W0), rel=1e-5) and free.after < free.before
+    assert free.unguarded is free and np.isnan(free.gain_se)
+    for factor in (0.8, 1.25):  # no other size of the weights is better
+        moved = free.W0.copy()
+        for _, _, data in moved.edges(data=True):
+            data["weight"] *= factor
+        assert loss(moved) >= free.after - 1e-5
+    guarded = strat.tune(model, TRAIN, VALIDATION, wrt=wrt)
+    assert guarded.unguarded.after == free.after <= guarded.after + 1e-9
+    assert "no other records have judged" in str(free)

@@ -49,8 +49,8 @@ class StratifiedModel(FittedParameters, NestedParameters):
         Where W may be nonzero when it is learned: on all pairs of strata, for up to a few thousand; the graph's own edges;
         these and the pairs with a common neighbour, or those of which one stratum is among the 5 whose parameters are
         nearest to the other's in a rough fit of the given graph; the pairs given; the edges of another graph.
-    strata : str or list of str, optional
-        Columns of a DataFrame X that hold the strata; they are dropped from X.
+    strata : str, int, or list of str or int, optional
+        Columns of X that hold the strata, by name in a DataFrame or by position; they are dropped from X.
     n_starts : int
         Number of starting points; the lowest objective (or validation loss) is kept.
     warm_start : bool
@@ -68,6 +68,8 @@ class StratifiedModel(FittedParameters, NestedParameters):
         The strata in order.
     result_ : Result
         Status, objective and its parts, residuals, history, time.
+    n_features_in_, feature_names_in_ : int, (n_features_in_,) ndarray
+        Number and names of the columns of X, those of strata too, where X is a matrix and a DataFrame.
 
     References
     ----------

@@ -75,6 +75,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model.W_ = partial(nothing.matrix, nothing.zeros()) if model.shared else partial(edges.matrix, result.w)
     model.result_ = result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
+    model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
     small = model._training is not None and 8 * sum(array.size for array in records.arrays) <= BYTES_KEPT
     # Kept without the model: a reference cycle would hold the records longer than the model.
@@ -84,13 +85,14 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     result.seconds += time.perf_counter() - solved
 
 
-def fit_within(model, data, strata):
-    """Fit a model as a part of a longer computation, and return it.
+def fit_within(model, data, strata, sample_weight=None):
+    """Fit a model, of any kind, as a part of a longer computation, and return it.
 
     Ctrl-C ends a single fit at the best point so far; here it raises a KeyboardInterrupt, to end the whole computation.
     """
-    model.fit(*data, strata=strata)
-    if model.result_.status == "interrupted" and getattr(model.solver, "callback", None) is None:
+    model.fit(*data, strata=strata, sample_weight=sample_weight)
+    status = model.result_.status if hasattr(model, "result_") else "fitted"
+    if status == "interrupted" and getattr(model.solver, "callback", None) is None:
         raise KeyboardInterrupt
     return model
 

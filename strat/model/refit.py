@@ -55,7 +55,7 @@ class Refits:
         self.model, self.tol = model, tol
         self.bound_model = BoundModel(model, tuple(data), strata, sample_weight, nodes)
 
-    def fit(self, theta=None, w=None, **constants):
+    def fit(self, theta=None, w=None, time_limit=None, **constants):
         """Fit once more.
 
         Parameters
@@ -64,6 +64,8 @@ class Refits:
             Parameters to start from; the package's own start by default.
         w : edge array, optional
             Weights to start from where W is learned and they are in the domain of h; W0 by default.
+        time_limit : float, optional
+            Seconds, where they are less than the solver's.
         **constants
             ``scale``, ``values``, ``w0`` and ``graph_regularizer`` as ``BoundModel.problem`` takes them.
 
@@ -83,6 +85,8 @@ class Refits:
         solver.set_params(callback=None, checkpoint=None, patience=None, verbose=False)
         if self.tol is not None:
             solver.set_params(tol=self.tol)
+        if time_limit is not None and (solver.time_limit is None or time_limit < solver.time_limit):
+            solver.set_params(time_limit=time_limit)
         start = None if theta is None else {"theta": theta}
         # Without w the start is W0, or the best graph for theta where W0 is infeasible.
         if start is not None and w is not None and problem.graph_regularizer.feasible(problem.edges, w):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
+from numbers import Integral
 
 import numpy as np
 
@@ -41,6 +42,31 @@ def named_columns(strata, frame):
     if not isinstance(strata, list | tuple) or not all(isinstance(name, str) for name in strata):
         return None
     return list(strata) if strata and columns.issuperset(strata) else None
+
+
+def split_positions(frame, declared):
+    """Columns of a matrix that a model's ``strata=`` gives by position, and the rest; None where it gives no positions."""
+    positions = [declared] if isinstance(declared, Integral) else declared
+    if not isinstance(positions, list | tuple) or not positions:
+        return None
+    if not all(isinstance(p, Integral) and not isinstance(p, bool) for p in positions):
+        return None
+    frame = frame if hasattr(frame, "shape") else np.asarray(frame)
+    width = frame.shape[1] if len(frame.shape) == 2 else 0
+    if not all(-width <= p < width for p in positions):
+        raise DataError(
+            f"the strata are declared as the columns {positions} of X, but X has {width} columns (shape {frame.shape}). "
+            f"Give a matrix with these columns."
+        )
+    others = [k for k in range(width) if k not in {p % width for p in positions}]
+    if hasattr(frame, "iloc"):
+        labels, rest = frame.iloc[:, positions].to_numpy(dtype=object), frame.iloc[:, others]
+    elif hasattr(frame, "toarray"):
+        columns = frame.tocsc()
+        labels, rest = columns[:, positions].toarray(), columns[:, others].tocsr()
+    else:
+        labels, rest = frame[:, positions], frame[:, others]
+    return (labels if len(positions) > 1 else labels[:, 0]), rest
 
 
 def read_labels(strata, frame=None, n_records=None):

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, DataWarning, ShapeError
-from strat.records.labels import named_columns, no_such_column, read_labels
+from strat.records.labels import named_columns, no_such_column, read_labels, split_positions
 from strat.records.strata import Strata
 
 #: The fourth power of a larger number, summed over records, leaves the range of floating point.
@@ -97,6 +97,9 @@ class Records:
 
 def _without_strata(parameters, data, strata, declared, where):
     """The data without the columns that hold strata, and the records' labels."""
+    split = split_positions(data[0], declared) if data else None
+    if split is not None:
+        return (split[1], *data[1:]), read_labels(split[0] if strata is None else strata)
     source = declared if strata is None else strata
     if source is None:  # the strata were forgotten, or passed as one more data argument
         check_count(parameters, data, where)
@@ -223,7 +226,7 @@ def read_weight(sample_weight, N, part=False):
         return np.broadcast_to(1.0, N)
     needs = f"it must hold one number for each of the {N} records."
     try:
-        shape = np.shape(sample_weight)
+        shape = sample_weight.shape if hasattr(sample_weight, "shape") else np.asarray(sample_weight).shape
     except ValueError as error:
         raise ShapeError(f"sample_weight is ragged, but {needs}") from error
     if not shape:

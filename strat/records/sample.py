@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.records.axes import axis_factors
-from strat.records.labels import RecordLabels, named_columns, read_labels
+from strat.records.labels import RecordLabels, named_columns, read_labels, split_positions
 
 
 class Sample:
@@ -45,7 +45,9 @@ class Sample:
         *data, self.strata = arguments
         self.data, frame = tuple(data), data[0] if data else None
         self.by_column = self.strata is None or named_columns(self.strata, frame) is not None
-        self.labels = read_labels(declared[0] if self.strata is None and declared else self.strata, frame)
+        source = declared[0] if self.strata is None and declared else self.strata
+        split = split_positions(frame, source) if self.strata is None and data else None
+        self.labels = read_labels(source, frame) if split is None else read_labels(split[0])
         for argument, name in zip(data, names, strict=True):
             if length(argument) != len(self.labels):
                 raise ShapeError(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.model_selection import BaseCrossValidator
 
 from strat.errors import DataError, OptionError
-from strat.records.labels import read_labels
+from strat.records.labels import read_labels, split_positions
 
 
 class StrataSplitter(BaseCrossValidator):
@@ -41,7 +41,8 @@ class StrataSplitter(BaseCrossValidator):
                 f"or name columns of a DataFrame X in {type(self).__name__}(strata=…)."
             )
         N = None if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
-        labels = read_labels(source, X, N)
+        split = split_positions(X, source) if groups is None else None
+        labels = read_labels(source, X, N) if split is None else read_labels(split[0])
         for train, test in self._parts(labels, X):
             yield np.flatnonzero(train), np.flatnonzero(test)
 

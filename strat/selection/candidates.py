@@ -1,5 +1,6 @@
 """The candidates of a search: the user's models, and simple models of the same declaration."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,9 @@ from strat import graphs
 from strat.compiler import coupling
 from strat.graphs.reading import read_graph
 from strat.model.baselines import common, lrsm, separate
+from strat.model.estimator import StratifiedModel
+from strat.model.refit import Refits
+from strat.oracles.base import hessian_blocks
 
 #: A complete graph has an edge for each pair: with more strata the pooled model would cost more than all others.
 MOST_POOLED = 500
@@ -16,7 +20,7 @@ MOST_POOLED = 500
 
 @dataclass
 class Axis:
-    """One number of a pattern search: log10 of a factor that multiplies some constants.
+    """One number of a search: log10 of a factor that multiplies some constants.
 
     A first scan moves all axes of one kind together.
     """
@@ -31,14 +35,15 @@ class Candidate:
 
     name: str
     model: object
-    axes: list = field(default_factory=list)  # what a pattern search varies
-    scan: bool = True  # whether a coarse scan comes first, or the search starts from the best that it refines
-    refines: list = field(default_factory=list)  # names of candidates whose constants are special cases
-    points: list | None = None  # the constants to try, in place of a pattern search
+    axes: list = field(default_factory=list)  # what a search varies
+    refines: object = None  # the candidate whose constants are special cases: its scan is this one's
+    points: list | None = None  # the constants to try, in place of a search
     each: bool = False  # whether every one of the points is a row of the table, not just the best
 
     def constants(self, x):
-        """The constants at a point of the pattern search."""
+        """The constants at a point of the search, or those of a given number."""
+        if self.points is not None:
+            return self.points[int(x[0])]
         moved = zip(self.axes, x, strict=True)
         return {name: value * 10.0**e for axis, e in moved for name, value in axis.start.items()}
 
@@ -49,29 +54,26 @@ class Candidate:
         return tuple(float(np.mean(each)) for each in logs)
 
 
-def default_candidates(name, model):
-    """A model with the constants that are searched without a grid, after its special cases of fewer constants."""
+def default_candidates(name, model, unit):
+    """A model with the constants that are searched without a grid, after its special case of a single scale.
+
+    Where the graph is given, the factor 1 of a scale stands for a mean degree of `unit`, whatever the user's weights are.
+    """
+    if not isinstance(model, StratifiedModel):
+        return [Candidate(name, model)]
     others = [*_regularizer_axes(model), *_graph_regularizer_axes(model)]
     if model.shared or not _has_weights(model):
         return [Candidate(name, model, others)]
     # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
-    positive = {factor: float(scale) for factor, scale in model._scales().items() if scale > 0}
-    scales = {f"scale__{factor}": scale for factor, scale in positive.items()} or {"scale": model.scale}
-    whole = Candidate(name, model, [Axis("scale", {key: value}) for key, value in scales.items()] + others)
+    scales = {f"scale__{factor}": scale for factor, scale in model._scales().items() if scale > 0}
+    scales = scales or {"scale": model.scale}
+    if not model.graph_regularizer.learned:
+        scales = {key: unit / degree for key in scales if (degree := _mean_degree(model, key)) > 0}
+    whole = Candidate(name, model, [Axis("scale", {key: float(s)}) for key, s in scales.items()] + others)
     if len(scales) < 2:
         return [whole]
-    tied = [Candidate(f"{name}, one scale", model, [Axis("scale", scales), *others])]
-    # Divided by the mean weight of its edges, every factor weighs the same.
-    prior = read_graph(model.graph)
-    codes = [prior.factors.index(factor) for factor in positive]
-    means = np.array([prior.term_weight[prior.term_factor == code].mean() for code in codes])
-    if means.all():
-        ratios = 1 / (means * list(positive.values()))
-        if not np.allclose(ratios, ratios[0]):
-            axes = [Axis("scale", dict(zip(scales, (1 / means).tolist(), strict=True))), *others]
-            tied.append(Candidate(f"{name}, equal weights", model, axes, scan=False, refines=[tied[0].name]))
-    whole.scan, whole.refines = False, [candidate.name for candidate in tied]
-    return [*tied, whole]
+    whole.refines = Candidate(f"{name}, one scale", model, [Axis("scale", scales), *others])
+    return [whole.refines, whole]
 
 
 def simple_models(models, nodes):
@@ -82,7 +84,8 @@ def simple_models(models, nodes):
     """
     simple, by_declaration = [], {}
     for name, model in models.items():
-        by_declaration.setdefault(id(model.base), {})[name] = model
+        if isinstance(model, StratifiedModel):
+            by_declaration.setdefault(id(model.base), {})[name] = model
     for group in by_declaration.values():
         # The first graph that has a node for every label, as a model's graph should.
         graphs_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
@@ -97,13 +100,30 @@ def simple_models(models, nodes):
         if not any(map(_is_separate, group.values())):
             made["separate"] = separate(model.base, without_edges, **options)
         if 2 <= len(labels) <= MOST_POOLED and not coupling.by_factor(model.base.couple):
-            weight = _mean_degree(model) / (len(labels) - 1)
-            made["pooled"] = lrsm(model.base, graphs.complete(labels, weight=weight), **options)
+            made["pooled"] = lrsm(
+                model.base, graphs.complete(labels, weight=1 / (len(labels) - 1)), **options
+            )
         for kind, simple_model in made.items():
             simple_model._values = dict(model.values)
             name = kind if len(by_declaration) == 1 else f"{next(iter(group))}: {kind}"
             simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
     return simple
+
+
+def curvature(model, part, weight, nodes):
+    """The mean curvature of a stratum's loss, at the fit that is common to all strata: a degree that weighs as much.
+
+    It is the geometric mean over the coefficients; the number of records of a stratum where the loss has no curvature.
+    """
+    labels = nodes if model.graph is None else read_graph(model.graph).labels
+    whole = common(model.base, (list(labels), sp.csr_array((len(labels),) * 2)), strata=model.strata)
+    whole._values, typical = dict(model.values), float(weight.sum())
+    with suppress(Exception):  # the candidates' own fits will say what is wrong
+        fit = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
+        if fit.problem.loss.has("hessian_operator"):
+            diagonal = np.einsum("kcc->c", hessian_blocks(fit.problem.loss, fit.theta))
+            typical = float(np.exp(np.log(diagonal[diagonal > 0]).mean()))
+    return (typical if 0 < typical < np.inf else float(weight.sum())) / len(labels)
 
 
 def _regularizer_axes(model):
@@ -133,12 +153,11 @@ def _graph_regularizer_axes(model):
     ]
 
 
-def _mean_degree(model):
-    """Mean degree of a model's graph, 1 where it has no edges."""
-    if model.graph is None:
-        return 1.0
-    prior = read_graph(model.graph)
-    return float(2 * prior.weights().sum() / prior.K) or 1.0
+def _mean_degree(model, scale):
+    """Mean degree of a model's graph by the edges that one scale multiplies, without the scale."""
+    prior, factor = read_graph(model.graph), scale.removeprefix("scale").removeprefix("__")
+    moved = prior.term_factor == prior.factors.index(factor) if factor else slice(None)
+    return float(2 * prior.term_weight[moved].sum() / prior.K)
 
 
 def _has_weights(model):

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
-from strat.errors import OptionError, type_name
-from strat.model.estimator import StratifiedModel
+from strat.errors import OptionError, first_line
 from strat.model.fit import fit_within
 from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.selection.compare_result import Comparison
+from strat.selection.other_model import checked_models, with_strata
+from strat.selection.predictions import prediction_of
 
 
 def compare(
@@ -38,7 +38,10 @@ def compare(
     Parameters
     ----------
     models : dict
-        ``{name: model}``.
+        ``{name: model}``: stratified models, blends, and regressors and classifiers of scikit-learn. These get the data of
+        ``predict`` and the parts of the strata as columns: one for each part where they are trees, ensembles of
+        trees or boosting, else one for each of its values. Their predictions are put on the scale of the loss: the
+        mean, its logarithm or the logit of the probability, whichever has the lowest expected loss.
     train, test : tuple
         ``(*data, strata)``: one split that is given.
     data : tuple
@@ -94,7 +97,7 @@ def compare(
     runs, notes = [], []
     try:
         for pair, seed in zip(parts, seeds, strict=True):
-            clones = {name: _with_strata(model, strata) for name, model in models.items()}
+            clones = {name: with_strata(model, strata) for name, model in models.items()}
             runs += [_run(name, seed, model, *pair, metrics) for name, model in clones.items()]
     except KeyboardInterrupt:
         if not runs:
@@ -123,27 +126,20 @@ def _run(name, seed, model, train, test, metrics):
                 for where, part in parts.items()
                 for metric, function in metrics.items()
             }
-            run |= {"status": model.result_.status, "objective": model.result_.objective}
+            run["status"] = "fitted"
+            if hasattr(model, "result_"):
+                run |= {"status": model.result_.status, "objective": model.result_.objective}
         except Exception as error:  # one model's failure is a row of the table
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
     return {"seconds": time.perf_counter() - started, **run}
 
 
-def first_line(error):
-    """An exception's type and the first line of its message."""
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-
-
 def _measure(model, part, metric):
     """One metric of a fitted model on some records."""
     if isinstance(metric, str):
         return -model.score(*part.data, strata=part.strata)
-    program = model.base.predict_program
-    used = () if program is None else {p.id for p in program.data}
-    places = [i for i, p in enumerate(model.base.data) if p.id in used]
-    strata = part.strata if places[:1] == [0] else part.labels  # columns of the first argument need it
-    prediction = model.predict(*(part.data[i] for i in places), strata=strata)
+    prediction = prediction_of(model, part)
     truth = part.data[-1]
     return float(metric(truth.toarray() if sp.issparse(truth) else np.asarray(truth), prediction))
 
@@ -165,24 +161,6 @@ def _pairs(sample, splits, test_size, random_state):
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
     pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]
     return sample.splits(pairs, None), seeds
-
-
-def _with_strata(model, labels):
-    """A clone; a model without a graph gets all labels as its strata."""
-    model = clone(model)
-    if model.graph is None:
-        model.graph = (labels, sp.csr_array((len(labels), len(labels))))
-    return model
-
-
-def checked_models(models):
-    """The models by name, or an OptionError."""
-    if not isinstance(models, dict) or not models:
-        raise OptionError('models must be a dict {"name": model} with at least one model.')
-    for name, model in models.items():
-        if not isinstance(model, StratifiedModel):
-            raise OptionError(f"the model {name!r} is {type_name(model)}, not a StratifiedModel.")
-    return {str(name): model for name, model in models.items()}
 
 
 def _checked_metrics(metrics):

@@ -4,11 +4,14 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.errors import OptionError
+from strat.model.estimator import StratifiedModel
 
 
 def names_of(model):
     """The names of a model's constants in ``get_params``."""
     names = []
+    if not isinstance(model, StratifiedModel):
+        return names
     if not model.shared:
         if model.graph is not None:
             names += ["scale", *(f"scale__{factor}" for factor in model._scales())]

@@ -1,7 +1,9 @@
 """Choose constants by cross-validation, with simple models for comparison."""
 
 import math
+import os
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,16 +15,16 @@ from strat.model.estimator import StratifiedModel
 from strat.records.records import read_weight
 from strat.records.sample import Sample, strata_folds
 from strat.records.strata import in_order
-from strat.selection.candidates import MOST_POOLED, Candidate, default_candidates, simple_models
-from strat.selection.compare import checked_models, first_line
+from strat.selection.candidates import MOST_POOLED, Candidate, curvature, default_candidates, simple_models
+from strat.selection.clock import Clock
 from strat.selection.constants import grid_points, read_grid
 from strat.selection.cross_validation import CrossValidation
+from strat.selection.jobs import Job, done, first_jobs, second_jobs
 from strat.selection.means import mean_and_error
-from strat.selection.pattern_search import PatternSearch
+from strat.selection.other_model import checked_models
 from strat.selection.search_result import Search
+from strat.solvers.progress import Progress
 
-#: log10 of the factors of the first scan, by the kind of constant.
-SCAN = {"scale": (-2.0, -1.0, 0.0, 1.0, 2.0), "regularizer": (-2.0, 0.0, 2.0)}
 #: Factors of the pooled model's weight where a grid is given for the other models.
 POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
@@ -37,21 +39,26 @@ def search(
     random_state: int = 0,
     tol: float = 1e-4,
     max_trials: int = 200,
+    n_jobs: int | None = 1,
+    time_limit: float | None = None,
+    verbose: bool = False,
 ) -> "Search":
     """Choose constants by the lowest held-out loss, and refit the winner to all records.
 
     The given models compete with those that a search must beat: the common model, separate models, and the pooled model (a
     complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, the search is over the
     logarithms of each model's constants, without bounds: one scale for each factor of the graph, every scalar
-    hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. A
-    scan over four powers of ten comes first, then a pattern search down to steps of a factor 1.8. Models on a product
-    graph are also searched with one scale for all factors, and with equal weights. All fits are warm-started. Ctrl-C ends
-    the search with the best constants tried so far.
+    hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. The
+    scales of a given graph count from the curvature of the loss, so that the weights it comes with do not matter. A scan
+    over powers of ten moves all scales together; from its best points every constant is covered by itself, over powers of
+    ten again, until none helps, and then steps down to a factor 1.8 follow. Fits are warm-started. Ctrl-C and `time_limit`
+    end the search with the best constants tried so far.
 
     Parameters
     ----------
     models : dict or StratifiedModel
-        ``{name: model}``, or one model. They are not changed.
+        ``{name: model}``, or one model. They are not changed. Blends, and regressors and classifiers of scikit-learn, take
+        part as they are; see `strat.compare`.
     grid : dict or list of dict, optional
         Values to try, every combination: ``{"scale__FACTOR": […], "lambda1": […], "base__NAME": […]}``, each for the
         models that have such a constant. Common, separate and pooled models take part with the grid's ``base__NAME``.
@@ -69,11 +76,18 @@ def search(
         Tolerance of the fits on folds; the winner is fitted with its own solver's.
     max_trials : int
         Most choices of constants tried for one candidate by the pattern search.
+    n_jobs : int
+        Number of processes, -1 for one a processor; the result is the same. Starting them takes seconds, once.
+    time_limit : float, optional
+        Seconds after which no fit on a fold goes on; the best model so far is then fitted to all records.
+    verbose : bool
+        Report on the way: a bar on a terminal where tqdm is installed, and ``logging.getLogger("strat")``.
 
     Returns
     -------
     Search
         ``best`` (fitted), ``chosen`` (constants), ``table`` (one row a candidate), ``to_frame``, ``to_markdown``; it prints.
+        ``found[name]`` is another candidate with its best constants, fitted.
 
     Raises
     ------
@@ -93,68 +107,85 @@ def search(
     >>> found.candidate, sorted(found.chosen)
     ('model', ['scale'])
     """
-    started = time.perf_counter()
-    models = checked_models({"model": models} if isinstance(models, StratifiedModel) else models)
-    _check(tol, max_trials)
+    clock = Clock(time_limit)
+    models = checked_models({"model": models} if hasattr(models, "get_params") else models)
+    _check(tol, max_trials, n_jobs)
     sample = Sample(list(models.values()), train, "train")
     weight = read_weight(sample_weight, len(sample))
     pairs = _without_weight_0(sample.splits(folds, strata_folds(random_state)), weight)
     nodes = in_order(list(sample.labels.values))
-    simple = simple_models(models, nodes)
+    simple, whole = simple_models(models, nodes), sample.part()
+    units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}
+    units = {key: curvature(model, whole, weight, nodes) for key, model in units.items()}
     if grid is None:
         named = [*((name, model) for _, name, model in simple), *models.items()]
-        candidates = [candidate for name, model in named for candidate in default_candidates(name, model)]
+        candidates = [c for name, m in named for c in default_candidates(name, m, units[id(m.base)])]
     else:
-        candidates = _on_grid(models, simple, read_grid(grid, list(models.values())))
-    table, failures, validations, chosen, interrupted = [], [], {}, {}, False
-    for candidate in candidates:
-        begun, model = time.perf_counter(), candidate.model
-        try:
-            if id(model) not in validations:
-                validations[id(model)] = CrossValidation(model, sample, pairs, nodes, tol, weight)
-            validation = validations[id(model)]
-            before = validation.trials
-            trials, interrupted = _tried(candidate, validation, chosen, max_trials)
-            count = validation.trials - before if len(trials) == 1 else 1
-            rows = [_measured(trial, validation) for trial in trials]
-        except KeyboardInterrupt:
-            interrupted, rows = True, []
-        except Exception as error:  # one candidate's failure is a row of the table
-            rows, count = [{"constants": {}, "mean": math.inf, "se": None, "error": first_line(error)}], 0
-            failures.append(error)
-        seconds = (time.perf_counter() - begun) / max(len(rows), 1)
-        shared = {"candidate": candidate.name, "model": model, "seconds": seconds}
-        table += [{**shared, "trials": count, **row} for row in rows]
-        if rows and not rows[0]["error"]:
-            chosen[candidate.name] = rows[0]["constants"]
-        if interrupted:
-            break
+        candidates = _on_grid(models, simple, read_grid(grid, list(models.values())), units)
+    token, options = f"{os.getpid()} {time.time_ns()}", (sample, pairs, nodes, tol, weight)
+    validations = {
+        id(c.model): CrossValidation((token, k), c.model, *options) for k, c in enumerate(candidates)
+    }
+    jobs, failures = {c.name: [] for c in candidates}, []
+    with Progress("search", None, verbose) as progress, clock.interruptible():
+        for pieces in (first_jobs, second_jobs):
+            todo = []
+            for c in candidates:
+                scanned = jobs[(c.refines or c).name]
+                todo += [
+                    (scanned, Job(validations[id(c.model)], c, clock, **job))
+                    for job in pieces(c, max_trials, scanned)
+                ]
+            # The longest first, so that no process waits for another in the end.
+            todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
+            for job in done([job for _, job in todo], n_jobs):
+                jobs[job.candidate.name].append(job)
+                failures += [trial.failure for trial in job.trials if trial.failure is not None]
+                progress.step(sum(map(len, jobs.values())), _told(job))
+                if job.stopped == "interrupted":
+                    raise KeyboardInterrupt
+            clock.check()
+    table = [row for c in candidates for row in _rows(c, jobs, validations[id(c.model)].held_weight)]
     if all(row["error"] for row in table):
-        raise KeyboardInterrupt if interrupted else failures[0]
+        if failures:
+            raise failures[0]
+        if clock.status == "interrupted":
+            raise KeyboardInterrupt
+        raise OptionError(f"time_limit={time_limit} ended before a single choice of constants was tried.")
     table.sort(key=lambda row: row["mean"])
-    _add_differences(table, next(iter(validations.values())).weight)
-    best = clone(table[0]["model"]).set_params(**table[0]["constants"])
-    whole = sample.part()
-    best.fit(*whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight)
-    notes = [f"{table[0]['candidate']}: {note}" for note in best.result_.notes]
-    if interrupted:
-        notes.append(
-            f"interrupted: {len(chosen)} of {len(candidates)} candidates were tried, the last not to its end"
+    _add_differences(table, validations[id(table[0]["model"])].held_weight)
+
+    def fitted(row):
+        model = clone(row["model"]).set_params(**row["constants"])
+        return model.fit(
+            *whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight
         )
-    for states in (validation.states for validation in validations.values()):
-        if stopped := states.total() - states["converged"]:
-            notes.append(f"{stopped} of {states.total()} fits on folds stopped before tol")
+
+    best = fitted(table[0])
+    notes = [
+        f"{row['candidate']}: the held-out loss of fold {', '.join(row['infinite'])} of {len(pairs)} is infinite"
+        for row in table
+        if row.get("infinite")
+    ]
+    result = getattr(best, "result_", None)
+    notes += [f"{table[0]['candidate']}: {note}" for note in getattr(result, "notes", ())]
+    if clock.status != "finished":
+        tried = len({row["candidate"] for row in table if not row["error"]})
+        how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
+        notes.append(f"{how}: {tried} of {len(candidates)} candidates were tried, not all to the end")
+    states = sum((job.states for each in jobs.values() for job in each), Counter())
+    if stopped := states.total() - states["converged"]:
+        notes.append(f"{stopped} of {states.total()} fits on folds stopped before tol")
     if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
         notes.append(
             f"the pooled model is left out: its complete graph of {len(nodes):,} strata would have "
             f"{len(nodes) * (len(nodes) - 1) // 2:,} edges (it takes part up to {MOST_POOLED} strata)"
         )
     records = sum(len(test) for _, test in pairs)
-    table = [{key: value for key, value in row.items() if key not in ("model", "losses")} for row in table]
-    return Search(table, best, len(pairs), records, time.perf_counter() - started, notes)
+    return Search(table, best, fitted, len(pairs), records, clock.seconds, notes)
 
 
-def _on_grid(models, simple, grids):
+def _on_grid(models, simple, grids, units):
     """The given models on the grid, the simple ones on what of it concerns their declaration."""
     candidates = [
         Candidate(name, model, points=grid_points(model, grids), each=True) for name, model in models.items()
@@ -162,58 +193,36 @@ def _on_grid(models, simple, grids):
     for kind, name, model in simple:
         points = grid_points(model, grids, prefix="base__")
         if kind == "pooled":
-            points = [{**p, "scale": s} for p in points for s in POOLED_SCALES]
+            points = [{**p, "scale": s * units[id(model.base)]} for p in points for s in POOLED_SCALES]
         candidates.append(Candidate(name, model, points=points))
     return candidates
 
 
-def _tried(candidate, validation, chosen, most):
-    """The trials that become rows of the table, the best first, and whether Ctrl-C cut them short."""
-    trials = []
-
-    def loss(x):
-        trial = validation.trial(candidate.constants(x))
-        if not trials or trial.loss < trials[0].loss:
-            trials[:] = [trial]  # the others' fits are not kept
-        return trial.loss
-
-    interrupted = False
-    try:
-        if candidate.points is None:
-            _descend(PatternSearch(loss, most=most), candidate, chosen)
-        else:
-            for point in candidate.points:
-                trials.append(validation.trial(point))
-    except KeyboardInterrupt:
-        interrupted = True
-    trials.sort(key=lambda trial: trial.loss)
-    return trials if candidate.each else trials[:1], interrupted
+def _rows(candidate, jobs, weight):
+    """The rows of a candidate's table, the best first."""
+    own = jobs[candidate.name]
+    # The constants of a special case are constants of this one, too.
+    others = jobs[candidate.refines.name] if candidate.refines is not None else []
+    trials = sorted((t for job in own + others for t in job.trials), key=lambda t: (t.loss, str(t.constants)))
+    seconds, count = sum(job.seconds for job in own), sum(len(job.tried) for job in own)
+    if candidate.each:
+        seconds, count = seconds / max(len(trials), 1), 1
+    shared = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
+    rows = []
+    for t in trials if candidate.each else trials[:1]:
+        se = None if t.error else mean_and_error(t.losses, weight)[1]
+        infinite = [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))]
+        row = {"constants": t.constants, "mean": t.loss, "se": se, "losses": t.losses, "error": t.error}
+        rows.append({**shared, **row, "infinite": infinite})
+    return rows
 
 
-def _descend(search, candidate, chosen):
-    """Search the constants of a candidate: a coarse scan, or the best of what it refines, then a pattern search."""
-    center = (0.0,) * len(candidate.axes)
-    # The coarse directions: all scales together, all hyperparameters of the regularizer together.
-    coarse = {kind: tuple(float(axis.kind == kind) for axis in candidate.axes) for kind in SCAN}
-    coarse = {kind: direction for kind, direction in coarse.items() if any(direction)}
-    if candidate.scan and coarse:
-        start = search.scan(center, list(coarse.values()), [SCAN[kind] for kind in coarse])
-    else:
-        starts = [candidate.place(chosen[name]) for name in candidate.refines if name in chosen]
-        start = min([center, *starts], key=search.value)
-    # Regularizer and graph can replace each other: one up and the other down, or both up.
-    diagonals = []
-    if len(coarse) == 2:
-        pairs = list(zip(*coarse.values(), strict=True))
-        diagonals = [tuple(a - b for a, b in pairs), tuple(a + b for a, b in pairs)]
-    search.search(start, diagonals)
-
-
-def _measured(trial, validation):
-    """The row of a trial."""
-    losses = validation.losses(trial)
-    se = mean_and_error(losses, validation.weight)[1]
-    return {"constants": trial.constants, "mean": trial.loss, "se": se, "losses": losses, "error": None}
+def _told(job):
+    """A line for the log."""
+    failed = [trial.error for trial in job.trials if trial.error]
+    best = min(job.tried.values(), default=math.inf)
+    text = f"{job.candidate.name}  {len(job.tried)} choices  lowest held-out loss {best:.6g}"
+    return f"{text}  {failed[0]}" if failed else text
 
 
 def _without_weight_0(pairs, weight):
@@ -238,8 +247,10 @@ def _add_differences(table, weight):
             row["difference"], row["difference_se"] = mean_and_error(row["losses"] - best, weight)
 
 
-def _check(tol, max_trials):
+def _check(tol, max_trials, n_jobs):
     if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
         raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
     if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
         raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
+        raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")

@@ -1,5 +1,6 @@
 """The result of a search: its table of candidates."""
 
+from strat.errors import OptionError
 from strat.records.tables import Table, aligned, number
 from strat.selection.means import text_of
 
@@ -16,7 +17,7 @@ class Search(Table):
         One for each candidate: candidate (name), constants (dict), mean (held-out loss), se (its standard error over
         records), difference (to the best, record by record), difference_se, trials, seconds, error.
     best : StratifiedModel
-        The candidate with the lowest loss, fitted to all records.
+        The candidate with the lowest loss, fitted to all records; ``found[name]`` is the best of another candidate.
     folds, records : int
         Number of folds, and of held-out records.
     seconds : float
@@ -25,9 +26,13 @@ class Search(Table):
         Remarks.
     """
 
-    def __init__(self, table, best, folds, records, seconds, notes):
-        self.table, self.best, self.folds, self.records = table, best, folds, records
+    def __init__(self, table, best, fitted, folds, records, seconds, notes):
+        inner = ("model", "losses", "infinite")
+        self.table = [{k: v for k, v in row.items() if k not in inner} for row in table]
+        self.best, self.folds, self.records = best, folds, records
         self.seconds, self.notes = seconds, notes
+        first = {row["candidate"]: row for row in reversed(table) if not row["error"]}
+        self._fitted, self._rows, self._models = fitted, first, {table[0]["candidate"]: best}
         self.names = list(dict.fromkeys(name for row in table for name in row["constants"]))
         self.columns = ["candidate", "mean", "s.e.", "difference", "difference s.e."]
         self.columns += [*self.names, "trials", "seconds", "error"]
@@ -41,6 +46,16 @@ class Search(Table):
     def candidate(self):
         """The name of the best candidate."""
         return self.table[0]["candidate"]
+
+    def __getitem__(self, candidate):
+        """A candidate with its best constants, fitted to all records at the first use."""
+        if candidate not in self._rows:
+            raise OptionError(
+                f"{candidate!r} is none of the candidates that could be fitted: {', '.join(self._rows)}."
+            )
+        if candidate not in self._models:
+            self._models[candidate] = self._fitted(self._rows[candidate])
+        return self._models[candidate]
 
     def cells(self):
         """Rows of values, one a candidate."""

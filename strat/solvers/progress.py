@@ -78,6 +78,15 @@ class Progress:
             if self.bar is not None:
                 self.bar.set_postfix_str(f"objective {state.objective:.9g}{residual}")
 
+    def step(self, done, text):
+        """Report that some steps are done, the last as the text says."""
+        if not self.verbose:
+            return
+        if self.bar is not None:
+            self.bar.update(done - self.bar.n)
+            self.bar.set_postfix_str(text)
+        logger.info("%s  %s", self.name, text)
+
     def __exit__(self, *exception):
         self.listening.__exit__(*exception)
         if self.bar is not None:

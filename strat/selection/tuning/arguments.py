@@ -91,13 +91,11 @@ def checked_penalties(penalty, names):
     return tuple(sorted({float(value) for value in penalties}, reverse=True))
 
 
-def check_counts(max_iter, patience, time_limit):
+def check_counts(max_iter, patience):
     """Raise unless the limits have a meaning."""
     for name, value in {"max_iter": max_iter, "patience": patience}.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise OptionError(f"{name} must be a whole number of at least 1, not {value!r}.")
-    if time_limit is not None and (isinstance(time_limit, bool | str) or not time_limit > 0):
-        raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {time_limit!r}.")
 
 
 def is_by_evidence(method, options):
@@ -106,15 +104,9 @@ def is_by_evidence(method, options):
         raise OptionError(f'method is {method!r}; it is "validation" or "evidence".')
     if method == "validation":
         return False
-    defaults = {
-        "wrt": (("scale",), ["scale"], "scale"),
-        "edges": ("prior",),
-        "tie": (None,),
-        "penalty": (None,),
-    }
-    defaults["candidates"] = ((), [], {})
+    defaults = {"wrt": [("scale",), ["scale"], "scale"], "edges": ["prior"], "candidates": [(), [], {}]}
     for name, value in options.items():
-        if not any(type(value) is type(default) and value == default for default in defaults[name]):
+        if repr(value) not in map(repr, defaults.get(name, [None])):
             raise OptionError(
                 f'{name}= is no option of method="evidence", which tunes one weight for each axis and coefficient; leave '
                 f'it out, or tune by held-out loss (method="validation").'

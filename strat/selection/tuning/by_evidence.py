@@ -24,11 +24,14 @@ STEPS = 10  # of each maximisation; few, because the start was chosen by held-ou
 PRODUCT, TABLE = "evidence, product", "evidence, table"
 
 
-def tune_by_evidence(model, sample, held_out, folds, random_state, everything, clock):
-    """Scales and couplings of higher evidence, where held-out records agree; the result is fitted to everything."""
+def tune_by_evidence(model, sample, held_out, folds, random_state, everything, clock, guard):
+    """Scales and couplings of higher evidence, where held-out records agree; the result is fitted to everything.
+
+    Without the guard, no records are held out, and the last way's end is the result.
+    """
     prior = read_graph(model.graph)
     check(model, prior)
-    parts, in_time = _parts(sample, held_out, folds, random_state)
+    parts, in_time = _parts(sample, held_out, folds, random_state) if guard else ([], False)
     where = "train" if held_out is None else "validation"
     ways, scaled = ways_of(model, prior), max(len(prior.factors), 1)
     losses, x, path = [], None, None
@@ -41,7 +44,8 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
             text = ", ".join(f"{each.mean():.6g}" for each in losses[-1])
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
-        if choice := last_that_gains(losses, in_time):
+        choice = last_that_gains(losses, in_time) if guard else len(ways)
+        if choice:
             evidence, _ = evidence_of(model, prior, everything.part())
             *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
     start, *others = zip(*losses, strict=True) if losses else ([],)
@@ -50,7 +54,7 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
     measured = {"gain": 0.0, "gain_se": np.nan}
     if clock.status != "finished":
         choice = 0
-    else:
+    elif guard:
         measured = table[choice] if choice else min(table[1:], key=lambda row: row["loss"])
     name = ways[choice - 1] if choice else "no tuning"
     scales, base = tuned_parts(model, prior, x, name == TABLE)

@@ -33,7 +33,7 @@ FOR_ROUNDS = 0.7
 def _branches(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     """What to tune by name, and the graphs to tune by name, "model" for the model's own."""
     names = checked_names(model, wrt, edges, tie)
-    penalties = checked_penalties(penalty, names)
+    penalties = checked_penalties(penalty, names if rounds.rounds else ())
     candidates = named_candidates(candidates)
     prior = read_graph(model.graph)
     check_scale(prior, names, model.scale)
@@ -71,7 +71,8 @@ def _branches(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
 def tune_by_validation(model, rounds, everything, clock, steps, **options):
     """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything.
 
-    `steps` has the options ``max_iter`` and ``patience`` of every descent.
+    Where there are no rounds, nothing is left out, and the lowest mean loss is the result. `steps` has the options
+    ``max_iter`` and ``patience`` of every descent.
     """
     notes = Counter()
     names, branches = _branches(model, rounds, notes, **options)
@@ -80,12 +81,14 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     history = [start.mean_loss(x)]
     paths = _walk_rounds(rounds, branches, clock, steps)
     choice = choose(paths, rounds.in_time)
-    improved = choice.improves
-    if improved:
-        tuned_x, values = _walk_to(choice.key, rounds, branches, paths, clock, steps)
-        improved = bool(values) and values[-1] < history[0]
-    if improved:
-        x, name, history = tuned_x, choice.key[0], history + values
+    keys = [choice.key] if choice.improves else []
+    if not rounds.rounds:
+        keys = [(name, len(branch.stages) - 1, np.inf) for name, branch in branches.items()]
+    improved = False
+    for key in keys:
+        tuned_x, values = _walk_to(key, rounds, branches, paths, clock, steps)
+        if values and values[-1] < history[-1]:
+            improved, choice.key, x, name, history = True, key, tuned_x, key[0], [history[0], *values]
     branch = branches[name]
     end = branch.objective(rounds.pairs)
     space = branch.fits(rounds.learned_from).space
@@ -167,6 +170,8 @@ def _walk_to(key, rounds, branches, paths, clock, steps):
     if len(points) > 1 or (points and clock.status == "finished"):
         first = 1 if name == "model" else 0  # the history has the start already
         return points[-1].x, [point.value for point in points[first:]]
+    if not paths:
+        return None, []
     x = np.mean([point_of(walked, key).x for walked in paths], axis=0)
     return x, [objective.mean_loss(x)]
 
@@ -196,4 +201,4 @@ def _described(key, branches, with_step=True):
     stage = branches[branch].stages[number]
     text = stage.name if branch == "model" else f"{branch}, {stage.name}"
     text += f", penalty {stage.penalty:g}" if stage.penalty else ""
-    return f"{text}, step {step}" if with_step and stage.tunes_edges else text
+    return f"{text}, step {step}" if with_step and stage.tunes_edges and np.isfinite(step) else text

@@ -1,7 +1,6 @@
 """Projected L-BFGS with accepted steps, rejected trials and a deadline."""
 
-import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import numpy as np
 from scipy.optimize import minimize
@@ -12,37 +11,6 @@ from strat.solvers.progress import logger
 FTOL, GTOL = 1e-6, 1e-5
 #: What a fit raises where it fails.
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
-
-
-class OutOfTime(Exception):
-    """The time limit is reached."""
-
-
-class Clock:
-    """The seconds since the start, and how the work ended: status "finished", "time_limit" or "interrupted"."""
-
-    def __init__(self, limit=None):
-        self.started, self.limit, self.status = time.perf_counter(), limit, "finished"
-
-    @property
-    def seconds(self):
-        """Seconds since the start."""
-        return time.perf_counter() - self.started
-
-    def check(self, share=1.0):
-        """Raise OutOfTime where this share of the time limit has passed."""
-        if self.limit is not None and self.seconds > share * self.limit:
-            raise OutOfTime
-
-    @contextmanager
-    def interruptible(self):
-        """End the block, and note why, where the time is up or Ctrl-C is pressed."""
-        try:
-            yield
-        except OutOfTime:
-            self.status = "time_limit"
-        except KeyboardInterrupt:
-            self.status = "interrupted"
 
 
 def descend(function, x, bounds, accept, max_iter):

@@ -53,6 +53,8 @@ class Tuned(Table):
         How it ended.
     seconds : float
         Time of everything.
+    unguarded : Tuned
+        The result without the guard, computed at the first use.
     """
 
     model: object
@@ -69,7 +71,15 @@ class Tuned(Table):
     log_evidence: list | None = None
     status: str = "finished"
     seconds: float = 0.0
+    _unguarded: object = None
     columns = ("tried", "step", "held-out loss", "gain", "gain s.e.")
+
+    @property
+    def unguarded(self):
+        """The result of the same call with ``guard=False``; itself where that was the call."""
+        if callable(self._unguarded):
+            self._unguarded = self._unguarded()
+        return self if self._unguarded is None else self._unguarded
 
     @property
     def before(self):
@@ -145,6 +155,8 @@ class Tuned(Table):
     def __str__(self):
         records = sum(fold["records"] for fold in self.folds)
         verdict = "tuning improved the held-out loss" if self.improved else "the start was kept"
+        if self.improved and self._unguarded is None:
+            verdict = "the lowest point, which no other records have judged"
         gain = "not measured"
         if np.isfinite(self.gain_se):
             gain = f"{text_of(self.gain, self.gain_se, 3)} (standard error over {records} records)"

@@ -33,12 +33,16 @@ class Rounds:
         return self.train.part(self.pairs[0][0] if len(self.pairs) == 1 else None)
 
 
-def rounds_of(train, validation, folds, random_state):
-    """Rounds that split a validation set, or the folds of the training records."""
+def rounds_of(train, validation, folds, random_state, guard=True):
+    """Rounds that split a validation set, or the folds of the training records; none without a guard."""
     if validation is not None:
         pair = np.arange(len(train)), np.arange(len(validation))
+        if not guard:
+            return Rounds(train, validation, "validation", [pair], [])
         return _of_records(train, validation, "validation", pair, random_state)
     pairs = train.splits(folds, strata_folds(random_state))
+    if not guard:
+        return Rounds(train, train, "train", pairs, [])
     if len(pairs) == 1:
         return _of_records(train, train, "the fold", pairs[0], random_state)
     order = in_order_of_time(pairs)

@@ -1,15 +1,18 @@
 """Tune a prior graph and hyperparameters by held-out loss or by evidence."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
+
+from sklearn.base import clone
 
 from strat.errors import OptionError
 from strat.model.fit import check_options
 from strat.records.sample import Sample, joined
+from strat.selection.clock import Clock
 from strat.selection.tuning.arguments import check_counts, check_model, is_by_evidence
 from strat.selection.tuning.by_evidence import tune_by_evidence
 from strat.selection.tuning.by_validation import tune_by_validation
-from strat.selection.tuning.descent import Clock
 from strat.selection.tuning.rounds import rounds_of
 from strat.solvers.progress import Listening
 
@@ -31,6 +34,7 @@ def tune(
     random_state: int = 0,
     verbose: bool = False,
     method: str = "validation",
+    guard: bool = True,
 ) -> Any:
     """Tune a prior graph by the loss of held-out records, and keep the start where that does not help.
 
@@ -88,6 +92,10 @@ def tune(
         coefficients' weights in ``couple``, then as a table, ``couple`` by factor. Held-out records have to agree, as
         above, to the products and then to the table; where folds follow one another in time, there must be three, and
         the standard error is over folds. Takes no `wrt`, `edges`, `tie`, `penalty`, `candidates`.
+    guard : bool
+        Whether records are held out of tuning, and have to agree. Without the guard the result is where the loss of all
+        validation records is lowest, with the weakest `penalty` (0 by default), or the evidence of all records highest. A
+        guarded result computes that one as ``result.unguarded``.
 
     Returns
     -------
@@ -123,21 +131,26 @@ def tune(
     """
     check_model(model)
     check_options(model)
-    check_counts(max_iter, patience, time_limit)
+    check_counts(max_iter, patience)
+    clock = Clock(time_limit)
     if validation is not None and folds is not None:
         raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
     options = {"wrt": wrt, "edges": edges, "tie": tie, "penalty": penalty, "candidates": candidates}
     by_evidence = is_by_evidence(method, options)
-    clock, folds = Clock(time_limit), 5 if folds is None else folds
+    splits = 5 if folds is None else folds
     sample = Sample([model], train, "train")
     held_out = None if validation is None else Sample([model], validation, "validation")
     everything = sample if held_out is None else joined(sample, held_out, [model])
     with Listening(verbose):
         if by_evidence:
-            tuned = tune_by_evidence(model, sample, held_out, folds, random_state, everything, clock)
+            tuned = tune_by_evidence(model, sample, held_out, splits, random_state, everything, clock, guard)
         else:
-            rounds = rounds_of(sample, held_out, folds, random_state)
+            rounds = rounds_of(sample, held_out, splits, random_state, guard)
             steps = {"max_iter": max_iter, "patience": patience}
             tuned = tune_by_validation(model, rounds, everything, clock, steps, **options)
     tuned.status, tuned.seconds = clock.status, clock.seconds
+    if guard:
+        options |= {"folds": folds, "max_iter": max_iter, "patience": patience, "time_limit": time_limit}
+        options |= {"random_state": random_state, "method": method}
+        tuned._unguarded = partial(tune, clone(model), train, validation, guard=False, **options)
     return tuned

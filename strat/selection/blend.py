@@ -1,0 +1,161 @@
+"""Blends of a stratified model with models that share strength across all strata in other ways."""
+
+import warnings
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.base import clone
+
+from strat.errors import OptionError, type_name
+from strat.model.estimator import StratifiedModel
+from strat.model.fit import fit_within
+from strat.records.sample import Sample, strata_folds
+from strat.records.strata import in_order
+from strat.selection.other_model import ScoredByPrediction, as_model, with_strata
+from strat.selection.predictions import LossOfPrediction, check_predictable, prediction_of
+
+
+def blend(model, *others, weights="average", folds=5, guard=True, random_state=0):
+    """Blend a stratified model with other models: a weighted sum of their predictions on the scale of the loss.
+
+    Margins and log rates are added, not probabilities and rates. At fit, every model is fitted to every fold and predicts
+    the records that it holds out. These choose the weights of a stack; and where the blend's loss on them is not lower than
+    the best single model's, that model alone is kept. Then all models are fitted to all records.
+
+    Parameters
+    ----------
+    model : StratifiedModel
+        Declared with ``predict``, the number that its loss is a function of.
+    *others : estimators
+        Regressors or classifiers of scikit-learn, as `strat.compare` takes them, or stratified models of the same data.
+    weights : {"average", "stack"}
+        Equal weights, or those of at least 0 with the lowest loss on held-out records.
+    folds : int, splitter or iterable of pairs
+        As in `strat.search`.
+    guard : bool
+        Whether the best single model is kept where the blend does not gain.
+    random_state : int
+        Seed of the folds.
+
+    Returns
+    -------
+    Blend
+        Not yet fitted: ``fit(*data, strata=z)``, then ``predict``, ``losses``, ``score``; `strat.compare` takes it.
+        ``weights_`` has one weight a model, ``losses_`` the cross-validated losses by name, ``models_`` the fitted models.
+
+    Raises
+    ------
+    OptionError
+        Where an argument has no meaning, or the loss is no function of one prediction.
+
+    References
+    ----------
+    Breiman, "Stacked regressions", Machine Learning 24, 1996.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, numpy as np, strat
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> theta, x, y = cp.Variable(name="theta"), cp.Parameter(name="x"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.square(y - theta * x), data=(x, y), predict=theta * x)
+    >>> rng = np.random.default_rng(0)
+    >>> z, X = rng.integers(0, 4, 200), rng.normal(size=200)
+    >>> Y = z * X + np.abs(X) + rng.normal(size=200)
+    >>> model = strat.lrsm(base, strat.graphs.path(4))
+    >>> both = strat.blend(model, DecisionTreeRegressor(max_depth=4)).fit(X, Y, strata=z)
+    >>> both.weights_
+    array([0.5, 0.5])
+    """
+    if not isinstance(model, StratifiedModel):
+        raise OptionError(f"blend needs a StratifiedModel first, not {type_name(model)}.")
+    if not others:
+        raise OptionError("blend needs another model to blend with, such as HistGradientBoostingRegressor().")
+    if weights not in ("average", "stack"):
+        raise OptionError(f'weights is {weights!r}; it is "average" or "stack".')
+    check_predictable(model.base, "blend")
+    return Blend((model, *(as_model(other, model) for other in others)), weights, folds, guard, random_state)
+
+
+class Blend(ScoredByPrediction):
+    """A weighted sum of predictions of models; made by ``strat.blend``, which says what its parameters are."""
+
+    def __init__(self, models, weights="average", folds=5, guard=True, random_state=0):
+        self.models, self.weights, self.folds = models, weights, folds
+        self.guard, self.random_state = guard, random_state
+
+    @property
+    def base(self):
+        """The declaration of the first model, whose loss measures."""
+        return self.models[0].base
+
+    @property
+    def strata(self):
+        """The columns that hold the strata."""
+        return self.models[0].strata
+
+    @property
+    def values(self):
+        """The first model's hyperparameters by name."""
+        return self.models[0].values
+
+    def fit(self, *data, strata=None, sample_weight=None):
+        """Choose the weights by held-out records, and fit every model to all."""
+        records = self._read(data, strata, "fit", sample_weight)
+        arguments = data if strata is None and self.strata is not None else (*data, strata)
+        sample = Sample(list(self.models), arguments, "fit")
+        labels, folds = in_order(list(sample.labels.values)), strata_folds(self.random_state)
+        models = [with_strata(model, labels) for model in self.models]
+        predicted, at, folds = [], [], sample.splits(self.folds, folds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fits to all records say what is wrong
+            for inside, outside in folds:
+                train, test = sample.part(inside), sample.part(outside)
+                weight = None if sample_weight is None else records.weight[inside]
+                fitted = [fit_within(clone(model), train.data, train.strata, weight) for model in models]
+                predicted.append(np.stack([prediction_of(m, test) for m in fitted], axis=1))
+                arrays = [array[outside] for array in records.arrays]
+                at.append(LossOfPrediction(self.base, self.values, arrays, "blend"))
+        weight = [records.weight[outside] for _, outside in folds]
+        self.weights_, self.losses_ = self._choose(predicted, at, weight)
+        everything = sample.part()
+        self.models_ = [
+            fit_within(clone(m), everything.data, everything.strata, sample_weight) for m in models
+        ]
+        return self
+
+    def prediction(self, *data, strata=None):
+        """Predictions (N,) for all data arguments, of which the target is not used."""
+        arguments = data if strata is None and self.strata is not None else (*data, strata)
+        part = Sample(list(self.models), arguments, "predict").part()
+        used = [(w, m) for w, m in zip(self.weights_, self.models_, strict=True) if w]
+        return sum(w * prediction_of(m, part) for w, m in used)
+
+    def _choose(self, predicted, at, weight):
+        """The weights, and the mean held-out losses of every model and of the blend."""
+        count, folds = len(self.models), range(len(at))
+        w = np.full(count, 1 / count)
+        ways = [np.tile(row, (len(at), 1)) for row in np.eye(count)] + [np.tile(w, (len(at), 1))]
+        if self.weights == "stack":
+            # Each fold is measured with the weights that the others choose, so that the guard does not flatter them.
+            others = [[k for k in folds if k != fold] or [fold] for fold in folds]
+            ways[-1] = [_stacked(predicted, at, weight, rest) for rest in others]
+            w = _stacked(predicted, at, weight, folds)
+        losses = [np.concatenate([at[k](predicted[k] @ way[k]) for k in folds]) for way in ways]
+        weight = np.concatenate(weight)
+        means = [float(np.average(each, weights=weight)) for each in losses]
+        best = int(np.argmin(means[:-1]))
+        if self.guard and not means[-1] < means[best]:
+            w = np.eye(count)[best]
+        return w, dict(zip([*range(count), "blend"], means, strict=True))
+
+
+def _stacked(predicted, at, weight, folds):
+    """The weights of at least 0 with the lowest mean loss over some folds."""
+
+    def loss(w):
+        return sum(weight[k] @ at[k](predicted[k] @ w) for k in folds) / total
+
+    total, count = sum(weight[k].sum() for k in folds), predicted[0].shape[1]
+    options = {"xatol": 1e-4, "fatol": 1e-9}
+    start = np.full(count, 1 / count)
+    return minimize(loss, start, method="Nelder-Mead", bounds=[(0, None)] * count, options=options).x

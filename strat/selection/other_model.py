@@ -1,0 +1,192 @@
+"""Models other than StratifiedModel, in its shape: any regressor or classifier of scikit-learn, with strata as columns."""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.ensemble import BaseEnsemble, HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.tree import BaseDecisionTree
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from strat.errors import OptionError, type_name
+from strat.model.estimator import StratifiedModel
+from strat.records.records import Records
+from strat.records.sample import length
+from strat.selection.predictions import LossOfPrediction, check_predictable, on_loss_scale
+
+#: What splits columns, for which one ordered column is better than one for each value.
+TREES = (BaseDecisionTree, BaseEnsemble, HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+TREE_PACKAGES = ("catboost", "lightgbm", "xgboost")
+
+
+class ScoredByPrediction(BaseEstimator):
+    """A model with ``base`` and ``prediction(*data, strata)``, whose losses are those of the declaration at its predictions.
+
+    Its hyperparameters are the declaration's, of which `values` go first.
+    """
+
+    def losses(self, *data, strata=None):
+        """Loss of each record, (N,)."""
+        records = self._read(data, strata, "losses")
+        u = self.prediction(*data, strata=strata)
+        return LossOfPrediction(self.base, self.values, records.arrays, type_name(self))(u)
+
+    def score(self, *data, strata=None, sample_weight=None):
+        """Minus the mean loss, weighted where weights are given: higher is better."""
+        records = self._read(data, strata, "score", sample_weight)
+        counted = records.weight > 0
+        return -float(np.average(self.losses(*data, strata=strata)[counted], weights=records.weight[counted]))
+
+    def predict(self, *data, strata=None):
+        """Predictions (N,) on the scale of the declaration's ``predict``, from the data arguments that occur in it."""
+        program = self.base.predict_program
+        more = [p.name() for p in self.base.data[:-1] if p.id not in {q.id for q in program.data}]
+        if more:
+            raise OptionError(
+                f"{type_name(self)} predicts on the scale of the loss, which depends on {more[0]}; use prediction(*data)."
+            )
+        count = len(strata) if not data else length(data[0])
+        return self.prediction(*data, np.ones(count), strata=strata)
+
+    def _read(self, data, strata, where, sample_weight=None):
+        weight = {"sample_weight": sample_weight}
+        return Records.read(self.base.data, data, strata, where, declared=self.strata, **weight)
+
+
+class OtherModel(ScoredByPrediction):
+    """A scikit-learn estimator whose features are the data of ``predict`` and the parts of the strata.
+
+    Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order; all
+    other estimators get one column for each value of each part.
+
+    Parameters
+    ----------
+    base : BaseModel
+        The declaration whose loss measures.
+    estimator : regressor or classifier
+        It is cloned.
+    strata : str or list, optional
+        Columns of the first data argument that hold the strata.
+    values : dict, optional
+        Values of hyperparameters by name.
+    """
+
+    def __init__(self, base, estimator, strata=None, values=None):
+        self.base, self.estimator, self.strata, self.values = base, estimator, strata, values
+
+    def fit(self, *data, strata=None, sample_weight=None):
+        """Fit the estimator to the records of positive weight."""
+        name = type_name(self.estimator)
+        check_predictable(self.base, name)
+        records = self._read(data, strata, "fit", sample_weight)
+        y, parts = records.arrays[-1], _parts(records.strata.labels)
+        self.labels_, self.center_ = None, float(np.average(y, weights=records.weight))
+        if is_classifier(self.estimator):
+            self.labels_ = np.unique(y)
+            if len(self.labels_) != 2:
+                raise OptionError(
+                    f"{name} is a classifier, for which {self.base.data[-1].name()} must have two values, but it has "
+                    f"{len(self.labels_)}. Take a regressor."
+                )
+        self.encoders_ = [_encoder(column, _splits(self.estimator)) for column in parts.T]
+        self.records_ = len(y)
+        weights = {}
+        if sample_weight is not None:
+            if not has_fit_parameter(self.estimator, "sample_weight"):
+                raise OptionError(f"{name} takes no sample_weight; leave the weights out.")
+            weights = {"sample_weight": records.weight}
+        self.estimator_ = clone(self.estimator).fit(self._features(records), y, **weights)
+        return self
+
+    def prediction(self, *data, strata=None):
+        """Predictions (N,) on the scale of the loss, for all data arguments, of which the target is not used."""
+        check_is_fitted(self, "estimator_")
+        records = self._read(data, strata, "predict")
+        X = self._features(records)
+        probable = self.labels_ is None or hasattr(self.estimator_, "predict_proba")
+        if self.labels_ is None or not probable:
+            mean = np.asarray(self.estimator_.predict(X), dtype=float).ravel()
+        else:
+            low, high = self.labels_
+            mean = low + (high - low) * self.estimator_.predict_proba(X)[:, 1]
+        # As if the mean of the training records were one record more; decisions are no probabilities.
+        shrunk = (self.records_ * mean + self.center_) / (self.records_ + 1) if probable else mean
+        name = type_name(self.estimator)
+        return on_loss_scale(self.base, self.values, records.arrays, mean, self.labels_, shrunk, name)
+
+    def _features(self, records):
+        used = {p.id for p in self.base.predict_program.data}
+        pairs = zip(self.base.data, records.arrays, strict=True)
+        blocks = [a if sp.issparse(a) else a.reshape(len(a), -1) for p, a in pairs if p.id in used]
+        columns = zip(self.encoders_, _parts(records.strata.labels).T, strict=True)
+        blocks += [_encoded(encoder, column)[records.strata.index] for encoder, column in columns]
+        return sp.hstack(blocks, format="csr") if any(map(sp.issparse, blocks)) else np.hstack(blocks)
+
+
+def _parts(labels):
+    """The parts of labels, (K, parts): those of tuples of one length, or the labels themselves."""
+    lengths = {len(label) if type(label) is tuple else 0 for label in labels}
+    table = np.empty((len(labels), max(lengths) if len(lengths) == 1 else 1), dtype=object)
+    for k, label in enumerate(labels):
+        table[k] = label if lengths - {0} and len(lengths) == 1 else [label]
+    return table
+
+
+def _encoder(column, ordinal):
+    """What turns the values of one part of the labels into columns of numbers; None where they are numbers."""
+    if not ordinal:
+        return OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(_texts(column))
+    if all(isinstance(value, (int, float)) for value in column):
+        return None
+    return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1).fit(_texts(column))
+
+
+def _encoded(encoder, column):
+    """Columns of numbers (K, …) for values of one part of the labels."""
+    return column.astype(float)[:, None] if encoder is None else encoder.transform(_texts(column))
+
+
+def _texts(column):
+    return np.array([[str(value)] for value in column], dtype=object)
+
+
+def _splits(estimator):
+    """Whether an estimator, or one inside it, splits columns as trees do."""
+    inner = [estimator, *estimator.get_params().values()]
+    return any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner)
+
+
+def checked_models(models):
+    """The models by name, those of scikit-learn in the shape of a StratifiedModel, or an OptionError."""
+    if not isinstance(models, dict) or not models:
+        raise OptionError('models must be a dict {"name": model} with at least one model.')
+    for name, model in models.items():
+        own = isinstance(model, (StratifiedModel, ScoredByPrediction))
+        estimator = hasattr(model, "fit") and not isinstance(model, type)
+        if not own and not (estimator and (is_regressor(model) or is_classifier(model))):
+            raise OptionError(
+                f"the model {name!r} is {type_name(model)}, not a StratifiedModel, nor a regressor or classifier of "
+                f"scikit-learn."
+            )
+    like = next((model for model in models.values() if hasattr(model, "base")), None)
+    if like is None:
+        raise OptionError(
+            "the models need a StratifiedModel among them, such as strat.common(base), whose loss measures all."
+        )
+    return {str(name): as_model(model, like) for name, model in models.items()}
+
+
+def as_model(model, like):
+    """The model itself, or an estimator of scikit-learn in the shape of one, measured by the loss of `like`."""
+    if isinstance(model, (StratifiedModel, ScoredByPrediction)):
+        return model
+    return OtherModel(like.base, model, like.strata, dict(like.values))
+
+
+def with_strata(model, labels):
+    """A clone, in which models without a graph get all labels as their strata."""
+    model = clone(model)
+    for one in getattr(model, "models", [model]):
+        if isinstance(one, StratifiedModel) and one.graph is None:
+            one.graph = (labels, sp.csr_array((len(labels), len(labels))))
+    return model

@@ -1,0 +1,112 @@
+"""Losses as functions of the prediction, and the predictions of other models on the scale of a loss."""
+
+import numpy as np
+
+from strat.errors import OptionError
+from strat.model.estimator import StratifiedModel
+from strat.records.strata import Strata
+
+#: Of the losses of one prediction by two parameter vectors.
+ROUNDING = 1e-6
+
+
+def check_predictable(base, who):
+    """Raise where a loss is no function of one predicted number; `who` needs it, for messages."""
+    program = base.predict_program
+    if program is None or base.predict.size != 1 or not base.predict.is_affine():
+        raise OptionError(
+            f"{who} needs a declaration whose loss is a function of one number that is affine in the variables, such as "
+            f"x @ theta + b, with predict= that number; predict is {base.predict}."
+        )
+    last = base.data[-1]
+    if last.size != 1 or any(p.id == last.id for p in program.data):
+        raise OptionError(
+            f"{who} takes the last data argument for the target, one number a record that predict does not depend on, but "
+            f"that is {last.name()} of shape {last.shape}."
+        )
+
+
+class LossOfPrediction:
+    """The losses (N,) of some records at predictions u (N,).
+
+    For any direction r, the parameters θ = t r with t = (u − predict(0)) / (predict(r) − predict(0)) predict u. Where two
+    directions give other losses, the loss is no function of u, which is an OptionError of `who`.
+    """
+
+    def __init__(self, base, values, arrays, who):
+        self.one_each = Strata(range(len(arrays[0])), np.arange(len(arrays[0])))
+        used = {p.id for p in base.predict_program.data}
+        data = [array for p, array in zip(base.data, arrays, strict=True) if p.id in used]
+        predict = base.predict_program.evaluation(data, self.one_each, values)
+        self.loss = base.loss_program.evaluation(arrays, self.one_each, values)
+        rng = np.random.default_rng(0)
+        self.directions = rng.normal(size=(2, 1, base.layout.n))
+        zeros = np.zeros((len(arrays[0]), base.layout.n))
+        self.start = predict(zeros).ravel()
+        self.slopes = [predict(zeros + r).ravel() - self.start for r in self.directions]
+        u = self.start + rng.normal(size=len(zeros))
+        one, other = self(u, 0), self(u, 1)
+        if not np.allclose(one, other, rtol=ROUNDING, atol=ROUNDING):
+            raise OptionError(
+                f"{who} needs a loss that is a function of predict and the data, but parameters with one prediction have the "
+                f"losses {one[one != other][0]:.6g} and {other[one != other][0]:.6g}."
+            )
+
+    def __call__(self, u, direction=0):
+        t = np.zeros(len(u))
+        np.divide(u - self.start, self.slopes[direction], out=t, where=self.slopes[direction] != 0)
+        return self.loss(t[:, None] * self.directions[direction])
+
+
+def on_loss_scale(base, values, arrays, mean, labels, shrunk, who):
+    """The predictions u with the least expected loss, for predicted means (N,) of the target.
+
+    The target has the two values `labels` where they are given (a classifier), and is the mean itself otherwise. Of the links
+    u = m, log m, logit p, and the sign and difference of probabilities, each record takes the one of least expected
+    loss, which has to be a minimum. Where there is none, as for a probability of 0, `shrunk` means are tried.
+    """
+
+    def best(m):
+        p, targets = m, [(m, 1.0)]
+        if labels is not None:
+            low, high = labels
+            p = np.clip((m - low) / (high - low), 0.0, 1.0)
+            targets = [(np.full(len(m), low), 1 - p), (np.full(len(m), high), p)]
+        parts = [(LossOfPrediction(base, values, [*arrays[:-1], y], who), share) for y, share in targets]
+
+        def expected(u):
+            return sum(np.where(share > 0, share * loss(np.nan_to_num(u)), 0.0) for loss, share in parts)
+
+        with np.errstate(all="ignore"):
+            tried = np.stack([m, np.log(m), np.log(p) - np.log1p(-p), 2 * p - 1, np.sign(2 * p - 1)])
+            losses = np.stack([np.where(np.isfinite(u), expected(u), np.inf) for u in tried])
+            choice = losses.argmin(axis=0), np.arange(len(m))
+            u, least = tried[choice], losses[choice]
+            around = [expected(u + s * 1e-3 * (1 + np.abs(u))) for s in (-1, 1)]
+        return u, np.isfinite(least) & (np.min(around, axis=0) >= least - 1e-9 * (1 + np.abs(least)))
+
+    u, good = best(mean)
+    if not good.all():
+        again, better = best(np.where(good, mean, shrunk))
+        u, good = np.where(good, u, again), good | better
+    if not good.all():
+        k = int(np.flatnonzero(~good)[0])
+        way = "It needs a classifier with predict_proba, such as CalibratedClassifierCV(…)."
+        if labels is None:
+            way = "A loss of labels needs a classifier, and a loss of rates a model that predicts above 0."
+        raise OptionError(
+            f"{who} predicts {mean[k]:.4g} for record {k}, for which the loss has no best prediction among the mean, its "
+            f"logarithm and the logit of a probability. {way}"
+        )
+    return u
+
+
+def prediction_of(model, part):
+    """What a fitted model predicts for some records: its ``predict``, on the scale of the loss."""
+    if not isinstance(model, StratifiedModel):
+        return model.prediction(*part.data, strata=part.strata)
+    program = model.base.predict_program
+    used = () if program is None else {p.id for p in program.data}
+    places = [i for i, p in enumerate(model.base.data) if p.id in used]
+    strata = part.strata if places[:1] == [0] else part.labels  # columns of the first argument need it
+    return model.predict(*(part.data[i] for i in places), strata=strata)
