@@ -25,6 +25,13 @@ def test_the_readmes_python_blocks_run(tmp_path, monkeypatch):
         exec(compile("\n" * first + match["code"], "README.md", "exec"), namespace)
 
 
+def test_the_sites_code_runs_when_it_is_built():
+    # The front page shows an excerpt of a tutorial.
+    pages = [page for page in PAGES if page.name not in ("README.md", "index.md")]
+    assert [page.name for page in pages if "```python" in page.read_text(encoding="utf-8")] == []
+    assert any("```{code-cell}" in page.read_text(encoding="utf-8") for page in pages)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 def test_files_named_in_commands_exist(page):
     text = page.read_text(encoding="utf-8")

@@ -204,11 +204,11 @@ def test_separable_strata_without_a_ridge_are_named():
     X, z = rng.standard_normal((40, 2)), np.repeat(["mixed", "apart"], 20)
     signs = np.where(z == "apart", np.sign(X[:, 0]), np.where(rng.random(40) < 0.5, 1.0, -1.0))
     loss = cp.logistic(-y * (x @ slope))
-    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as .* of .apart. grow") as found:
+    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .apart. grow") as found:
         model = strat.separate(strat.BaseModel(loss, data=(x, y))).fit(X, signs, strata=z)
     assert len(found) == 1
     assert "Give the regularizer a small ridge" in model.result_.notes[-1]
-    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as .* of .mixed., .apart. grow"):
+    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .mixed., .apart. grow"):
         strat.lrsm(strat.BaseModel(loss, data=(x, y)), strat.graphs.path(["mixed", "apart"])).fit(
             X, np.sign(X[:, 0]), strata=z
         )
@@ -221,7 +221,7 @@ def test_separable_strata_without_a_ridge_are_named():
 def test_a_stratum_that_runs_away_is_named():
     precision = cp.Variable(name="precision")
     base = strat.BaseModel(cp.square(y) * precision - cp.log(precision), data=(y,))
-    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as precision of 2 grows"):
+    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as precision of 2 grows"):
         strat.separate(base, solver=strat.NewtonCG(tol=1e-3)).fit(
             np.where(Z == 2, 0.0, Y)[:12], strata=Z[:12]
         )

@@ -34,7 +34,7 @@ def check_broadcasts(expression, what):
 
 
 def warn_of_meanings(expression, constraints, stacklevel):
-    """One DataWarning for each kind of thing that CVXPY reads in another way than many people mean it."""
+    """One DataWarning for each kind of expression that CVXPY reads differently from what many people mean."""
     said = set()
     for source in (expression, *constraints):
         for e in _nodes(source):

@@ -42,7 +42,8 @@ def header(program):
     """Variables and data on one line."""
     variables = ", ".join(f"{v.name()} {_shape(v.shape)}" for v in program.variables) or "none"
     data = ", ".join(f"{p.name()} {_shape(p.shape)}" for p in program.data)
-    line = f"{program.what}: variables {variables}; {program.layout.n} numbers a stratum"
+    n = program.layout.n
+    line = f"{program.what}: variables {variables}; {n} number{'s' * (n != 1)} per stratum"
     return line + (f"; data {data}" if data else "")
 
 
