@@ -56,7 +56,7 @@ def strata(frame):
 # $$
 #
 # The graph is the product of the states' borders and the path of years. Weekdays and seasons act much alike in
-# neighbouring states. But the *number* of births does not: California has ten times as many as Nevada. So the intercept `b`
+# neighbouring states. But the *number* of births does not: California has many times as many as Nevada. So the intercept `b`
 # should be close to that of the same state in the years before and after, and not to that of the neighbouring states. That
 # is what [`couple`](../guide.md#strata-and-graphs) says: the edges between states have weight 0 for `b`.
 
