@@ -328,6 +328,6 @@ def test_what_has_no_evidence_is_refused_by_name():
         strat.tune(model, data, method="bayes")
     few = tuple(part[:2] for part in data)
     with pytest.raises(
-        DataError, match="none at the start: the residuals leave nothing.*a small ridge helps"
+        DataError, match="none at the start: too few residuals remain.*a small ridge helps"
     ):
         strat.tune(model, few, few, method="evidence")
