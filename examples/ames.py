@@ -82,7 +82,9 @@ base = strat.BaseModel(
 # %% [markdown]
 # ## Ten splits, seven models
 #
-# In each split, every model sees the same 600 sales. [`strat.search`](../generated/strat.search.rst) chooses the graph's scale and the ridge on them by
+# In each split, every model sees the same 600 sales.
+# [`strat.search`](../generated/strat.search.rst)
+# chooses the graph's scale and the ridge on them by
 # cross-validation, for the LRSM on the map and on a complete graph, which joins all neighbourhoods alike, for one common model
 # and for separate models. The ridge regression of scikit-learn has an effect for each neighbourhood and slopes that are the
 # same everywhere; gradient boosting has the neighbourhood as a category.

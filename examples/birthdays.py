@@ -91,7 +91,8 @@ print(graph)
 # %% [markdown]
 # ## Choose and fit
 #
-# [`strat.search`](../generated/strat.search.rst) chooses one weight for each axis on held-out training records, once with the intercept coupled along the
+# [`strat.search`](../generated/strat.search.rst)
+# chooses one weight for each axis on held-out training records, once with the intercept coupled along the
 # years only, and once with everything coupled along both axes.
 
 # %%

@@ -1,12 +1,12 @@
-"""Reference answers from CVXPY: values at records, and proxes of all strata in one solve."""
+"""Reference answers: values and proxes from CVXPY, derivatives from differences."""
 
 import warnings
 
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.cone_form import attribute_constraints
-from strat.compiler.convexity import factors, rebuilt, with_sign
+from strat.compiler.expressions import folded, rebuilt, with_sign
+from strat.compiler.pieces import attribute_constraints
 
 #: From the most accurate to what every problem gets.
 ACCURACIES = [
@@ -54,16 +54,6 @@ def near(variables, v, steps, k):
     return fresh, distance
 
 
-def folded(expressions, values):
-    """``{id: constant}``: each largest part without variables as its number, so that CVXPY sees its sign."""
-    saved(values.items())
-    out = {}
-    for e in expressions:
-        out |= {id(part): cp.Constant(part.value) for part in factors(e)}
-    saved((leaf, None) for leaf in values)
-    return out
-
-
 def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arrays=(), index=()):
     """argmin of each stratum's sum plus ‖z − v‖²/(2t), all strata in one CVXPY problem: ``{name: (K, *shape)}``."""
     K, total, limits, found = len(steps), 0, [], []
@@ -73,10 +63,10 @@ def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arra
         own = {id(x): with_sign(x, fresh[x.name()]) for x in variables}
         rows = np.flatnonzero(np.asarray(index) == k) if data else [None]
         for i in rows:
-            record = {p: a[i] for p, a in zip(data, arrays, strict=True)} if data else {}
-            total = total + rebuilt(expression, own | folded([expression], record))
+            record = zip(data, arrays, strict=True) if data else ()
+            total = total + folded(expression, own | {id(p): cp.Constant(a[i]) for p, a in record})
         total = total + distance
-        limits += [c.copy([rebuilt(e, own | folded([e], {})) for e in c.args]) for c in constraints]
+        limits += [c.copy([folded(e, own) for e in c.args]) for c in constraints]
         for x in variables:
             limits += attribute_constraints(x, fresh[x.name()])
     problem = cp.Problem(cp.Minimize(total), limits)
@@ -103,6 +93,38 @@ def violation(constraints, variables, point, k):
     for x in variables:
         fresh[x.name()].save_value(point[x.name()][k])
     return max((float(np.max(c.violation())) for c in limits), default=0.0)
+
+
+def directions(variables, K, rng):
+    """Random directions by variable name, symmetric for symmetric variables."""
+    out = {v.name(): rng.normal(size=(K, *v.shape)) for v in variables}
+    for v in variables:
+        if v.is_symmetric() and v.ndim == 2:
+            out[v.name()] = 0.5 * (out[v.name()] + np.swapaxes(out[v.name()], 1, 2))
+    return out
+
+
+def assert_derivatives(oracle, variables, point, rng, second=True, h=1e-5):
+    """The gradient along a direction is the slope of values, and the Hessian product that of gradients, by five points."""
+    value, gradient = oracle.value_and_gradient(point)
+    np.testing.assert_allclose(value, oracle.value(point), rtol=1e-12, atol=1e-12)
+    step = directions(variables, len(value), rng)
+    moved = [{name: part + d * h * step[name] for name, part in point.items()} for d in (-2, -1, 1, 2)]
+
+    def slopes(sides):
+        return (sides[0] - 8 * sides[1] + 8 * sides[2] - sides[3]) / (12 * h)
+
+    sides = [oracle.value(at) for at in moved]
+    slope, known = slopes(sides), np.isfinite(value) & np.all(np.isfinite(sides), axis=0)
+    ours = sum((gradient[name] * step[name]).reshape(len(value), -1).sum(axis=1) for name in step)
+    size = 1 + np.abs(slope) + 1e-9 * np.abs(value) / h
+    assert np.all(np.abs(ours - slope)[known] <= 1e-6 * size[known])
+    if second and oracle.flat.has("hessian_operator"):
+        product, gradients = oracle.hvp(point, step), [oracle.gradient(at) for at in moved]
+        size = 1 + max(np.abs(part).max() for part in product.values())
+        for name, part in product.items():
+            wanted = slopes([side[name] for side in gradients])
+            np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-5 * size)
 
 
 def assert_same_prox(

@@ -248,7 +248,8 @@ class Maker:
             lambda: self.number() * cp.pos(c()) + cp.norm1(self.vector()) + cp.norm(self.vector(), 2) / self.number(),
             lambda: cp.huber(cp.norm(self.vector(), 2), self.number()), lambda: cp.norm1(cp.cumsum(self.vector())),
             lambda: cp.maximum(self.scalar(), cp.norm(self.vector(), 2), self.scalar()),
-            lambda: cp.inv_pos(self.safe()) + cp.norm1(self.vector()), lambda: cp.quad_over_lin(self.vector(), cp.power(self.safe(), 0.7)),
+            lambda: cp.inv_pos(self.safe()) + cp.norm1(self.vector()),
+            lambda: cp.quad_over_lin(self.vector(), cp.power(self.safe(), 0.7)),
             lambda: cp.norm(self.matrix(), "nuc") + self.scalar(), lambda: cp.power(self.safe(), -self.number()),
             lambda: cp.inv_pos(cp.sqrt(self.safe())), lambda: -cp.log(cp.sqrt(self.safe()) + self.positive() + 0.1),
         ]  # fmt: skip

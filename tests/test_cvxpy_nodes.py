@@ -54,7 +54,6 @@ ROOTS = [
     ("u / 2", u / 2, atoms.DivExpression),
     ("cp.sum(u)", cp.sum(u), atoms.Sum),
     ("cp.mean(u)", cp.mean(u), atoms.DivExpression),
-    ("cp.trace(S)", cp.trace(S), atoms.Trace),
     ("cp.cumsum(u)", cp.cumsum(u), atoms.cumsum),
     ("cp.kron(S, S constant)", cp.kron(np.eye(2), S), atoms.kron),
     ("cp.convolve(1, u)", cp.convolve(np.ones(2), u), atoms.convolve),

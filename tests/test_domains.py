@@ -1,5 +1,7 @@
 """Losses with a domain: points at its edge, outside of it, and on the way inside."""
 
+import itertools
+import time
 import warnings
 
 import cvxpy as cp
@@ -251,6 +253,30 @@ def test_time_limits_count_the_fits_that_give_a_start():
     result = model.result_
     assert result.status == "time_limit" and result.iterations == 0
     assert 0 < result.history_seconds[0] <= result.seconds
+
+
+@pytest.mark.parametrize("regularizer", [cp.norm1, lambda t: cp.cvar(t, 0.5)], ids=["l1", "cvar"])
+@pytest.mark.parametrize("init", ["default", "separate", "random"])
+@pytest.mark.parametrize(
+    "solver",
+    [strat.NewtonCG, strat.MAPG, strat.ADMM, strat.Cone, strat.AlternatingMinimization],
+    ids=lambda s: s.__name__,
+)
+def test_every_solver_and_start_looks_at_the_clock(solver, init, regularizer, monkeypatch):
+    ticks = itertools.count(step=1e-3)  # every look takes a millisecond, so that 50 of them are the limit
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    rng = np.random.default_rng(0)
+    t, x, y = cp.Variable(3, name="t"), cp.Parameter(3, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.logistic(-cp.multiply(y, x @ t)), regularizer(t), data=(x, y))
+    h = strat.LogDet(0.1, 0.1, 0.1, 0.2) if solver is strat.AlternatingMinimization else strat.FixedGraph()
+    method = solver(tol=1e-300, max_iter=10**6, time_limit=0.05)
+    model = strat.StratifiedModel(base, strat.graphs.path(6), h, solver=method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rng.normal(size=(90, 3)), rng.choice([-1.0, 1.0], 90), strata=np.arange(90) % 6, init=init)
+    stalled = model.result_.status == "max_iter" and model.result_.iterations < 10**6
+    assert model.result_.status == "time_limit" or stalled
+    assert next(ticks) < 0.5
 
 
 def test_the_time_of_what_is_inside_is_that_of_what_is_around_it():

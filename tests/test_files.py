@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 
 import strat
-from strat.compiler.contents import contents
+from strat.compiler.expressions import contents
 from strat.model.bound_model import BoundModel
 from strat.records.archive import CONTENTS, read_archive, write_archive
 from strat.records.fingerprint import fingerprint

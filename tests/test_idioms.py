@@ -5,7 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from against_cvxpy import assert_same_prox, prox_by_cvxpy, values_at
+from against_cvxpy import assert_derivatives, assert_same_prox, prox_by_cvxpy, values_at
 from idioms import IDIOMS, K, N, points, records
 
 import strat
@@ -74,19 +74,7 @@ def test_gradients_are_differences(row):
         with pytest.raises(strat.NoOracleError, match="not differentiable"):
             oracle.gradient(point_of(row, variables))
         return
-    point = point_of(row, variables)
-    value, gradient = oracle.value_and_gradient(point)
-    rng, h = np.random.default_rng(5), 1e-5
-    step = {name: rng.normal(size=part.shape) for name, part in point.items()}
-    for variable in variables:
-        if variable.is_symmetric() and variable.ndim == 2:
-            step[variable.name()] = step[variable.name()] + np.swapaxes(step[variable.name()], 1, 2)
-    above = oracle.value({name: part + h * step[name] for name, part in point.items()})
-    below = oracle.value({name: part - h * step[name] for name, part in point.items()})
-    slope = sum((gradient[name] * step[name]).reshape(K, -1).sum(axis=1) for name in point)
-    np.testing.assert_allclose(
-        slope, (above - below) / (2 * h), rtol=1e-6, atol=1e-6 * (1 + np.abs(value).max())
-    )
+    assert_derivatives(oracle, variables, point_of(row, variables), np.random.default_rng(5))
 
 
 @rows(COMPILED)
@@ -133,12 +121,9 @@ def test_warnings_come_at_declaration(row):
 
 @rows(REFUSED)
 def test_refusals_name_the_expression_and_the_way_out(row):
-    declare = strat.compile if not row.data else None
+    declare = strat.BaseModel if row.data else strat.compile
     with pytest.raises(row.error, match=f"(?s){row.match}"):
-        if declare:
-            strat.compile(row.expression, constraints=row.constraints)
-        else:
-            strat.BaseModel(row.expression, data=row.data, constraints=row.constraints)
+        declare(row.expression, data=row.data, constraints=row.constraints)
 
 
 @pytest.mark.parametrize("values", [[0.0] * 3, [1.0] * 3, [0.0, 1.0, 1.0]])

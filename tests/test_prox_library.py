@@ -5,19 +5,16 @@ import pickle
 import cvxpy as cp
 import numpy as np
 import pytest
-from against_cvxpy import assert_same_prox, prox_by_cvxpy
+import scipy.sparse as sp
+from against_cvxpy import assert_same_prox, directions, prox_by_cvxpy
 
 import strat
 from strat.oracles import kernels
 from strat.oracles.prox_chains import path_prox
 from strat.rules.piecewise_linear import PiecewiseLinear
 
-w, W, S = (
-    cp.Variable(6, name="w"),
-    cp.Variable((3, 4), name="W"),
-    cp.Variable((3, 3), symmetric=True, name="S"),
-)
-P = cp.Variable((3, 3), PSD=True, name="P")
+w, W = cp.Variable(6, name="w"), cp.Variable((3, 4), name="W")
+S, P = cp.Variable((3, 3), symmetric=True, name="S"), cp.Variable((3, 3), PSD=True, name="P")
 n5, u, y = cp.Variable(5, nonneg=True, name="n5"), cp.Variable(3, name="u"), cp.Variable(name="y")
 RNG = np.random.default_rng(7)
 W0 = np.array([0.5, -0.2, 0.0, 1.0, 0.3, -0.7])
@@ -159,15 +156,9 @@ K = len(STEPS)
 
 def point(variables, seed=3):
     """Random points, ties, kinks and 0."""
-    rng, v = np.random.default_rng(seed), {}
-    for x in variables:
-        part = 2 * rng.normal(size=(K, *x.shape))
-        part[1], part[3] = 0.5, 0.0
-        part[4] = np.round(part[4])
-        part[6] = -1.0
-        if x.ndim == 2 and x.is_symmetric():
-            part = 0.5 * (part + np.swapaxes(part, 1, 2))
-        v[x.name()] = part
+    v = {name: 2 * part for name, part in directions(variables, K, np.random.default_rng(seed)).items()}
+    for part in v.values():
+        part[1], part[3], part[4], part[6] = 0.5, 0.0, np.round(part[4]), -1.0
     return v
 
 
@@ -302,17 +293,10 @@ theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
 q = cp.Variable(3, nonneg=True, name="q")
 r = target - x @ theta - b
 LOSSES = {
-    "least squares": cp.square(r),
-    "ridge and squares": cp.square(r) + 0.1 * cp.sum_squares(theta),
     "logistic": cp.logistic(-sign * (x @ theta + b)),
     "poisson": cp.exp(x @ theta + b) - count * (x @ theta + b),
-    "absolute": cp.abs(r),
-    "pinball": cp.maximum(0.9 * r, -0.1 * r),
-    "hinge": cp.pos(1 - sign * (x @ theta + b)),
-    "insensitive": cp.pos(cp.abs(r) - 0.5),
     "absolute and squares": cp.abs(r) + 0.2 * cp.square(r) + 0.1 * cp.norm1(theta),
     "hinge and logistic": cp.pos(1 - sign * b) + cp.logistic(x @ theta),
-    "rates": cp.kl_div(count, cp.abs(count) * 0 + x @ theta + 20),
     "nonnegative": cp.abs(target - x @ q),
     "weights": cp.abs(count) * 0 + cp.huber(r, 0.3),
 }
@@ -321,39 +305,28 @@ INDEX = np.repeat(np.arange(7), [6, 1, 0, 9, 3, 20, 2])
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_records(name):
-    loss = LOSSES[name]
-    rng = np.random.default_rng(11)
-    N = len(INDEX)
+    loss, rng, N = LOSSES[name], np.random.default_rng(11), len(INDEX)
     values = {
         "x": rng.normal(size=(N, 3)), "t": rng.normal(size=N), "s": rng.choice([-1.0, 1.0], size=N),
         "c": rng.poisson(1.0, size=N).astype(float),
     }  # fmt: skip
-    ids = {p.id for p in loss.parameters()}
-    data = tuple(p for p in (x, target, sign, count) if p.id in ids)
+    data = tuple(p for p in (x, target, sign, count) if p.id in {p.id for p in loss.parameters()})
     arrays = [values[p.name()] for p in data]
     program = strat.compile(loss, data=data)
-    oracle = program.bind(*arrays, strata=INDEX, strata_order=range(7))
-    v = point(program.variables)
-    z = oracle.prox(v, STEPS)
+    oracle, v = program.bind(*arrays, strata=INDEX, strata_order=range(7)), point(program.variables)
+    z, again = oracle.prox(v, STEPS), pickle.loads(pickle.dumps(oracle)).prox(v, STEPS)
     reference = prox_by_cvxpy(loss, program.variables, v, STEPS, (), data, arrays, INDEX)
     assert_same_prox(oracle, program.variables, z, v, STEPS, reference, (), 1e-5, 1e-7)
     for key, part in z.items():
         expected = np.maximum(v[key][2], 0) if key == "q" else v[key][2]
         np.testing.assert_allclose(part[2], expected, atol=1e-7)
-    again = pickle.loads(pickle.dumps(oracle)).prox(v, STEPS)
-    for key, part in again.items():
-        np.testing.assert_allclose(part, z[key], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(again[key], part, rtol=1e-12, atol=1e-12)
 
 
 def test_many_records_sparse_and_dense_agree():
     rng = np.random.default_rng(2)
-    import scipy.sparse as sp
-
-    X, Y, z = (
-        rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.6),
-        rng.normal(size=2000),
-        rng.integers(0, 9, 2000),
-    )
+    X = rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.6)
+    Y, z = rng.normal(size=2000), rng.integers(0, 9, 2000)
     program = strat.compile(cp.abs(r), data=(x, target))
     v = {"theta": rng.normal(size=(9, 3)), "b": rng.normal(size=9)}
     dense = program.bind(X, Y, strata=z).prox(v, 0.5)

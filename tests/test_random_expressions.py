@@ -9,7 +9,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from against_cvxpy import assert_same_prox, prox_by_cvxpy, values_at
+from against_cvxpy import assert_derivatives, assert_same_prox, directions, prox_by_cvxpy, values_at
 from random_expressions import Maker
 
 import strat
@@ -51,7 +51,7 @@ def check(seed):
             made, expression, program, arrays, point, k
         )
     if oracle.flat.has("value_and_gradient"):
-        check_gradient(oracle, program.variables, point, value, made.rng)
+        assert_derivatives(oracle, program.variables, point, made.rng, second=False)
     if seed % 10 in (0, 5, 8) and oracle.flat.has("prox"):
         check_prox(made, expression, program, oracle, arrays)
     return True
@@ -73,30 +73,10 @@ def outside(made, expression, program, arrays, point, k):
     return False
 
 
-def check_gradient(oracle, variables, point, value, rng, h=1e-6):
-    again, gradient = oracle.value_and_gradient(point)
-    np.testing.assert_allclose(again, value, rtol=1e-12, atol=1e-12)
-    step = {name: rng.normal(size=part.shape) for name, part in point.items()}
-    for v in variables:
-        if v.is_symmetric() and v.ndim == 2:
-            step[v.name()] = step[v.name()] + np.swapaxes(step[v.name()], 1, 2)
-    sides = [
-        oracle.value({n: part + d * step[n] for n, part in point.items()}) for d in (-2 * h, -h, h, 2 * h)
-    ]
-    # Five points: small values of curved functions need an error of order h^4.
-    slope = (sides[0] - 8 * sides[1] + 8 * sides[2] - sides[3]) / (12 * h)
-    ours = sum((gradient[n] * step[n]).reshape(len(value), -1).sum(axis=1) for n in point)
-    known = np.isfinite(value) & np.all(np.isfinite(sides), axis=0)
-    size = np.abs(slope) + 1e-9 * np.abs(value) / h + 1
-    assert np.all(np.abs(ours - slope)[known] <= 1e-6 * size[known])
-
-
 def check_prox(made, expression, program, oracle, arrays):
-    v = {x.name(): made.rng.normal(size=(3, *x.shape)) for x in program.variables}
-    for x in program.variables:
-        v[x.name()][1] = 0.0
-        if x.is_symmetric() and x.ndim == 2:
-            v[x.name()] = 0.5 * (v[x.name()] + np.swapaxes(v[x.name()], 1, 2))
+    v = directions(program.variables, 3, made.rng)
+    for part in v.values():
+        part[1] = 0.0
     try:
         z = oracle.prox(v, STEPS)
     except strat.StratError as error:

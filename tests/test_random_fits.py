@@ -4,7 +4,6 @@ STRAT_RANDOM=2000 runs that many instead of 60; STRAT_SEED moves the start.
 """
 
 import os
-import warnings
 
 import cvxpy as cp
 import numpy as np

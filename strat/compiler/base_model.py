@@ -3,8 +3,8 @@
 import numpy as np
 
 from strat.compiler import coupling
-from strat.compiler.check import as_expression, check_data, check_no_data
-from strat.compiler.compile import check_constraints, compiled
+from strat.compiler.check import as_expression, check_constraints, check_data, check_no_data
+from strat.compiler.compile import compiled
 from strat.compiler.program import Program
 from strat.compiler.report import header, piece_rows, prox_line, table
 from strat.compiler.verify import check_prediction
@@ -70,9 +70,8 @@ class BaseModel:
                 f"the loss has no variable in it: {text(self.loss)}. "
                 f"It must depend on the cp.Variable objects to be fitted."
             )
-        variables = {v.id: v for v in self.loss.variables()}
-        for source in (self.regularizer, *self.constraints):
-            variables.update((v.id, v) for v in source.variables() if v.id not in variables)
+        sources = (self.loss, self.regularizer, *self.constraints)
+        variables = {v.id: v for source in sources for v in source.variables()}
         everything = tuple(variables.values())
         self.loss_program = compiled(self.loss, self.data, (), "the loss", self.smoothing, everything)
         self.regularizer_program = compiled(
@@ -81,9 +80,8 @@ class BaseModel:
         self.layout = self.loss_program.layout
         self.predict = None if predict is None else as_expression(predict, "predict")
         self.predict_program = self._prediction(variables)
-        self._check_data_used()
         self.couple = coupling.declared(couple, variables)
-        _check_names(self)
+        _check_parameters(self)
 
     @property
     def variables(self):
@@ -93,12 +91,9 @@ class BaseModel:
     @property
     def hyperparameters(self):
         """Parameters that are no record data, by name."""
-        sources = [self.loss_program, self.regularizer_program]
-        found = {p.name(): p for source in sources for p in source.hyperparameters}
-        if self.predict_program is not None:
-            found.update((p.name(), p) for p in self.predict_program.hyperparameters)
-        found.update((p.name(), p) for p in coupling.parameters(self.couple))
-        return found
+        programs = filter(None, (self.loss_program, self.regularizer_program, self.predict_program))
+        found = [p for program in programs for p in program.hyperparameters]
+        return {p.name(): p for p in found + coupling.parameters(self.couple)}
 
     def check(self, seed=0):
         """Compare every compiled oracle with CVXPY itself, at random records and points.
@@ -148,15 +143,6 @@ class BaseModel:
         data = tuple(p for p in self.data if p.id in used)
         return Program(self.predict, data, (), self.loss_program.variables, "predict")
 
-    def _check_data_used(self):
-        sources = [self.loss, self.regularizer] + ([self.predict] if self.predict is not None else [])
-        used = {p.id for source in sources for p in source.parameters()}
-        for p in self.data:
-            if p.id not in used:
-                raise DeclarationError(
-                    f"the data Parameter {p.name()} is used neither in the loss nor in predict; remove it from data."
-                )
-
     def __sklearn_clone__(self):
         """The declaration never changes, so clones share it."""
         return self
@@ -167,9 +153,10 @@ class BaseModel:
         rows = [("loss", *row) for row in piece_rows(loss)]
         rows += [("regularizer", *row) for row in piece_rows(regularizer)]
         rows += [("constraint", "", text(c, 46), "set", "", "prox") for c in self.constraints]
-        rows += [
-            ("attribute", "", line, "set", "", "prox") for line in attribute_texts(regularizer.variables)
-        ]
+        for v in regularizer.variables:
+            names = [k for k, a in v.attributes.items() if k != "bounds" and isinstance(a, bool) and a]
+            names += ["bounds"] if v.attributes.get("bounds") is not None else []
+            rows += [("attribute", "", f"{v.name()} {name}", "set", "", "prox") for name in names]
         lines = [header(loss).replace("the loss", "BaseModel", 1), table(head, rows)]
         lines += [f"loss's {line}" for line in prox_line(loss, constrained=False)]
         lines += [f"regularizer's {line}" for line in prox_line(regularizer)]
@@ -186,32 +173,24 @@ class BaseModel:
         return f"BaseModel({text(self.loss, 40)}, {text(self.regularizer, 30)}, data=({data}))"
 
 
-def attribute_texts(variables):
-    """The variables' attributes as text."""
-    texts = []
-    for v in variables:
-        names = [k for k, a in v.attributes.items() if k != "bounds" and isinstance(a, bool) and a]
-        if v.attributes.get("bounds") is not None:
-            names.append("bounds")
-        texts += [f"{v.name()} {name}" for name in names]
-    return texts
-
-
-def _check_names(base):
-    """Raise where two hyperparameters have one name, by which their values are set."""
-    sources = [base.loss, base.regularizer, *base.constraints]
-    sources += [base.predict] if base.predict is not None else []
-    found = [p for source in sources for p in source.parameters()]
-    found += coupling.parameters(base.couple)
-    data, first = {p.id for p in base.data}, {}
-    names = {p.name() for p in base.data}
-    for p in found:
-        if p.id not in data and p.name() in names:
+def _check_parameters(base):
+    """Raise for data that occur nowhere, and for two hyperparameters of one name, by which their values are set."""
+    predict = [] if base.predict is None else [base.predict]
+    used = {p.id for source in (base.loss, base.regularizer, *predict) for p in source.parameters()}
+    for p in base.data:
+        if p.id not in used:
+            raise DeclarationError(
+                f"the data Parameter {p.name()} is used neither in the loss nor in predict; remove it from data."
+            )
+    found = [p for e in (base.loss, base.regularizer, *base.constraints, *predict) for p in e.parameters()]
+    data, first = {p.name(): p.id for p in base.data}, {}
+    for p in found + coupling.parameters(base.couple):
+        if data.get(p.name(), p.id) != p.id:
             raise DeclarationError(
                 f"a hyperparameter has the name {p.name()!r} of a data Parameter, but it is another object. Use the same "
                 f'object everywhere, or give it its own name: cp.Parameter(…, name="…").'
             )
-        if p.id not in data and first.setdefault(p.name(), p).id != p.id:
+        if first.setdefault(p.name(), p.id) != p.id:
             raise DeclarationError(
                 f"two hyperparameters have the name {p.name()!r}; their values are set by name, so give each its own: "
                 f'cp.Parameter(…, name="…").'
@@ -221,11 +200,8 @@ def _check_names(base):
 def _checked_smoothing(smoothing):
     if smoothing is None:
         return None
-    if (
-        isinstance(smoothing, bool)
-        or not isinstance(smoothing, (int, float, np.number))
-        or not 0 < smoothing < np.inf
-    ):
+    number = isinstance(smoothing, (int, float, np.number)) and not isinstance(smoothing, bool)
+    if not number or not 0 < smoothing < np.inf:
         raise OptionError(
             f"smoothing is the width of the smoothed kink, a positive number in units of its argument, "
             f"not {smoothing!r}."

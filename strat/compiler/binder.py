@@ -1,34 +1,27 @@
-"""From symbols to arrays: forms and atoms of one declaration, bound to records."""
+"""From symbols to arrays: the forms and atoms of one declaration, evaluated and bound to records."""
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.symbols import DATA, AtomNode
+from strat.compiler.symbols import DATA, AtomNode, Leaf, Product
 from strat.oracles.bound_form import BoundForm, Inner
 from strat.oracles.design import ConstantDesign, RowDesign, SharedDesign
 from strat.oracles.tape import BoundNode
 
 
 class Binder:
-    """Binds the forms and atoms of one set of symbols.
+    """Values of what has no variable in it, and oracles of the rest, on all records at once.
 
-    Parameters
-    ----------
-    symbols : Symbols
-    evaluator : Evaluator
-        Values of data and hyperparameters.
-    coordinates : dict
-        Slice of each variable in a stratum's flat vector, by CVXPY id.
-    n : int
-        Scalars in a stratum.
-    segments : Segments or None
-        The grouping of records; None without records.
+    `leaves` holds the array of each Parameter by CVXPY id: (N, size) for record data, dense or sparse, and (1, size) for
+    hyperparameters. `coordinates` are the slices of the variables in a stratum's flat vector of length n, by CVXPY id.
+    `segments` is the grouping of records, None without records. ``on_illegal(node, mask)`` is called where data lie outside
+    the domain of an atom.
     """
 
-    def __init__(self, symbols, evaluator, coordinates, n, segments):
-        self.symbols, self.evaluator, self.segments, self.n = symbols, evaluator, segments, n
-        self._coordinates = coordinates
-        self._nodes, self._atoms = {}, np.zeros(0, dtype=bool)
+    def __init__(self, symbols, leaves, coordinates, n, segments, on_illegal=None):
+        self.symbols, self.leaves, self.segments, self.n = symbols, leaves, segments, n
+        self.on_illegal, self._coordinates = on_illegal, coordinates
+        self._values, self._nodes, self._atoms = {}, {}, np.zeros(0, dtype=bool)
 
     def flat(self, columns):
         """Coordinates in theta of columns that are variables."""
@@ -41,16 +34,12 @@ class Binder:
 
     def kinds(self, form):
         """Masks of the form's terms: in a variable, in an atom, in neither."""
-        known, is_atom = form.column > 0, np.zeros(len(form.column), dtype=bool)
-        is_atom[known] = self._is_atom()[self.symbols.owner(form.column[known])]
-        return known & ~is_atom, is_atom, ~known
-
-    def _is_atom(self):
-        """Which nodes are atoms; walkers may have added some since the last call."""
         nodes = self.symbols.nodes
-        if len(self._atoms) != len(nodes):
+        if len(self._atoms) != len(nodes):  # walkers add some
             self._atoms = np.array([isinstance(node, AtomNode) for node in nodes], dtype=bool)
-        return self._atoms
+        known, is_atom = form.column > 0, np.zeros(len(form.column), dtype=bool)
+        is_atom[known] = self._atoms[self.symbols.owner(form.column[known])]
+        return known & ~is_atom, is_atom, ~known
 
     def atoms_of(self, form):
         """``[(node, terms)]``: the atom nodes of a form and the indices of their terms."""
@@ -59,24 +48,6 @@ class Binder:
             return []
         owners = self.symbols.owner(form.column[terms])
         return [(self.symbols.nodes[o], terms[owners == o]) for o in np.unique(owners)]
-
-    def has_data(self, form):
-        """Whether the form's value differs between records of a stratum."""
-        if self.symbols.depends(form.coefficient) & DATA:
-            return True
-        return any(self.node_has_data(node) for node, _ in self.atoms_of(form))
-
-    def node_has_data(self, node):
-        """Whether an atom's value differs between records of a stratum."""
-        return bool(node.depends & DATA)
-
-    def node(self, node):
-        """The bound atom node."""
-        if node not in self._nodes:
-            on_records = self.node_has_data(node)
-            bound = [self.form(f, on_records) for f in node.forms]
-            self._nodes[node] = BoundNode(node.rule, bound, node.shape, on_records)
-        return self._nodes[node]
 
     def inside(self, roots):
         """The roots and all atoms inside them."""
@@ -88,6 +59,97 @@ class Binder:
                 stack.extend(inner for form in node.forms for inner, _ in self.atoms_of(form))
         return list(found)
 
+    def has_data(self, form):
+        """Whether the form's value differs between records of a stratum."""
+        data = self.symbols.depends(form.coefficient) & DATA
+        return bool(data) or any(node.has_data for node, _ in self.atoms_of(form))
+
+    # Values of what has no variable in it
+
+    def _value(self, node):
+        """Value of a node: (R, size), R the number of records or 1."""
+        if isinstance(node, Leaf):
+            return self.leaves[node.leaf.id]
+        if not isinstance(node, AtomNode):
+            return self.values(node.form)
+        args = [self.values(f).reshape(-1, *f.shape) for f in node.forms]
+        rows = max(len(a) for a in args)
+        with np.errstate(all="ignore"):
+            legal = node.rule.domain(args)
+            out, _ = node.rule.forward(args)
+        finite = np.isfinite(out).reshape(len(out), -1).all(axis=1)
+        legal = finite if legal is None else finite & legal
+        if not legal.all() and self.on_illegal is not None:
+            self.on_illegal(node, ~legal)
+        return np.broadcast_to(out, (rows, *node.shape)).reshape(rows, -1)
+
+    def columns(self, ids):
+        """Values of coefficients: (R, len(ids)), sparse where the data are."""
+        ids = np.asarray(ids)
+        if not ids.any():
+            return np.ones((1, len(ids)))
+        if len(ids) > 1 and np.all(ids == ids[0]):
+            return self.columns(ids[:1])
+        owners = self.symbols.owner(ids)
+        present = np.unique(owners)
+        if len(present) == 1:
+            return self._pick(self.symbols.nodes[present[0]], ids)
+        places = [np.flatnonzero(owners == o) for o in present]
+        values = [
+            self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
+            for where, o in zip(places, present, strict=True)
+        ]
+        rows = max(v.shape[0] for v in values)
+        if any(sp.issparse(v) for v in values):
+            blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
+            stacked = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
+            return stacked[:, np.argsort(np.concatenate(places))]
+        out = np.empty((rows, len(ids)))
+        for where, value in zip(places, values, strict=True):
+            out[:, where] = value
+        return out
+
+    def _pick(self, node, ids):
+        positions = ids - node.start
+        if isinstance(node, Product):  # never kept: there may be many more products than data
+            left, right = self.columns(node.left[positions]), self.columns(node.right[positions])
+            if sp.issparse(left) or sp.issparse(right):
+                return sp.csc_array(left.multiply(right) if sp.issparse(left) else right.multiply(left))
+            return left * right
+        if node.start not in self._values:
+            value = self._value(node)
+            self._values[node.start] = sp.csc_array(value) if sp.issparse(value) else value
+        value = self._values[node.start]
+        whole = len(ids) == node.size and np.array_equal(positions, np.arange(node.size))
+        return value if whole else value[:, positions]
+
+    def terms(self, form):
+        """``scale * coefficient`` of each term: (R, terms)."""
+        values = self.columns(form.coefficient)
+        if np.all(form.scale == 1.0):
+            width = len(form.scale)
+            return values if values.shape[1] == width else np.broadcast_to(values, (values.shape[0], width))
+        if sp.issparse(values) and values.shape[1] > 1:
+            return sp.csr_array(values @ sp.diags_array(form.scale))
+        return values * form.scale
+
+    def values(self, form, sparse=False):
+        """Value of a form without variables: (R, size); with `sparse` it is sparse where the data are."""
+        out = self.terms(form)
+        count = len(form.row)
+        if count != form.size or not np.array_equal(form.row, np.arange(form.size)):
+            out = out @ sp.csr_array((np.ones(count), (np.arange(count), form.row)), (count, form.size))
+        return out if sparse else dense(out)
+
+    # What has variables, bound
+
+    def node(self, node):
+        """The bound atom node."""
+        if node not in self._nodes:
+            bound = [self.form(f, node.has_data) for f in node.forms]
+            self._nodes[node] = BoundNode(node.rule, bound, node.shape, node.has_data)
+        return self._nodes[node]
+
     def nodes(self, roots):
         """Bound nodes that the roots need, arguments first."""
         return [self.node(node) for node in sorted(self.inside(roots), key=lambda node: node.start)]
@@ -95,35 +157,27 @@ class Binder:
     def form(self, form, on_records):
         """A form bound to records or strata."""
         variable, _, rest = self.kinds(form)
-        design = self.design(form.where(variable)) if variable.any() else None
-        inner = [
-            Inner(
-                self.node(node),
-                form.column[terms] - node.start,
-                form.row[terms],
-                _dense(self.evaluator.terms(_sub(form, terms))),
-                form.size,
-            )
-            for node, terms in self.atoms_of(form)
-        ]
-        offset = self.evaluator.form(form.where(rest)) if rest.any() else np.zeros((1, form.size))
+        design = self._design(form.where(variable)) if variable.any() else None
+        inner = []
+        for node, terms in self.atoms_of(form):
+            entries, factors = form.column[terms] - node.start, dense(self.terms(form.at(terms)))
+            inner.append(Inner(self.node(node), entries, form.row[terms], factors, form.size))
+        offset = self.values(form.where(rest)) if rest.any() else np.zeros((1, form.size))
         return BoundForm(form.shape, design, inner, offset, on_records, self.segments)
 
-    def design(self, form):
+    def _design(self, form):
         """The matrix of a form that is linear in the variables."""
         column = self.flat(form.column)
         if not self.symbols.depends(form.coefficient) & DATA:
-            values = np.asarray(self.evaluator.terms(form)).reshape(-1)
+            values = np.asarray(self.terms(form)).reshape(-1)
             return ConstantDesign(form.row, column, values, form.size, self.n)
-        shared = shared_rows(form)
-        if shared is not None:
-            first = _sub(form, shared[0])
-            return SharedDesign(self.evaluator.terms(first), column[shared], self.segments, self.n)
-        values = self.evaluator.terms(form)
-        return RowDesign(values, form.row, column, form.size, self.segments, self.n)
+        shared = _shared_rows(form)
+        if shared is None:
+            return RowDesign(self.terms(form), form.row, column, form.size, self.segments, self.n)
+        return SharedDesign(self.terms(form.at(shared[0])), column[shared], self.segments, self.n)
 
 
-def shared_rows(form):
+def _shared_rows(form):
     """Term indices (rows, p) where all rows use the same coefficients and scales, else None."""
     m = form.size
     if not len(form.row) or len(form.row) % m:
@@ -134,19 +188,10 @@ def shared_rows(form):
         and np.all(form.coefficient[order] == form.coefficient[order[0]])
         and np.all(form.scale[order] == form.scale[order[0]])
     )
-    if not same:
-        return None
     # Terms in the order of the first row's columns, so that a plain x @ theta needs no reordering of theta.
-    return order[:, np.argsort(form.column[order[0]], kind="stable")]
+    return order[:, np.argsort(form.column[order[0]], kind="stable")] if same else None
 
 
-def _sub(form, terms):
-    """The given terms of a form, in the given order (no sorting, rows kept)."""
-    out = form.reshaped(form.shape)
-    out.row, out.column = form.row[terms], form.column[terms]
-    out.coefficient, out.scale = form.coefficient[terms], form.scale[terms]
-    return out
-
-
-def _dense(values):
+def dense(values):
+    """Values as an array."""
     return values.toarray() if sp.issparse(values) else values

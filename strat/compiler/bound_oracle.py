@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat.compiler.expressions import symmetric
 from strat.errors import NoOracleError, OptionError, ShapeError
 
 
@@ -41,11 +42,10 @@ class BoundOracle:
 
     def _symmetric(self, packed):
         """The gradient in the symmetric part, for symmetric variables."""
-        for v in self.program.variables:
-            if v.is_symmetric() and v.ndim == 2:
-                where = self._layout.slices[v.name()]
-                block = packed[:, where].reshape(-1, *v.shape)
-                packed[:, where] = (0.5 * (block + np.swapaxes(block, 1, 2))).reshape(len(packed), -1)
+        for v in filter(symmetric, self.program.variables):
+            where = self._layout.slices[v.name()]
+            block = packed[:, where].reshape(-1, *v.shape)
+            packed[:, where] = (0.5 * (block + np.swapaxes(block, 1, 2))).reshape(len(packed), -1)
         return packed
 
     def value(self, theta):
@@ -58,44 +58,21 @@ class BoundOracle:
         return self.value_and_gradient(theta)[1]
 
     def value_and_gradient(self, theta):
-        """Value (K,) and gradient in one pass.
-
-        Raises
-        ------
-        NoOracleError
-            Where a piece is not differentiable.
-        """
+        """Value (K,) and gradient in one pass; raises NoOracleError where a piece is not differentiable."""
         self._need("value_and_gradient", "gradient")
         value, gradient = self.flat.value_and_gradient(self._read(theta))
         return _never_nan(value), self._write(self._symmetric(gradient), theta)
 
     def hvp(self, theta, v):
-        """Product of the Hessian at theta with v.
-
-        Raises
-        ------
-        NoOracleError
-            Where a piece has no second derivatives.
-        """
+        """Product of the Hessian at theta with v; raises NoOracleError where a piece has no second derivatives."""
         self._need("hessian_operator", "Hessian product")
         product = self.flat.hessian_operator(self._read(theta))(self._read(v))
         return self._write(self._symmetric(product), theta)
 
     def prox(self, v, t):
-        """argmin_z f(z) + ‖z − v‖² / (2t) for each stratum, constraints and attributes included.
+        """argmin_z f(z) + ‖z − v‖² / (2t) for each stratum, constraints and attributes included; t is positive, one or (K,).
 
-        Parameters
-        ----------
-        v : dict or array
-        t : float or (K,) array
-            Steps, positive.
-
-        Raises
-        ------
-        NoOracleError
-            Where no closed form or Newton method is known.
-        OptionError
-            If a step is not positive.
+        Raises NoOracleError where there is no prox, and OptionError where a step is not positive.
         """
         self._need("prox", "prox")
         packed = self._read(v)

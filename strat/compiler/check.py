@@ -1,23 +1,52 @@
-"""What a declaration must satisfy before anything is compiled."""
+"""What a declaration must satisfy before anything is compiled, and warnings of what often means something else."""
+
+import warnings
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.errors import DeclarationError, NotConvexError, ShapeError, type_name
-from strat.rules import atoms, no_rule
-from strat.rules.text import text
+from strat.compiler.symbols import Symbols
+from strat.compiler.value_checks import check_fixed
+from strat.compiler.walk import Walker
+from strat.errors import (
+    DataWarning,
+    DeclarationError,
+    NotConvexError,
+    NotPerRecordError,
+    ShapeError,
+    type_name,
+)
+from strat.rules import atoms, no_rule, rule_of
+from strat.rules.text import short, text
+
+#: Atoms that stretch an argument to the shape of another.
+BROADCASTING = (atoms.AddExpression, atoms.multiply, atoms.DivExpression, atoms.Elementwise)
+#: Functions of several numbers that have no meaning for one, and what they take of their argument.
+OVER_RECORDS = {
+    atoms.max: "maximum",
+    atoms.norm_inf: "maximum",
+    atoms.min: "minimum",
+    atoms.sum_largest: "sum of the largest entries",
+    atoms.log_sum_exp: "log-sum-exp",
+    atoms.cumsum: "running total or maximum",
+    atoms.cummax: "running total or maximum",
+    atoms.GeoMean: "geometric mean",
+    atoms.dotsort: "weighted sum of sorted entries",
+}
+#: What standard deviations and variances are made of.
+SIZES = (atoms.norm1, atoms.Pnorm, atoms.quad_over_lin)
+#: How the mean of the largest losses of a stratum is written for one record.
+CVAR = (
+    " The cvar at level beta of a stratum's losses r is t + cp.pos(r - t) / (1 - beta), summed over records, with a "
+    "cp.Variable t."
+)
 
 
 def as_expression(value, what):
     """The value as a CVXPY expression; numbers are constants."""
     if isinstance(value, atoms.Expression):
         return value
-    if (
-        isinstance(value, np.ndarray)
-        and value.dtype == object
-        or hasattr(value, "dtype")
-        and value.dtype == object
-    ):
+    if getattr(value, "dtype", None) == np.dtype(object):
         raise DeclarationError(
             f"{what} is a NumPy or pandas array of CVXPY expressions, which np.dot, np.array, np.sum or an operation "
             f"with a Series makes. Use CVXPY's own: x @ theta, cp.hstack([…]), cp.sum(…)."
@@ -31,23 +60,16 @@ def as_expression(value, what):
 
 def check_data(data):
     """The declared data Parameters as a tuple."""
-    if isinstance(data, atoms.Parameter):
+    if isinstance(data, atoms.Parameter) or not hasattr(data, "__iter__"):
         data = (data,)
-    try:
-        data = tuple(data)
-    except TypeError:
-        data = (data,)
+    data = tuple(data)
     for entry in data:
         if not isinstance(entry, atoms.Parameter):
             raise DeclarationError(
                 f"data must hold cp.Parameter objects, the data of one record, but it holds {type_name(entry)}. "
                 f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
             )
-        if (
-            entry.attributes.get("complex")
-            or entry.attributes.get("imag")
-            or entry.attributes.get("hermitian")
-        ):
+        if any(entry.attributes.get(name) for name in ("complex", "imag", "hermitian")):
             raise DeclarationError(
                 f"the data Parameter {entry.name()} is complex; records must be real numbers."
             )
@@ -60,8 +82,8 @@ def check_data(data):
     return data
 
 
-def check_scalar(expression, what):
-    """Raise ShapeError unless the expression is a scalar."""
+def check_expression(expression, what):
+    """Raise unless an expression is a real scalar of finite numbers without accidents of shape."""
     if expression.size != 1:
         raise ShapeError(
             f"{what} must be a scalar, but it has shape {expression.shape}: {text(expression)}. "
@@ -72,10 +94,12 @@ def check_scalar(expression, what):
         if leaf.is_complex():
             name = what if leaf is expression else f"the Parameter {leaf.name()} in {what}"
             raise DeclarationError(f"{name} is complex; only real expressions have a meaning here.")
+    _check_numbers(expression, what)
+    _check_broadcasts(expression, what)
 
 
-def check_constants(expression, what, infinite=False):
-    """Raise DeclarationError for numbers in an expression that are NaN, or infinite where that is not allowed."""
+def _check_numbers(expression, what, infinite=False):
+    """Raise for NaN and infinite numbers, where these are not allowed, and for psd_wrap of an indefinite matrix."""
     for constant in expression.constants():
         value = constant.value
         values = value.data if sp.issparse(value) else np.asarray(value)
@@ -86,19 +110,9 @@ def check_constants(expression, what, infinite=False):
             f"{what} holds {kind}: {text(expression)}. Correct the number; a weight must be finite, and a part that "
             f"should not count is left out."
         )
-
-
-def check_semidefinite(expression, what):
-    """Raise NotConvexError where psd_wrap hides a matrix that is not positive semidefinite."""
-    stack, seen = [expression], set()
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
+    for e in atoms.nodes(expression):
         if any(not isinstance(a, atoms.Expression) for a in e.args):
             raise no_rule(e)
-        stack.extend(e.args)
         if isinstance(e, atoms.psd_wrap) and e.args[0].is_constant() and not e.args[0].parameters():
             lowest = _negative(e.args[0].value)
             if lowest is not None:
@@ -119,6 +133,24 @@ def _negative(matrix):
     except np.linalg.LinAlgError:
         values = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))
     return float(values[0]) if values[0] < -1e-8 * np.abs(values).max() else None
+
+
+def _check_broadcasts(expression, what):
+    """Raise ShapeError where (n,) meets (n, 1), which would become (n, n) without a word."""
+    for e in atoms.nodes(expression):
+        if not isinstance(e, BROADCASTING) or len(e.args) < 2:
+            continue
+        # Shapes before CVXPY broadcast them.
+        shapes = [a.args[0].shape if isinstance(a, atoms.broadcast_to) else a.shape for a in e.args]
+        vectors = {s[0] for s in shapes if len(s) == 1 and s[0] > 1}
+        columns = {s[0] for s in shapes if len(s) == 2 and s[1] == 1 and s[0] > 1}
+        if len(e.shape) == 2 and vectors & columns and e.shape[1] > 1:
+            n = min(vectors & columns)
+            raise ShapeError(
+                f"{text(e)} in {what} combines shapes ({n},) and ({n}, 1) to {e.shape}: every entry of one with every "
+                f"entry of the other. Give both the same shape: declare cp.Parameter({n}) instead of ({n}, 1), or use "
+                f'cp.vec(u, order="C").'
+            )
 
 
 def check_variables(variables):
@@ -147,3 +179,119 @@ def check_no_data(expression, data, what):
                 f"{what} contains the record data {p.name()}: {text(expression)}. "
                 f"It belongs to a stratum, not to a record; put what depends on records into the loss."
             )
+
+
+def check_constraints(constraints, data):
+    """The constraints as a tuple, from one or any collection of them, each convex and free of record data."""
+    alone = isinstance(constraints, (str, dict, atoms.Expression, atoms.Constraint))
+    constraints = (constraints,) if alone or not hasattr(constraints, "__iter__") else tuple(constraints)
+    for c in constraints:
+        if not isinstance(c, atoms.Constraint):
+            shown = text(c) if isinstance(c, atoms.Expression) else short(repr(c), 60)
+            raise DeclarationError(
+                f"constraints must hold CVXPY constraints such as theta >= 0, not {shown}.{_why_none(c)}"
+            )
+        check_no_data(c, data, "a constraint")
+        if isinstance(c, atoms.FiniteSet):
+            raise DeclarationError(
+                f"the constraint {text(c)} makes a variable discrete; only real continuous variables can be fitted. "
+                f"Bound the variable by its smallest and largest value instead."
+            )
+        for e in c.args:
+            _check_numbers(e, f"the constraint {text(c)}", infinite=True)
+        if not c.is_dcp():
+            raise NotConvexError(
+                f"the constraint {text(c)} is not convex by the rules of disciplined convex programming. It must be "
+                f"affine == affine, or convex <= concave."
+            )
+        if not c.parameters():
+            check_fixed((c,), {})
+        _check_broadcasts(c.expr if isinstance(c, (atoms.Inequality, atoms.Equality)) else c, "a constraint")
+    return constraints
+
+
+def _why_none(value):
+    """Where something that is no constraint usually comes from."""
+    if isinstance(value, (bool, np.bool_)):
+        return " A comparison without a variable, such as 1 >= 0, gives True or False: leave it out."
+    if isinstance(value, atoms.Expression):
+        return " An expression alone says nothing: compare it, with >=, <= or ==."
+    if isinstance(value, (list, tuple, dict, set)):
+        return " Give one flat list of constraints."
+    return " Where there are none, give an empty list." if value is None else ""
+
+
+def check_per_record(expression, data):
+    """Raise NotPerRecordError for functions that were meant to run over all records at once."""
+    ids = {p.id for p in data}
+    walker = Walker(Symbols(), ids, rule_of)
+    for e in atoms.nodes(expression):
+        if not isinstance(e, (*SIZES, *OVER_RECORDS)) or not e.variables():
+            continue
+        word = _taken(e, walker) if any(p.id in ids for p in e.parameters()) else None
+        if word is not None:
+            raise NotPerRecordError(
+                f"{text(e)} takes the {word} of one number. The loss is that of ONE record and is summed over "
+                f"records, so a function of all records together (maximum, cvar, log-sum-exp, variance, "
+                f"total variation over records) cannot be written in it. Write a sum over records, such as "
+                f"cp.abs(r), cp.huber(r) or cp.logistic(r).{CVAR if isinstance(e, atoms.sum_largest) else ''}"
+            )
+
+
+def _taken(e, walker):
+    """What is taken of a single number, or None where all is well."""
+    size = e.args[0].size
+    if size == 1:
+        for kind, word in OVER_RECORDS.items():
+            if isinstance(e, kind):
+                return word
+        if isinstance(e, atoms.Pnorm) and (atoms.exponent(e) or 1.0) < 1:
+            return "harmonic or other mean"
+    if size > 1 or not isinstance(e, SIZES) or not e.args[0].is_affine():
+        return None
+    if size == 0:
+        return "total variation or difference"
+    # x minus its own mean is identically 0 where x is one number.
+    return "variance or standard deviation" if not len(walker(e.args[0]).row) else None
+
+
+def warn_of_meanings(expression, constraints, stacklevel):
+    """One DataWarning for each kind of expression that CVXPY reads differently from what many people mean."""
+    said = set()
+    for source in (expression, *constraints):
+        for e in atoms.nodes(source):
+            line = _meaning(e) if isinstance(e, atoms.Expression) and e.args and e.variables() else None
+            if line is not None and (kind := line.split(":")[0]) not in said:
+                said.add(kind)
+                warnings.warn(line, DataWarning, stacklevel=stacklevel + 1)
+
+
+def _meaning(e):
+    """The warning for one node, or None."""
+    u = e.args[0]
+    if isinstance(e, atoms.max) and isinstance(u, atoms.norm1) and u.size > 1:
+        axis = atoms.axis_of(u)
+        if axis in ((0,), (1,)) and u.args[0].ndim == 2:
+            line, p = ("column", "1") if axis == (0,) else ("row", '"inf"')
+            return (
+                f"cp.norm(W, {p}) of a matrix is its largest {line} sum of absolute values: {text(e, 60)}. "
+                f"The sum of all absolute values is cp.norm1(W), the largest entry cp.max(cp.abs(W))."
+            )
+    if isinstance(e, atoms.sigma_max):
+        return (
+            f"cp.norm(W) of a matrix is its spectral norm, the largest singular value: {text(e, 60)}. "
+            f'The root of the sum of squares is cp.norm(W, "fro").'
+        )
+    if u.size == 0 and isinstance(e, (*SIZES, atoms.Sum)):
+        return (
+            f"a sum over no entries is 0: {text(e, 60)}. cp.tv and differences of an array with a single row or column "
+            f'are empty; flatten it first with cp.vec(u, order="C"), or declare the variable with shape (n,).'
+        )
+    p = atoms.exponent(e) if isinstance(e, atoms.Power) and u.is_affine() and not u.is_nonneg() else None
+    if p is not None and p > 1 and p % 2 != 0:
+        return (
+            f"a power of {p:g} has the hidden domain >= 0: {text(e, 60)} is +inf where {text(u, 40)} is "
+            f"negative. Write cp.power(cp.abs(u), {p:g}) for a penalty of both signs, or declare the variable "
+            f"nonneg=True."
+        )
+    return None

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.chains import chain
-from strat.compiler.piecewise_rows import NoProx
+from strat.compiler.pieces import NoProx
 from strat.compiler.separable import soft_parts
 from strat.oracles.prox_groups import ConeBlock, GroupBlock
 from strat.oracles.prox_sets import HyperplaneBlock, SubspaceBlock
@@ -16,51 +16,46 @@ DENSE = 3000
 
 
 class Component:
-    """The coordinates ``columns`` with all that touches them.
+    """The coordinates ``columns`` with all that touches them."""
 
-    Parameters
-    ----------
-    builder : ProxBuilder
-    columns : int ndarray
-    pieces : list of (node, (size, n) matrix of what each entry depends on)
-    """
-
-    def __init__(self, builder, columns, pieces):
+    def __init__(self, builder, columns):
         self.builder, self.columns, self.L = builder, columns, len(columns)
         self.binder, sets = builder.binder, builder.sets
-        self.mine = np.zeros(builder.n, dtype=bool)
-        self.mine[columns] = True
-        touching = [(node, m) for node, m in pieces if self.mine[m.indices].any()]
-        self.entries = {node: np.flatnonzero(np.diff(m[:, columns].tocsr().indptr)) for node, m in touching}
-        single = [
+        self.mine = np.isin(np.arange(builder.n), columns)
+        touching = {node: m for node, m in builder.pieces if self.mine[m.indices].any()}
+        self.entries = {
+            node: np.flatnonzero(np.diff(m[:, columns].tocsr().indptr)) for node, m in touching.items()
+        }
+        self.single = [
             node
-            for node, _ in touching
+            for node in touching
             if isinstance(node.rule, Abs) and builder.rows(node.forms[0]) is not None
         ]
-        self.single, self.several = single, [node for node, _ in touching if node not in single]
+        self.several = [node for node in touching if node not in self.single]
         self.equal, self.less = self._rows(sets.equalities), self._rows(sets.inequalities)
-        self.balls = [ball for ball in sets.balls if self._touches(ball)]
+        self.balls = [(*ball[:3], np.flatnonzero(ball[1])) for ball in sets.balls if self._touches(ball)]
         self.low, self.high = sets.low[columns], sets.high[columns]
         self.bounded = bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
-        self.q, self.Q = builder.q[:, columns], builder.diagonal[columns]
-        block = builder.H[columns][:, columns]
-        off = block - sp.diags_array(block.diagonal())
-        self.diagonal = not np.any(off.data)
-        self.H = block
+        self.q, self.Q, self.H = (
+            builder.q[:, columns],
+            builder.diagonal[columns],
+            builder.H[columns][:, columns],
+        )
+        self.diagonal = np.array_equal(*self.H.nonzero())
+        self.names = [n for n, s in builder.layout.slices.items() if self.mine[s].any()]
+        self.cones = [n for n in self.names if n in sets.cones]
 
     def _rows(self, pairs):
-        A, b = [], []
+        A, b = [sp.csr_array((0, self.L))], [np.zeros(0)]
         for matrix, values in pairs:
             part = matrix[:, self.columns]
             rows = np.flatnonzero(np.diff(part.indptr))
             A.append(part[rows])
             b.append(values[rows])
-        A = sp.csr_array(sp.vstack(A)) if A else sp.csr_array((0, self.L))
-        return A, np.concatenate(b) if b else np.zeros(0)
+        return sp.csr_array(sp.vstack(A)), np.concatenate(b)
 
     def _touches(self, ball):
-        node, weight, _, _ = ball
-        return self.mine[self.builder.support.node(node)[np.flatnonzero(weight)].indices].any()
+        return self.mine[self.builder.support.node(ball[0])[np.flatnonzero(ball[1])].indices].any()
 
     @property
     def transposed(self):
@@ -73,15 +68,8 @@ class Component:
         return place[p[self.columns]]
 
     def block(self):
-        """The block of these coordinates.
-
-        Raises
-        ------
-        NoProx
-            With the reason.
-        """
-        cones = any(self.mine[self.builder.layout.slices[name]].any() for name in self.builder.sets.cones)
-        plain = () if cones else (Component._subspace, Component._hyperplane, Component._group, chain)
+        """The block of these coordinates; raises NoProx with the reason where there is none."""
+        plain = () if self.cones else (Component._subspace, Component._hyperplane, Component._group, chain)
         for way in (Component._cone, *plain):
             found = way(self)
             if found is not None:
@@ -90,40 +78,26 @@ class Component:
 
     def _cone(self):
         """Functions of eigenvalues and semidefinite cones of one symmetric variable."""
-        builder, layout = self.builder, self.builder.layout
         spectral = [node for node in self.several if node.rule.has("prox_eigenvalues")]
-        names = [
-            n
-            for n, s in layout.slices.items()
-            if self.mine[s].any() and (n in builder.sets.cones or spectral)
-        ]
-        if not names:
+        names, p = self.names if spectral else self.cones, self.builder.sets.transposed
+        others = self.single or self.bounded or self.balls or len(self.equal[1]) or len(self.less[1])
+        if len(names) != 1 or others or p is None or not self.diagonal or np.ptp(self.Q) > 0:
             return None
-        where, cone = layout.slices[names[0]], builder.sets.cones.get(names[0])
+        where, cone = self.builder.layout.slices[names[0]], self.builder.sets.cones.get(names[0])
         own = np.arange(where.start, where.stop)
-        p = builder.sets.transposed
-        simple = (
-            len(names) == 1
-            and np.array_equal(self.columns, own)
-            and len(spectral) == len(self.several) <= 1
-            and not (self.single or self.bounded or self.balls or len(self.equal[1]) or len(self.less[1]))
-            and self.diagonal
-            and np.ptp(self.Q) == 0
-            and p is not None
-            and not (spectral and cone == "NSD")
-        )
-        scale, offset, weight = 1.0, 0.0, None
-        if simple and spectral:
-            rows = builder.rows(spectral[0].forms[0])
-            simple = rows is not None and np.array_equal(rows[1], own) and not np.ptp(rows[2])
-            if simple:
-                scale, offset, weight = float(rows[2][0]), rows[3], builder.nodes[spectral[0]]
-                simple = np.array_equal(offset, offset[p[own] - own[0]])
-                simple = simple and (cone is None or (scale == 1.0 and not np.any(offset)))
-        if not simple:
+        if not len(spectral) == len(self.several) <= 1 or not np.array_equal(self.columns, own):
             return None
-        rule = spectral[0].rule if spectral else None
-        d = layout.shapes[names[0]][0]
+        rule, weight, scale, offset = None, None, 1.0, 0.0
+        if spectral:
+            rows = self.builder.rows(spectral[0].forms[0])
+            if cone == "NSD" or rows is None or not np.array_equal(rows[1], own) or np.ptp(rows[2]) > 0:
+                return None
+            scale, offset = float(rows[2][0]), rows[3]
+            moved = scale != 1.0 or np.any(offset)
+            if not np.array_equal(offset, offset[p[own] - own[0]]) or (cone is not None and moved):
+                return None
+            rule, weight = spectral[0].rule, self.builder.nodes[spectral[0]]
+        d = self.builder.layout.shapes[names[0]][0]
         return ConeBlock(own, d, self.q, self.Q[None, :], cone, rule, weight, scale, offset)
 
     def _subspace(self):
@@ -145,64 +119,67 @@ class Component:
         )
         if self.several or self.single or self.balls or not self.diagonal or len(b) != 1 or not np.all(A):
             return None
-        a, equal = A[0], len(self.equal[1]) == 1
-        ends = np.stack([a * self.low, a * self.high])
-        smallest, largest = ends.min(axis=0).sum(), ends.max(axis=0).sum()
-        if smallest > b[0] or (equal and largest < b[0]) or np.any(self.low > self.high):
-            raise NoProx("no point satisfies the bounds and the affine constraint")
-        one = [part[None, None, :] for part in (a, self.low, self.high)]
-        return HyperplaneBlock(
-            self.columns[None, :], self.q[:, None, :], self.Q[None, None, :], *one, b[None, :], equal
+        equal, ends = (
+            len(self.equal[1]) == 1,
+            np.sort([A[0] * self.low, A[0] * self.high], axis=0).sum(axis=1),
         )
+        if ends[0] > b[0] or (equal and ends[1] < b[0]) or np.any(self.low > self.high):
+            raise NoProx("no point satisfies the bounds and the affine constraint")
+        parts = [part[None, None, :] for part in (self.Q, A[0], self.low, self.high)]
+        return HyperplaneBlock(self.columns[None, :], self.q[:, None, :], *parts, b[None, :], equal)
 
     def _group(self):
         """One function of groups of coordinates, or one set {function <= radius}."""
+        rows = len(self.equal[1]) or len(self.less[1])
+        if len(self.several) + len(self.balls) != 1 or not self.diagonal or rows:
+            return None
+        weight = radius = found = None
+        if self.balls:
+            node, weights, radius, entries = self.balls[0]
+            if (
+                not node.rule.has("project")
+                or np.ptp(weights[entries])
+                or min(weights[entries[0]], radius) < 0
+            ):
+                return None
+            radius = np.full((1, 1), radius / weights[entries[0]])
+            if node.rule.separable:
+                found = self._entries_of(node, entries)
+            elif len(entries) == 1:
+                found = self._selected(node, entries)
+        else:
+            node = self.several[0]
+            if not node.rule.separable and node.rule.has("prox"):
+                found = self._selected(node, self.entries[node])
+                weight = self.builder.nodes[node][:, self.entries[node]]
+        if found is None or found[0].size != self.L:
+            return None
+        groups, scale, offset, absolute, shape = found
+        where = np.searchsorted(self.columns, groups)
+        Q = self.Q[where]
         if (
-            len(self.several) + len(self.balls) != 1
-            or not self.diagonal
-            or len(self.equal[1])
-            or len(self.less[1])
+            not np.array_equal(np.sort(groups.reshape(-1)), self.columns)
+            or np.any(np.abs(scale) != np.abs(scale[:, :1]))
+            or np.any(np.ptp(Q, axis=1))
+            or (absolute and node.rule.invariance != "ordered")
         ):
             return None
-        node, weight, radius = self.several[0] if self.several else self.balls[0][0], None, None
-        if self.balls:
-            found = self._ball(*self.balls[0][:3])
-            if found is None:
-                return None
-            groups, scale, offset, absolute, shape, radius = found
-        else:
-            if node.rule.separable or not node.rule.has("prox"):
-                return None
-            found = self._selected(node, self.entries[node])
-            if found is None:
-                return None
-            groups, scale, offset, absolute, shape = found
-            weight = self.builder.nodes[node][:, self.entries[node]]
-        where = np.searchsorted(self.columns, groups)
-        if groups.size != self.L or not np.array_equal(np.sort(groups.reshape(-1)), self.columns):
-            return None
-        Q = self.Q[where]
-        if np.any(np.abs(scale) != np.abs(scale[:, :1])) or np.any(np.ptp(Q, axis=1)):
-            return None
-        if absolute and node.rule.invariance != "ordered":
-            return None
+        simple = self.simple(where)
         way = "absolute" if absolute else node.rule.invariance
-        simple = self._simple(way, where, scale, offset)
-        if simple is None or not self._symmetric(where, scale, offset, simple):
+        if simple is None or not self._combines(way, scale, offset, *simple):
             return None
-        return GroupBlock(
-            node.rule,
-            shape,
-            groups,
-            scale,
-            offset,
-            self.q[:, where],
-            Q[None],
-            weight,
-            radius,
-            *simple,
-            absolute=absolute,
-        )
+        if not self._symmetric(where, scale, offset, *simple):
+            return None
+        parts = (groups, scale, offset, self.q[:, where], Q[None], weight, radius, *simple)
+        return GroupBlock(node.rule, shape, *parts, absolute=absolute)
+
+    def _entries_of(self, node, entries):
+        """A separable function's entries as one group."""
+        rows = self.builder.rows(node.forms[0])
+        if rows is None or len(rows[0]) < node.size:
+            return None
+        groups, scale, offset = (part[entries][None, :] for part in rows[1:])
+        return groups, scale, offset, False, (len(entries),)
 
     def _selected(self, node, entries):
         """(groups, scale, offset, of the absolute value, shape) of entries whose arguments are single coordinates."""
@@ -219,44 +196,21 @@ class Component:
         return groups, scale, offset, absolute, node.forms[0].shape if whole else groups.shape[1:]
 
     def _inside_absolute(self, form):
-        """Rows of u for a form scale · |u|, scale >= 0."""
-        found = self.inside_absolute(form)
-        rows = None if found is None else self.builder.rows(found[0].forms[0])
-        if rows is None or len(rows[0]) < found[0].size:
-            return None
-        _, pick, factor = found
-        return form.row, rows[1][pick], rows[2][pick] * factor, rows[3][pick] * factor
-
-    def inside_absolute(self, form):
-        """(node of |u|, entries of it, scale) of a form scale · |u|, scale >= 0; None for others."""
-        variable, atom, rest = self.binder.kinds(form)
+        """Rows of u for a form scale · |u|, scale >= 0; None for others."""
         inner = self.binder.atoms_of(form)
-        alone = len(inner) == 1 and not variable.any() and not rest.any()
+        alone = len(inner) == 1 and self.binder.kinds(form)[1].all()
         if not alone or not np.array_equal(form.row, np.arange(form.size)):
             return None
-        node = inner[0][0]
-        factor = np.broadcast_to(self.binder.evaluator.terms(form).reshape(-1), form.size)
+        node, factor = inner[0][0], np.broadcast_to(self.binder.terms(form).reshape(-1), form.size)
         if not isinstance(node.rule, Abs) or np.any(factor < 0):
             return None
-        return node, form.column - node.start, factor
-
-    def _ball(self, node, weight, radius):
-        """(groups, scale, offset, of the absolute value, shape, radius (1, 1)) of {Σ weight × entries <= radius}."""
-        entries = np.flatnonzero(weight)
-        if not node.rule.has("project") or np.ptp(weight[entries]) or weight[entries[0]] < 0 or radius < 0:
-            return None
-        radius = np.full((1, 1), radius / weight[entries[0]])
-        if not node.rule.separable:
-            found = self._selected(node, entries) if len(entries) == 1 else None
-            return None if found is None else (*found, radius)
-        rows = self.builder.rows(node.forms[0])
+        rows, pick = self.builder.rows(node.forms[0]), form.column - node.start
         if rows is None or len(rows[0]) < node.size:
             return None
-        groups, scale, offset = (part[entries][None, :] for part in rows[1:])
-        return groups, scale, offset, False, (len(entries),), radius
+        return form.row, rows[1][pick], rows[2][pick] * factor, rows[3][pick] * factor
 
-    def _simple(self, way, where, scale, offset):
-        """(l1, low, high) by groups where they combine with the function in a closed form, else None."""
+    def simple(self, where):
+        """Weights of absolute values and bounds (l1, low, high) of coordinates; None where kinks are not at 0."""
         l1 = low = high = None
         if self.single:
             soft = soft_parts(self.builder, self.single)
@@ -265,46 +219,45 @@ class Component:
             l1 = soft[0][:, self.columns][:, where]
         if self.bounded:
             low, high = self.low[where][None], self.high[where][None]
+        return l1, low, high
+
+    def _combines(self, way, scale, offset, l1, low, high):
+        """Whether absolute values and bounds combine with the function in a closed form."""
         if way == "absolute":
-            touched = np.zeros(where.shape, dtype=bool) if l1 is None else l1[0] > 0
+            touched = np.zeros(scale.shape, dtype=bool) if l1 is None else l1[0] > 0
             if low is not None:
                 touched = touched | np.isfinite(low[0]) | np.isfinite(high[0])
                 if not (np.isin(low, (-np.inf, 0.0)).all() and np.isin(high, (np.inf, 0.0)).all()):
-                    return None
-            return None if np.any(offset[touched]) else (l1, low, high)
+                    return False
+            return not np.any(offset[touched])
         parts = [part for part in (l1, low, high) if part is not None]
-        if not parts:
-            return l1, low, high
-        uniform = all(np.array_equal(part, np.broadcast_to(part[..., :1], part.shape)) for part in parts)
-        same = np.all(scale == scale[:, :1]) and np.all(offset == offset[:, :1])
-        return (l1, low, high) if way == "ordered" and uniform and same and not self.balls else None
+        even = all(uniform(part) for part in (*parts, scale, offset))
+        return not parts or (way == "ordered" and even and not self.balls)
 
-    def _symmetric(self, where, scale, offset, simple):
+    def _symmetric(self, where, *parts):
         """Whether symmetric variables stay symmetric."""
         p = self.transposed
         if p is None:
             return True
         if np.any(p < 0) or len(where) > 1:
             return False
-
-        def back(part):
-            flat = np.empty((*part.shape[:-2], self.L))
-            flat[..., where[0]] = part[..., 0, :]
-            return flat
-
-        parts = [back(part) for part in (scale, offset, *simple) if part is not None]
+        back = np.argsort(where[0])
+        parts = [part[..., 0, back] for part in parts if part is not None]
         return all(np.array_equal(part[..., p], part) for part in parts)
 
     def _reason(self):
-        layout = self.builder.layout
-        names = [n for n, s in layout.slices.items() if self.mine[s].any()]
         rules = [f"{node.rule.name} in {text(node.expression)}" for node in self.several + self.single]
-        rules += [what for _, _, _, what in self.balls]
+        rules += [ball[3] for ball in self.builder.sets.balls if self._touches(ball)]
         if len(self.equal[1]) or len(self.less[1]):
             rules.append("affine constraints")
         if self.bounded:
             rules.append("bounds")
-        rules += [f"the cone of {n}" for n in names if n in self.builder.sets.cones]
+        rules += [f"the cone of {n}" for n in self.cones]
         if not self.diagonal:
             rules.append("a quadratic that couples coordinates")
-        return f"pieces share {', '.join(names)} and have no joint closed form: {'; '.join(rules)}"
+        return f"pieces share {', '.join(self.names)} and have no joint closed form: {'; '.join(rules)}"
+
+
+def uniform(part):
+    """Whether an array is the same along its last axis."""
+    return np.array_equal(part, np.broadcast_to(part[..., :1], part.shape))

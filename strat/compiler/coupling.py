@@ -11,19 +11,13 @@ from strat.rules.text import short
 
 
 def declared(couple, variables):
-    """Weights by variable name, each a number, an array, a Parameter, or a dict of these by factor.
+    """``couple`` of a ``BaseModel`` as weights by variable name: a number, an array, a Parameter, or a dict by factor.
 
-    Parameters
-    ----------
-    couple : dict, sequence or None
-        As ``BaseModel`` takes it.
-    variables : dict
-        The model's variables by id.
+    `variables` are the model's by id.
     """
     if couple is None:
         return {}
-    if isinstance(couple, atoms.Variable):
-        couple = (couple,)
+    couple = (couple,) if isinstance(couple, atoms.Variable) else couple
     if not isinstance(couple, (dict, tuple, list, set, frozenset)):
         raise DeclarationError(
             f"couple must be a dict {{variable: weight}} or a tuple of the variables that the graph couples, not {couple!r}."
@@ -65,16 +59,7 @@ def factors(couple):
 def weights(couple, layout, given, factor=None):
     """Weight of each coordinate, (n,), on edges of one factor; None is for edges without.
 
-    Parameters
-    ----------
-    couple : dict
-        As declared.
-    layout : Layout
-        Where each variable lies.
-    given : dict
-        Values of hyperparameters by name, which go before the Parameters' own.
-    factor : str, optional
-        The factor.
+    `given` are values of hyperparameters by name, which go before the Parameters' own.
     """
     out = np.ones(layout.n)
     for name, weight in couple.items():
@@ -103,26 +88,11 @@ def weights(couple, layout, given, factor=None):
 def on_edges(base, given, prior, i, j):
     """Weight of each coordinate in the distance: (n,), or (E, n) on the edges (i, j) where factors differ in it.
 
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration.
-    given : dict
-        Values of hyperparameters by name.
-    prior : PriorGraph or None
-        The graph whose factors these are; without one no edge has a factor, as edges that it lacks.
-    i, j : ndarray of int, shape (E,)
-        The edges' ends, i < j.
-
-    Raises
-    ------
-    OptionError
-        If a factor is none of the graph.
-    GraphError
-        If an edge has several factors.
+    `given` are values of hyperparameters by name, and `prior` is the graph whose factors these are; without one no edge has
+    a factor, as edges that it lacks. Raises where a factor is none of the graph, and where an edge has several.
     """
     if prior is None or not len(i) or not by_factor(base.couple):
-        return base.couple_weights(given)
+        return weights(base.couple, base.layout, given)
     unknown = [name for name in factors(base.couple)[1:] if name not in prior.factors]
     if unknown:
         known = f"has the factors {some_of(prior.factors)}" if prior.factors else "has no factors"
@@ -137,4 +107,5 @@ def on_edges(base, given, prior, i, j):
             f"couple has weights by factor, but the edge {prior.labels[i[e]]!r} – {prior.labels[j[e]]!r} belongs to several "
             f"factors. Give each edge one factor, or couple one weight for all."
         )
-    return np.stack([base.couple_weights(given, factor) for factor in (*prior.factors, None)])[codes]
+    table = [weights(base.couple, base.layout, given, factor) for factor in (*prior.factors, None)]
+    return np.stack(table)[codes]

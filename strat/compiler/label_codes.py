@@ -9,7 +9,7 @@ from strat.errors import DataWarning
 from strat.records.strata import Strata
 
 #: Multiples of some directions at which losses are evaluated; one that falls without bound is linear at the far ones.
-NEAR, FAR, DIRECTIONS = np.array([-2.0, -1.0, 1.0, 2.0]), 1e8 * np.array([-2.0, -1.0, 1.0, 2.0]), 8
+STEPS, DIRECTIONS = np.outer([1.0, 1e8], [-2.0, -1.0, 1.0, 2.0]), 8
 #: The values of a label that are tried, and the range of labels for which a loss is made that is bounded for some of them.
 CODES = np.array([-1.0, 0.0, 1.0, 2.0])
 BOUNDED = {(0.0, 1.0): (0, 1), (0.0, 1.0, 2.0): (0, np.inf), (-1.0, 0.0, 1.0): (-1, 1), (1.0,): "one-hot"}
@@ -36,19 +36,22 @@ def _found(program, values, records):
     rng, labels = np.random.default_rng(0), [i for i, p in enumerate(program.data) if p.ndim < 2]
     if not labels:
         return {}
-    theta = rng.normal(size=(DIRECTIONS, program.layout.n))
-    N = len(CODES) * len(labels)
-    kinds = zip(program.data, records, strict=True)
-    one = [record[:1] if p.ndim > 1 else rng.uniform(0.2, 0.8, (1, *p.shape)) for p, record in kinds]
-    arrays = [np.repeat(array, N, axis=0) for array in one]
-    for first, i in enumerate(labels):
-        own = arrays[i].reshape(len(labels), len(CODES), -1)[first]
-        own[:, 0], own[:, 1:] = CODES, 0.0
-    arrays = [np.tile(array, (DIRECTIONS, *[1] * (array.ndim - 1))) for array in arrays]
-    strata = Strata(list(range(DIRECTIONS)), np.repeat(np.arange(DIRECTIONS), N))
-    loss, found = program.evaluation(arrays, strata, values), {}
-    shape = (DIRECTIONS, len(labels), len(CODES))
-    near, far = (np.stack([loss(s * theta).reshape(shape) for s in steps], axis=3) for steps in (NEAR, FAR))
+    points = np.multiply.outer(STEPS, rng.normal(size=(DIRECTIONS, program.layout.n)))
+    points = points.reshape(-1, program.layout.n)
+    shape = (len(points), len(labels), len(CODES))
+    # At every point one record for each code of each label, the others being the same for all.
+    arrays = []
+    for i, (p, record) in enumerate(zip(program.data, records, strict=True)):
+        one = record[:1] if p.ndim > 1 else rng.uniform(0.2, 0.8, (1, *p.shape))
+        array = np.repeat(one, np.prod(shape), axis=0)
+        if i in labels:
+            own = array.reshape(*shape, -1)[:, labels.index(i)]
+            own[..., 0], own[..., 1:] = CODES, 0.0
+        arrays.append(array)
+    strata = Strata(list(range(len(points))), np.repeat(np.arange(len(points)), shape[1] * shape[2]))
+    losses = program.evaluation(arrays, strata, values)(points).reshape(*STEPS.shape, DIRECTIONS, *shape[1:])
+    near, far = np.moveaxis(losses, 1, -1)
+    found = {}
     for k, i in enumerate(labels):
         bounded, vector = ~_falls(far[:, k]).any(axis=0), program.data[i].ndim == 1
         kind = BOUNDED.get(tuple(CODES[bounded]))
@@ -60,7 +63,7 @@ def _found(program, values, records):
 
 
 def _falls(far):
-    """Whether losses (…, FAR) fall without bound towards either side."""
+    """Whether losses (…, 4) at far points fall without bound towards either side."""
     size = np.abs(np.where(np.isfinite(far), far, 0.0)).max(axis=-1, keepdims=True)
     ends, before = far[..., [0, 3]], far[..., [1, 2]]
     return ((ends < -ROUNDING * size) & (ends < 1.5 * before)).any(axis=-1)
@@ -70,9 +73,8 @@ def _of_margin(near, far):
     """Whether a loss is constant but not 0 for the code 0, and does not grow towards one side for the code 1."""
     zero, one = near[:, 0], near[:, 1]
     constant = np.isfinite(zero).all() and zero.min() == zero.max() != 0
-    return bool(
-        constant and np.all(np.minimum(far[:, 0], far[:, 3]) <= one.min(axis=1)) and one.min() < one.max()
-    )
+    falls = np.all(np.minimum(far[:, 0], far[:, 3]) <= one.min(axis=1)) and one.min() < one.max()
+    return bool(constant and falls)
 
 
 def warn_of_label_codes(codes, parameters, arrays, weight):
@@ -106,11 +108,8 @@ def _wrong(kind, name, label):
             f"np.eye({label.shape[1]})[…], indexed by the numbers of the classes."
         )
     least, most = (-1, 1) if kind == "signs" else kind
-    if (
-        low >= least - ROUNDING
-        and high <= most + ROUNDING
-        and (kind != "signs" or {low, high} <= {-1.0, 1.0})
-    ):
+    inside = low >= least - ROUNDING and high <= most + ROUNDING
+    if inside and (kind != "signs" or {low, high} <= {-1.0, 1.0}):
         return None
     two = low < high and bool(np.all((label == low) | (label == high)))
     found = f"{name} is {f'{low:g} or {high:g}' if two else f'from {low:g} to {high:g}'}"

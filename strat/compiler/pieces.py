@@ -1,10 +1,63 @@
-"""What a prox needs to know of a function of one stratum: the coordinates its atoms touch, and their matrices."""
+"""What a prox is made of: affine matrices and quadratics, the coordinates that atoms touch, and the sets."""
 
+import operator
+
+import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from strat.rules import atoms
 from strat.rules.base import Elementwise
 from strat.rules.powers import QuadForm, Square
+from strat.rules.text import text
+
+
+class NoProx(Exception):
+    """No closed form was found; the text says why."""
+
+
+def affine(binder, form):
+    """(A, b) of a form A z + b on strata, A (size, n) sparse and b (size,); None where it has atoms or data."""
+    variable, atom, rest = binder.kinds(form)
+    if atom.any() or binder.has_data(form):
+        return None
+    values = np.asarray(binder.terms(form.where(variable))).reshape(-1)
+    rows, columns = form.row[variable], binder.flat(form.column[variable])
+    starts = np.searchsorted(rows, np.arange(form.size + 1))  # a form's rows are sorted
+    A = sp.csr_array(
+        (np.broadcast_to(values, len(rows)).copy(), columns, starts), shape=(form.size, binder.n)
+    )
+    A.sum_duplicates()
+    A.eliminate_zeros()
+    return A, np.asarray(binder.values(form.where(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
+
+
+def single_rows(A, b):
+    """(row, column, scale, offset) of rows A z + b of one coordinate each, or of none, which are left out; else None."""
+    counts = np.diff(A.indptr)
+    row = np.flatnonzero(counts)
+    return None if counts.max(initial=0) > 1 else (row, A.indices, A.data, b[row])
+
+
+def quadratic(binder, node, weight):
+    """Hessian (n, n), slope (n,) of Σ weight × square or quadratic form of affine rows; None for other atoms."""
+    known = isinstance(node.rule, (Square, QuadForm)) and len(weight) == 1
+    found = affine(binder, node.forms[0]) if known else None
+    if found is None:
+        return None
+    A, b = found
+    single = single_rows(A, b) if isinstance(node.rule, Square) else None
+    if single is not None:  # a ridge, as most are
+        row, column, scale, offset = single
+        slope, n = 2.0 * weight[0, row] * scale, np.arange(binder.n + 1)
+        diagonal = np.bincount(column, slope * scale, binder.n)
+        return sp.csr_array((diagonal, n[:-1], n)), np.bincount(column, slope * offset, binder.n)
+    if isinstance(node.rule, Square):
+        p = sp.diags_array(weight.reshape(-1))
+    else:
+        matrix = np.asarray(binder.values(node.forms[1])).reshape(node.forms[1].shape)
+        p = sp.csr_array(0.5 * weight.item() * (matrix + matrix.T))
+    return sp.csr_array(2.0 * (A.T @ p @ A)), 2.0 * (A.T @ (p @ b))
 
 
 class Support:
@@ -27,94 +80,153 @@ class Support:
     def node(self, node):
         """(output entries, n) matrix."""
         if node not in self._nodes:
-            parts = [self.form(f) for f in node.forms]
-            if isinstance(node.rule, Elementwise):
-                total = sum(parts[1:], parts[0])
-            else:
-                total = sp.csr_array((node.size, self.binder.n))
-                for form, part in zip(node.forms, parts, strict=True):
-                    group = np.arange(form.size) * node.size // max(form.size, 1)
-                    pool = sp.csr_array(
-                        (np.ones(form.size), (group, np.arange(form.size))), (node.size, form.size)
-                    )
-                    total = total + pool @ part
+            total = sp.csr_array((node.size, self.binder.n))
+            for form in node.forms:
+                part, entries = self.form(form), np.arange(form.size)
+                if not isinstance(node.rule, Elementwise):
+                    pool = (np.ones(form.size), (entries * node.size // max(form.size, 1), entries))
+                    part = sp.csr_array(pool, (node.size, form.size)) @ part
+                total = total + part
             self._nodes[node] = total
         return self._nodes[node]
 
 
-def affine_rows(binder, form):
-    """(row, column, scale, offset) of a form whose rows are a number times one coordinate plus an offset.
-
-    Rows without a variable are left out. None for any other form, and where numbers depend on data.
-    """
-    variable, atom, rest = binder.kinds(form)
-    row = form.row[variable]
-    if atom.any() or np.any(np.diff(row) == 0) or binder.has_data(form):
-        return None
-    scale = np.asarray(binder.evaluator.terms(form.where(variable))).reshape(-1)
-    offset = (
-        np.asarray(binder.evaluator.form(form.where(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
-    )
-    return row, binder.flat(form.column[variable]), np.broadcast_to(scale, len(row)), offset[row]
-
-
-def affine_matrix(binder, form):
-    """(A, b) of a form A z + b on strata, A sparse and b (size,); None where it has atoms or data."""
-    variable, atom, rest = binder.kinds(form)
-    if atom.any() or binder.has_data(form):
-        return None
-    values = np.asarray(binder.evaluator.terms(form.where(variable))).reshape(-1)
-    rows, columns = form.row[variable], binder.flat(form.column[variable])
-    A = sp.csr_array((np.broadcast_to(values, len(rows)), (rows, columns)), shape=(form.size, binder.n))
-    A.eliminate_zeros()
-    b = np.asarray(binder.evaluator.form(form.where(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
-    return A, b
+def box(variable):
+    """Lowest and highest values of a variable's entries by its attributes."""
+    a, shape = variable.attributes, variable.shape
+    low = np.full(shape, 0.0 if a.get("nonneg") or a.get("pos") else -np.inf)
+    high = np.full(shape, 0.0 if a.get("nonpos") or a.get("neg") else np.inf)
+    if a.get("bounds") is not None:
+        ends = (end.value if isinstance(end, cp.Expression) else end for end in a["bounds"])
+        ends = [end.toarray() if sp.issparse(end) else np.asarray(end, dtype=float) for end in ends]
+        low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
+    zero = np.zeros(shape, dtype=bool)
+    if a.get("diag"):
+        zero = ~np.eye(shape[0], dtype=bool)
+    if a.get("sparsity"):
+        zero[...] = True
+        zero[tuple(a["sparsity"])] = False
+    return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
 
 
-def weighted_atoms(binder, form):
-    """``[(atom node, weights of its entries, offset)]`` of a form's rows Σ weight × entry + offset; None for other forms."""
-    variable, atom, rest = binder.kinds(form)
-    found, order, out = binder.atoms_of(form), np.cumsum(atom) - 1, []
-    if variable.any():
-        return None
-    b = binder.evaluator.form(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
-    scale = np.broadcast_to(binder.evaluator.terms(form.where(atom)).reshape(-1), atom.sum())
-    for row in range(form.size):
-        here = [(node, terms[form.row[terms] == row]) for node, terms in found]
-        here = [(node, terms) for node, terms in here if len(terms)]
-        if len(here) != 1:
-            return None
-        ((node, terms),) = here
-        weights = np.zeros(node.size)
-        np.add.at(weights, form.column[terms] - node.start, scale[order[terms]])
-        out.append((node, weights, float(b[row])))
+def attribute_constraints(variable, plain):
+    """A variable's attributes as constraints on a plain variable."""
+    low, high = (end.reshape(-1) for end in box(variable))
+    fixed, flat, a, out = low == high, cp.vec(plain, order="C"), variable.attributes, []
+    ends = (operator.ge, np.isfinite(low) & ~fixed, low), (operator.le, np.isfinite(high) & ~fixed, high)
+    for compare, some, end in ((operator.eq, fixed, low), *ends):
+        out += [compare(flat[some], end[some])] if some.any() else []
+    if any(a.get(name) for name in ("symmetric", "PSD", "NSD")):
+        out.append(plain == plain.T)
+    if a.get("PSD"):
+        out.append(0.5 * (plain + plain.T) >> 0)
+    if a.get("NSD"):
+        out.append(0.5 * (plain + plain.T) << 0)
     return out
 
 
-def quadratic_diagonal(binder, node, weight):
-    """Diagonal Hessian (n,), slope (1, n) of Σ weight × square, each of one coordinate; None for other atoms."""
-    rows = affine_rows(binder, node.forms[0]) if isinstance(node.rule, Square) and len(weight) == 1 else None
-    if rows is None:
-        return None
-    row, column, scale, offset = rows
-    diagonal, slope, weight = np.zeros(binder.n), np.zeros((1, binder.n)), 2.0 * weight.reshape(-1)[row]
-    np.add.at(diagonal, column, weight * scale**2)
-    np.add.at(slope[0], column, weight * scale * offset)
-    return diagonal, slope
+class Sets:
+    """Constraints and attributes of one stratum's variables, sorted by the sets that a prox knows.
 
+    ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and
+    A z <= b, ``balls`` are (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones``
+    names of semidefinite cones by variable name, ``transposed`` the coordinates of the transpose (symmetric variables),
+    ``other`` texts of what has no projection in closed form.
+    """
 
-def quadratic_matrix(binder, node, weight):
-    """Hessian (n, n), slope (n,) of Σ weight × square or quadratic form of affine rows; None for other atoms."""
-    form = node.forms[0]
-    if not isinstance(node.rule, (Square, QuadForm)) or len(weight) > 1:
-        return None
-    affine = affine_matrix(binder, form)
-    if affine is None:
-        return None
-    a, b = affine
-    if isinstance(node.rule, Square):
-        p = sp.diags_array(weight.reshape(-1))
-    else:
-        matrix = np.asarray(binder.evaluator.form(node.forms[1])).reshape(node.forms[1].shape)
-        p = sp.csr_array(0.5 * weight.item() * (matrix + matrix.T))
-    return sp.csr_array(2.0 * (a.T @ p @ a)), 2.0 * (a.T @ (p @ b))
+    def __init__(self, variables, layout):
+        n, self.transposed, self.cones = layout.n, None, {}
+        self.low, self.high = np.full(n, -np.inf), np.full(n, np.inf)
+        self.equalities, self.inequalities, self.balls, self.other = [], [], [], []
+        for v in variables:
+            if any(v.attributes.get(name) for name in ("symmetric", "PSD", "NSD")):
+                where = layout.slices[v.name()]
+                self.transposed = np.arange(n) if self.transposed is None else self.transposed
+                self.transposed[where] = self.transposed[where].reshape(v.shape).T.reshape(-1)
+
+    @property
+    def restrict(self):
+        """Whether there is more than symmetry."""
+        bounded = np.isfinite(self.low).any() or np.isfinite(self.high).any()
+        rows = self.equalities or self.inequalities or self.balls
+        return bool(bounded or rows or self.cones or self.other)
+
+    def restrict_to(self, program, walker, binder):
+        """Add the constraints of a program and its variables' attributes."""
+        for v in program.variables:
+            where = program.layout.slices[v.name()]
+            self.low[where], self.high[where] = (end.reshape(-1) for end in box(v))
+            self.cones |= {v.name(): cone for cone in ("PSD", "NSD") if v.attributes.get(cone)}
+        for c in program.constraints:
+            if not c.variables():
+                continue
+            if isinstance(c, atoms.PSD):
+                self._semidefinite(c)
+            elif isinstance(c, (atoms.Inequality, atoms.NonPos)):
+                self._inequality(walker(c.expr), binder, c)
+            elif isinstance(c, atoms.NonNeg):
+                self._inequality(walker(-c.args[0]), binder, c)
+            elif isinstance(c, (atoms.Equality, atoms.Zero)):
+                self._equality(walker(c.expr), binder, c)
+            else:
+                self._other(c)
+
+    def _other(self, constraint, why=""):
+        self.other.append(text(constraint) + (f" ({why})" if why else ""))
+
+    def _semidefinite(self, constraint):
+        e = constraint.args[0]
+        if isinstance(e, atoms.Variable) and e.is_symmetric():
+            self.cones[e.name()] = "PSD"
+        else:
+            variable = isinstance(e, atoms.Variable)
+            self._other(constraint, f"declare {e.name()} with PSD=True instead" if variable else "")
+
+    def _inequality(self, form, binder, constraint):
+        found = affine(binder, form)
+        if found is None:
+            self._balls(form, binder, constraint)
+            return
+        A, b = found
+        counts = np.diff(A.indptr)
+        if np.any(b[counts == 0] > 0):
+            self._other(constraint, "it cannot hold")
+        single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
+        column, scale = A.indices[A.indptr[single]], A.data[A.indptr[single]]
+        bound = -b[single] / scale
+        np.minimum.at(self.high, column[scale > 0], bound[scale > 0])
+        np.maximum.at(self.low, column[scale < 0], bound[scale < 0])
+        if len(several):
+            self.inequalities.append((A[several], -b[several]))
+
+    def _balls(self, form, binder, constraint):
+        """Rows Σ weight × entries of one atom <= radius."""
+        variable, atom, rest = binder.kinds(form)
+        found, balls = [(node, form.at(terms)) for node, terms in binder.atoms_of(form)], []
+        if binder.has_data(form) or variable.any():
+            self._other(constraint)
+            return
+        offset = binder.values(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
+        for row in range(form.size):
+            here = [(node, part.where(part.row == row)) for node, part in found]
+            here = [(node, part) for node, part in here if len(part.row)]
+            if len(here) != 1:
+                self._other(constraint)
+                return
+            ((node, part),) = here
+            weights = np.zeros(node.size)
+            np.add.at(weights, part.column - node.start, binder.terms(part).reshape(-1))
+            balls.append((node, weights, -float(offset[row]), text(constraint)))
+        self.balls += balls
+
+    def _equality(self, form, binder, constraint):
+        found = affine(binder, form)
+        if found is None:
+            self._other(constraint)
+            return
+        A, b = found
+        some = np.diff(A.indptr) > 0
+        if np.any(b[~some] != 0):
+            self._other(constraint, "it cannot hold")
+        if some.any():
+            self.equalities.append((A[np.flatnonzero(some)], -b[some]))

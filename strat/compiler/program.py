@@ -5,17 +5,14 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.bind import Assembly
+from strat.compiler.bind import Assembly, Evaluation
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
-from strat.compiler.convexity import Curvature
-from strat.compiler.data_checks import Origin, check_convexity, check_data_arguments
-from strat.compiler.evaluate import Evaluator, leaves
-from strat.compiler.evaluation import Evaluation
-from strat.compiler.find_prox import loss_oracle, regularizer_oracle
+from strat.compiler.piecewise import smoothed
+from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
-from strat.compiler.smoothing import smoothed
 from strat.compiler.symbols import Symbols
+from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
@@ -35,12 +32,8 @@ class Program:
     ----------
     expression : cvxpy.Expression
         The function.
-    data : tuple of cvxpy.Parameter
-        One record's data.
-    constraints : tuple
-        Constraints on one stratum's variables.
-    variables : tuple of cvxpy.Variable
-        All variables, in the order of the parameter vector.
+    data, constraints, variables : tuple
+        One record's Parameters, constraints on one stratum's variables, and all of these in the parameter vector's order.
     what : str
         The role of the expression, for messages.
     smoothing : float, optional
@@ -107,6 +100,30 @@ class Program:
             last = self._last = (key, walker)
         return last[1].copy()
 
+    def read(self, given=None, arrays=(), strata=None, weight=None):
+        """Read the expression, and bind its symbols to records.
+
+        Parameters
+        ----------
+        given, arrays, strata, weight : dict, list, Strata, ndarray
+            As ``bind_records`` takes them; none of the last three without records.
+
+        Returns
+        -------
+        Walker, Binder, Origin
+            What reads further expressions, what gives their values, and where the records came from.
+        """
+        walker = self._walked(self.values(given))
+        coordinates = {v.id: self.layout.slices[v.name()] for v in self.variables}
+        if strata is None:
+            return walker, Binder(walker.symbols, {}, coordinates, self.layout.n, None), None
+        order = strata.order if weight is None else strata.order[weight[strata.order] > 0]
+        origin, pairs = Origin(order, strata, self.data, arrays), zip(self.data, arrays, strict=True)
+        leaves = {p.id: a[order] if sp.issparse(a) else a[order].reshape(len(order), -1) for p, a in pairs}
+        illegal = None if weight is None else origin.illegal
+        segments = Segments(strata.index[order], strata.K)
+        return walker, Binder(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
+
     def values(self, given=None):
         """Values of the hyperparameters.
 
@@ -119,11 +136,6 @@ class Program:
         -------
         dict
             Values by CVXPY id.
-
-        Raises
-        ------
-        DeclarationError
-            If one has no value.
         """
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
         missing = [p.name() for p, value in found if value is None]
@@ -179,15 +191,15 @@ class Program:
         """
         if not self.data and strata is None and not data:
             return BoundOracle(self, self.bind_regularizer(), None)
-        arrays = read_records(self.data, data, what_for(self.what))
+        arrays = read_records(self.data, data, f"bind of {self.what}")
         N = arrays[0].shape[0] if arrays else len(strata)
         if N == 0:
-            raise DataError(f"{what_for(self.what)} was given no records; there is nothing to bind.")
-        grouped = Strata([0], np.zeros(N, dtype=np.intp)) if strata is None else None
-        if grouped is None:
+            raise DataError(f"bind of {self.what} was given no records; there is nothing to bind.")
+        if strata is None:
+            grouped = Strata([0], np.zeros(N, dtype=np.intp))
+        else:
             grouped = Strata.read(strata, data[0] if data else None, N, strata_order)
-        weight = read_weight(sample_weight, N)
-        oracle = self.bind_records(arrays, grouped, weight, prox=True)
+        oracle = self.bind_records(arrays, grouped, read_weight(sample_weight, N), prox=True)
         return BoundOracle(self, oracle, list(grouped.labels))
 
     def bind_regularizer(self, given=None):
@@ -203,37 +215,14 @@ class Program:
         SumOracle
             The oracle of (K, n) arrays.
         """
-        values = self.values(given)
-        walker = self._walked(values)
-        symbols, form = walker.symbols, walker(self.expression).reshaped(())
-        evaluator = Evaluator(symbols, {})
-        check_convexity(self._curvature, walker, evaluator, None)
-        binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, None)
-        return regularizer_oracle(self, Assembly(form, binder, None), walker, values)
+        walker, binder, _ = self.read(given)
+        self._curvature.check_values(walker, binder)
+        assembly = Assembly(walker(self.expression).reshaped(()), binder, None)
+        return with_prox(self, assembly, walker)
 
-    def bind_constraints(self, given=None):
-        """Flat oracle of the constraints and attributes alone: value 0, prox a projection.
-
-        Parameters
-        ----------
-        given : dict, optional
-            Values of hyperparameters by name.
-
-        Returns
-        -------
-        SumOracle
-            The oracle of (K, n) arrays.
-        """
-        return self.without_expression().bind_regularizer(given)
-
-    def without_expression(self):
-        """The program of the constraints and attributes alone.
-
-        Returns
-        -------
-        Program
-            Of the expression 0.
-        """
+    @property
+    def constraints_alone(self):
+        """The program of the constraints and attributes alone, of the expression 0."""
         return Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
 
     def bind_records(self, arrays, strata, weight, given=None, prox=False, smooth=True, constrained=True):
@@ -249,10 +238,8 @@ class Program:
             The records' weights; those of weight 0 are left out.
         given : dict, optional
             Values of hyperparameters by name.
-        prox : bool
-            Whether to look for a prox.
-        smooth : bool
-            Whether the declared smoothing applies.
+        prox, smooth : bool
+            Whether to look for a prox, and whether the declared smoothing applies.
         constrained : bool
             Whether the prox must hold constraints and attributes; symmetry it always holds.
 
@@ -261,45 +248,40 @@ class Program:
         SumOracle
             The oracle of (K, n) arrays.
         """
-        values = self.values(given)
-        order = strata.order[weight[strata.order] > 0]
-        segments = Segments(strata.index[order], strata.K)
-        origin = Origin(order, strata, self.data, arrays)
-        walker = self._walked(values)
-        symbols, form = walker.symbols, walker(self.expression).reshaped(())
-        evaluator = Evaluator(symbols, leaves(self.data, arrays, order), origin.illegal)
-        check_convexity(self._curvature, walker, evaluator, origin)
-        binder = Binder(symbols, evaluator, self._coordinates(), self.layout.n, segments)
+        walker, binder, origin = self.read(given, arrays, strata, weight)
+        self._curvature.check_values(walker, binder, origin)
+        form = walker(self.expression).reshaped(())
         check_data_arguments(binder, form, origin)
         smooth = smooth and self.smoothing is not None
         if smooth:
             form = smoothed(form, walker, binder, self.smoothing)
-        assembly = Assembly(form, binder, weight[order])
-        return loss_oracle(self, assembly, walker, values, prox, constrained, smooth)
+        return with_prox(
+            self, Assembly(form, binder, weight[origin.order]), walker, prox, constrained, smooth
+        )
+
+    def check_signs(self, arrays, strata, weight, given=None):
+        """Raise where records that are only evaluated make the loss non-convex, as binding them does.
+
+        Parameters
+        ----------
+        arrays, strata, weight, given : list, Strata, ndarray, dict
+            As ``bind_records`` takes them.
+        """
+        if not self._curvature.always:
+            self._curvature.check_values(*self.read(given, arrays, strata, weight))
 
     def evaluation(self, arrays, strata, given=None):
         """Values of the expression on each record, as a function of theta.
 
         Parameters
         ----------
-        arrays : list of arrays
-            The records' data.
-        strata : Strata
-            The grouping of records.
-        given : dict, optional
-            Values of hyperparameters by name.
+        arrays, strata, given : list, Strata, dict
+            As ``bind_records`` takes them.
 
         Returns
         -------
         Evaluation
             ``evaluation(theta)`` gives ``(N, *shape)`` for theta (K, n).
         """
-        return Evaluation(self, arrays, strata, self.values(given))
-
-    def _coordinates(self):
-        return {v.id: self.layout.slices[v.name()] for v in self.variables}
-
-
-def what_for(what):
-    """Who asks for data, for messages."""
-    return f"bind of {what}"
+        walker, binder, origin = self.read(given, arrays, strata)
+        return Evaluation(walker(self.expression), binder, origin.order)

@@ -1,114 +1,175 @@
-"""Finding the prox of a sum of pieces: blocks of coordinates that do not touch, one closed form for each."""
+"""The prox of a bound program: closed forms for blocks of coordinates, Newton's method, or one cone program of all strata."""
+
+from contextlib import suppress
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array, vstack
 from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.component import Component
-from strat.compiler.pieces import Support, affine_rows, quadratic_diagonal, quadratic_matrix
-from strat.compiler.piecewise_rows import NoProx, interval_below
+from strat.compiler.cone_form import record_cones, stratum_cones
+from strat.compiler.pieces import NoProx, Sets, Support, affine, quadratic, single_rows
+from strat.compiler.piecewise import interval_below
 from strat.compiler.separable import separable
+from strat.compiler.value_checks import check_fixed
+from strat.errors import NoOracleError
+from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
+from strat.oracles.prox_newton import NewtonProx
+from strat.oracles.prox_quadratic import QuadraticProx
+from strat.oracles.quadratic import summed_quadratics
+
+
+def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False):
+    """The oracle of a program with the prox of the expression, and of its constraints and attributes where `constrained`.
+
+    ``why["prox"]`` says why the prox has no closed form, where it has none. What is smoothed has no cones, as those of its
+    records are of another function. Symmetry of variables the prox always holds.
+    """
+    binder, values = assembly.binder, walker.values
+
+    def of_records():
+        return [record_cones(program, walker, binder, assembly.weight)]
+
+    def of_stratum():
+        return [stratum_cones(program, values, *builder.domain(), sets.transposed)]
+
+    def of_both():
+        if not constrained:
+            return records()
+        alone = program.constraints_alone
+        return [*records(), stratum_cones(alone, values, sets.low, sets.high, sets.transposed)]
+
+    if not program.data:
+        cones = Once(of_stratum)
+    else:
+        records = cones = None if smoothed else Once(of_records, binder.segments.N * binder.n)
+    if not prox:
+        return assembly.oracle(cones)
+    check_fixed(program.constraints, values)
+    sets = Sets(program.variables, program.layout)
+    # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
+    if constrained:
+        sets.restrict_to(program, walker, binder)
+    builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, program.layout, assembly.active)
+    oracle = assembly.oracle(cones)
+    # The loss of all records of a stratum may be one function of the stratum, as a regularizer is.
+    if not assembly.quadratics and not any(node.has_data for node in assembly.roots):
+        try:
+            oracle.prox = builder.build()
+            return oracle
+        except NoProx as error:
+            oracle.why["prox"] = str(error)
+    if not program.data:
+        cone_prox = ConeProx(cones, program.what, restricted=sets.restrict)
+    else:
+        cone_prox = None if smoothed else ConeProx(Once(of_both), program.what, builder.domain())
+    if not sets.restrict and not assembly.roots:
+        oracle.prox = QuadraticProx(summed_quadratics(assembly.parts()), sets.transposed)
+    elif not sets.restrict and oracle.has("hessian_operator"):
+        oracle.prox = NewtonProx(oracle, sets.transposed, cone_prox)
+    else:
+        oracle.prox = cone_prox
+        oracle.why.setdefault("prox", "losses of records with kinks or a domain have no prox in closed form")
+    return oracle
+
+
+class Once:
+    """A function without arguments that is called once, when its result is first needed.
+
+    `size` tells how many numbers of records the result will hold, before it is made.
+    """
+
+    def __init__(self, make, size=0):
+        self._make, self._made, self._error, self.size = make, None, None, size
+
+    def __call__(self):
+        if self._made is None and self._error is None:
+            try:
+                self._made = self._make()
+            except NoOracleError as error:
+                self._error = str(error)
+        if self._error is not None:
+            raise NoOracleError(self._error)
+        return self._made
+
+    def __getstate__(self):
+        with suppress(NoOracleError):
+            self()  # functions inside functions are not pickled, their result is
+        return {**self.__dict__, "_make": None}
 
 
 class ProxBuilder:
-    """Builds the prox of Σ weight × atom + linear + quadratic over a set, all on strata.
+    """Builds the prox of Σ weight × atom + linear + quadratic over a set, all on strata, by blocks that do not touch.
 
-    Parameters
-    ----------
-    binder : Binder
-    weights : dict
-        ``{atom node: (K or 1, size) weights}``.
-    linear : (K or 1, n) ndarray
-    sets : Sets
-    layout : Layout
-    active : (K,) bool ndarray or None
-        Strata that have records.
+    `weights` is ``{atom node: (K or 1, size) weights}``, `linear` (K or 1, n), and `active` a mask of the strata that have
+    records.
     """
 
     def __init__(self, binder, weights, linear, sets, layout, active=None):
         self.binder, self.sets, self.layout, self.active = binder, sets, layout, active
-        self.n, self.q, self._rows = binder.n, linear, {}
-        self.support = Support(binder)
-        self.nodes, diagonal, matrices = {}, np.zeros(self.n), []
+        self.n, self.q, self._affine, self.support = binder.n, linear, {}, Support(binder)
+        self.nodes, matrices = {}, []
         for node, weight in weights.items():
-            ridge = quadratic_diagonal(binder, node, weight)
-            found = ridge or quadratic_matrix(binder, node, weight)
+            found = quadratic(binder, node, weight)
             if found is None:
                 self.nodes[node] = weight
-                continue
-            self.q = self.q + found[1]
-            if ridge:
-                diagonal += ridge[0]
             else:
                 matrices.append(found[0])
-        n = np.arange(self.n + 1)
-        self.H = sum(matrices, csr_array((diagonal, n[:-1], n), shape=(self.n, self.n)))
+                self.q = self.q + found[1]
+        self.H = sum(matrices[1:], matrices[0]) if matrices else csr_array((self.n, self.n))
         if sets.transposed is not None:
             self._symmetric_parts()
         self.diagonal = self.H.diagonal()
+        self.pieces = [(node, self.support.node(node)) for node in self.nodes]
 
     def _symmetric_parts(self):
         """What the linear, quadratic and equality parts are on symmetric variables."""
-        p = self.sets.transposed
-        n = np.arange(self.n)
+        p, n = self.sets.transposed, np.arange(self.n)
         half = csr_array((np.full(2 * self.n, 0.5), (np.tile(n, 2), np.concatenate([n, p]))))
         self.q = 0.5 * (self.q + self.q[:, p])
-        off = self.H.tocoo()
-        if np.any(off.coords[0] != off.coords[1]):
+        if not np.array_equal(*self.H.nonzero()):
             self.H = csr_array(half @ self.H @ half)
         else:  # a diagonal stays one: an entry and its transpose share theirs
-            diagonal, n = self.H.diagonal(), np.arange(self.n)
+            diagonal = self.H.diagonal()
             self.H = csr_array((0.5 * (diagonal + diagonal[p]), (n, n)), shape=self.H.shape)
         self.sets.equalities = [(csr_array(A @ half), b) for A, b in self.sets.equalities]
         self.sets.inequalities = [(csr_array(A @ half), b) for A, b in self.sets.inequalities]
 
+    def affine(self, form):
+        """(A, b) of a form, computed once; None where it is not affine on strata."""
+        if id(form) not in self._affine:
+            self._affine[id(form)] = (form, affine(self.binder, form))
+        return self._affine[id(form)][1]
+
     def rows(self, form):
-        """``affine_rows`` of a form, computed once."""
-        if id(form) not in self._rows:
-            self._rows[id(form)] = (form, affine_rows(self.binder, form))
-        return self._rows[id(form)][1]
+        """``single_rows`` of a form; None where it is something else."""
+        found = self.affine(form)
+        return None if found is None else single_rows(*found)
 
     def build(self):
-        """The prox in closed form.
-
-        Returns
-        -------
-        BlockProx
-
-        Raises
-        ------
-        NoProx
-            Where some coordinates have none, with the reason.
-        """
+        """The prox in closed form; raises NoProx with the reason where some coordinates have none."""
         if self.sets.other:
             raise NoProx(f"the constraint {self.sets.other[0]} has no projection in closed form")
-        pieces = [(node, self.support.node(node)) for node in self.nodes]
-        labels = self._components([matrix for _, matrix in pieces])
+        labels = self._components()
         sizes = np.bincount(labels, minlength=self.n)
         single = sizes[labels] == 1
         single[self._bound(single)] = False
-        order = np.argsort(labels, kind="stable")
-        ends = np.cumsum(sizes)
+        order, ends = np.argsort(labels, kind="stable"), np.cumsum(sizes)
         parts = [np.flatnonzero(single)] if single.any() else []
         parts += [order[ends[k] - sizes[k] : ends[k]] for k in np.unique(labels[~single])]
         blocks, reasons = [], []
         for columns in parts:
             try:
-                blocks += self._blocks(columns, pieces, single[columns[0]])
+                if np.any(self.sets.low[columns] > self.sets.high[columns]):
+                    raise NoProx("no point satisfies the constraints on one coordinate")
+                alone = single[columns[0]]
+                blocks += separable(self, columns) if alone else [Component(self, columns).block()]
             except NoProx as error:
                 reasons.append(str(error))
         if reasons:
             raise NoProx("; ".join(reasons))
         return BlockProx(blocks, self.sets.transposed)
-
-    def _blocks(self, columns, pieces, single):
-        """Blocks of coordinates of one component, or of all that nothing ties together."""
-        if np.any(self.sets.low[columns] > self.sets.high[columns]):
-            raise NoProx("no point satisfies the constraints on one coordinate")
-        if single:
-            return separable(self, columns, pieces)
-        return [Component(self, columns, pieces).block()]
 
     def domain(self):
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
@@ -144,29 +205,20 @@ class ProxBuilder:
             sets.high[touched] = np.minimum(sets.high[touched], interval[1])
         return left
 
-    def _components(self, matrices):
+    def _components(self):
         """Label of the block that each coordinate belongs to."""
-        links = [m.astype(bool) for m in matrices]
-        links += [csr_array(A.astype(bool)) for A, _ in self.sets.equalities + self.sets.inequalities]
-        for node, weight, _, _ in self.sets.balls:
-            touched = self.support.node(node)[np.flatnonzero(weight)]
-            links.append(csr_array(touched.sum(axis=0).reshape(1, -1).astype(bool)))
-        for name in self.sets.cones:
-            row = np.zeros((1, self.n), dtype=bool)
-            row[0, self.layout.slices[name]] = True
-            links.append(csr_array(row))
-        h = coo_array(self.H)
-        if not links and np.array_equal(*h.coords):
+        sets, links = self.sets, [matrix for _, matrix in self.pieces]
+        links += [A for A, _ in sets.equalities + sets.inequalities]
+        for node, weight, _, _ in sets.balls:
+            touched = np.unique(self.support.node(node)[np.flatnonzero(weight)].indices)
+            links.append(csr_array((np.ones(len(touched)), (np.zeros_like(touched), touched)), (1, self.n)))
+        for name in sets.cones:
+            where = self.layout.slices[name]
+            columns = np.arange(where.start, where.stop)
+            links.append(csr_array((np.ones(len(columns)), (np.zeros_like(columns), columns)), (1, self.n)))
+        if not links and np.array_equal(*self.H.nonzero()):
             return np.arange(self.n)
-        rows, columns = [np.arange(self.n)], [np.arange(self.n)]
-        start = self.n
-        for m in links:
-            coo = coo_array(m)
-            rows.append(coo.coords[0] + start)
-            columns.append(coo.coords[1])
-            start += m.shape[0]
-        rows.append(h.coords[0])
-        columns.append(h.coords[1])
-        rows, columns = np.concatenate(rows), np.concatenate(columns)
-        graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=(start, start))
+        # A graph of the coordinates and of one node for each row that ties some of them.
+        rows, columns = (links := vstack([self.H, *links])).nonzero()
+        graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=links.shape[:1] * 2)
         return connected_components(graph, directed=False)[1][: self.n]

@@ -9,11 +9,9 @@ import scipy.sparse as sp
 from strat.errors import StratError
 from strat.records.strata import Strata
 
-N = 8
 #: The strata of the records.
 INDEX = np.array([0, 0, 0, 1, 1, 1, 1, 2])
-
-SIGNS = {
+KINDS = {
     "normal": lambda rng, shape: rng.normal(size=shape),
     "zero or one": lambda rng, shape: rng.integers(0, 2, size=shape).astype(float),
     "positive": lambda rng, shape: rng.uniform(0.2, 2, size=shape),
@@ -23,41 +21,30 @@ SIGNS = {
     "negative": lambda rng, shape: -rng.uniform(0.2, 2, size=shape),
     "semidefinite": lambda rng, shape: _semidefinite(rng, shape),
 }
-_TRIES = 300
+TRIES = 300
 
 
 class Records:
     """Arrays of records, all of weight 1, and their strata."""
 
     def __init__(self, arrays):
-        self.arrays = arrays
-        self.strata = Strata([0, 1, 2], INDEX)
-        self.weight = np.ones(N)
+        self.arrays, self.strata, self.weight = arrays, Strata([0, 1, 2], INDEX), np.ones(len(INDEX))
 
 
 def random_records(program, rng, given):
     """(Records, flat oracle) of the first kinds of random data that the program accepts; (None, None) if none is.
 
-    Parameters
-    ----------
-    program : Program
-    rng : numpy Generator
-    given : dict
-        Values of hyperparameters by name.
+    `given` are values of hyperparameters by name.
     """
     if not program.data:
         try:
             return None, program.bind_regularizer(given)
         except StratError:
             return None, None
-    for kinds in _choices(len(program.data), rng):
-        arrays = []
-        for p, kind in zip(program.data, kinds, strict=True):
-            array = SIGNS[kind](rng, (N, *p.shape))
-            arrays.append(np.stack([np.asarray(p.project(a), dtype=float).reshape(p.shape) for a in array]))
-        records = Records(arrays)
+    for drawn in _draws(program.data, rng, len(INDEX)):
+        records = Records(drawn)
         try:
-            oracle = program.bind_records(arrays, records.strata, records.weight, given, prox=True)
+            oracle = program.bind_records(drawn, records.strata, records.weight, given, prox=True)
         except StratError:
             continue
         if random_points(program, oracle, rng, 3) is not None:
@@ -68,16 +55,14 @@ def random_records(program, rng, given):
 def random_points(program, oracle, rng, K):
     """Points (K, n) at which the oracle is finite, or None."""
     theta, found = np.zeros((K, program.layout.n)), np.zeros(K, dtype=bool)
-    for kinds in _choices(len(program.variables), rng):
-        point = {}
-        for v, kind in zip(program.variables, kinds, strict=True):
-            values = SIGNS[kind](rng, (K, *v.shape))
-            point[v.name()] = np.stack([_inside(v, x) for x in values])
-        packed = program.layout.pack(point)
-        fine = np.isfinite(oracle.value(packed)) & ~found
+    for drawn in _draws(program.variables, rng, K):
+        packed = program.layout.pack(
+            {v.name(): value for v, value in zip(program.variables, drawn, strict=True)}
+        )
         # Away from the boundary of the domain, where differences have no meaning.
-        for shift in (-1e-3, 1e-3):
-            fine &= np.isfinite(oracle.value(packed + shift))
+        fine = ~found & np.all(
+            [np.isfinite(oracle.value(packed + shift)) for shift in (0.0, -1e-3, 1e-3)], axis=0
+        )
         theta[fine] = packed[fine]
         found |= fine
         if found.all():
@@ -85,24 +70,30 @@ def random_points(program, oracle, rng, K):
     return None
 
 
-def _inside(variable, value):
-    """A value with the variable's attributes."""
+def _draws(leaves, rng, count):
+    """Values (count, *shape) of each leaf: of one kind for all first, then all combinations in random order, some hundred."""
+    for kinds in _choices(len(leaves), rng):
+        values = [KINDS[kind](rng, (count, *leaf.shape)) for leaf, kind in zip(leaves, kinds, strict=True)]
+        yield [np.stack([_inside(x, v) for v in value]) for x, value in zip(leaves, values, strict=True)]
+
+
+def _inside(leaf, value):
+    """A value with the leaf's attributes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # CVXPY's about sparse values, which it makes itself
-        value = variable.project(value)
+        value = leaf.project(value)
     value = value.toarray() if sp.issparse(value) else value  # of diagonal matrices
-    return np.asarray(value, dtype=float).reshape(variable.shape)
+    return np.asarray(value, dtype=float).reshape(leaf.shape)
 
 
 def _choices(count, rng):
-    """Kinds for each of count leaves: all the same first, then all combinations in random order, a few hundred."""
-    names = list(SIGNS)
+    names = list(KINDS)
     for name in names:
         yield (name,) * count
-    if len(names) ** count <= _TRIES:
+    if len(names) ** count <= TRIES:
         yield from rng.permuted(np.array(list(product(names, repeat=count))), axis=0)
         return
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         yield tuple(names[i] for i in rng.integers(len(names), size=count))
 
 

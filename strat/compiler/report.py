@@ -8,15 +8,11 @@ from strat.compiler.random_records import random_records
 from strat.compiler.symbols import DATA, AtomNode, Leaf, Product, Value
 from strat.rules.text import short, text
 
-_WIDTH = 46
-
 
 def describe(program):
     """The program's table."""
-    rows = piece_rows(program)
     head = ("weight", "piece", "rule", "argument", "oracles")
-    lines = [header(program), table(head, rows), *prox_line(program)]
-    return "\n".join(lines)
+    return "\n".join([header(program), table(head, piece_rows(program)), *prox_line(program)])
 
 
 def prox_line(program, constrained=True):
@@ -40,27 +36,24 @@ def prox_line(program, constrained=True):
 
 def header(program):
     """Variables and data on one line."""
-    variables = ", ".join(f"{v.name()} {_shape(v.shape)}" for v in program.variables) or "none"
-    data = ", ".join(f"{p.name()} {_shape(p.shape)}" for p in program.data)
+    variables, data = (
+        ", ".join(f"{x.name()} {x.shape}" for x in some) for some in (program.variables, program.data)
+    )
     n = program.layout.n
-    line = f"{program.what}: variables {variables}; {n} number{'s' * (n != 1)} per stratum"
+    line = f"{program.what}: variables {variables or 'none'}; {n} number{'s' * (n != 1)} per stratum"
     return line + (f"; data {data}" if data else "")
 
 
 def piece_rows(program):
     """Rows (weight, piece, rule, argument, oracles) of the sum."""
     symbols, form = program.symbols, program.form
-    binder = Binder(symbols, None, {}, program.layout.n, None)
-    owners = np.full(len(form.column), -1)
-    owners[form.column > 0] = symbols.owner(form.column[form.column > 0])
-    rows, linear = [], []
+    binder = Binder(symbols, {}, {}, program.layout.n, None)
+    owners, rows, linear = symbols.owner(form.column), [], []
     for o in dict.fromkeys(owners.tolist()):
-        terms = np.flatnonzero(owners == o)
-        node = symbols.nodes[o] if o >= 0 else None
-        if isinstance(node, AtomNode):
-            affine = not any(binder.atoms_of(inner) for inner in node.forms)
-            rows.append(_atom_row(symbols, form, terms, node, first_kink(binder, [node]) is None, affine))
-        elif node is not None:
+        node = symbols.nodes[o]
+        if o >= 0 and isinstance(node, AtomNode):
+            rows.append(_atom_row(binder, form.at(np.flatnonzero(owners == o)), node))
+        elif o >= 0:
             linear.append(node.name)
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
@@ -70,27 +63,27 @@ def piece_rows(program):
     return rows
 
 
-def _atom_row(symbols, form, terms, node, smooth, affine):
-    weights = {
-        weight_text(symbols, form, terms[form.column[terms] == c]) for c in np.unique(form.column[terms])
-    }
+def _atom_row(binder, form, node):
+    weights = {_weight(binder.symbols, form.at(form.column == c)) for c in np.unique(form.column)}
     weight = weights.pop() if len(weights) == 1 else "by row"
-    on_records = bool(node.depends & DATA)
     size = node.forms[0].size
-    entries = f"{size} row{'s' * (size != 1)}" if on_records else f"{size} entr{'ies' if size != 1 else 'y'}"
-    argument = f"record data, {entries}" if on_records else f"no data, {entries}"
-    if on_records and affine and node.rule.name == "Square":
+    if node.has_data:
+        argument = f"record data, {size} row{'s' * (size != 1)}"
+    else:
+        argument = f"no data, {size} entr{'ies' if size != 1 else 'y'}"
+    affine = not any(binder.atoms_of(inner) for inner in node.forms)
+    if node.has_data and affine and node.rule.name == "Square":
         argument += ", Gram matrix if smaller"
+    smooth = first_kink(binder, [node]) is None
     oracles = ["value", *["gradient"] * smooth, *["hvp"] * (smooth and node.rule.curved), "prox"]
-    return (weight, text(node.expression, _WIDTH), node.rule.name, argument, " ".join(oracles))
+    return (weight, text(node.expression, 46), node.rule.name, argument, " ".join(oracles))
 
 
-def weight_text(symbols, form, terms):
-    """Σ scale × coefficient of some terms, as text."""
+def _weight(symbols, form):
+    """Σ scale × coefficient of a form's terms, as text."""
     out = ""
-    for t in terms:
-        scale, coefficient = form.scale[t], form.coefficient[t]
-        name = symbol_text(symbols, coefficient)
+    for scale, coefficient in zip(form.scale, form.coefficient, strict=True):
+        name = _name(symbols, coefficient)
         size = f"{abs(scale):g}" if name == "" or abs(scale) != 1 else ""
         part = "*".join(p for p in (size, name) if p)
         sign = "-" if scale < 0 else "+" if out else ""
@@ -98,19 +91,18 @@ def weight_text(symbols, form, terms):
     return short(out, 24)
 
 
-def symbol_text(symbols, symbol):
+def _name(symbols, symbol):
     """A coefficient's name, such as x[2] or y*x[2]."""
     if symbol == 0:
         return ""
-    node = symbols.node_of(symbol)
+    node = symbols.nodes[symbols.owner(symbol)]
     position = int(symbol - node.start)
     if isinstance(node, Product):
-        return f"{symbol_text(symbols, node.left[position])}*{symbol_text(symbols, node.right[position])}"
+        return f"{_name(symbols, node.left[position])}*{_name(symbols, node.right[position])}"
     if isinstance(node, Leaf):
         return node.name if node.size == 1 else f"{node.name}[{position}]"
     if isinstance(node, Value):
-        rows = np.flatnonzero(node.form.row == position)
-        return f"({weight_text(symbols, node.form, rows)})"
+        return f"({_weight(symbols, node.form.at(node.form.row == position))})"
     return text(node.expression, 16)
 
 
@@ -121,7 +113,3 @@ def table(head, rows):
     return "\n".join(
         "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows
     )
-
-
-def _shape(shape):
-    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.sparse import coo_array
 
-from strat.compiler.piecewise_rows import NoProx, piecewise_entries, stacked
+from strat.compiler.pieces import NoProx
+from strat.compiler.piecewise import piecewise_entries
 from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
 from strat.oracles.tape import Tape
 from strat.rules.piecewise import Abs
@@ -11,8 +12,9 @@ from strat.rules.piecewise_linear import PiecewiseLinear
 from strat.rules.text import text
 
 
-def separable(builder, columns, pieces):
+def separable(builder, columns):
     """Blocks of single coordinates."""
+    pieces = builder.pieces
     touched = np.zeros((len(pieces), builder.n), dtype=bool)
     for i, (_, matrix) in enumerate(pieces):
         touched[i, matrix.indices] = True
@@ -22,11 +24,10 @@ def separable(builder, columns, pieces):
         touching = [i for i, here in enumerate(key) if here]
         # Absolute values and nothing else go together, whichever they are.
         groups.setdefault("soft" if all(absolute[i] for i in touching) else key, []).append(column)
-    blocks = []
-    for some in groups.values():
-        own = np.asarray(some)
-        blocks += _blocks(builder, own, [pair for i, pair in enumerate(pieces) if touched[i, own].any()])
-    return blocks
+    groups = map(np.asarray, groups.values())
+    return [
+        _block(builder, own, [p for i, p in enumerate(pieces) if touched[i, own].any()]) for own in groups
+    ]
 
 
 def soft_parts(builder, nodes):
@@ -39,18 +40,18 @@ def soft_parts(builder, nodes):
             return None
         row, column, scale, offset = rows
         at = -offset / scale
-        first = np.full(builder.n, np.nan)
-        first[column] = at
         known = ~np.isnan(centre[column])
-        if np.any(first[column] != at) or np.any(centre[column][known] != at[known]):
+        if np.any(centre[column][known] != at[known]):
             return None
         centre[column] = at
+        if np.any(centre[column] != at):
+            return None
         np.add.at(weight, (slice(None), column), builder.nodes[node][:, row] * np.abs(scale))
     return weight, np.nan_to_num(centre) + 0.0
 
 
-def _blocks(builder, columns, touching):
-    p = builder.sets.transposed
+def _block(builder, columns, touching):
+    p, nodes = builder.sets.transposed, [node for node, _ in touching]
     symmetric = p is not None and not np.array_equal(p[columns], columns)
     q, Q = builder.q[:, columns], builder.diagonal[columns][None, :]
     low, high = builder.sets.low[columns], builder.sets.high[columns]
@@ -64,39 +65,47 @@ def _blocks(builder, columns, touching):
             raise NoProx(
                 "no point satisfies the constraints on an entry of a symmetric variable and its transpose"
             )
-    soft = soft_parts(builder, [node for node, _ in touching])
+    soft = soft_parts(builder, nodes)
     if soft is not None:
         weight, centre = soft[0][:, columns], soft[1][columns]
         if symmetric:
             weight = 0.5 * (weight + weight[:, pair])
         if not symmetric or np.array_equal(centre, centre[pair]):
-            return [SoftBlock(columns, q, Q, weight, centre, low, high)]
-    known = _scalar(builder, columns, touching, q, Q, low, high) or _piecewise(
-        builder, columns, touching, q, Q, low, high
-    )
-    if known is not None and (not symmetric or known.symmetric(pair)):
-        return [known]
+            return SoftBlock(columns, q, Q, weight, centre, low, high)
+    for known in (_scalar, _piecewise):
+        made = known(builder, columns, touching)
+        if made is not None:
+            block = made[0](columns, q, Q, *made[1:], low, high)
+            if not symmetric or block.symmetric(pair):
+                return block
+            break
     if symmetric:
         raise NoProx("a function other than |z| of the entries of a symmetric variable")
-    flat = [n for n in builder.binder.nodes([node for node, _ in touching]) if not n.rule.curved]
+    binder = builder.binder
+    flat = [n for n in binder.nodes(nodes) if not n.rule.curved]
     if flat:
-        raise NoProx(f"{flat[0].rule.name} in {text(touching[0][0].expression)} has no second derivatives")
-    _check_domain(builder, touching)
-    low, high = (ends[columns] for ends in builder.domain())
-    weights = {builder.binder.node(node): _masked(builder, node, m, columns) for node, m in touching}
-    tape = Tape(
-        builder.binder.nodes([node for node, _ in touching]), weights, None, builder.n, builder.active
-    )
-    return [NewtonBlock(columns, builder.n, tape, q, Q, low[None, :], high[None, :])]
+        raise NoProx(f"{flat[0].rule.name} in {text(nodes[0].expression)} has no second derivatives")
+    _check_domain(binder, nodes)
+    weights = {}
+    for node, matrix in touching:  # of entries that touch these columns only
+        weight = builder.nodes[node] * np.isin(np.arange(node.size), _entries(matrix, columns))
+        weights[binder.node(node)] = weight.reshape(len(weight), *node.shape)
+    tape = Tape(binder.nodes(nodes), weights, None, builder.n, builder.active)
+    return NewtonBlock(columns, builder.n, tape, q, Q, *(end[None, columns] for end in builder.domain()))
 
 
-def _scalar(builder, columns, touching, q, Q, low, high):
-    """One elementwise atom that knows its prox, once a coordinate."""
-    if len(touching) != 1 or not (touching[0][0].rule.separable and touching[0][0].rule.has("prox")):
-        return None
+def _entries(matrix, columns):
+    """Entries of an atom that touch some coordinates."""
+    rows, touched = coo_array(matrix).coords
+    return np.unique(rows[np.isin(touched, columns)])
+
+
+def _scalar(builder, columns, touching):
+    """Of one elementwise atom that knows its prox, once a coordinate."""
     node = touching[0][0]
-    rows = builder.rows(node.forms[0])
-    constants = list(node.forms[1:])
+    if len(touching) != 1 or not (node.rule.separable and node.rule.has("prox")):
+        return None
+    rows, constants = builder.rows(node.forms[0]), node.forms[1:]
     if rows is None or not all(form.is_data for form in constants):
         return None
     row, column, scale, offset = rows
@@ -105,52 +114,37 @@ def _scalar(builder, columns, touching, q, Q, low, high):
     at = chosen[columns]
     if len(np.unique(column)) < len(column) or np.any(at < 0):
         return None
-    others = [builder.binder.evaluator.form(form).reshape(1, -1)[:, row[at]] for form in constants]
-    weight = builder.nodes[node][:, row[at]]
-    return ScalarBlock(columns, q, Q, node.rule, others, weight, scale[at], offset[at], low, high)
+    others = [builder.binder.values(form).reshape(1, -1)[:, row[at]] for form in constants]
+    return ScalarBlock, node.rule, others, builder.nodes[node][:, row[at]], scale[at], offset[at]
 
 
-def _piecewise(builder, columns, touching, q, Q, low, high):
-    """Sums of piecewise linear functions of each coordinate."""
-    functions = {}
+def _piecewise(builder, columns, touching):
+    """Sums of piecewise linear functions of each coordinate: knots (J, 1, m) and slopes (J + 1, 1, m), padded."""
+    sums = {c: PiecewiseLinear.affine(0.0, 0.0) for c in columns}
     for node, matrix in touching:
-        weight = builder.nodes[node]
-        if len(weight) > 1:
+        weight, entries = builder.nodes[node], _entries(matrix, columns)
+        found = piecewise_entries(builder.binder, node, entries) if len(weight) == 1 else None
+        if found is None or any(len(row) != 1 or values[0] != 1.0 for row, values, _ in found):
             return None
-        coo = coo_array(matrix)
-        entries = np.unique(coo.coords[0][np.isin(coo.coords[1], columns)])
-        found = piecewise_entries(builder.binder, node, entries)
-        if found is None:
-            return None
-        for entry, (row, values, function) in zip(entries, found, strict=True):
-            if len(row) != 1 or values[0] != 1.0:
-                return None
-            part = function.scaled(weight[0, entry])
-            functions[row[0]] = functions[row[0]] + part if row[0] in functions else part
-    knots, slopes = stacked([functions.get(c, PiecewiseLinear.affine(0.0, 0.0)) for c in columns])
-    return PiecewiseBlock(columns, q, Q, knots, slopes, low, high)
+        for entry, (row, _, function) in zip(entries, found, strict=True):
+            sums[row[0]] = sums[row[0]] + function.scaled(weight[0, entry])
+    functions = [function.simplified() for function in sums.values()]
+    J = max(len(f.knots) for f in functions)
+    knots, slopes = np.full((J, 1, len(functions)), np.inf), np.empty((J + 1, 1, len(functions)))
+    for i, f in enumerate(functions):
+        knots[: len(f.knots), 0, i] = f.knots
+        slopes[:, 0, i] = f.right
+        slopes[: len(f.knots) + 1, 0, i] = f.slopes
+    return PiecewiseBlock, knots, slopes
 
 
-def _masked(builder, node, matrix, columns):
-    """Weights of a node's entries that touch these columns only."""
-    mine = np.zeros(node.size, dtype=bool)
-    coo = coo_array(matrix)
-    mine[coo.coords[0][np.isin(coo.coords[1], columns)]] = True
-    weight = builder.nodes[node]
-    return (weight * mine).reshape(len(weight), *node.shape)
-
-
-def _check_domain(builder, touching):
+def _check_domain(binder, nodes):
     """Raise where the domain of a function inside another is no interval of one coordinate."""
-    binder = builder.binder
-    for node in binder.inside([node for node, _ in touching]):
+    for node in binder.inside(nodes):
+        args = getattr(node.expression, "args", [])
         for i, interval in node.rule.intervals.items():
             inner = binder.kinds(node.forms[i])[1].any() and np.isfinite(interval).any()
-            if inner and not _holds(node, i, interval):
+            # An argument made of atoms may be inside by its sign.
+            positive = i < len(args) and tuple(interval) == (0.0, np.inf) and args[i].is_nonneg()
+            if inner and not positive:
                 raise NoProx(f"the domain of {node.rule.name} in {text(node.expression)} is no interval")
-
-
-def _holds(node, i, interval):
-    """Whether an argument made of atoms is inside an interval by its sign."""
-    args = getattr(node.expression, "args", [])
-    return i < len(args) and tuple(interval) == (0.0, np.inf) and args[i].is_nonneg()

@@ -5,6 +5,7 @@ one for each of its entries in C order. An id either is a *column* (its value de
 *coefficient* (it depends on record data or hyperparameters alone). Nothing here has the size of the data.
 """
 
+import copy
 import math
 
 import numpy as np
@@ -16,15 +17,18 @@ class Node:
     """A block of symbols; ``depends`` tells what its values change with (DATA | HYPER | VARIABLE)."""
 
     def __init__(self, shape, depends):
-        self.shape = tuple(shape)
-        self.size = math.prod(self.shape)
-        self.depends = depends
-        self.start = None
+        self.shape, self.size = tuple(shape), math.prod(shape)
+        self.depends, self.start = depends, None
 
     @property
     def ids(self):
         """Ids of the entries, in the node's shape."""
         return np.arange(self.start, self.start + self.size).reshape(self.shape)
+
+    @property
+    def has_data(self):
+        """Whether the value differs between records of a stratum."""
+        return bool(self.depends & DATA)
 
 
 class Leaf(Node):
@@ -64,22 +68,15 @@ class Symbols:
     """The blocks of one expression, in order of creation (arguments come before what uses them)."""
 
     def __init__(self):
-        self.nodes = []
+        self.nodes, self._leaves, self._atoms, self._products = [], {}, {}, {}
         self._starts, self._first = [], np.zeros(0, dtype=np.int64)  # the second is the first as an array
         self._end = 1
-        self._leaves = {}
-        self._products = {}
-        self._atoms = {}
 
     def copy(self):
         """The same blocks, to which others may be added."""
-        twin = Symbols()
-        twin.nodes, twin._starts, twin._end = list(self.nodes), list(self._starts), self._end
-        twin._leaves, twin._products, twin._atoms = (
-            dict(self._leaves),
-            dict(self._products),
-            dict(self._atoms),
-        )
+        twin = copy.copy(self)
+        for name in ("nodes", "_leaves", "_atoms", "_products", "_starts"):
+            setattr(twin, name, getattr(self, name).copy())
         return twin
 
     def add(self, node):
@@ -104,21 +101,15 @@ class Symbols:
         return self._atoms[key]
 
     def owner(self, ids):
-        """Position in ``nodes`` of the node that owns each id (ids must not be 0)."""
+        """Position in ``nodes`` of the node that owns each id, -1 for the id 0."""
         if len(self._first) != len(self._starts):
             self._first = np.array(self._starts)
         return self._first.searchsorted(ids, side="right") - 1
 
-    def node_of(self, symbol):
-        """The node that owns one id."""
-        return self.nodes[int(self.owner(symbol))]
-
     def depends(self, ids):
         """Union of what the given ids change with."""
-        ids = np.unique(ids)
-        ids = ids[ids > 0]
         out = 0
-        for position in np.unique(self.owner(ids)):
+        for position in set(self.owner(ids[ids > 0]).tolist()):
             out |= self.nodes[position].depends
         return out
 
@@ -130,13 +121,11 @@ class Symbols:
             return out
         low, high = np.minimum(left[both], right[both]), np.maximum(left[both], right[both])
         pairs, inverse = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
-        ids = np.array([self._products.get(pair, 0) for pair in zip(*pairs.tolist(), strict=True)])
-        new = ids == 0
-        if new.any():
-            node = Product(pairs[0, new], pairs[1, new], self.depends(pairs[:, new].ravel()))
-            ids[new] = self.add(node).ids
-            self._products.update(
-                zip(zip(*pairs[:, new].tolist(), strict=True), ids[new].tolist(), strict=True)
-            )
+        keys = list(zip(*pairs.tolist(), strict=True))
+        ids = np.array([self._products.get(key, 0) for key in keys])
+        new = np.flatnonzero(ids == 0)
+        if len(new):
+            ids[new] = self.add(Product(*pairs[:, new], self.depends(pairs[:, new].ravel()))).ids
+            self._products.update((keys[i], int(ids[i])) for i in new)
         out[both] = ids[inverse.reshape(-1)]
         return out

@@ -1,6 +1,7 @@
 """From a CVXPY tree to forms: affine nodes are carried through, nonlinear ones become atom nodes."""
 
 import numpy as np
+import scipy.sparse as sp
 
 from strat.compiler.symbols import DATA, HYPER, VARIABLE, Value
 from strat.errors import DeclarationError, StratError
@@ -12,16 +13,8 @@ from strat.rules.text import text
 class Walker:
     """Reads the expressions of one declaration into one set of symbols.
 
-    Parameters
-    ----------
-    symbols : Symbols
-        Where variables, parameters and atoms get their ids.
-    data : collection of int
-        CVXPY ids of the Parameters that hold record data.
-    rule_of : callable
-        ``rule_of(expression)`` gives the rule of a nonlinear atom, or raises.
-    values : dict, optional
-        Values of hyperparameters by CVXPY id; those given are read as constants.
+    `data` has the CVXPY ids of the Parameters that hold record data, ``rule_of(expression)`` gives the rule of a nonlinear
+    atom, or raises, and `values` of hyperparameters by CVXPY id are read as constants.
     """
 
     def __init__(self, symbols, data, rule_of, values=None):
@@ -132,15 +125,17 @@ class Walker:
 
     def _matmul(self, e):
         a, b = self(e.args[0]), self(e.args[1])
-        if a.is_data:
-            return forms.matmul(self.symbols, self.opaque(a), b, e.shape)
-        if b.is_data:
-            return forms.matmul(self.symbols, a, self.opaque(b), e.shape, data_left=False)
-        q, inner, p = a.size // a.shape[-1], a.shape[-1], b.size // a.shape[-1]
-        full = (q, inner, p)
-        a = forms.take(a, np.broadcast_to(np.arange(a.size).reshape(q, inner, 1), full))
-        b = forms.take(b, np.broadcast_to(np.arange(b.size).reshape(1, inner, p), full))
-        return self.sum(self.times(a, b, full, e), e.shape, axis=(1,))
+        some_data = a.is_data or b.is_data
+        a, b = (self.opaque(a), b) if a.is_data else (a, self.opaque(b))
+        if some_data and max(len(a.shape), len(b.shape)) <= 2:
+            return forms.matmul(self.symbols, a, b, e.shape)
+        a = a if len(a.shape) > 1 else a.reshaped((1, a.size))
+        b = b if len(b.shape) > 1 else b.reshaped((b.size, 1))
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        full = (*lead, a.shape[-2], a.shape[-1], b.shape[-1])
+        a = forms.take(a, np.broadcast_to(a.positions[..., :, :, None], full))
+        b = forms.take(b, np.broadcast_to(b.positions[..., None, :, :], full))
+        return self.sum(self.times(a, b, full, e), e.shape, axis=(len(full) - 2,))
 
     def _divide(self, e):
         return self.times(self.reciprocal(self(e.args[1]), e), self(e.args[0]), e.shape, e)
@@ -148,46 +143,23 @@ class Walker:
     def _sum(self, e):
         return self.sum(self(e.args[0]), e.shape, atoms.axis_of(e))
 
-    def _cumsum(self, e):
-        form = self(e.args[0])
-        if not form.shape:  # of one number
-            return form.reshaped(e.shape)
-        axis = atoms.axis_of(e)
-        if axis is None:
-            form, axis = form.reshaped((form.size,)), (0,)
-        n = form.shape[axis[0]]
-        positions = np.moveaxis(np.arange(form.size).reshape(form.shape), axis[0], -1)
-        lower = np.tril(np.ones((n, n), dtype=bool))
-        spread = np.where(lower, positions[..., None, :], -1)
-        total = self.sum(forms.take(form, spread), spread.shape[:-1], axis=(spread.ndim - 1,))
-        back = np.moveaxis(np.arange(total.size).reshape(total.shape), -1, axis[0])
-        return forms.take(total, back).reshaped(e.shape)
-
-    def _trace(self, e):
-        form = self(e.args[0])
-        positions = np.arange(int(np.prod(e.shape, dtype=int))).reshape(*e.shape, 1, 1)
-        target = np.where(np.eye(form.shape[-1], dtype=bool), positions, -1)
-        return forms.scatter(form, target, e.shape)
-
     def _kron(self, e):
         a, b = self(e.args[0]), self(e.args[1])
-        (p, q), (r, s) = a.shape, b.shape
-        pa = np.broadcast_to(np.arange(a.size).reshape(p, 1, q, 1), (p, r, q, s)).reshape(e.shape)
-        pb = np.broadcast_to(np.arange(b.size).reshape(1, r, 1, s), (p, r, q, s)).reshape(e.shape)
+        full = (a.shape[0], b.shape[0], a.shape[1], b.shape[1])
+        pa = np.broadcast_to(a.positions[:, None, :, None], full).reshape(e.shape)
+        pb = np.broadcast_to(b.positions[None, :, None, :], full).reshape(e.shape)
         return self.times(forms.take(a, pa), forms.take(b, pb), e.shape, e)
 
     def _convolve(self, e):
         a, b = self(e.args[0]), self(e.args[1])
-        full = (a.size, b.size)
-        pa = np.broadcast_to(np.arange(a.size)[:, None], full)
-        pb = np.broadcast_to(np.arange(b.size), full)
-        outer = self.times(forms.take(a, pa), forms.take(b, pb), full, e)
-        return forms.scatter(outer, np.add.outer(np.arange(a.size), np.arange(b.size)), e.shape)
+        pa, pb = np.indices((a.size, b.size))
+        outer = self.times(forms.take(a, pa), forms.take(b, pb), pa.shape, e)
+        return forms.scatter(outer, pa + pb, e.shape)
 
     def _select(self, e):
         args = [self(a) for a in e.args]
-        offsets = np.cumsum([1] + [f.size for f in args])
-        positions = [np.arange(o, o + f.size).reshape(f.shape) for o, f in zip(offsets, args, strict=False)]
+        offsets = np.cumsum([1] + [f.size for f in args[:-1]])
+        positions = [f.positions + offset for f, offset in zip(args, offsets, strict=True)]
         index = atoms.selection(e, positions).astype(np.int64).reshape(e.shape) - 1
         whole = args[0] if len(args) == 1 else forms.concatenate(args)
         return forms.take(whole, index)
@@ -197,13 +169,14 @@ class Walker:
         varying = [i for i, f in enumerate(args) if not f.is_constant]
         if len(varying) > 1:
             return self.rule_of(e)
-        values = [f.array() for f in args]
-        (position,) = varying or (0,)
+        values, (position,) = [f.array() for f in args], varying or (0,)
         form, columns = args[position], []
-        for unit in np.eye(form.size):
+        for i in range(form.size):
+            unit = np.zeros(form.size)
+            unit[i] = 1.0
             values[position] = unit.reshape(form.shape)
-            columns.append(np.asarray(e.numeric(values), dtype=float).reshape(-1))
-        matrix = forms.constant(np.stack(columns, axis=1).reshape(-1, form.size))
+            columns.append(sp.csc_array(np.asarray(e.numeric(values), dtype=float).reshape(-1, 1)))
+        matrix = forms.constant(sp.hstack(columns))
         product = forms.matmul(self.symbols, matrix, form.reshaped((form.size, 1)), (matrix.shape[0], 1))
         return product.reshaped(e.shape)
 
@@ -215,8 +188,6 @@ _AFFINE = (
     (atoms.MulExpression, Walker._matmul),
     (atoms.DivExpression, Walker._divide),
     (atoms.Sum, Walker._sum),
-    (atoms.cumsum, Walker._cumsum),
-    (atoms.Trace, Walker._trace),
     (atoms.kron, Walker._kron),
     ((atoms.conv, atoms.convolve), Walker._convolve),
     (atoms.SELECTIONS, Walker._select),

@@ -196,9 +196,7 @@ class BoundModel:
 
     def _couple(self, h, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
-        if not coupling.by_factor(self.base.couple):
-            return self.base.couple_weights(values)
-        if h.learned:
+        if h.learned and coupling.by_factor(self.base.couple):
             raise OptionError(
                 f"couple has weights by factor of the graph, but {type(h).__name__} learns one weight for each pair of "
                 f"strata, which has no factor. Couple one weight for all edges, or fit a given graph: strat.lrsm."
@@ -306,7 +304,7 @@ def _bind_regularizer(program, values):
     regularizer = program.bind_regularizer(values)
     if not isinstance(regularizer.prox, NewtonProx) or not regularizer.has("value_and_gradient"):
         return regularizer, None
-    constraints = program.bind_constraints(values)
+    constraints = program.constraints_alone.bind_regularizer(values)
     return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
 
 

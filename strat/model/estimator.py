@@ -3,7 +3,6 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from strat.compiler.data_checks import check_signs
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.export import as_problem
 from strat.model.fit import fit_model
@@ -322,7 +321,7 @@ class StratifiedModel(NestedParameters):
 
     def _losses(self, records):
         program = self.base.loss_program
-        check_signs(program, records.arrays, records.strata, records.weight, self.values)
+        program.check_signs(records.arrays, records.strata, records.weight, self.values)
         return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
 
     def _flat(self):

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler import coupling
-from strat.compiler.convexity import numbers, rebuilt
+from strat.compiler.expressions import folded
 from strat.errors import DataWarning, OptionError
 from strat.graphs.reading import read_graph
 from strat.rules.approximated import approximations
@@ -98,21 +98,13 @@ def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
     for name, p in base.hyperparameters.items():
         leaves[id(p)] = kept[name] if name in kept else cp.Constant(values.get(name, p.value))
     symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
-    terms = [regularizer_weight * _on_leaves(base.regularizer, leaves, symbolic)]
+    terms = [regularizer_weight * folded(base.regularizer, leaves, symbolic)]
     for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):
         data = {id(p): cp.Constant(_entry(p, a, i)) for p, a in zip(base.data, records.arrays, strict=True)}
-        loss = _on_leaves(base.loss, leaves | data, symbolic)
+        loss = folded(base.loss, leaves | data, symbolic)
         terms.append(loss if records.weight[i] == 1 else float(records.weight[i]) * loss)
-    constraints = [c.copy([_on_leaves(a, leaves, symbolic) for a in c.args]) for c in base.constraints]
+    constraints = [c.copy([folded(a, leaves, symbolic) for a in c.args]) for c in base.constraints]
     return variables, _sum(terms), constraints
-
-
-def _on_leaves(expression, leaves, symbolic):
-    """The expression with other leaves; parts without variables and without symbolic Parameters become their values.
-
-    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1.
-    """
-    return rebuilt(expression, leaves | numbers(expression, leaves, symbolic))
 
 
 def _sum(terms):

@@ -6,16 +6,12 @@ import cvxpy as cp
 import numpy as np
 
 from strat.compiler.bind import Assembly
-from strat.compiler.binder import Binder
-from strat.compiler.evaluate import Evaluator, leaves
+from strat.compiler.pieces import NoProx, Sets
 from strat.compiler.program import Program
-from strat.compiler.prox import NoProx, ProxBuilder
-from strat.compiler.sets import Sets
-from strat.compiler.symbols import Symbols
+from strat.compiler.prox import ProxBuilder
 from strat.errors import NoOracleError, OptionError
 from strat.oracles.central_points import central_points, off_edges
 from strat.oracles.cone_program import ConeProgram
-from strat.oracles.segments import Segments
 from strat.rules import atoms
 from strat.rules.text import text
 from strat.solvers.algorithm import PROJECTION
@@ -53,26 +49,18 @@ class FirstPoint:
     def _closed_form(self):
         loss, regularizer = self.base.loss_program, self.base.regularizer_program
         records = self.records
-        strata, weight = records.strata, records.weight
-        order = strata.order[weight[strata.order] > 0]
-        symbols = Symbols()
-        values = {**loss.values(self.values), **regularizer.values(self.values)}
-        walker = loss._walker(symbols, values)
-        evaluator = Evaluator(symbols, leaves(self.base.data, records.arrays, order))
-        segments = Segments(strata.index[order], strata.K)
-        binder = Binder(symbols, evaluator, loss._coordinates(), loss.layout.n, segments)
-        whole = Assembly(walker(self.base.loss).reshaped(()), binder, weight[order])
-        if whole.quadratics or any(binder.node_has_data(node) for node in whole.roots):
+        walker, binder, origin = loss.read(self.values, records.arrays, records.strata, records.weight)
+        walker.values = walker.values | regularizer.values(self.values)
+        whole = Assembly(walker(self.base.loss).reshaped(()), binder, records.weight[origin.order])
+        if whole.quadratics or any(node.has_data for node in whole.roots):
             raise NoProx("the loss does not reduce to strata")
         binder.segments = None
         own = Assembly(walker(self.base.regularizer).reshaped(()), binder, None)
         weights = dict(whole.roots)
         for node, w in own.roots.items():
             weights[node] = weights[node] + w if node in weights else w
-        sets = Sets(binder.n)
-        sets.attributes(loss.variables, loss.layout)
-        for c in self.base.constraints:
-            sets.constraint(c, walker, binder, loss.layout)
+        sets = Sets(regularizer.variables, loss.layout)
+        sets.restrict_to(regularizer, walker, binder)
         return ProxBuilder(binder, weights, whole.linear + own.linear, sets, loss.layout).build()
 
     def _searched(self, theta, bad):

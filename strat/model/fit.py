@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.base_model import BaseModel
-from strat.compiler.contents import contents
+from strat.compiler.expressions import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
-from strat.compiler.per_record import check_tables
+from strat.compiler.value_checks import check_tables
 from strat.errors import GraphError, OptionError, type_name
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel

@@ -32,10 +32,7 @@ class LogGamma(Elementwise):
 class LogNormalCdf(Elementwise):
     """log Φ(u), Φ the distribution function of a standard normal variable."""
 
-    function = "cp.log_normcdf"
-
-    def value(self, u):
-        return log_ndtr(u)
+    function, value = "cp.log_normcdf", staticmethod(log_ndtr)
 
     def partial(self, i, args, out, memo):
         """φ(u)/Φ(u), φ the density."""
@@ -49,10 +46,10 @@ class LogNormalCdf(Elementwise):
 def meant(e):
     """(rule, argument) of the function that an expression approximates, or None."""
     if isinstance(e, atoms.maximum) and len(e.args) == 10:
-        candidates = [a.args[0] for a in _nodes(e.args[8]) if isinstance(a, atoms.log)]
+        candidates = [a.args[0] for a in atoms.nodes(e.args[8]) if isinstance(a, atoms.log)]
         return _written(e, candidates, LogGamma, cp.loggamma)
     if isinstance(e, atoms.reshape) and isinstance(e.args[0], atoms.NegExpression):
-        candidates = [a.args[0] for a in _nodes(e.args[0]) if isinstance(a, atoms.reshape)]
+        candidates = [a.args[0] for a in atoms.nodes(e.args[0]) if isinstance(a, atoms.reshape)]
         return _written(e, candidates, LogNormalCdf, cp.log_normcdf)
     return None
 
@@ -62,15 +59,9 @@ def _written(e, candidates, rule, function):
     return next(((rule, u) for u in candidates if u.shape == e.shape and str(function(u)) == str(e)), None)
 
 
-def _nodes(e):
-    yield e
-    for a in e.args:
-        yield from _nodes(a)
-
-
 def approximations(*expressions):
     """Names of the functions in expressions that CVXPY approximates."""
-    found = (meant(e) for expression in expressions for e in _nodes(expression))
+    found = (meant(e) for expression in expressions for e in atoms.nodes(expression))
     return sorted({rule.function for rule, _ in filter(None, found)})
 
 

@@ -4,6 +4,8 @@ Classes are matched with ``isinstance`` on their base, never by name, because CV
 ones between releases. Whatever is not public in CVXPY is read here and nowhere else.
 """
 
+# ruff: noqa: F401 (other modules take the classes from here)
+
 import numpy as np
 from cvxpy import atoms as public
 from cvxpy.atoms.affine.add_expr import AddExpression
@@ -19,7 +21,6 @@ from cvxpy.atoms.affine.index import index, special_index
 from cvxpy.atoms.affine.promote import Promote
 from cvxpy.atoms.affine.real import real
 from cvxpy.atoms.affine.reshape import reshape
-from cvxpy.atoms.affine.trace import Trace
 from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.upper_tri import upper_tri
@@ -38,34 +39,38 @@ from cvxpy.expressions.variable import Variable
 
 #: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
 SELECTIONS = (
-    index,
-    special_index,
-    reshape,
-    transpose,
-    Promote,
-    broadcast_to,
-    diag_vec,
-    diag_mat,
-    upper_tri,
-    Wrap,
-    real,
-    Hstack,
-    Vstack,
-    Concatenate,
+    *(
+        index,
+        special_index,
+        reshape,
+        transpose,
+        Promote,
+        broadcast_to,
+        diag_vec,
+        diag_mat,
+        upper_tri,
+        Wrap,
+        real,
+    ),
+    *(Hstack, Vstack, Concatenate),
 )
-
-__all__ = [
-    "AddExpression", "AffAtom", "Constant", "Concatenate", "Constraint", "DivExpression", "Elementwise",
-    "Equality", "Expression", "FiniteSet", "GeoMean", "Hstack", "Inequality", "MulExpression", "NegExpression", "NonNeg",
-    "NonPos", "PSD", "Parameter", "SELECTIONS", "Trace", "Variable", "Vstack", "Wrap", "Zero", "axis_of",
-    "broadcast_to", "conv", "convolve", "exponent", "geometric_weights", "huber_threshold", "imag", "multiply",
-    "nonneg_wrap", "nonpos_wrap", "psd_wrap", "selection", "sum_largest_count", "symmetric_wrap",
-]  # fmt: skip
 
 
 def __getattr__(name):
     """Every other class is a public atom of CVXPY, and needs no line here to get a rule."""
     return getattr(public, name)
+
+
+def nodes(expression, enter=None):
+    """Every sub-expression once, outer ones first; `enter` tells of which the arguments are read, by default of all."""
+    stack, seen = [expression], set()
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            yield e
+            if enter is None or enter(e):
+                stack.extend(reversed(e.args))
 
 
 def axis_of(atom):

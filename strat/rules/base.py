@@ -159,13 +159,7 @@ class Rows(Rule):
 def at_point(expression, **point):
     """The ``example`` of a rule: a function that gives ``(expression, {variable: point})``.
 
-    Parameters
-    ----------
-    expression : callable
-        Makes the expression of the variables, which have the names and shapes of the point; a symmetric matrix belongs to
-        a symmetric variable.
-    **point : array_like
-        A value of each variable.
+    The variables have the names and shapes of the point; a symmetric matrix belongs to a symmetric variable.
     """
 
     def example():
@@ -179,16 +173,28 @@ def at_point(expression, **point):
     return staticmethod(example)
 
 
+def newton_from_above(step, z, accuracy=1e-9):
+    """The root of a convex increasing function, by Newton steps from above: ``step(z)`` gives its value and slope.
+
+    The error of each step is about the square of the one before.
+    """
+    for _ in range(100):
+        value, slope = step(z)
+        new = np.maximum(z - value / np.where(slope > 0, slope, 1.0), 0.0)
+        if np.all(np.abs(new - z) <= accuracy * new):
+            return new
+        z = new
+    return z
+
+
 def grouped(form, axis):
     """The form as (groups, length): kept axes flattened first, reduced axes last."""
     if axis is None:
         return form.reshaped((1, form.size))
-    positions = np.arange(form.size).reshape(form.shape)
-    kept = [d for d in range(positions.ndim) if d not in axis]
-    positions = np.transpose(positions, [*kept, *axis])
-    groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
+    kept = [d for d in range(len(form.shape)) if d not in axis]
     length = int(np.prod([form.shape[d] for d in axis], dtype=int))
-    return forms.take(form, positions.reshape(groups, length))
+    groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
+    return forms.take(form, form.positions.transpose(*kept, *axis).reshape(groups, length))
 
 
 def all_legal(mask):

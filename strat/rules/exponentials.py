@@ -36,6 +36,7 @@ class Logistic(Elementwise):
 class Exp(Elementwise):
     """exp(u): the Poisson log link."""
 
+    value = staticmethod(np.exp)
     example = at_point(lambda u: cp.sum(cp.exp(u)), u=[-1.0, 0.0, 1.0])
 
     def prox(self, u, step):
@@ -44,9 +45,6 @@ class Exp(Elementwise):
         omega = wrightomega(u + logs)
         z = np.where(omega > 1.0, np.log(np.maximum(omega, 1.0)) - logs, u - omega)
         return np.where(step > 0, z, u)
-
-    def value(self, u):
-        return np.exp(u)
 
     def partial(self, i, args, out, memo):
         return out
@@ -99,6 +97,7 @@ class Entr(Elementwise):
 
     intervals = {0: (0.0, np.inf)}
     steep = (0,)
+    value = staticmethod(entr)
     example = at_point(lambda u: -cp.sum(cp.entr(u)), u=[0.2, 1.0, 2.0])
 
     def prox(self, u, step):
@@ -114,9 +113,6 @@ class Entr(Elementwise):
         if not np.isfinite(out).all():  # some u <= 0
             out = entr(u)
         return out, logs
-
-    def value(self, u):
-        return entr(u)
 
     def partial(self, i, args, out, memo):
         return -memo - 1.0
@@ -180,21 +176,16 @@ class _Relative(Elementwise):
 class KlDiv(_Relative):
     """x log(x / y) - x + y, y where x = 0: Poisson and Bernoulli rates."""
 
-    shift = 1.0
+    shift, value = 1.0, staticmethod(kl_div)
     example = at_point(lambda u: cp.sum(cp.kl_div(np.array([0.0, 1.0, 3.0]), u)), u=[0.5, 1.0, 2.0])
-
-    def value(self, x, y):
-        return kl_div(x, y)
 
 
 @rule(atoms.rel_entr)
 class RelEntr(_Relative):
     """x log(x / y), 0 where x = 0."""
 
+    value = staticmethod(rel_entr)
     example = at_point(lambda u: cp.sum(cp.rel_entr(np.array([0.0, 1.0, 3.0]), u)), u=[0.5, 1.0, 2.0])
-
-    def value(self, x, y):
-        return rel_entr(x, y)
 
 
 @rule(atoms.log_sum_exp)

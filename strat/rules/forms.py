@@ -37,6 +37,11 @@ class Form:
         return math.prod(self.shape)
 
     @property
+    def positions(self):
+        """The entries' numbers, in the form's shape."""
+        return np.arange(self.size).reshape(self.shape)
+
+    @property
     def is_data(self):
         """Whether no term has a variable in it."""
         return not self.column.any()
@@ -65,6 +70,13 @@ class Form:
     def where(self, mask):
         """Only the terms of the mask."""
         return Form(self.shape, self.row[mask], self.column[mask], self.coefficient[mask], self.scale[mask])
+
+    def at(self, terms):
+        """The given terms in the given order, neither sorted nor merged."""
+        out = self.reshaped(self.shape)
+        for name in ("row", "column", "coefficient", "scale"):
+            setattr(out, name, getattr(self, name)[terms])
+        return out
 
     def array(self):
         """Value of a constant form."""
@@ -126,8 +138,7 @@ def broadcast(form, shape):
     """NumPy broadcasting."""
     if form.shape == tuple(shape):
         return form
-    positions = np.arange(form.size).reshape(form.shape)
-    return take(form, np.broadcast_to(positions, shape))
+    return take(form, np.broadcast_to(form.positions, shape))
 
 
 def add(forms, shape):
@@ -140,45 +151,27 @@ def add(forms, shape):
 
 
 def multiply(symbols, left, right, shape):
-    """Entrywise product of a form without variables (left) and any form."""
-    return _joined(symbols, broadcast(left, shape), broadcast(right, shape), shape)
+    """Entrywise product of two forms, of which one has no variables."""
+    left, right = broadcast(left, shape), broadcast(right, shape)
+    pairs = _join(left.row, right.row)
+    return _products(symbols, left, right, pairs, left.row[pairs[0]], shape)
 
 
-def matmul(symbols, left, right, shape, data_left=True):
-    """Matrix product of two forms, of which the one on the data side has no variables."""
-    a = left if len(left.shape) > 1 else left.reshaped((1, left.size))
-    b = right if len(right.shape) > 1 else right.reshaped((right.size, 1))
-    if len(a.shape) > 2 or len(b.shape) > 2:
-        return _stacked_matmul(symbols, a, b, shape, data_left)
-    (_q, inner), p = a.shape, b.shape[1]
-    rows_a, keys_a = np.divmod(a.row, inner)
-    keys_b, columns_b = np.divmod(b.row, p)
-    ia, ib = _join(keys_a, keys_b)
-    data, other = (a, b) if data_left else (b, a)
-    d, o = (ia, ib) if data_left else (ib, ia)
-    coefficient = symbols.product(data.coefficient[d], other.coefficient[o])
-    return Form(
-        shape, rows_a[ia] * p + columns_b[ib], other.column[o], coefficient, a.scale[ia] * b.scale[ib]
-    )
+def matmul(symbols, left, right, shape):
+    """Matrix product of two forms of at most two axes, of which one has no variables."""
+    inner, p = left.shape[-1], right.shape[1] if len(right.shape) > 1 else 1
+    rows, keys = np.divmod(left.row, inner)
+    other_keys, columns = np.divmod(right.row, p)
+    pairs = _join(keys, other_keys)
+    return _products(symbols, left, right, pairs, rows[pairs[0]] * p + columns[pairs[1]], shape)
 
 
-def _stacked_matmul(symbols, a, b, shape, data_left):
-    """Matrix products over leading axes, as entrywise products that are summed."""
-    pa, pb = np.arange(a.size).reshape(a.shape), np.arange(b.size).reshape(b.shape)
-    lead = np.broadcast_shapes(pa.shape[:-2], pb.shape[:-2])
-    full = (*lead, pa.shape[-2], pa.shape[-1], pb.shape[-1])
-    a = take(a, np.broadcast_to(pa[..., :, :, None], full))
-    b = take(b, np.broadcast_to(pb[..., None, :, :], full))
-    product = _joined(symbols, a, b, full) if data_left else _joined(symbols, b, a, full)
-    out = np.arange(int(np.prod(lead, dtype=int)) * full[-3] * full[-1]).reshape(*lead, full[-3], 1, full[-1])
-    return scatter(product, np.broadcast_to(out, full), shape)
-
-
-def _joined(symbols, data, other, shape):
-    """Entrywise product of two forms of one shape."""
-    d, o = _join(data.row, other.row)
-    coefficient = symbols.product(data.coefficient[d], other.coefficient[o])
-    return Form(shape, other.row[o], other.column[o], coefficient, data.scale[d] * other.scale[o])
+def _products(symbols, left, right, pairs, row, shape):
+    """Form of the products of pairs of terms (i, j), in the entries row."""
+    i, j = pairs
+    coefficient = symbols.product(left.coefficient[i], right.coefficient[j])
+    column = left.column[i] + right.column[j]  # one of the two is 0
+    return Form(shape, row, column, coefficient, left.scale[i] * right.scale[j])
 
 
 def _join(left, right):

@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.rules import atoms, rule
-from strat.rules.base import Rule, at_point
+from strat.rules.base import Rule, at_point, newton_from_above
 from strat.rules.exponentials import positive_root
 
 
@@ -42,13 +42,11 @@ class TraceInverse(Rule):
     def prox_eigenvalues(self, values, step):
         """The positive root of z³ − uz² = step for each eigenvalue u, by Newton steps that decrease from a point above it."""
         step = step[:, None]
-        z = np.maximum(values, 0.0) + np.cbrt(step)
-        for _ in range(100):
-            new = z - (z * z * (z - values) - step) / (z * (3.0 * z - 2.0 * values))
-            if np.all(np.abs(new - z) <= 1e-16 * z):
-                break
-            z = new
-        return z
+
+        def cubic(z):
+            return z * z * (z - values) - step, z * (3.0 * z - 2.0 * values)
+
+        return newton_from_above(cubic, np.maximum(values, 0.0) + np.cbrt(step))
 
     def forward(self, args):
         values, inverse = spectrum(args[0])

@@ -17,6 +17,7 @@ class Abs(Elementwise):
     quiet = True
     kinks = "zero"
     invariance = "absolute"
+    value = staticmethod(np.abs)
     example = at_point(lambda u: cp.sum(cp.abs(u)), u=[0.3, -1.0, 2.0])
 
     @classmethod
@@ -26,9 +27,6 @@ class Abs(Elementwise):
     def project(self, u, radius):
         """Onto a ball of the 1-norm: the sum of the entries' absolute values is at most the radius."""
         return onto_l1_ball(u, radius)
-
-    def value(self, u):
-        return np.abs(u)
 
     def partial(self, i, args, out, memo):
         return np.sign(args[0])

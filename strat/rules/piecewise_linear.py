@@ -6,15 +6,7 @@ from strat.rules.base import Elementwise
 
 
 class PiecewiseLinear:
-    """A continuous piecewise linear function: knots, its values there, and the outer slopes.
-
-    Parameters
-    ----------
-    knots, values : (m,) ndarray
-        At least one knot, ascending.
-    left, right : float
-        Slopes before the first and behind the last knot.
-    """
+    """A continuous piecewise linear function: ascending knots, at least one, its values there, and the outer slopes."""
 
     def __init__(self, knots, values, left, right):
         self.knots, self.values = np.asarray(knots, dtype=float), np.asarray(values, dtype=float)

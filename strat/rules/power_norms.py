@@ -5,7 +5,7 @@ import numpy as np
 
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, rule
-from strat.rules.base import Rows, at_point, grouped
+from strat.rules.base import Rows, at_point, grouped, newton_from_above
 from strat.rules.piecewise import Abs
 
 
@@ -138,12 +138,9 @@ def _root(a, b, m, c):
         return 2.0 * c / np.where(root > 0, root, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         x = np.minimum(np.where(a > 0, c / a, np.inf), np.where(b > 0, (c / b) ** (1.0 / m), np.inf))
-    x = np.where(np.isfinite(x), x, 0.0)
-    for _ in range(60):
+
+    def equation(x):
         power = x * x if m == 3 else x ** (m - 1.0)
-        slope = a + m * b * power
-        new = np.maximum(x - (a * x + b * power * x - c) / np.where(slope > 0, slope, 1.0), 0.0)
-        if np.all(np.abs(new - x) <= 1e-9 * x):  # each error is about the square of the one before
-            return new
-        x = new
-    return x
+        return a * x + b * power * x - c, a + m * b * power
+
+    return newton_from_above(equation, np.where(np.isfinite(x), x, 0.0))

@@ -6,7 +6,7 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rule, all_legal, at_point, grouped
+from strat.rules.base import Elementwise, Rule, all_legal, at_point, grouped, newton_from_above
 from strat.rules.piecewise import Abs
 from strat.rules.power_norms import Norm2
 
@@ -158,15 +158,12 @@ class QuadOverLin(Rule):
         """Of rows (u, y₀): (u y/(y + 2 step), y), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton steps from above."""
         u, y0 = u[..., :-1], u[..., -1]
         load = step * (u * u).sum(axis=-1)
-        y = np.maximum(y0, 0.0) + np.cbrt(load)
-        for _ in range(100):
+
+        def cubic(y):
             reach = y + 2.0 * step
-            slope = reach * (reach + 2.0 * (y - y0))
-            new = np.maximum(y - ((y - y0) * reach * reach - load) / np.where(slope > 0, slope, 1.0), 0.0)
-            done = np.all(np.abs(new - y) <= 1e-9 * new)  # each error is about the square of the one before
-            y = new
-            if done:
-                break
+            return (y - y0) * reach * reach - load, reach * (reach + 2.0 * (y - y0))
+
+        y = newton_from_above(cubic, np.maximum(y0, 0.0) + np.cbrt(load))
         y = np.where(load + 4.0 * step * step * y0 <= 0, np.maximum(y0, 0.0) * (load == 0), y)
         ratio = np.where(y > 0, y / np.where(y > 0, y + 2.0 * step, 1.0), step == 0)
         return np.concatenate([u * ratio[..., None], y[..., None]], axis=-1)

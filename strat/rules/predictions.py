@@ -11,10 +11,8 @@ from strat.rules.base import Elementwise, at_point
 class ProductRule(Elementwise):
     """u · v of two expressions of the variables."""
 
+    value = staticmethod(np.multiply)
     example = at_point(cp.multiply, u=[1.0, -2.0], v=[0.5, 3.0])
-
-    def value(self, u, v):
-        return u * v
 
     def partial(self, i, args, out, memo):
         return args[1 - i]
@@ -53,17 +51,13 @@ class Sign(Elementwise):
 class Ceil(Elementwise):
     """The least whole number >= u (CVXPY rounds u within 1e-4 of a whole number to it)."""
 
+    value = staticmethod(np.ceil)
     example = at_point(cp.ceil, u=[-0.5, 1.2])
-
-    def value(self, u):
-        return np.ceil(u)
 
 
 @rule(atoms.floor)
 class Floor(Elementwise):
     """The largest whole number <= u (CVXPY rounds u within 1e-4 of a whole number to it)."""
 
+    value = staticmethod(np.floor)
     example = at_point(cp.floor, u=[-0.5, 1.2])
-
-    def value(self, u):
-        return np.floor(u)

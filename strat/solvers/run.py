@@ -21,6 +21,8 @@ LOWEST = -1e130
 FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
+#: Iterations in which neither the objective nor the residual of an algorithm falls that can get no nearer.
+IDLE = 500
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
 
@@ -66,6 +68,8 @@ class Run:
         self.along_edge = False
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0
+        # The least residual, and the last iteration in which it or the objective fell.
+        self.least, self.fallen = np.inf, 0
         self._keep_best()
         saved = self.checkpoint.load()
         if saved is not None:
@@ -114,6 +118,7 @@ class Run:
             seconds,
             algorithm.factorizations,
         )
+        self._look_for_progress(residual)
         status = None
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
@@ -131,6 +136,14 @@ class Run:
             status = "time_limit"
         self.progress.update(state, last=status is not None)
         return status
+
+    def _look_for_progress(self, residual):
+        """Let an algorithm stall whose steps have changed nothing for long."""
+        left = np.inf if residual is None else max(residual.values())
+        if left < self.least or self.history[-1] < self.history[-2] or not self.algorithm.monotone:
+            self.least, self.fallen = min(left, self.least), self.iteration
+        if self.solver.tol and self.iteration - self.fallen >= IDLE:
+            self.algorithm.stalled = True
 
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
@@ -196,7 +209,7 @@ class Run:
         if self.best is not None:
             state |= {"best_theta": self.best[0], "best_w": self.best[1]}
             state |= {"best_key": self.best_key, "best_iteration": self.best_iteration}
-        return state
+        return state | {"least": self.least, "fallen": self.fallen}
 
     def _restore(self, saved):
         prefix = "algorithm_"
@@ -208,6 +221,7 @@ class Run:
         )
         self.iteration, self.history = int(saved["iteration"]), saved["history"].tolist()
         self.times, self.before = saved["history_seconds"].tolist(), float(saved["seconds"])
+        self.least, self.fallen = float(saved["least"]), int(saved["fallen"])
         if "best_theta" in saved:
             self.best = (saved["best_theta"], saved["best_w"])
             self.best_key, self.best_iteration = float(saved["best_key"]), int(saved["best_iteration"])

@@ -49,10 +49,11 @@ class Units:
             self.by_cones = bool(np.any(tied > APART * sizes)) and problem.regularizer.has("cones")
             self.unit = _power_of_two(1 / (sizes if self.by_cones else tied))
         loss = self._loss(theta)
-        if not _within(loss, LOSSES):  # a tiny one may be that of a perfect fit
-            loss = max(
-                [size for size in (loss, self._loss(np.zeros(theta.shape))) if size < np.inf], default=0.0
-            )
+        # A tiny loss may be that of a perfect fit, a huge one that of a start far off.
+        if not _within(loss, LOSSES):
+            at_zero = self._loss(np.zeros(theta.shape))
+            sizes = [size for size in (loss, at_zero) if size < np.inf] or [0.0]
+            loss = max(sizes) if loss < LOSSES[0] else min(sizes)
         if loss and not _within(loss, LOSSES) and not problem.learned:
             self.worth = _power_of_two(loss / np.sqrt(np.prod(LOSSES)))
             self.unit = self.unit * self._size(theta, loss)

@@ -1,12 +1,15 @@
-"""Largest and smallest entries of each row, also among the entries so far, and sums of the largest."""
+"""Functions of each row of entries: the largest and smallest, also among those so far, sorted sums, geometric means."""
 
 import cvxpy as cp
 import numpy as np
 
+from strat.errors import NoOracleError
+from strat.oracles.prox_chains import path_prox
 from strat.oracles.thresholds import excess_level, shrunk_largest, shrunk_maximum
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rows, Rule, at_point, grouped
 from strat.rules.piecewise import Abs
+from strat.rules.text import text
 
 
 class _Largest(Rows):
@@ -46,7 +49,6 @@ class Max(_Largest):
 class CumulativeMax(Rule):
     """Largest entry so far, along an axis: the maximum of each row of entries up to there."""
 
-    kinks = "some"
     example = at_point(lambda u: cp.sum(cp.cummax(u)), u=[0.3, -1.0, 2.0])
 
     @classmethod
@@ -54,7 +56,7 @@ class CumulativeMax(Rule):
         (u,), axis = args, e.axis
         if axis is None:
             u, axis = u.reshaped((u.size,)), 0
-        places = np.moveaxis(np.arange(u.size).reshape(u.shape), axis, -1)
+        places = np.moveaxis(u.positions, axis, -1)
         length = places.shape[-1]
         # Rows of one length: what comes later is replaced by the last entry that counts.
         so_far = np.minimum(np.arange(length)[None, :], np.arange(length)[:, None])
@@ -126,3 +128,91 @@ class SumLargest(_Largest):
     def _weights(self, u):
         rank = np.argsort(np.argsort(-u, axis=-1, kind="stable"), axis=-1, kind="stable")
         return np.clip(self.k - rank, 0.0, 1.0)
+
+
+@rule(atoms.dotsort)
+class DotSort(Rows):
+    """Sum of the sorted entries of u times sorted weights; prox by isotonic regression of the sorted entries.
+
+    Parameters
+    ----------
+    weights : tuple of float
+        Ascending.
+    """
+
+    kinks = "some"
+    invariance = "ordered"
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    example = at_point(lambda u: cp.dotsort(u, [2.0, 1.0, -0.5]), u=[0.3, -1.0, 2.5, 1.0])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        u, weights = args[0], e.args[1]
+        if weights.parameters():
+            raise NoOracleError(
+                f"the weights of {text(e)} are Parameters; there is a rule for constant weights only. Give numbers, "
+                f"or write the function as a sum of sum_largest times Parameters."
+            )
+        padded = np.zeros(u.size)
+        padded[: weights.size] = np.asarray(weights.value, dtype=float).reshape(-1)
+        rule_ = cls(tuple(np.sort(padded).tolist()))
+        return walker.apply(rule_, [u.reshaped((1, u.size))], (1,), e).reshaped(())
+
+    def prox(self, u, step):
+        """z keeps the order of u: the increasing sequence nearest to the sorted u − step × weights."""
+        order = np.argsort(u, axis=-1, kind="stable")
+        target = np.take_along_axis(u, order, axis=-1) - step[..., None] * np.array(self.weights)
+        flat = target.reshape(-1, target.shape[-1])
+        free, never = np.zeros((1, flat.shape[1] - 1)), np.full((1, flat.shape[1] - 1), np.inf)
+        z = path_prox(flat, np.ones((1, 1)), free, never).reshape(target.shape)
+        out = np.empty_like(u)
+        np.put_along_axis(out, order, z, axis=-1)
+        return out
+
+    def forward(self, args):
+        order = np.argsort(args[0], axis=-1, kind="stable")
+        weights = np.empty(args[0].shape)
+        np.put_along_axis(weights, order, np.broadcast_to(self.weights, weights.shape), axis=-1)
+        return (weights * args[0]).sum(axis=-1), weights
+
+
+@rule(atoms.GeoMean)
+class GeometricMean(Rows):
+    """Π u_j^w_j of each row with weights that sum to 1, u >= 0: concave."""
+
+    intervals = {0: (0.0, np.inf)}
+    steep = (0,)
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    example = at_point(lambda u: -cp.geo_mean(u, [1, 2, 1]), u=[0.5, 1.0, 2.0])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        (u,), axis = args, atoms.axis_of(e)
+        if axis is None:  # the weights are those of the entries in column order
+            u = forms.take(u, u.positions.reshape(-1, order="F"))
+        rows, weights = grouped(u, axis), atoms.geometric_weights(e)
+        rows = forms.take(rows, rows.positions[:, weights > 0])
+        rule_ = cls(tuple(weights[weights > 0].tolist()))
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def forward(self, args):
+        return np.prod(np.maximum(args[0], 0.0) ** self.weights, axis=-1), None
+
+    def _relative(self, args):
+        """Derivatives of the logarithm of the output."""
+        return self.weights / args[0]
+
+    def pullback(self, i, args, out, memo, g):
+        relative = self._relative(args)
+        return g[..., None] * np.where(np.isinf(relative), np.inf, out[..., None] * relative)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        relative, t = self._relative(args), tangents[0]
+        along = (relative * t).sum(axis=-1, keepdims=True)
+        return (g * out)[..., None] * relative * (along - t / args[0])

@@ -1,0 +1,129 @@
+"""CVXPY expressions read and rebuilt: their factors, the same on other leaves, attributes, and their contents."""
+
+import cvxpy as cp
+import numpy as np
+
+from strat.rules import atoms
+from strat.rules.atoms import nodes
+
+#: Atoms with a number or Parameter that is none of their arguments.
+WITH_NUMBER = (atoms.Power, atoms.huber)
+
+
+def factors(expression):
+    """Largest sub-expressions without variables that hold a Parameter, each once, in tree order."""
+    parts = nodes(expression, enter=lambda e: e.variables())
+    return [e for e in parts if not e.variables() and e.parameters()]
+
+
+def matrix_factors(expression):
+    """Ids of what is the matrix of a quadratic form."""
+    return {id(e.args[1]) for e in nodes(expression) if isinstance(e, (atoms.QuadForm, atoms.MatrixFrac))}
+
+
+def rebuilt(expression, replacements):
+    """The expression with some sub-expressions, by id, replaced."""
+    memo = dict(replacements)
+
+    def build(e):
+        if id(e) not in memo:
+            number = build(e.p if isinstance(e, atoms.Power) else e.M) if isinstance(e, WITH_NUMBER) else None
+            if isinstance(e, atoms.huber) and number is not e.M:
+                memo[id(e)] = cp.huber(build(e.args[0]), number)
+            elif isinstance(e, atoms.Power) and number.value is not None:
+                memo[id(e)] = _power(e, build(e.args[0]), number)
+            else:
+                args = [build(a) for a in e.args]
+                same = all(new is old for new, old in zip(args, e.args, strict=True))
+                memo[id(e)] = e if same else e.copy(args)
+        return memo[id(e)]
+
+    return build(expression)
+
+
+def _power(e, base, exponent):
+    """The power of a base, or that of its absolute value: CVXPY's cones of u⁶, u¹⁰, u¹² and so on allow no u below 0."""
+    p = float(exponent.value)
+    if p > 0 and p % 2 == 0 and np.log2(p) % 1 and not base.is_nonneg() and not base.is_constant():
+        return cp.power(cp.abs(base), p)
+    if isinstance(e.p, atoms.Parameter):
+        return cp.power(base, p)
+    return e if base is e.args[0] else e.copy([base])
+
+
+def folded(expression, leaves, stay=()):
+    """The expression on other leaves, by id, its factors as constants, so that CVXPY sees the signs of their values.
+
+    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1. Factors
+    that hold a Parameter whose id is in `stay` are no constants.
+    """
+    matrices, numbers = matrix_factors(expression), {}
+    for factor in factors(expression):
+        if not any(id(p) in stay for p in factor.parameters()):
+            value = cp.Constant(rebuilt(factor, leaves).value)
+            # Definiteness was checked with the values; CVXPY would ask again, with another tolerance.
+            semidefinite = id(factor) in matrices and sign_of(value.value, matrix=True) in "+0"
+            numbers[id(factor)] = atoms.psd_wrap(value) if semidefinite else value
+    return rebuilt(expression, leaves | numbers)
+
+
+def sign_of(values, matrix=False):
+    """Sign of an array of values: "+", "-", "0" (all zero) or "?" (both); definiteness for matrices."""
+    values = np.asarray(values, dtype=float)
+    if matrix:
+        values = np.linalg.eigvalsh(0.5 * (values + np.swapaxes(values, -1, -2)))
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    size = max(-low, high)
+    slack = (1e-8 if matrix else 1e-12) * size
+    if size == 0:
+        return "0"
+    return "+" if low >= -slack else "-" if high <= slack else "?"
+
+
+def with_sign(variable, plain):
+    """A plain variable that CVXPY believes to have the attributes' sign or symmetry, which some atoms need."""
+    if variable.ndim == 2 and variable.is_psd():
+        return atoms.psd_wrap(plain)
+    if variable.is_nonneg():
+        return atoms.nonneg_wrap(plain)
+    if variable.is_nonpos():
+        return atoms.nonpos_wrap(plain)
+    return atoms.symmetric_wrap(plain) if symmetric(variable) else plain
+
+
+def symmetric(variable):
+    """Whether a variable is a symmetric matrix."""
+    return variable.ndim == 2 and variable.is_symmetric()
+
+
+def contents(base):
+    """Every node of a declaration's expressions once, with its numbers and the places of its arguments.
+
+    These are plain numbers and text, to tell whether two declarations are the same. Variables and Parameters go by the
+    order in which they occur, as CVXPY numbers those without a name anew in every session. Values of Parameters have no
+    part in it.
+    """
+    found, places = [], {}
+
+    def read(part):
+        if isinstance(part, (list, tuple)):
+            return [read(inner) for inner in part]
+        if isinstance(part, slice):
+            return [read(inner) for inner in (part.start, part.stop, part.step)]
+        if not isinstance(part, atoms.Expression | atoms.Constraint):
+            return part
+        if id(part) not in places:
+            if isinstance(part, atoms.Constant):
+                says = part.value
+            elif isinstance(part, atoms.Variable | atoms.Parameter):
+                says = [(name, read(value)) for name, value in part.attributes.items()]
+            else:  # a constraint's data end with its number
+                data = part.get_data() or []
+                says = read(data[:-1] if isinstance(part, atoms.Constraint) else data)
+            node = (type(part).__name__, getattr(part, "shape", None), says, read(part.args))
+            places[id(part)] = len(found)
+            found.append(node)
+        return places[id(part)]
+
+    ends = read([base.loss, base.regularizer, base.constraints, base.data, *base.hyperparameters.values()])
+    return found, ends, base.smoothing

@@ -1,0 +1,167 @@
+"""Piecewise linear functions of one number, read off atoms, and smoothing.
+
+Smoothing replaces piecewise linear functions of one scalar argument, and Euclidean norms, by their Moreau envelopes. Every
+spelling of one function must get the same envelope, so pieces over one argument are merged first: all rows
+that are multiples of one direction (apart from a constant) become functions of the same number u.
+"""
+
+from functools import reduce
+
+import numpy as np
+
+from strat.rules import forms
+from strat.rules.piecewise import Abs, Maximum, Minimum
+from strat.rules.piecewise_linear import Envelope, PiecewiseLinear
+from strat.rules.power_norms import Norm2
+from strat.rules.rows import Max, Min
+
+
+class Direction:
+    """A row of a form up to its scale and its constant: the argument u of piecewise linear functions."""
+
+    def __init__(self, form):
+        plain = (form.column == 0) & (form.coefficient == 0)
+        self.offset, rest = float(form.scale[plain].sum()), ~plain
+        self.column, self.coefficient, scale = form.column[rest], form.coefficient[rest], form.scale[rest]
+        varying = np.flatnonzero(self.column)
+        self.factor = float(scale[varying[0]]) if len(varying) else 0.0
+        self.scale = scale / self.factor if self.factor else scale
+
+    @property
+    def key(self):
+        """Equal for rows in the same direction."""
+        return (self.column.tobytes(), self.coefficient.tobytes(), np.round(self.scale, 12).tobytes())
+
+    def form(self):
+        """The direction as a form of one entry."""
+        zeros = np.zeros(len(self.column), dtype=int)
+        return forms.Form((1,), zeros, self.column, self.coefficient, self.scale)
+
+
+def _of_form(binder, form):
+    """(Direction, PiecewiseLinear) of a form of one entry, or None where it is something else."""
+    inner, own = binder.atoms_of(form), form.where(~binder.kinds(form)[1])
+    direction = Direction(own)
+    parts = [PiecewiseLinear.affine(direction.factor, direction.offset)] if len(own.row) or not inner else []
+    if not direction.factor:
+        if own.coefficient.any():
+            return None
+        direction = None
+    for node, terms in inner:
+        for term in terms:
+            found = None if form.coefficient[term] else of_atom(binder, node, form.column[term] - node.start)
+            if found is None or (direction is not None and found[0].key != direction.key):
+                return None
+            direction = found[0]
+            parts.append(found[1].scaled(form.scale[term]))
+    return direction, reduce(PiecewiseLinear.__add__, parts)
+
+
+def of_atom(binder, node, entry):
+    """(Direction, PiecewiseLinear) of one entry of an atom, or None."""
+    if not isinstance(node.rule, (Abs, Maximum, Minimum, Max, Min)):
+        return None
+    found = []
+    for form in node.forms:
+        length = form.size // node.size if isinstance(node.rule, (Max, Min)) else 1
+        rows = range(entry * length, (entry + 1) * length)
+        found += [_of_form(binder, forms.take(form, [r])) for r in rows]
+    if not all(found):
+        return None
+    directions, functions = [d for d, _ in found if d is not None], [f for _, f in found]
+    if not directions or any(d.key != directions[0].key for d in directions):
+        return None
+    if isinstance(node.rule, Abs):
+        functions.append(functions[0].scaled(-1.0))
+    lower = isinstance(node.rule, (Minimum, Min))
+    return directions[0], reduce(PiecewiseLinear.minimum if lower else PiecewiseLinear.maximum, functions)
+
+
+def kinks_at_zero(binder, node):
+    """Whether an atom is a piecewise linear function of one number whose kinks are where it is 0.
+
+    So is max(|u| − ε, 0), though its inner |u| has another one.
+    """
+    found = [of_atom(binder, node, entry) for entry in range(node.size)]
+    functions = [function.simplified() for _, function in found] if all(found) else []
+    zeros = [np.abs(f.values).max() <= 1e-12 * max(1.0, np.abs(f.slopes).max()) for f in functions]
+    return bool(all(found) and all(zeros))
+
+
+def piecewise_entries(binder, node, entries):
+    """``[(columns, values, function)]`` of an atom's entries: piecewise linear functions of rows; None for others."""
+    if not isinstance(node.rule, (Abs, Maximum, Minimum)) or node.has_data:
+        return None
+    out = []
+    for entry in entries:
+        found = of_atom(binder, node, int(entry))
+        if found is None or found[0].coefficient.any():
+            return None
+        direction, function = found
+        varying = direction.column > 0
+        out.append((binder.flat(direction.column[varying]), direction.scale[varying], function.simplified()))
+    return out
+
+
+def interval_below(binder, node, entries, weights, level):
+    """(low, high) of the coordinate z where Σ weight × entry, piecewise linear in z alone, is <= level; None for others."""
+    found = piecewise_entries(binder, node, entries)
+    if found is None or any(len(columns) != 1 for columns, _, _ in found):
+        return None
+    scales = {float(values[0]) for _, values, _ in found}
+    if len(scales) != 1:
+        return None
+    parts = [function.scaled(weight) for (_, _, function), weight in zip(found, weights, strict=True)]
+    low, high = reduce(PiecewiseLinear.__add__, parts).below(level)
+    if low > high:
+        return np.inf, -np.inf
+    scale = scales.pop()
+    return tuple(sorted((low / scale, high / scale)))
+
+
+def smoothed(form, walker, binder, delta):
+    """The form with its piecewise linear pieces and norms replaced by envelopes of width delta."""
+    groups, used, parts = {}, np.zeros(len(form.row), dtype=bool), []
+    zero, absolute = np.zeros(1, dtype=int), PiecewiseLinear([0.0], [0.0], -1.0, 1.0)
+
+    def add(function, u, coefficient, scale, expression):
+        envelope = walker.apply(Envelope(function, delta), [u], (1,), expression)
+        parts.append(forms.Form((), zero, envelope.column, np.array([coefficient]), np.array([scale])))
+
+    for node, terms in binder.atoms_of(form):
+        for term in terms:
+            coefficient, scale = int(form.coefficient[term]), form.scale[term]
+            found = of_atom(binder, node, int(form.column[term] - node.start))
+            used[term] = found is not None or isinstance(node.rule, Norm2)
+            if found is not None:
+                direction, function = found
+                key, part = (direction.key, coefficient), function.scaled(scale)
+                known = groups.get(key)
+                groups[key] = (direction, known[1] + part if known else part, node.expression)
+            elif used[term]:  # the envelope of ‖u‖ is that of |r| at r = ‖u‖
+                r = forms.Form((1,), zero, form.column[[term]], zero, np.ones(1))
+                add(absolute, r, coefficient, scale, node.expression)
+    left = form.where(~used)
+    for (_, coefficient), (direction, function, expression) in groups.items():
+        slope, left = _absorbed(direction, coefficient, left, binder.symbols)
+        function = function + PiecewiseLinear.affine(slope, 0.0) if slope else function
+        add(function.simplified(), direction.form(), coefficient, 1.0, expression)
+    return forms.add([left, *parts], ())
+
+
+def _absorbed(direction, coefficient, left, symbols):
+    """(slope, rest): the multiple of the argument that stands as linear terms in the form."""
+    weighed = symbols.product(np.full(len(direction.column), coefficient), direction.coefficient)
+    varying = np.flatnonzero(direction.column)
+    slopes = np.zeros(len(varying))
+    for position, t in enumerate(varying):
+        match = (left.column == direction.column[t]) & (left.coefficient == weighed[t])
+        slopes[position] = left.scale[match].sum() / direction.scale[t]
+    slope = slopes[0]
+    if slope == 0 or np.ptp(slopes) > 1e-12 * abs(slope):
+        return 0.0, left
+    zeros = np.zeros(len(direction.column), dtype=int)
+    taken = forms.Form(left.shape, zeros, direction.column, weighed, -slope * direction.scale)
+    rest = forms.add([left, taken], left.shape)
+    tiny = np.abs(rest.scale) <= 1e-13 * abs(slope) * np.abs(direction.scale).max()
+    return float(slope), rest.where(~tiny)

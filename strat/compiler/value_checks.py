@@ -1,0 +1,241 @@
+"""What the values of data and hyperparameters must satisfy: convexity, domains, constraints without variables.
+
+CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here each *factor* (a largest
+sub-expression without variables) is replaced by a parameter of the sign that its values have.
+"""
+
+import warnings
+from itertools import product
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler.binder import dense
+from strat.compiler.expressions import factors, matrix_factors, rebuilt, sign_of
+from strat.compiler.replacements import CONCAVE, replacement
+from strat.compiler.symbols import DATA
+from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
+from strat.rules import atoms
+from strat.rules.text import text
+
+#: More unsigned factors than this are not tried in all combinations before there are data.
+MAX_FACTORS = 8
+#: Attributes of a matrix by the sign of its eigenvalues.
+DEFINITE = {"+": {"PSD": True}, "0": {"PSD": True}, "-": {"NSD": True}, "?": {"symmetric": True}}
+#: An array with so many rows or more that is as long as the records is one of records.
+MANY = 10
+
+
+class Curvature:
+    """Whether an expression is convex, for the signs of its factors; `what` is its role, for messages."""
+
+    def __init__(self, expression, what):
+        self.expression, self.what = expression, what
+        self.factors, self.matrices = factors(expression), matrix_factors(expression)
+        self._unknown, self._known = ("?",) * len(self.factors), {}
+        powers = [e.p for e in atoms.nodes(expression) if isinstance(e, atoms.Power)]
+        # Exponents count with their values, and not their signs alone.
+        self._exponents = {id(p): p for p in powers if isinstance(p, atoms.Parameter)}.values()
+
+    @property
+    def always(self):
+        """Whether the expression is convex whatever the signs of its factors."""
+        return self._convex(self._unknown)
+
+    def _convex(self, signs):
+        """Whether the expression is convex where the factors have these signs."""
+        powers = tuple(float(p.value) for p in self._exponents if p.value is not None)
+        if self._known.get((*self._unknown, *powers)):
+            return True  # whatever the signs
+        key = (*signs, *powers)
+        if key not in self._known:
+            self._known[key] = self._signed(self.expression, signs).is_convex()
+        return self._known[key]
+
+    def _signed(self, e, signs):
+        """The expression with Parameters of these signs for its factors."""
+        own = {}
+        for f, sign in zip(self.factors, signs, strict=True):
+            attributes = {"nonneg": sign in "+0", "nonpos": sign in "-0"}
+            own[id(f)] = cp.Parameter(f.shape, **(DEFINITE[sign] if id(f) in self.matrices else attributes))
+        return rebuilt(e, own)
+
+    def _assignments(self):
+        if len(self.factors) > MAX_FACTORS:
+            return [self._unknown]
+        return [self._unknown, *product("+-", repeat=len(self.factors))]
+
+    def check_declaration(self):
+        """Raise NotConvexError where no values of the parameters could make the expression convex."""
+        assignments = self._assignments()
+        if len(self.factors) > MAX_FACTORS or any(self._convex(signs) for signs in assignments):
+            return
+        culprit = self._innermost(self.expression, assignments)
+        line = f"  {text(self.expression)}   is concave"
+        if culprit is not None:
+            line = f"  {text(culprit)}   is neither convex nor concave by the rules of disciplined convex programming"
+        hint = CONCAVE if culprit is None else replacement(culprit)
+        raise NotConvexError(
+            f"{self.what} is not convex in ({self._names}).\n{line}\n"
+            f"{'No sign of the data makes it' if self.factors else 'It must be'} convex in the variables. {hint}"
+        )
+
+    @property
+    def _names(self):
+        return ", ".join(v.name() for v in self.expression.variables())
+
+    def _innermost(self, e, assignments):
+        """The innermost expression that is neither convex nor concave for any signs, or None."""
+        for a in e.args:
+            if a.variables() and (found := self._innermost(a, assignments)) is not None:
+                return found
+        signed = (self._signed(e, signs) for signs in assignments)
+        return None if any(s.is_convex() or s.is_concave() for s in signed) else e
+
+    def _offending(self, signs):
+        """Position of a factor, and the sign it should have, that keep the expression from being convex; None if unclear."""
+        best = None
+        for wanted in self._assignments()[1:]:
+            if self._convex(wanted):
+                wrong = [i for i, (s, w) in enumerate(zip(signs, wanted, strict=True)) if s not in (w, "0")]
+                # A factor may have any sign where the expression stays convex, the others being as wanted.
+                wrong = [i for i in wrong if not self._convex((*wanted[:i], signs[i], *wanted[i + 1 :]))]
+                if wrong and (best is None or len(wrong) < best[0]):
+                    best = len(wrong), wrong[0], wanted[wrong[0]]
+        return None if best is None else best[1:]
+
+    def check_values(self, walker, binder, origin=None):
+        """Raise where the signs of data or hyperparameters make the expression non-convex; origin is that of the data."""
+        if self.always:
+            return
+        values = []
+        for factor in self.factors:
+            form, matrix = walker(factor), id(factor) in self.matrices
+            value = binder.values(form, sparse=not matrix)
+            values.append(value.reshape(-1, *form.shape) if matrix else value)
+        signs = [
+            sign_of(value.data if sp.issparse(value) else value, id(factor) in self.matrices)
+            for factor, value in zip(self.factors, values, strict=True)
+        ]
+        if self._convex(signs):
+            return
+        found = self._offending(signs)
+        if found is None:
+            raise NotConvexError(
+                f"{self.what} is not convex in ({self._names}) for these values of data and hyperparameters: "
+                f"{text(self.expression)}."
+            )
+        factor, value, sign = self.factors[found[0]], values[found[0]], 1.0 if found[1] == "+" else -1.0
+        words = ">= 0" if sign > 0 else "<= 0"
+        if id(factor) in self.matrices:
+            words = f"is {'positive' if sign > 0 else 'negative'} semidefinite"
+            value = np.linalg.eigvalsh(0.5 * (value + np.swapaxes(value, 1, 2)))
+        only = f"{self.what} is convex in ({self._names}) only where {text(factor)} {words}, but"
+        if origin is None or not walker.symbols.depends(walker(factor).coefficient) & DATA:
+            have = [f"{p.name()} = {shown(walker.values.get(p.id, np.nan))}" for p in factor.parameters()]
+            raise NotConvexError(
+                f"{only} {', '.join(have)}. Give the hyperparameter another value, or write the term with the other sign."
+            )
+        labels = " Labels of a Bernoulli loss lie in [0, 1], counts are at least 0."
+        hint = labels if "log(" in str(self.expression) else ""
+        bad = on_rows(sign * value < 0, value.shape[0])
+        raise DataError(
+            f"{only} {origin.first(bad, factor.parameters())}.{hint} Correct or drop these records."
+        )
+
+
+class Origin:
+    """Where sorted records came from, for messages.
+
+    `order` is the original position of each sorted record, and `arrays` are the data as given, unsorted.
+    """
+
+    def __init__(self, order, strata, data, arrays):
+        self.order, self.strata, self.data, self.arrays = order, strata, data, arrays
+
+    def first(self, mask, parameters):
+        """The first of the masked sorted records, with its scalar data."""
+        first = int(self.order[mask].min()) if len(mask) == len(self.order) else int(self.order[0])
+        label, ids = self.strata.labels[self.strata.index[first]], {p.id for p in parameters}
+        pairs = zip(self.data, self.arrays, strict=True)
+        have = [f"{p.name()} = {shown(a[first])}" for p, a in pairs if p.id in ids and not sp.issparse(a)]
+        count = int(np.sum(mask))
+        more = f" ({count} records are affected)" if count > 1 and len(mask) > 1 else ""
+        return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
+
+    def illegal(self, node, mask):
+        """Raise DataError for data outside the domain of an atom of data alone."""
+        e = node.expression
+        raise DataError(
+            f"{text(e)} is undefined or infinite: {self.first(on_rows(mask, len(self.order)), e.parameters())}. "
+            f"Correct or drop these records."
+        )
+
+
+def shown(value):
+    """A number, or the first entries of an array, for messages."""
+    value = np.asarray(value)
+    if value.ndim == 0:
+        return f"{value:g}"
+    line = np.array2string(value.reshape(-1)[:4], precision=4, separator=", ")
+    return line if value.size <= 4 else line[:-1] + ", …]"
+
+
+def on_rows(mask, N):
+    """A mask of entries as one of N records."""
+    mask = np.asarray(dense(mask)).reshape(mask.shape[0], -1).any(axis=1)
+    return np.broadcast_to(mask, N) if len(mask) == 1 else mask
+
+
+def check_fixed(constraints, values):
+    """Raise where a constraint without variables does not hold for the hyperparameters' values."""
+    for c in constraints:
+        if c.variables():
+            continue
+        own = {id(p): atoms.Constant(values[p.id]) for p in c.parameters()}
+        if not c.copy([rebuilt(a, own) for a in c.args]).value(tolerance=1e-8):
+            have = ", ".join(f"{p.name()} = {values[p.id]}" for p in c.parameters())
+            raise DeclarationError(
+                f"the constraint {text(c)} has no variable in it and does not hold{f' for {have}' if have else ''}, "
+                f"so no point satisfies the constraints. Correct it, or leave it out."
+            )
+
+
+def check_data_arguments(binder, form, origin):
+    """Raise DataError where a data argument of an atom of the variables is outside the atom's domain."""
+    for node in binder.inside([node for node, _ in binder.atoms_of(form)]):
+        for i, (low, high) in node.rule.intervals.items():
+            if not node.forms[i].is_data:
+                continue
+            value = binder.values(node.forms[i])
+            bad = (value < low) | (value > high)
+            if bad.any():
+                part = node.expression.args[i] if i < len(node.expression.args) else node.expression
+                limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
+                what = origin.first(on_rows(bad, len(origin.order)), part.parameters())
+                raise DataError(
+                    f"{text(node.expression)} needs {text(part)} {limit}, but {what}. Correct or drop these records."
+                )
+
+
+def check_tables(loss, data, N):
+    """Raise where a loss holds no record data, and warn where it holds arrays as long as the N records that are fitted."""
+    tables = [c for c in loss.constants() if c.shape and c.shape[0] == N >= MANY]
+    spelling = (
+        'Write the loss of ONE record, such as cp.square(y - x @ theta) with x = cp.Parameter(3, name="x") and y = '
+        'cp.Parameter(name="y"), declare data=(x, y), and pass the arrays to fit(X, Y, strata=…).'
+    )
+    if not data:
+        raise NotPerRecordError(
+            f"the loss has no data Parameter: {text(loss)}. It is the same for each of the {N:,} records, and counts {N:,} "
+            f"times. {spelling}"
+        )
+    own = {length for leaf in (*loss.variables(), *loss.parameters()) for length in leaf.shape}
+    if tables and N not in own:
+        warnings.warn(
+            f"the loss holds an array of shape {tables[0].shape}, as long as the {N:,} records, and is summed over records, so "
+            f"that the whole array counts {N:,} times. {spelling}",
+            DataWarning,
+            stacklevel=4,
+        )
