@@ -327,7 +327,5 @@ def test_what_has_no_evidence_is_refused_by_name():
     with pytest.raises(OptionError, match='method is \'bayes\'; it is "validation" or "evidence"'):
         strat.tune(model, data, method="bayes")
     few = tuple(part[:2] for part in data)
-    with pytest.raises(
-        DataError, match="none at the start: too few residuals remain.*a small ridge helps"
-    ):
+    with pytest.raises(DataError, match="none at the start: too few residuals remain.*a small ridge helps"):
         strat.tune(model, few, few, method="evidence")
