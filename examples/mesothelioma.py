@@ -1,7 +1,7 @@
-"""Diagnosis of 324 patients by sex and age: the paper's table, and an honest one.
+"""Diagnosis of 324 patients by sex and age: the paper's table, and one over many splits.
 
 Run ``python examples/mesothelioma.py FOLDER``, or set STRAT_DATA. The strata are two sexes times the ages 19 to 85;
-there are 46 features. ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves the honest part out.
+there are 46 features. ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves that part out.
 
 The paper does not print the weight of the ridge in its common and separate models; the LRSM's is taken. The test part has
 33 records: one of them is three percent, and the tables differ by few.
@@ -11,7 +11,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import compare, linear, random_splits, sign_figures
+from over_splits import compare, linear, random_splits, sign_figures
 from paper import arguments, classification, mesothelioma, mesothelioma_graph, table
 
 import strat
@@ -64,7 +64,7 @@ def papers_protocol(records):
     return models
 
 
-def honest(records, count):
+def tuned(records, count):
     """Compare logistic models with a ridge and a free intercept over random splits."""
     bases = linear(lambda y, u: cp.logistic(-y * u), 46)
     base = bases[0]
@@ -97,7 +97,7 @@ def main():
     records = mesothelioma(options.data)
     models = papers_protocol(records)
     if options.splits:
-        honest(records, options.splits)
+        tuned(records, options.splits)
     if options.pictures:
         pictures(models, options.pictures)
 

@@ -93,7 +93,7 @@ def arguments(description, splits=0):
         default=os.environ.get("STRAT_DATA", ""),
         help="folder of the data sets (STRAT_DATA)",
     )
-    parser.add_argument("--splits", type=int, default=splits, help="splits of the honest comparison")
+    parser.add_argument("--splits", type=int, default=splits, help="splits of the second table")
     parser.add_argument("--pictures", default=None, help="folder for pictures; none are drawn without it")
     return parser.parse_args()
 

@@ -1,10 +1,10 @@
-"""US Senate, Democrat elected or not, by state and year: the paper's table, and an honest one.
+"""US Senate, Democrat elected or not, by state and year: the paper's table, and one over many splits.
 
 Run ``python examples/senate.py FOLDER``, or set STRAT_DATA. There are no features; every stratum has one record or
 none. In the paper's protocol the elections of 2014 and 2016 are held out: what the models say about them comes through
 the graph alone. ``--paper`` adds its joint run, 940 iterations of fixed steps, which take minutes.
 
-The honest part predicts each of the last six elections from all before it, constants chosen by rolling origins within
+The second part predicts each of the last six elections from all before it, constants chosen by rolling origins within
 those; ``--splits 0`` leaves it out. The joint models there keep the paper's constants: a fit of 1050 strata takes seconds.
 """
 
@@ -14,7 +14,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import compare, sign_figures
+from over_splits import compare, sign_figures
 from paper import classification, senate, senate_graph, table
 
 import strat
@@ -61,7 +61,7 @@ def papers_protocol(y, z, train, graph, with_paper):
     return {name: model for name, (model, _) in models.items()}
 
 
-def honest(y, z, graph, count):
+def tuned(y, z, graph, count):
     """Predict one election after the other from those before it."""
     b, side = cp.Variable(name="b"), cp.Parameter(name="y")
     ridge = cp.Parameter(nonneg=True, name="ridge", value=0.1)
@@ -102,14 +102,14 @@ def main():
         default=os.environ.get("STRAT_DATA", ""),
         help="folder of the data sets (STRAT_DATA)",
     )
-    parser.add_argument("--splits", type=int, default=6, help="origins of the honest comparison")
+    parser.add_argument("--splits", type=int, default=6, help="origins of the second table")
     parser.add_argument("--paper", action="store_true", help="run the paper's fixed steps too")
     parser.add_argument("--pictures", default=None, help="folder for pictures; none are drawn without it")
     options = parser.parse_args()
     records, graph = senate(options.data), senate_graph(options.data)
     models = papers_protocol(records.y, records.z, records.train, graph, options.paper)
     if options.splits:
-        honest(records.y, records.z, graph, options.splits)
+        tuned(records.y, records.z, graph, options.splits)
     if options.pictures:
         pictures(models, options.pictures)
 

@@ -81,8 +81,8 @@ def study(base, data, weight, true, changes, epsilon):
     slopes = changes @ np.array(
         [derivatives[edge]["theta"][0] for edge in edges]
     )  # d theta_centre / d epsilon
-    foretold = start + epsilon[:, None] * slopes[:, None]
-    return distance(np.array(fitted), true[0]), distance(foretold, true[0]), model
+    predicted = start + epsilon[:, None] * slopes[:, None]
+    return distance(np.array(fitted), true[0]), distance(predicted, true[0]), model
 
 
 def largest_change(weight, true, model):
@@ -113,7 +113,7 @@ def main():
                 print(f"{name}: norm of the first leaf {imbalance:g}, of the centre {curves[name][2][0]:.2f}")
                 print("  epsilon          " + "".join(f"{e:8.2f}" for e in EPSILON))
                 print("  distance, fits   " + "".join(f"{d:8.4f}" for d in found[0].mean(axis=0)))
-                print("  foretold         " + "".join(f"{d:8.4f}" for d in found[1].mean(axis=0)))
+                print("  predicted        " + "".join(f"{d:8.4f}" for d in found[1].mean(axis=0)))
                 bound = largest_change(weight, true, found[2])
                 print(
                     f"  Theorem 1: this accurate on both sides, the first leaf's weight has changed by at most {bound:.1%}"
@@ -135,10 +135,10 @@ def picture(curves, slopes, trials):
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(3, 2, figsize=(9, 10), layout="constrained", sharey="row")
-    for (name, (fits, foretold, norms)), column in zip(curves.items(), axes.T, strict=True):
+    for (name, (fits, predicted, norms)), column in zip(curves.items(), axes.T, strict=True):
         half = 1.645 / np.sqrt(trials)  # 90 % for the mean
         band(column[0], EPSILON, fits, half)
-        column[0].plot(EPSILON, foretold.mean(axis=0), "k:", label="foretold by strat.sensitivity")
+        column[0].plot(EPSILON, predicted.mean(axis=0), "k:", label="predicted by strat.sensitivity")
         column[0].set(title=name, xlabel="perturbation epsilon", ylabel="distance of the centre's fit")
         column[0].legend(frameon=False)
         column[1].plot(range(K - 1), norms[1:], "o")

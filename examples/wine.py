@@ -1,7 +1,7 @@
-"""Red wine, good or bad, by density and sulphates: the paper's table, and an honest one.
+"""Red wine, good or bad, by density and sulphates: the paper's table, and one over many splits.
 
 Run ``python examples/wine.py FOLDER``, or set STRAT_DATA. The strata are 10 x 10 bins of density and sulphates,
-the features eight others. ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves the honest part out.
+the features eight others. ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves that part out.
 
 The paper's protocol is its two-column softmax on its split. Its joint model starts from W0 = 0 and stops on the way: the
 row "joint, paper's stop" is its iteration 114; "joint, minimised" goes on to a stationary point of the same objective.
@@ -12,7 +12,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-from honest import best_of_grid, compare, linear, random_splits, sign_figures
+from over_splits import best_of_grid, compare, linear, random_splits, sign_figures
 from paper import arguments, classification, table, wine
 
 import strat
@@ -74,7 +74,7 @@ def papers_protocol(records):
     return models
 
 
-def honest(records, count):
+def tuned(records, count):
     """Compare logistic models with a ridge and a free intercept over random splits."""
     bases = linear(lambda y, u: cp.logistic(-y * u), 8)
     base = bases[0]
@@ -111,7 +111,7 @@ def main():
     records = wine(options.data)
     models = papers_protocol(records)
     if options.splits:
-        honest(records, options.splits)
+        tuned(records, options.splits)
     if options.pictures:
         pictures(models, options.pictures)
 

@@ -256,7 +256,7 @@ def test_rolling_origins_are_judged_one_by_one(monkeypatch):
     ]  # standard errors over origins, not records
     assert not tuned.improved and tuned.gain_se == tuned.table[2]["gain_se"]
     for folds in (strat.RollingOrigin(2, time=1), strat.RollingOrigin(1, time=1)):
-        with pytest.raises(DataError, match="knows nothing of time.*three origins at least"):
+        with pytest.raises(DataError, match="ignores time.*three origins at least"):
             strat.tune(model, (X, y, z), folds=folds, method="evidence")
 
 

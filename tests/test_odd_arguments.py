@@ -111,13 +111,13 @@ def test_random_splits_need_a_seed():
         strat.compare({"lrsm": strat.lrsm(BASE, PATH)}, data=(X, Y, Z), random_state=None)
 
 
-def test_a_search_says_that_the_pooled_model_is_left_out(monkeypatch):
+def test_a_search_says_that_the_complete_graph_is_left_out(monkeypatch):
     for module in (strat.selection.search, strat.selection.candidates):
-        monkeypatch.setattr(module, "MOST_POOLED", 3)
+        monkeypatch.setattr(module, "MOST_COMPLETE", 3)
     found = strat.search(strat.lrsm(BASE, PATH), {"scale": [1.0]}, train=(X, Y, Z), folds=2)
-    assert "pooled" not in {row["candidate"] for row in found.table}
-    assert any("the pooled model is left out: its complete graph of 4 strata" in note for note in found.notes)
-    assert "the pooled model is left out" in str(found)
+    assert "complete graph" not in {row["candidate"] for row in found.table}
+    assert any("the complete graph is left out: with 4 strata" in note for note in found.notes)
+    assert "the complete graph is left out" in str(found)
 
 
 def fitted(model=None, data=(X, Y), z=Z, **options):
@@ -203,11 +203,11 @@ def test_separable_strata_without_a_ridge_are_named():
     X, z = rng.standard_normal((40, 2)), np.repeat(["mixed", "apart"], 20)
     signs = np.where(z == "apart", np.sign(X[:, 0]), np.where(rng.random(40) < 0.5, 1.0, -1.0))
     loss = cp.logistic(-y * (x @ slope))
-    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as .* of .apart. grow") as found:
+    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .apart. grow") as found:
         model = strat.separate(strat.BaseModel(loss, data=(x, y))).fit(X, signs, strata=z)
     assert len(found) == 1
     assert "Give the regularizer a small ridge" in model.result_.notes[-1]
-    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as .* of .mixed., .apart. grow"):
+    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .mixed., .apart. grow"):
         strat.lrsm(strat.BaseModel(loss, data=(x, y)), strat.graphs.path(["mixed", "apart"])).fit(
             X, np.sign(X[:, 0]), strata=z
         )
@@ -220,7 +220,7 @@ def test_separable_strata_without_a_ridge_are_named():
 def test_a_stratum_that_runs_away_is_named():
     precision = cp.Variable(name="precision")
     base = strat.BaseModel(cp.square(y) * precision - cp.log(precision), data=(y,))
-    with pytest.warns(strat.ConvergenceWarning, match="falls for ever as precision of 2 grows"):
+    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as precision of 2 grows"):
         strat.separate(base, solver=strat.NewtonCG(tol=1e-3)).fit(
             np.where(Z == 2, 0.0, Y)[:12], strata=Z[:12]
         )

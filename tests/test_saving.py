@@ -30,7 +30,7 @@ BASE = declared()
 
 #: What an earlier version wrote for a joint model (arrays rounded below), and what differs for a common one.
 DECLARATION = (
-    "BaseModel: variables theta (2,); 2 numbers a stratum; data y (2,)\n"
+    "BaseModel: variables theta (2,); 2 numbers per stratum; data y (2,)\n"
     "role         weight  piece                        rule    argument                          oracles\n"
     "loss         1       quad_over_lin(y - theta, 1)  Square  record data, 2 rows, Gram matrix  value gradient hvp prox\n"
     "regularizer  lam     quad_over_lin(theta, 1)      Square  no data, 2 entries                value gradient hvp prox\n"

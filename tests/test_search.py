@@ -50,10 +50,10 @@ def cross_validated(model, pairs=None):
 
 def test_the_table_holds_the_losses_of_plain_fits(found):
     rows = {row["candidate"]: row for row in found.table}
-    assert set(rows) == {"lrsm", "lrsm, one scale", "common", "separate", "pooled"}
+    assert set(rows) == {"lrsm", "lrsm, one scale", "common", "separate", "complete graph"}
     models = dict.fromkeys(rows, strat.lrsm(BASE, GRAPH))
     models |= {"common": strat.common(BASE, GRAPH), "separate": strat.separate(BASE, GRAPH)}
-    models["pooled"] = strat.lrsm(BASE, strat.graphs.complete(list(GRAPH), weight=1 / 19))
+    models["complete graph"] = strat.lrsm(BASE, strat.graphs.complete(list(GRAPH), weight=1 / 19))
     best = cross_validated(clone(models[found.candidate]).set_params(**found.chosen))
     for name, row in rows.items():
         losses = cross_validated(clone(models[name]).set_params(**row["constants"]))
@@ -69,7 +69,7 @@ def test_the_lowest_loss_wins_and_more_constants_never_lose(found):
     assert means == sorted(means) and found.table[0]["candidate"] == found.candidate
     by = {row["candidate"]: row["mean"] for row in found.table}
     assert by["lrsm"] <= by["lrsm, one scale"]
-    # The places differ without order, the years do not: time is to be pooled, place is not.
+    # The places differ without order, the years do not: time is to be shared, place is not.
     assert found.candidate == "lrsm"
     assert found.chosen["scale__time"] > 30 * found.chosen["scale__place"]
     assert set(found.chosen) == {"scale__place", "scale__time", "base__ridge"}
@@ -138,7 +138,7 @@ def test_folds_of_infinite_loss_are_named():
     base = strat.BaseModel(x * theta - cp.log(x * theta), 0.1 * cp.square(theta + 1), data=(x,))
     x, z, folds = np.array([1.0, 2.0, 3.0, 1.0]), [0, 0, 0, 1], [([0, 1, 3], [2]), ([0, 1, 2], [3])]
     found = strat.search({"model": strat.separate(base)}, train=(x, z), folds=folds)
-    assert found.candidate in ("common", "pooled")
+    assert found.candidate in ("common", "complete graph")
     assert "model: the held-out loss of fold 2 of 2 is infinite" in found.notes
 
 
@@ -151,7 +151,7 @@ def test_a_scale_of_0_is_no_constant_to_search():
     constants = {row["candidate"]: set(row["constants"]) for row in table}
     assert constants["separate"] == {"base__ridge"}
     assert constants["time alone"] == {"scale__time", "base__ridge"}
-    assert set(constants) == {"separate", "time alone", "common", "pooled"}
+    assert set(constants) == {"separate", "time alone", "common", "complete graph"}
 
 
 def test_the_winner_is_refitted_to_all_records(found):
@@ -216,7 +216,7 @@ def test_rolling_folds_and_columns_of_a_frame():
 def test_a_model_without_a_graph_has_the_strata_of_all_records():
     z = ["only once", *("ab"[a % 2] for a, _ in Z[1:])]
     found = strat.search(strat.separate(BASE), {"base__ridge": [1.0]}, train=(X, Y, z), folds=3)
-    assert sorted(row["candidate"] for row in found.table) == ["common", "model", "pooled"]
+    assert sorted(row["candidate"] for row in found.table) == ["common", "complete graph", "model"]
     assert all(row["error"] is None for row in found.table)
 
 
@@ -286,7 +286,7 @@ def test_weights_count_records_in_fits_and_means():
         {
             (row["candidate"], *row["constants"].values()): row
             for row in search.table
-            if row["candidate"] != "pooled"
+            if row["candidate"] != "complete graph"
         }
         for search in (found, again)
     )

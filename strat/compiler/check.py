@@ -256,7 +256,7 @@ def _taken(e, walker):
 
 
 def warn_of_meanings(expression, constraints, stacklevel):
-    """One DataWarning for each kind of thing that CVXPY reads in another way than many people mean it."""
+    """One DataWarning for each kind of expression that CVXPY reads differently from what many people mean."""
     said = set()
     for source in (expression, *constraints):
         for e in atoms.nodes(source):

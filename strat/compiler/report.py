@@ -39,7 +39,8 @@ def header(program):
     variables, data = (
         ", ".join(f"{x.name()} {x.shape}" for x in some) for some in (program.variables, program.data)
     )
-    line = f"{program.what}: variables {variables or 'none'}; {program.layout.n} numbers a stratum"
+    n = program.layout.n
+    line = f"{program.what}: variables {variables or 'none'}; {n} number{'s' * (n != 1)} per stratum"
     return line + (f"; data {data}" if data else "")
 
 

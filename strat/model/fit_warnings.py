@@ -47,7 +47,7 @@ def warn_of_lost_digits(base, records):
             lost = [names[c] for c in lost] if names else lost
             warnings.warn(
                 f"column {some_of(lost)} of {parameter.name()}: the numbers differ by less than {SPREAD:g} of their size, "
-                f"so that double precision loses much of what tells the records apart. Subtract a number near their mean.",
+                f"so that double precision loses much of what distinguishes the records. Subtract a number near their mean.",
                 DataWarning,
                 stacklevel=4,
             )
@@ -97,7 +97,7 @@ def warn_of_undetermined_predictions(model, program, index):
         mask[np.setdiff1d(np.arange(len(mask)), index)] = False
         which, some = _words(mask, model.strata_, layout)
         warnings.warn(
-            f"the prediction of {int(affected.sum()):,} of {len(affected):,} records says nothing of the data: it uses "
+            f"the prediction of {int(affected.sum()):,} of {len(affected):,} records does not depend on any data: it uses "
             f"the {which} where {some} neither records nor edges that lead to records.",
             DataWarning,
             stacklevel=3,
@@ -135,9 +135,9 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
         names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
         which = f"{', '.join(names[:6])}{', …' * (len(names) > 6)}{_of(running.any(axis=1), bound_model)}"
         note = (
-            f"the objective has no minimum: it falls for ever as {which} grow{'s' * (len(names) == 1)} without bound (up to "
-            f"{np.abs(theta[running]).max():.2g} here), so that these numbers mean a direction at most. Something separates "
-            f"the records, such as a column that tells a label or a count of 0 for sure, or labels all alike. Give the "
+            f"the objective has no minimum: it keeps falling as {which} grow{'s' * (len(names) == 1)} without bound (up to "
+            f"{np.abs(theta[running]).max():.2g} here), so that these numbers show at most a direction. Something separates "
+            f"the records, such as a column that determines a label or a count of 0, or labels that are all equal. Give the "
             f"regularizer a small ridge on all of them, join the strata to others by edges, or leave out the column."
         )
         _add_note(result, note, ConvergenceWarning)
@@ -145,7 +145,7 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
         note = (
             f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters"
             f"{_of(unbounded, bound_model)} are doubled. Check the signs in the loss, and give it a regularizer, "
-            f"constraints, or more records a stratum."
+            f"constraints, or more records per stratum."
         )
         _add_note(result, note, ConvergenceWarning)
     return running

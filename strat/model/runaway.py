@@ -1,6 +1,6 @@
-"""Directions in which a fit runs away: the objective falls along them for ever, so that it has no minimum.
+"""Directions in which a fit runs away: the objective keeps falling along them, so that it has no minimum.
 
-A sum of convex functions f that are bounded below falls for ever from theta along d where none of them grows along d, however
+A sum of convex functions f that are bounded below keeps falling from theta along d where none of them grows along d, however
 far, and one of them falls at theta:
 
     ⟨∇f(z), d⟩ ≤ 0 for all f and z,    ⟨∇f(theta), d⟩ < 0 for some f
@@ -156,7 +156,7 @@ def _direction(problem, losses, index, theta, component):
 
 
 def _for_ever(falls):
-    """Whether functions (N,) fall for ever, from how fast they fall at the points ALONG a direction (points, N)."""
+    """Whether functions (N,) keep falling, from how fast they fall at the points ALONG a direction (points, N)."""
     most = falls.max(axis=0)
     slow = (falls > NOISE * most) & (falls < TENTH * most)
     return (slow[:-1] & slow[1:]).any(axis=0)

@@ -14,8 +14,8 @@ from strat.model.estimator import StratifiedModel
 from strat.model.refit import Refits
 from strat.oracles.base import hessian_blocks
 
-#: A complete graph has an edge for each pair: with more strata the pooled model would cost more than all others.
-MOST_POOLED = 500
+#: A complete graph has an edge for each pair: with more strata it would cost more than all others.
+MOST_COMPLETE = 500
 
 
 @dataclass
@@ -77,7 +77,7 @@ def default_candidates(name, model, unit):
 
 
 def simple_models(models, nodes):
-    """Common, separate and pooled models of the declarations, where the user gave none: (kind, name, model) of each.
+    """Common and separate models and a complete graph of the declarations, where the user gave none: (kind, name, model) of each.
 
     Their strata are those of a graph, or else `nodes`, the strata that have records. Where there are several
     declarations, a name begins with that of the declaration's first model.
@@ -99,8 +99,8 @@ def simple_models(models, nodes):
             made["common"] = common(model.base, without_edges, **options)
         if not any(map(_is_separate, group.values())):
             made["separate"] = separate(model.base, without_edges, **options)
-        if 2 <= len(labels) <= MOST_POOLED and not coupling.by_factor(model.base.couple):
-            made["pooled"] = lrsm(
+        if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(model.base.couple):
+            made["complete graph"] = lrsm(
                 model.base, graphs.complete(labels, weight=1 / (len(labels) - 1)), **options
             )
         for kind, simple_model in made.items():

@@ -15,7 +15,7 @@ from strat.model.estimator import StratifiedModel
 from strat.records.records import read_weight
 from strat.records.sample import Sample, strata_folds
 from strat.records.strata import in_order
-from strat.selection.candidates import MOST_POOLED, Candidate, curvature, default_candidates, simple_models
+from strat.selection.candidates import MOST_COMPLETE, Candidate, curvature, default_candidates, simple_models
 from strat.selection.clock import Clock
 from strat.selection.constants import grid_points, read_grid
 from strat.selection.cross_validation import CrossValidation
@@ -25,8 +25,8 @@ from strat.selection.other_model import checked_models
 from strat.selection.search_result import Search
 from strat.solvers.progress import Progress
 
-#: Factors of the pooled model's weight where a grid is given for the other models.
-POOLED_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
+#: Factors of the weight of the complete graph where a grid is given for the other models.
+COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 
 def search(
@@ -45,8 +45,8 @@ def search(
 ) -> "Search":
     """Choose constants by the lowest held-out loss, and refit the winner to all records.
 
-    The given models compete with those that a search must beat: the common model, separate models, and the pooled model (a
-    complete graph of equal weights, which draws every stratum to the mean of all). Without a grid, the search is over the
+    The given models compete with those that a search must beat: the common model, separate models, and an LRSM on a
+    complete graph of equal weights, which pulls every stratum to the mean of all. Without a grid, the search is over the
     logarithms of each model's constants, without bounds: one scale for each factor of the graph, every scalar
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. The
     scales of a given graph count from the curvature of the loss, so that the weights it comes with do not matter. A scan
@@ -61,7 +61,7 @@ def search(
         part as they are; see `strat.compare`.
     grid : dict or list of dict, optional
         Values to try, every combination: ``{"scale__FACTOR": […], "lambda1": […], "base__NAME": […]}``, each for the
-        models that have such a constant. Common, separate and pooled models take part with the grid's ``base__NAME``.
+        models that have such a constant. The simple models take part with the grid's ``base__NAME``.
     train : tuple
         ``(*data, strata)``.
     sample_weight : (N,) array-like, optional
@@ -176,10 +176,10 @@ def search(
     states = sum((job.states for each in jobs.values() for job in each), Counter())
     if stopped := states.total() - states["converged"]:
         notes.append(f"{stopped} of {states.total()} fits on folds stopped before tol")
-    if not any(kind == "pooled" for kind, _, _ in simple) and len(nodes) > MOST_POOLED:
+    if not any(kind == "complete graph" for kind, _, _ in simple) and len(nodes) > MOST_COMPLETE:
         notes.append(
-            f"the pooled model is left out: its complete graph of {len(nodes):,} strata would have "
-            f"{len(nodes) * (len(nodes) - 1) // 2:,} edges (it takes part up to {MOST_POOLED} strata)"
+            f"the complete graph is left out: with {len(nodes):,} strata it would have "
+            f"{len(nodes) * (len(nodes) - 1) // 2:,} edges (it takes part up to {MOST_COMPLETE} strata)"
         )
     records = sum(len(test) for _, test in pairs)
     return Search(table, best, fitted, len(pairs), records, clock.seconds, notes)
@@ -192,8 +192,8 @@ def _on_grid(models, simple, grids, units):
     ]
     for kind, name, model in simple:
         points = grid_points(model, grids, prefix="base__")
-        if kind == "pooled":
-            points = [{**p, "scale": s * units[id(model.base)]} for p in points for s in POOLED_SCALES]
+        if kind == "complete graph":
+            points = [{**p, "scale": s * units[id(model.base)]} for p in points for s in COMPLETE_SCALES]
         candidates.append(Candidate(name, model, points=points))
     return candidates
 

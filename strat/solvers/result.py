@@ -70,7 +70,8 @@ class Result(Shown):
     def __str__(self):
         parts = "  ".join(f"{name} {value:.6g}" for name, value in self.parts.items())
         lines = [
-            f"status      {self.status} after {self.iterations} iterations from init {self.init!r}",
+            f"status      {self.status} after {self.iterations} iteration{'s' * (self.iterations != 1)} from init "
+            f"{self.init!r}",
             f"objective   {self.objective:.9g}",
             f"  parts     {parts}",
             *([] if self.smoothed_objective is None else [f"  smoothed  {self.smoothed_objective:.9g}"]),

@@ -43,7 +43,7 @@ class GraphRegularizer(BaseEstimator):
         for name, (allowed, is_allowed) in self._ranges.items():
             check_range(name, getattr(self, name), allowed, is_allowed)
         if joint and self._falls_with_weights and self.lambda1 > 0:
-            reason = "with equal parameters and W going to infinity the objective would fall for ever"
+            reason = "with equal parameters and W going to infinity the objective would keep falling"
             check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {reason}", POSITIVE[1])
 
     def expression(self, W: np.ndarray, W0: np.ndarray | None = None) -> Any:

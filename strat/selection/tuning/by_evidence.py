@@ -156,7 +156,7 @@ def _parts(sample, held_out, folds, random_state):
     in_time = in_order_of_time(pairs) is not None or isinstance(folds, RollingOrigin)
     if in_time and len(pairs) < 3:
         raise DataError(
-            'method="evidence" knows nothing of time, and may lose where a fit extrapolates: rolling folds need three '
+            'method="evidence" ignores time, and may do harm where a fit extrapolates: rolling folds need three '
             f"origins at least for its guard, and there are {len(pairs)}. Give more, or tune by held-out loss."
         )
     return [(sample.part(a), sample.part(b)) for a, b in pairs], in_time

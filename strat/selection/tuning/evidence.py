@@ -98,7 +98,7 @@ class Evidence:
         else:
             freedom = self.residuals - (theta.size - rank)
             if not (freedom > 0 and objective > 0):
-                raise np.linalg.LinAlgError("the residuals leave nothing to tell the noise from")
+                raise np.linalg.LinAlgError("too few residuals remain to estimate the noise")
             precision = freedom / (2 * objective)  # 1 / φ
             value -= 0.5 * freedom * (1 - np.log(precision))
         # With M[e] = M_ii + M_jj - 2 M_ij at an edge e = (i, j), twice the derivative in its weight for coefficient c is

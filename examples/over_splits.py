@@ -1,4 +1,4 @@
-"""An honest comparison: constants chosen on the training records alone, many splits, standard errors.
+"""Compare models over many splits, with constants chosen on the training records alone.
 
 For every split, the constants of every model are chosen by cross-validation on its training records, the model is fitted
 to all of them, and only then the test records are looked at. The LRSM has one weight for each factor of the graph
