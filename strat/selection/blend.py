@@ -1,6 +1,7 @@
 """Blends of a stratified model with models that share strength across all strata in other ways."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -15,7 +16,14 @@ from strat.selection.other_model import ScoredByPrediction, as_model, with_strat
 from strat.selection.predictions import LossOfPrediction, check_predictable, prediction_of
 
 
-def blend(model, *others, weights="average", folds=5, guard=True, random_state=0):
+def blend(
+    model: Any,
+    *others: Any,
+    weights: str = "average",
+    folds: Any = 5,
+    guard: bool = True,
+    random_state: int = 0,
+) -> "Blend":
     """Blend a stratified model with other models: a weighted sum of their predictions on the scale of the loss.
 
     Margins and log rates are added, not probabilities and rates. At fit, every model is fitted to every fold and predicts
