@@ -9,7 +9,6 @@ import pytest
 
 import strat
 from strat.oracles.cone_program import ConeProgram
-from strat.solvers.cone_newton import WRITTEN
 from strat.solvers.default import default_solver
 
 P, K, N = 4, 6, 90
@@ -163,16 +162,12 @@ def test_a_loss_whose_cones_cannot_be_written_is_pickled_and_says_so():
             flat.cones()
 
 
-def test_records_too_many_for_one_program_are_not_written():
-    oracle = strat.compile(LOSSES["pinball"][0], data=(x, y)).bind(X, Y, strata=STRATA).flat
-    assert type(default_solver(oracle, learned=False)) is strat.Cone
-
-    def written():
-        raise AssertionError("the program was written")
-
-    written.size = WRITTEN + 1
-    oracle.cones = written
-    assert type(default_solver(oracle, learned=False)) is strat.ADMM
+def test_records_whose_program_would_not_fit_into_the_memory_are_refused(monkeypatch):
+    base = strat.BaseModel(LOSSES["pinball"][0], data=(x, y))
+    assert type(default_solver(base.loss_program.bind(X, Y, strata=STRATA).flat, learned=False)) is strat.Cone
+    monkeypatch.setattr("os.sysconf", lambda name: 300)
+    with pytest.raises(strat.NoOracleError, match="the machine has 0 GB: smooth the loss"):
+        strat.lrsm(base, GRAPH).fit(X, Y, strata=STRATA)
 
 
 def test_fits_in_several_threads_share_nothing_that_changes():

@@ -12,8 +12,9 @@ from strat.compiler.pieces import NoProx, Sets, Support, affine, quadratic, sing
 from strat.compiler.piecewise import interval_below
 from strat.compiler.separable import separable
 from strat.compiler.value_checks import check_fixed
-from strat.errors import NoOracleError
+from strat.errors import NoOracleError, OptionError
 from strat.oracles.cone_prox import ConeProx
+from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_quadratic import QuadraticProx
@@ -74,6 +75,10 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     return oracle
 
 
+#: Bytes that CVXPY and Clarabel take for each number of the records in a cone program.
+BYTES = 450
+
+
 class Once:
     """A function without arguments that is called once, when its result is first needed.
 
@@ -86,8 +91,11 @@ class Once:
     def __call__(self):
         if self._made is None and self._error is None:
             try:
+                if self.size:
+                    way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
+                    check_memory("the cone program of all records", BYTES * self.size, way)
                 self._made = self._make()
-            except NoOracleError as error:
+            except (NoOracleError, OptionError) as error:
                 self._error = str(error)
         if self._error is not None:
             raise NoOracleError(self._error)

@@ -68,8 +68,10 @@ class StratifiedModel(FittedParameters, NestedParameters):
         The strata in order.
     result_ : Result
         Status, objective and its parts, residuals, history, time.
-    n_features_in_, feature_names_in_ : int, (n_features_in_,) ndarray
-        Number and names of the columns of X, those of strata too, where X is a matrix and a DataFrame.
+    n_features_in_ : int
+        Number of columns of X, those of strata too, where X is a matrix.
+    feature_names_in_ : ndarray of str
+        Their names, where X is a DataFrame.
 
     References
     ----------

@@ -13,7 +13,6 @@ from strat.solvers.algorithm import PROJECTION, Algorithm
 DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 ROUGH, EXACT = 1e-4, 1e-10  # relative accuracies of the first programs and of the last
-WRITTEN = 5_000_000  # numbers in the records up to which the cone program of all records is written
 FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 
@@ -154,8 +153,8 @@ class ConeNewton(Algorithm):
 
 
 def has_cones(loss):
-    """Whether the records' cone program is not too large, and can be written."""
-    if not loss.has("cones") or getattr(loss.cones, "size", 0) > WRITTEN:
+    """Whether the records' cone program can be written."""
+    if not loss.has("cones"):
         return False
     try:
         loss.cones()

@@ -5,12 +5,15 @@ import numpy as np
 from strat.solvers.block_descent import BlockDescent
 from strat.solvers.cone_newton import ConeNewton, has_cones
 
+WRITTEN = 5_000_000  # numbers in the records up to which their cone program is written for that
 NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
 
 
 def at_edge(problem, x):
     """Whether short steps downhill from a point leave the domain of a loss whose records' cones can be written."""
-    if not (problem.loss.has("value_and_gradient") and has_cones(problem.loss)):
+    loss = problem.loss
+    few = loss.has("cones") and getattr(loss.cones, "size", 0) <= WRITTEN
+    if not (few and loss.has("value_and_gradient") and has_cones(loss)):
         return False
     slope = x.differentiate().theta_gradient
     size = np.linalg.norm(x.theta, axis=1)
