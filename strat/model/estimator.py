@@ -281,12 +281,13 @@ class StratifiedModel(FittedParameters, NestedParameters):
                 columns=self._columns,
             )
         except GraphError as error:
-            if self.graph is not None:
-                raise
-            raise GraphError(
-                f"{error} The model was given no graph, so its strata are the labels seen at fit; with a graph that has "
-                f"all strata, such as graph=(labels, W), it predicts for those without records, too."
-            ) from None
+            more = 'Or pass unseen="common" or unseen="graph" to predict.' if where == "predict" else ""
+            if self.graph is None:
+                more = (
+                    "The model was given no graph, so its strata are the labels seen at fit; with a graph that has all "
+                    f"strata, such as graph=(labels, W), it predicts for those without records, too. {more}"
+                )
+            raise GraphError(f"{error} {more}".rstrip()) from None
         if self.shared:
             records.strata = records.strata.merged(self.strata_)
         return records
