@@ -34,7 +34,8 @@ def default_solver(loss, learned, regularizer=None):
     )
     if curved and closed:
         return NewtonCG()
-    if curved or (has_cones(loss) and not (closed and loss.has("value_and_gradient"))):
+    # The cones are asked for last, as they are written then.
+    if curved or (not (closed and loss.has("value_and_gradient")) and has_cones(loss)):
         return Cone()
     return MAPG() if loss.has("value_and_gradient") else ADMM()
 
