@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from strat.oracles import kernels
-
 
 class SingleAtom:
     """Σ over rows of weight × atom(A theta + offset), with the values and derivatives of a `Tape`.
@@ -46,14 +44,6 @@ class SingleAtom:
         return ([u], *self.rule.forward([u]))
 
     def _total(self, out):
-        segments, weight = self.segments, None if self._unit else self.weight
-        if (
-            kernels.compiled
-            and (segments is None or len(out) == segments.N)
-            and (weight is None or weight.shape[1:] == out.shape[1:])
-        ):
-            K, stratum = (len(out), None) if segments is None else (segments.K, segments.index)
-            return kernels.compiled.sums(out, K, stratum, weight)
         if self._row is not None:
             total = out.reshape(len(out), -1) @ self._row
         else:
