@@ -14,7 +14,7 @@ import pytest
 import strat
 from strat.oracles import kernels
 from strat.oracles.design import SharedDesign
-from strat.oracles.segments import SMALL, Grams, Segments
+from strat.oracles.segments import SMALL, Segments
 from strat.problem.edges import AllPairs
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
@@ -87,9 +87,9 @@ def test_sums_of_outer_products(monkeypatch, p):
     a, weight = rng.standard_normal((61, p)), rng.random(61)
     expected = np.stack([(a[z == k] * weight[z == k, None]).T @ a[z == k] for k in range(K)])
     for data in (a, np.asfortranarray(a)):
-        for grams in both(monkeypatch, lambda d=data: Grams(Segments(z, K), d)(weight)):
+        for grams in both(monkeypatch, lambda d=data: Segments(z, K).gram(d, weight)):
             np.testing.assert_allclose(grams, expected, atol=1e-13)
-    grams = Grams(Segments(z, K), a)(weight)
+    grams = Segments(z, K).gram(a, weight)
     if p <= SMALL:
         assert np.array_equal(grams, grams.swapaxes(1, 2))
 
