@@ -133,15 +133,13 @@ class Tape(Oracle):
         return tape if tape._steep else self
 
     def limited(self):
-        """The arguments of atoms with a domain that are functions of affine forms, entry by entry (see `Limited`)."""
+        """The affine arguments of atoms with a domain (see `Limited`)."""
         found = []
         for node in self.nodes:
             for i in node.varying:
-                rule, along = node.rule, node.forms[i].along()
-                if along is not None and i in rule.definite and not node.forms[i].inner:
-                    found.append(Limited(*along, None))
-                elif along is not None and i in rule.intervals:
-                    found.append(Limited(*along, rule.intervals[i][0]))
+                rule, form = node.rule, node.forms[i]
+                if not form.inner and form.design.dense and (i in rule.definite or i in rule.intervals):
+                    found.append(Limited(form, None if i in rule.definite else rule.intervals[i][0]))
         return found
 
     def run(self, theta, arguments=None):
