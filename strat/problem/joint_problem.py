@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.problem.edges.laplacians import Laplacians
 
 
@@ -261,8 +260,6 @@ class Point:
 
 def rows_product(weight, a, b, c=None):
     """Sum over the rows k of weight_k a_k . (b_k - c_k), c zero by default."""
-    if kernels.compiled:
-        return kernels.compiled.weighted_product(weight, a, b, c)
     return float(weight @ np.vecdot(a, b if c is None else b - c))
 
 

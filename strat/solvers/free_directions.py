@@ -6,7 +6,6 @@ from strat.oracles import kernels
 from strat.solvers.prox_slope import FREE
 
 TOGETHER = 256  # matrices that are inverted at a time
-SMALL = 16  # size of matrices up to which the compiled loop is faster than NumPy's products
 
 
 class FreeDirections:
@@ -77,9 +76,6 @@ def times(matrices, x):
     """Diagonals (K, n) or matrices (K, n, n) times x (K, n)."""
     if matrices.ndim == 2:
         return matrices * x
-    small = matrices.shape[1] <= SMALL and matrices.shape[:2] == x.shape
-    if kernels.compiled and small and matrices.flags.c_contiguous and x.size:
-        return kernels.compiled.blocks_times(matrices, x)
     return np.matmul(matrices, x[..., None])[..., 0]
 
 

@@ -53,9 +53,6 @@ class StrataMetric:
     def _ahead(self, y, out):
         """Write the gradient step from y to out; return the curvature per stratum, and its inverse."""
         share = self.share * self.couple
-        if kernels.compiled and out.size:
-            arrays = (y.degrees, self.loss_curvature, y.theta, y.theta_gradient)
-            return kernels.compiled.gradient_step(share, *arrays, out)
         curvature = share * y.degrees
         curvature += self.loss_curvature
         curvature += 1e-10 * curvature.max() + TINY
@@ -66,8 +63,6 @@ class StrataMetric:
 
     def _moved(self, y, z, out):
         """Write the move from y to z to out; return each stratum's square, and product with the loss's gradient."""
-        if kernels.compiled and out.size:
-            return kernels.compiled.moves(y.theta, z.theta, y.loss_gradient, out)
         np.subtract(z.theta, y.theta, out=out)
         return np.vecdot(out, out), np.vecdot(y.loss_gradient, out)
 
@@ -86,10 +81,6 @@ class StrataMetric:
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
         self.share = max(self.share / 1.05, 0.6)
         old = self.loss_curvature
-        if kernels.compiled:
-            arrays = (self._rest, self._losses, self.squares, old)
-            self.loss_curvature = kernels.compiled.follow(RAISED, LEAST, *arrays)
-            return
         followed = self._seen()
         followed *= RAISED
         np.maximum(followed, LEAST * old, out=followed)

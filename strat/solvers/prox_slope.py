@@ -65,7 +65,8 @@ class ProxSlope:
             self.jacobian = jacobian[:, :, 0]
         else:
             full = _matrix(jacobian, mates)
-            self.jacobian = 0.5 * (full + full.swapaxes(1, 2))
+            # Rounding of the prox would cost the eigenvalues many iterations.
+            self.jacobian = np.round(0.5 * (full + full.swapaxes(1, 2)), 9)
 
     @cached_property
     def _eigen(self):
