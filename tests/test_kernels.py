@@ -18,11 +18,9 @@ from strat.oracles.design import SharedDesign
 from strat.oracles.prox_chains import path_prox
 from strat.oracles.segments import SMALL, Grams, Segments
 from strat.oracles.sparse_cholesky import _elimination_tree
-from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.edges import AllPairs
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
-from strat.solvers.band import BandFactor
-from strat.solvers.free_directions import invert, times
 
 ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
@@ -63,27 +61,6 @@ def test_sums_over_packed_triangles(monkeypatch, K, n):
 
 
 @compiled
-@pytest.mark.parametrize("K", [1, 2, 3, 9, 100])
-def test_the_log_determinant_and_its_derivatives(monkeypatch, K):
-    rng, edges = np.random.default_rng(K), AllPairs(K)
-    w = edges.from_vector(rng.random(edges.count))
-    w0 = edges.from_vector(rng.random(edges.count))
-    graph_oracles = [strat.LogDet(5.0, 0.3, 0.1, 0.2).oracle(edges, prior) for prior in (w0, edges.zeros())]
-    for graph_oracle in graph_oracles:
-
-        def numbers(graph_oracle=graph_oracle):
-            value, gradient = graph_oracle.set(w, edges.degrees(w)), edges.zeros()
-            ends = graph_oracle.split_gradient(gradient)
-            curvature = edges.vector(graph_oracle.curvature(edges.zeros()))
-            return [value, edges.vector(gradient), ends, curvature, graph_oracle.scale()]
-
-        for found, expected in zip(*both(monkeypatch, numbers), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
-    lost = both(monkeypatch, lambda: graph_oracles[0].set(-w, edges.degrees(-w)))
-    assert lost == (np.inf, np.inf) or K == 1
-
-
-@compiled
 @pytest.mark.parametrize("p", [1, 2, 5, 16])
 def test_rows_of_records(monkeypatch, p):
     rng, K = np.random.default_rng(p), 6
@@ -117,51 +94,6 @@ def test_sums_of_outer_products(monkeypatch, p):
     grams = Grams(Segments(z, K), a)(weight)
     if p <= SMALL:
         assert np.array_equal(grams, grams.swapaxes(1, 2))
-
-
-@compiled
-@pytest.mark.parametrize("N, width", [(1, 0), (1, 3), (4, 6), (30, 1), (30, 5), (50, 20)])
-def test_band_factors(N, width):
-    rng = np.random.default_rng(N + width)
-    band = rng.standard_normal((N, width + 1))
-    band[:, 0] = 3 + 2 * width
-    whole = np.zeros((N, N))
-    for d in range(min(width + 1, N)):
-        whole[np.arange(d, N), np.arange(N - d)] = whole[np.arange(N - d), np.arange(d, N)] = band[: N - d, d]
-    b, factor = rng.standard_normal(N), band.copy()
-    assert kernels.compiled.band_factor(factor)
-    np.testing.assert_allclose(
-        kernels.compiled.band_solve(factor, b.copy()), np.linalg.solve(whole, b), rtol=1e-12
-    )
-    for bad in (0.0, -1.0, np.nan):
-        band[N // 2, 0] = bad
-        assert not kernels.compiled.band_factor(band.copy())
-
-
-@compiled
-def test_a_chain_is_solved_alike(monkeypatch):
-    rng, edges = np.random.default_rng(0), EdgeList(20, np.arange(19), np.arange(1, 20))
-    half, r, w = rng.standard_normal((20, 3, 3)), rng.standard_normal((20, 3)), rng.random(19)
-    blocks, degrees = half @ half.swapaxes(1, 2), edges.degrees(w)
-    factor = BandFactor(edges, w, np.ones(3))
-    for x in both(monkeypatch, lambda: factor.factor(blocks, 1 + np.tile(degrees[:, None], 3), None)(r)):
-        there = (blocks @ x[..., None])[..., 0] + x + edges.laplacian(w, x, degrees)
-        np.testing.assert_allclose(there, r, atol=1e-12)
-
-
-@compiled
-@pytest.mark.parametrize("K, n", [(1, 1), (5, 3), (4, 16), (3, 17), (2, 40)])
-def test_products_and_inverses_of_blocks(monkeypatch, K, n):
-    rng = np.random.default_rng(n)
-    half, x = rng.standard_normal((K, n, n + 2)), rng.standard_normal((K, n))
-    blocks = half @ half.swapaxes(1, 2)
-    for matrices in (blocks, np.broadcast_to(blocks[0], blocks.shape), blocks.swapaxes(1, 2)):
-        for product in both(monkeypatch, lambda m=matrices: times(m, x)):
-            np.testing.assert_allclose(product, np.einsum("kab,kb->ka", matrices, x), rtol=1e-12, atol=1e-11)
-        for inverse in both(monkeypatch, lambda m=matrices: invert(np.array(m))):
-            np.testing.assert_allclose(inverse @ matrices, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
-    blocks[-1] *= -1  # not definite, but invertible
-    np.testing.assert_allclose(invert(blocks.copy()) @ blocks, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
 
 
 @compiled
@@ -212,20 +144,6 @@ def test_the_iterates_are_the_same(monkeypatch, K):
 
     for found, expected in zip(*both(monkeypatch, run), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
-
-
-@compiled
-def test_a_projected_step_and_its_measures():
-    rng, edges = np.random.default_rng(0), 1001
-    inverse, curvature, gradient, old, current = rng.random((5, edges)) + [[0.1], [0.1], [-0.5], [0], [0]]
-    new = np.empty(edges)
-    found = kernels.compiled.projected_step(0.7, inverse, curvature, gradient, old, current, new)
-    expected = np.maximum(old - 0.7 * inverse * gradient, 0)
-    np.testing.assert_allclose(new, expected, rtol=1e-15, atol=1e-15)
-    move = expected - old
-    weighted = curvature * move
-    measures = [gradient @ move, weighted @ move, weighted @ weighted, weighted @ (expected - current)]
-    np.testing.assert_allclose(found, measures, rtol=1e-12)
 
 
 @compiled

@@ -100,31 +100,9 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
 
 KERNEL(degrees, "naw", result = degrees(v[0].n, v[1].a, v[2].a))
 KERNEL(add_ends, "naw", add_ends(v[0].n, v[1].a, v[2].a))
-KERNEL(coupling, "nnawww", coupling(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a))
-KERNEL(add_half_distances, "nnaawww",
-       add_half_distances(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a))
-KERNEL(laplacian, "nnaaaw", laplacian(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a))
-KERNEL(log_det, "naaxw", result = log_det(v[0].n, v[1].a, v[2].a, v[3].x, v[4].a))
-KERNEL(log_det_gradient, "nxxxaaww",
-       log_det_gradient(v[0].n, v[1].x, v[2].x, v[3].x, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(edge_curvature, "nxxxaaaw",
-       result = edge_curvature(v[0].n, v[1].x, v[2].x, v[3].x, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(extrapolate, "nxxaaw", extrapolate(v[0].n, v[1].x, v[2].x, v[3].a, v[4].a, v[5].a))
-KERNEL(gradient_step, "nnxaaaawww",
-       gradient_step(v[0].n, v[1].n, v[2].x, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a, v[8].a, v[9].a))
-KERNEL(moves, "nnaaawww", moves(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(weighted_product, "nnaaaa",
-       result = weighted_product(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a))
-KERNEL(follow, "nxxaaaaw", follow(v[0].n, v[1].x, v[2].x, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(projected_step, "nxaaaaaww",
-       projected_step(v[0].n, v[1].x, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a, v[8].a))
 KERNEL(rows_times, "nniaaw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))
 KERNEL(rows_sum, "nnniaaw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))
 KERNEL(grams, "nnniaaw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))
-KERNEL(band_factor, "nnw", result = (double)band_factor(v[0].n, v[1].n, v[2].a))
-KERNEL(band_solve, "nnaw", band_solve(v[0].n, v[1].n, v[2].a, v[3].a))
-KERNEL(blocks_times, "nnaaw", blocks_times(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a))
-KERNEL(invert, "nnw", result = (double)invert(v[0].n, v[1].n, v[2].a))
 KERNEL(sums, "nnnianaw", result = sums(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].n, v[6].a, v[7].a))
 KERNEL(soft_threshold, "nnaananw",
        soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].n, v[7].a))
@@ -134,52 +112,24 @@ KERNEL(logistic, "naww", logistic(v[0].n, v[1].a, v[2].a, v[3].a))
 KERNEL(logistic_slope, "naaw", logistic_slope(v[0].n, v[1].a, v[2].a, v[3].a))
 KERNEL(elimination_tree, "niippp", elimination_tree(v[0].n, v[1].i, v[2].i, v[3].i, v[4].i, v[5].i))
 
-/* Take `convert`, and the routines in the capsules that scipy.linalg.cython_blas and cython_lapack offer. */
-static PyObject *py_use(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* Take the function `convert`. */
+static PyObject *py_use(PyObject *module, PyObject *function)
 {
-    void *routines[4];
     (void)module;
-    if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "use: give of_floats, dpftrf, dsfrk, dsymm, dgemm");
-        return NULL;
-    }
-    convert = Py_NewRef(args[0]);
-    for (int i = 0; i < 4; i++) {
-        const char *name = PyCapsule_GetName(args[i + 1]);
-        routines[i] = PyErr_Occurred() ? NULL : PyCapsule_GetPointer(args[i + 1], name);
-        if (!routines[i])
-            return NULL;
-    }
-    use(routines[0], routines[1], routines[2], routines[3]);
+    convert = Py_NewRef(function);
     Py_RETURN_NONE;
 }
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(use),
+    {"use", py_use, METH_O, NULL},
     METHOD(degrees),
     METHOD(add_ends),
-    METHOD(coupling),
-    METHOD(add_half_distances),
-    METHOD(laplacian),
-    METHOD(log_det),
-    METHOD(log_det_gradient),
-    METHOD(edge_curvature),
-    METHOD(extrapolate),
-    METHOD(gradient_step),
-    METHOD(moves),
-    METHOD(follow),
-    METHOD(weighted_product),
-    METHOD(projected_step),
     METHOD(rows_times),
     METHOD(rows_sum),
     METHOD(sums),
     METHOD(grams),
-    METHOD(band_factor),
-    METHOD(invert),
-    METHOD(blocks_times),
-    METHOD(band_solve),
     METHOD(soft_threshold),
     METHOD(logistic),
     METHOD(logistic_slope),

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.problem.edges.laplacians import Laplacians
 
 
@@ -220,7 +219,7 @@ class Point:
         """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term."""
         # theta is not centred here, as it is not in the product either
         theta = self.problem.scaled(self.theta)
-        energy = rows_product(self.degrees, theta, theta)
+        energy = float(self.degrees @ np.vecdot(theta, theta))
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):
@@ -257,13 +256,6 @@ class Point:
         edges = self.problem.edges
         half = edges.add_half_distances(self.problem.scaled(self.theta), edges.zeros()) * edges.mask
         return self.graph_oracle.size(half)
-
-
-def rows_product(weight, a, b, c=None):
-    """Sum over the rows k of weight_k a_k . (b_k - c_k), c zero by default."""
-    if kernels.compiled:
-        return kernels.compiled.weighted_product(weight, a, b, c)
-    return float(weight @ np.vecdot(a, b if c is None else b - c))
 
 
 def w_residual(edges, graph_oracle, w, gradient, scale):

@@ -1,14 +1,9 @@
 """A banded Cholesky factor of G(w) diag(couple) + blocks, for chains and other narrow graphs."""
 
-from functools import partial
-
 import numpy as np
 from scipy.linalg.lapack import dpbtrf, dpbtrs
 
-from strat.oracles import kernels
-
 CHEAP = 1000  # width**2 n up to which the factor beats conjugate gradients
-SMALL = 33  # rows of the band up to which the compiled loop beats LAPACK
 LARGEST = 2**25  # entries of a factor
 
 
@@ -66,21 +61,13 @@ class BandFactor:
             free[place] = mask
             entries = entries * (free[self.low] & free[self.high])
         band[self.low[:, None], np.arange(n), self.apart[:, None] * n] = entries
-        apply = _factored(band.reshape(K * n, -1))
-        if apply is None:
+        factor, info = dpbtrf(band.reshape(K * n, -1).T, lower=1, overwrite_ab=1)
+        if info:
             return None
 
         def solve(r):
             b = np.empty((K, n))
             b[place] = r
-            return apply(b.reshape(-1)).reshape(K, n)[place]
+            return dpbtrs(factor, b.reshape(-1), lower=1, overwrite_b=1)[0].reshape(K, n)[place]
 
         return solve
-
-
-def _factored(band):
-    """Function that solves, in place, with a positive definite matrix; None for any other."""
-    if kernels.compiled and band.shape[1] <= SMALL:
-        return partial(kernels.compiled.band_solve, band) if kernels.compiled.band_factor(band) else None
-    factor, info = dpbtrf(band.T, lower=1, overwrite_ab=1)
-    return None if info else lambda b: dpbtrs(factor, b, lower=1, overwrite_b=1)[0]

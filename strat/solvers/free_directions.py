@@ -2,11 +2,7 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.solvers.prox_slope import FREE
-
-TOGETHER = 256  # matrices that are inverted at a time
-SMALL = 16  # size of matrices up to which the compiled loop is faster than NumPy's products
 
 
 class FreeDirections:
@@ -77,20 +73,7 @@ def times(matrices, x):
     """Diagonals (K, n) or matrices (K, n, n) times x (K, n)."""
     if matrices.ndim == 2:
         return matrices * x
-    small = matrices.shape[1] <= SMALL and matrices.shape[:2] == x.shape
-    if kernels.compiled and small and matrices.flags.c_contiguous and x.size:
-        return kernels.compiled.blocks_times(matrices, x)
-    return np.matmul(matrices, x[..., None])[..., 0]
-
-
-def invert(matrices):
-    """Invert symmetric matrices (K, n, n) in place, positive definite ones in less time; return them."""
-    for start in range(0, len(matrices), TOGETHER):
-        some = matrices[start : start + TOGETHER]
-        out = some.copy()
-        definite = kernels.compiled and kernels.compiled.invert(out)
-        some[...] = out if definite else np.linalg.inv(some)
-    return matrices
+    return np.einsum("kab,kb->ka", matrices, x)
 
 
 def _by_coordinates(J, t):

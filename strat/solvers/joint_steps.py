@@ -4,9 +4,7 @@ import math
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.oracles.clock import seconds_left
-from strat.problem.joint_problem import rows_product
 from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.metric import EdgeMetric, StrataMetric
@@ -213,7 +211,7 @@ class JointSteps(Algorithm):
         if not fall >= (-noise if rounding else DECREASE * bound):
             return False
         z.objective = min(z.objective, x.objective)
-        uphill = rows_product(strata.curvature, strata.move, z.theta, x.theta)
+        uphill = float(strata.curvature @ np.vecdot(strata.move, z.theta - x.theta))
         self.uphill = uphill + (metric.uphill if learned else 0.0) < 0
         self._estimate_residual(y)
         if not rounding:
@@ -267,10 +265,7 @@ def extrapolated(new, old, beta, out=None, least=-math.inf):
         return None
     if isinstance(new, list):
         return [extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
-    out = np.empty(new.shape) if out is None else out
-    if kernels.compiled and out.size:
-        return kernels.compiled.extrapolate(beta, new, old, out, least)
-    np.subtract(new, old, out=out)
+    out = np.subtract(new, old, out=out)
     out *= beta
     out += new
     return out if least == -math.inf else np.maximum(out, least, out=out)

@@ -98,8 +98,6 @@ class AllPairs(EdgeSet):
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
-        if kernels.compiled and theta.shape[1] > 1:  # BLAS is faster on one column
-            return kernels.compiled.laplacian(w, degrees, theta)
         return self.laplacian_operator(w, degrees)(theta)
 
     def adjacency_operator(self, w):
@@ -108,28 +106,15 @@ class AllPairs(EdgeSet):
 
     def coupling(self, theta, out=None):
         """What `energy` needs: ||theta_k||^2 / 2 of each stratum, and -theta_i . theta_j of each pair, written to out."""
+        theta = theta - theta.mean(axis=0)  # for less cancellation
         out = self.zeros() if out is None else out
-        if kernels.compiled:
-            return kernels.compiled.coupling(theta, out), out
-        theta, squares = self._centred(theta)
-        return squares, self.packed.add_products(-1.0, theta, 0.0, out)
+        return 0.5 * np.vecdot(theta, theta), self.packed.add_products(-1.0, theta, 0.0, out)
 
-    def add_half_distances(self, theta, g, a=None):
+    def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term."""
-        a = np.zeros(self.K) if a is None else a
-        if kernels.compiled:
-            return kernels.compiled.add_half_distances(theta, a, g)
-        # For any s > 0, c_i + c_j - theta_i . theta_j = (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
-        theta, c = self._centred(theta)
-        c += a
-        root = np.sqrt(np.abs(c).max()) or 1.0
-        self.packed.add_products(-1.0, np.column_stack([theta, c / root, np.full(self.K, root)]), 1.0, g)
-        return self.packed.add_products(1.0, (c / root + root)[:, None], 1.0, g)
-
-    def _centred(self, theta):
-        """theta less its mean over the strata, for less cancellation, and half the squared norms of its rows."""
         theta = theta - theta.mean(axis=0)
-        return theta, 0.5 * np.vecdot(theta, theta)
+        self.packed.add_products(-1.0, theta, 1.0, g)
+        return self.add_ends(0.5 * np.vecdot(theta, theta) + a, g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
@@ -152,12 +137,6 @@ class AllPairs(EdgeSet):
         out = np.negative(w, out=out)
         out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
         return out
-
-    def log_det(self, w, shift, degrees, out):
-        """log det of `precision`, whose Cholesky factor is written to out; None where it is not positive definite."""
-        if kernels.compiled:
-            return kernels.compiled.log_det(w, degrees, shift, out)
-        return super().log_det(w, shift, degrees, out)
 
     @property
     def band(self):

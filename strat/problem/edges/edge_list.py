@@ -118,10 +118,10 @@ class EdgeList(EdgeSet):
         """What `energy` needs: zero for each stratum, and half the squared distance of each edge."""
         return np.zeros(self.K), self.distances(theta) / 2
 
-    def add_half_distances(self, theta, g, a=None):
+    def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
         g += self.distances(theta) / 2
-        return g if a is None else self.add_ends(a, g)
+        return self.add_ends(np.broadcast_to(a, self.K), g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""

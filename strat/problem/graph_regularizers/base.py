@@ -163,13 +163,10 @@ class GraphOracle:
 
     Attributes
     ----------
-    projects : bool
-        Whether the prox is the projection on w >= 0, whatever the step; solvers then take it chunk by chunk.
     factorizations, inversions : int
         Cholesky factorisations and inverses so far.
     """
 
-    projects = True
     #: Whether `minimize` is a formula, with which a fit ends.
     closed_form = False
     factorizations = inversions = 0
