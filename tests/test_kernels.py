@@ -134,7 +134,7 @@ def logistic(K, records=120):
 def test_the_iterates_are_the_same(monkeypatch, K):
     def run():
         problem = logistic(K)
-        algorithm = strat.MAPG().algorithm(problem, np.zeros((K, 3)), problem.w0)
+        algorithm = strat.MAPG()._algorithm(problem, np.zeros((K, 3)), problem.w0)
         metric, objectives = algorithm.edge_metric, []
         for _ in range(6):
             algorithm.step()

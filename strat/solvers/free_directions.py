@@ -6,21 +6,10 @@ from strat.solvers.prox_slope import FREE
 
 
 class FreeDirections:
-    """Projection and curvature (J^-1 - I)/t of the free directions, from the prox's Jacobian J.
+    """Projection and curvature (J^-1 - I)/t of the free directions, from the prox's Jacobian J, a `ProxSlope`.
 
-    Where coordinates are free or pinned as a whole, as for bounds, l1 and group norms, the projection is a mask and no
-    eigenvectors are needed.
-
-    Parameters
-    ----------
-    slope : ProxSlope
-
-    Attributes
-    ----------
-    mask : (K, n) bool ndarray or None
-        The free coordinates; None where the projection is no mask.
-    curvature : (K, n) or (K, n, n) ndarray
-        The curvature, its diagonal where it is diagonal.
+    Where coordinates are free or pinned as a whole, as for bounds, l1 and group norms, the projection is `mask` (K, n), and
+    no eigenvectors are needed; elsewhere `mask` is None. `curvature` is (K, n, n), or (K, n) where it is diagonal.
     """
 
     def __init__(self, slope):

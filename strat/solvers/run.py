@@ -64,7 +64,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         forget(self.units.problem)
-        self.algorithm = solver.algorithm(self.units.problem, self.units.inside(theta), w)
+        self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.along_edge, self.lost = False, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best, self.best_key, self.best_iteration = None, np.inf, 0

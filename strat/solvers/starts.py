@@ -61,7 +61,7 @@ def solve(
     Result
     """
     solver.validate()
-    solver.check(problem)
+    solver._check(problem)
     best, best_key, tried = None, np.inf, []
     started = time.perf_counter() if started is None else started
     limit = partial(within, solver.time_limit, started)
