@@ -16,7 +16,7 @@ from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.solvers import consensus
 from strat.solvers.consensus import subgradient_residual
-from strat.solvers.graph_system import GraphSystem
+from strat.solvers.newton_system import GraphSystem
 
 K, N, P = 12, 90, 3
 
@@ -373,7 +373,7 @@ def test_systems_with_the_graph(edges, couple, exact, monkeypatch):
         b = rng.standard_normal((6, 4))
         x = system.solve(b, rho, rng.standard_normal((6, 4)))
         np.testing.assert_allclose(edges.dense_laplacian(w) @ x * weights + 2 * rho * x, b, atol=1e-8)
-    assert system.factorizations == (2 if couple is None else 4)
+    assert system.preconditioner.factorizations == (2 if couple is None else 4)
 
 
 # ----------------------------------------------------------------- proxes from nearby

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from strat.solvers.algorithm import PROJECTION, Algorithm
-from strat.solvers.graph_system import GraphSystem
+from strat.solvers.newton_system import GraphSystem
 
 RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
 FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
@@ -133,7 +133,7 @@ class Consensus(Algorithm):
     @property
     def factorizations(self):
         """Factorisations of G(w) + 2 rho I, one per different weight in `couple`."""
-        return super().factorizations + self.system.factorizations
+        return super().factorizations + self.system.preconditioner.factorizations
 
 
 def subgradient_residual(problem, theta, w, guess, t, prox=None):
