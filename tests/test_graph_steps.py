@@ -9,7 +9,7 @@ import strat
 from strat import Entropy, LogDet, LogDiagonal, TraceConstraint
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
 from strat.problem.edges import AllPairs, EdgeList
-from strat.problem.graph_regularizers.simplex import onto_simplex
+from strat.problem.graph_regularizers.trace_constraint import onto_simplex
 
 K = 6
 EDGES = [AllPairs(K), EdgeList(K, [0, 0, 1, 2, 4, 3], [1, 5, 3, 4, 5, 2])]

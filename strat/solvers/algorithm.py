@@ -14,32 +14,20 @@ _NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
 class Algorithm:
-    """Base class of the iterations that `Solver.run` drives.
+    """Base class of the iterations that `Solver.run` drives; `x` is the current iterate, a Point."""
 
-    Attributes
-    ----------
-    x : Point
-        The current iterate.
-    monotone : bool
-        Whether the objective of x never increases.
-    stalled : bool
-        Set where no further decrease is possible in floating point.
-    slow : bool
-        Whether the last step, a fit of its own, ended before it was exact.
-    diverged : bool
-        Set where x left the domain, so that no step leads on.
-    exact : bool
-        Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
-        whatever the step gained.
-    saved : tuple of str
-        Attributes (dotted for those of parts) that, with x, are the whole state.
-    """
-
+    #: Whether the objective of x never increases.
     monotone = True
+    #: Set where no further decrease is possible in floating point.
     stalled = False
+    #: Whether the last step, a fit of its own, ended before it was exact.
     slow = False
+    #: Set where x left the domain, so that no step leads on.
     diverged = False
+    #: Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
+    #: whatever the step gained.
     exact = False
+    #: Attributes (dotted for those of parts) that, with x, are the whole state.
     saved = ()
 
     def __init__(self, problem, theta, w, gradient=False):

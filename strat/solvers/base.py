@@ -1,8 +1,11 @@
 """What all solvers share: options, and the oracles they need."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
 from numbers import Integral, Real
+from os import PathLike
+from types import FunctionType
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -52,8 +55,8 @@ class Solver(BaseEstimator):
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
     learned, with "{h}" for the graph regularizer; None where the solver learns W. `edge` is the module ``edge`` where
-    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. Every subclass
-    has an `__init__` of its own, as scikit-learn reads the options and their defaults from its signature.
+    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. A subclass may
+    name its own default of `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
     """
 
     needs = {}
@@ -70,11 +73,26 @@ class Solver(BaseEstimator):
         "callback": ("a function of the state", lambda v: v is None or callable(v)),
     }
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, max_iter=None, **options):
         super().__init_subclass__(**options)
         cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{options}", _OPTIONS)
+        if max_iter is not None:  # the same function with another default
+            init = Solver.__init__
+            cls.__init__ = FunctionType(init.__code__, init.__globals__, init.__name__)
+            cls.__init__.__kwdefaults__ = {**init.__kwdefaults__, "max_iter": max_iter}
+            cls.__init__.__annotations__ = init.__annotations__
 
-    def _set_options(self, tol, max_iter, patience, time_limit, callback, checkpoint, verbose):
+    def __init__(
+        self,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable | None = None,
+        checkpoint: str | PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
         self.tol, self.max_iter, self.patience, self.time_limit = tol, max_iter, patience, time_limit
         self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 

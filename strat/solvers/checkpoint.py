@@ -16,11 +16,7 @@ SECONDS = 10.0  # between two writes
 class Checkpoint:
     """A checkpoint file; without a path, all methods do nothing.
 
-    Parameters
-    ----------
-    path : path or None
-    fit : object
-        Whatever identifies declaration, data, start and solver, for `fingerprint`: only a file with the same is resumed.
+    `fit` is whatever identifies declaration, data, start and solver, for `fingerprint`: only a file with the same is resumed.
     """
 
     def __init__(self, path, fit):

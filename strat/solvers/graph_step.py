@@ -11,25 +11,10 @@ from strat.solvers.result import Result
 
 
 def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
-    """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, a convex problem.
+    """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, a convex problem; return a Result.
 
-    Parameters
-    ----------
-    problem : JointProblem
-        Its loss and regularizer are left out.
-    theta : ndarray, shape (K, n)
-        The given parameters.
-    w : edge array, optional
-        Start; W0 by default. Not used where h has an exact step.
-    tol : float
-        Tolerance of the W residual.
-    max_iter : int
-        Most iterations.
-
-    Returns
-    -------
-    Result
-        With the weights `w`; its objective is Laplacian term plus h.
+    Loss and regularizer of the problem are left out. `w` is the start, W0 by default; it is not used where h has an exact
+    step. `tol` is that of the W residual. The objective is the Laplacian term plus h.
     """
     if hasattr(problem.graph_oracle(), "minimize"):
         return _exact(problem, theta, tol)
@@ -42,18 +27,15 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
         problem.couple,
         problem.outside,
     )
-    return GraphSteps(tol, max_iter).run(
+    return GraphSteps(tol=tol, max_iter=max_iter).run(
         fixed, theta, problem.w0 if w is None else w, init="W0" if w is None else "given"
     )
 
 
-class GraphSteps(Solver):
+class GraphSteps(Solver, max_iter=1000):
     """The steps of ``MAPG`` in W alone."""
 
     needs = {"regularizer": "prox"}
-
-    def __init__(self, tol, max_iter):
-        self._set_options(tol, max_iter, None, None, None, None, False)
 
     def _algorithm(self, problem, theta, w):
         return JointSteps(problem, theta, w, self.tol)

@@ -166,8 +166,7 @@ class JointSteps(Algorithm):
         x, y = self.x, self.y
         extrapolated(x.theta, self.theta_, beta, out=y.theta)
         if self.problem.learned:
-            for chunk in self.problem.edges.chunks:
-                extrapolated(x.w[chunk], self.w_[chunk], beta, least=0.0, out=y.w[chunk])
+            np.maximum(extrapolated(x.w, self.w_, beta, out=y.w), 0.0, out=y.w)
         # Affine images of theta are extrapolated, too, which saves the products with the data.
         arguments = tuple(map(extrapolated, x.arguments, self.arguments_, (beta,) * len(x.arguments)))
         return y.evaluate_smooth(gradient=True, arguments=arguments) < np.inf
@@ -259,8 +258,8 @@ class JointSteps(Algorithm):
         return residual
 
 
-def extrapolated(new, old, beta, out=None, least=-math.inf):
-    """max(new + beta (new - old), least), entry by entry, of arrays or lists of arrays; None stays None."""
+def extrapolated(new, old, beta, out=None):
+    """new + beta (new - old), of arrays or lists of arrays; None stays None."""
     if new is None:
         return None
     if isinstance(new, list):
@@ -268,7 +267,7 @@ def extrapolated(new, old, beta, out=None, least=-math.inf):
     out = np.subtract(new, old, out=out)
     out *= beta
     out += new
-    return out if least == -math.inf else np.maximum(out, least, out=out)
+    return out
 
 
 def swap_graphs(a, b):

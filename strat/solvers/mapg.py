@@ -69,12 +69,8 @@ class MAPG(Solver):
         verbose: bool = False,
     ) -> None:
         self.step = step
-        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
-
-    @property
-    def rescales(self):
-        """Whether it finds its own steps; given ones are in the user's units."""
-        return self.step is None
+        super().__init__(tol=tol, max_iter=max_iter, patience=patience, time_limit=time_limit)
+        self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
     def _algorithm(self, problem, theta, w):
         if self.step is not None:

@@ -37,28 +37,12 @@ ROUGH_ITERATIONS = 50
 def solve(
     problem, solver, start=None, *, n_starts=1, random_state=0, score=None, fingerprint="", started=None
 ):
-    """Solve a problem from one or several starts and keep the best.
+    """Solve a problem from one or several starts and keep the best, as a Result.
 
-    Parameters
-    ----------
-    problem : JointProblem
-    solver : Solver
-    start : str or dict, optional
-        A name, or ``{"theta": (K, n), "w": edge array}`` (either may be missing); "default" by default.
-    n_starts : int
-        Number of starts: the given one, then those of `NAMES` in order, then more random ones.
-    random_state : int
-        Seed of the random starts.
-    score : callable, optional
-        Mean validation loss of theta; then the lowest one is kept, otherwise the lowest objective.
-    fingerprint : str
-        Identifies the fit in a checkpoint; several starts write one file each.
-    started : float, optional
-        When the whole call began, by ``time.perf_counter()``; now by default.
-
-    Returns
-    -------
-    Result
+    `start` is a name or ``{"theta": (K, n), "w": edge array}``, either of which may be missing. It comes first of `n_starts`,
+    then those of `NAMES` in order, then more random ones, seeded by `random_state`. With `score`, the mean validation loss of
+    theta, the lowest one is kept, otherwise the lowest objective. `fingerprint` identifies the fit in a checkpoint, of which
+    several starts write one file each. `started` is when the whole call began, by ``time.perf_counter()``.
     """
     solver.validate()
     solver._check(problem)

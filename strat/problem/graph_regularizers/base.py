@@ -154,6 +154,22 @@ class GraphRegularizer(BaseEstimator):
         return []
 
 
+class FixedGraph(GraphRegularizer):
+    """The graph is given: W = W0, h = 0.
+
+    Examples
+    --------
+    >>> from strat.problem.graph_regularizers import FixedGraph
+    >>> FixedGraph()
+    FixedGraph()
+    """
+
+    learned = False
+
+    def _formula(self, cp, W, W0):
+        return cp.Constant(0.0)
+
+
 class GraphOracle:
     """Base class of the oracles: h at one point w, split into a smooth part and a rest that has a prox.
 
