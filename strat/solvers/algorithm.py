@@ -66,11 +66,6 @@ class Algorithm:
         graph_oracles = [point.graph_oracle for point in self.points if point.graph_oracle is not None]
         return self.extra_factorizations + sum(graph_oracle.factorizations for graph_oracle in graph_oracles)
 
-    @property
-    def inversions(self):
-        """Inverses of the matrix mu I + G(w) so far."""
-        return sum(point.graph_oracle.inversions for point in self.points if point.graph_oracle is not None)
-
     def state(self):
         """The whole state, as a dict of arrays."""
         # A part that is made where it is first needed is not made for its state.

@@ -86,13 +86,13 @@ def point(problem, start, seed=0, limit=nullcontext):
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
-        if not problem.graph_regularizer.feasible(problem.edges, given["w"]):
+        if not problem.feasible(given["w"]):
             raise OptionError(
                 f'init["W"] is not in the domain of {problem.graph_regularizer!r}. '
                 "Give weights that meet its constraints, or leave W out: the graph step gives the best ones."
             )
         return theta, given["w"]
-    if problem.graph_regularizer.feasible(problem.edges, problem.w0):
+    if problem.feasible(problem.w0):
         return theta, problem.w0
     return theta, graph_step(problem, theta).w
 
