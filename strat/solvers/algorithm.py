@@ -69,29 +69,18 @@ class Algorithm:
     def state(self):
         """The whole state, as a dict of arrays."""
         # A part that is made where it is first needed is not made for its state.
-        made = {name: name.partition(".")[0] in vars(self) for name in self.saved}
-        state = {name: attrgetter(name)(self) if made[name] else np.zeros(0) for name in self.saved}
-        state |= {
-            "x_theta": self.x.theta,
-            "x_w": self.x.w,
-            "x_numbers": [getattr(self.x, name) for name in _NUMBERS],
-            "stalled": self.stalled,
-        }
-        state |= {
-            f"{role}_{i}": value
-            for role, p in _proxes(self.problem).items()
-            for i, value in enumerate(p.memory)
-        }
-        return {name: np.array(value) for name, value in state.items()} | {
-            "work": np.array(self.factorizations)
-        }
+        made = [name for name in self.saved if name.partition(".")[0] in vars(self)]
+        state = {name: attrgetter(name)(self) for name in made}
+        state |= {"x_theta": self.x.theta, "x_w": self.x.w, "stalled": self.stalled}
+        state |= {"x_numbers": [getattr(self.x, name) for name in _NUMBERS], "work": self.factorizations}
+        for role, p in _proxes(self.problem).items():
+            state |= {f"{role}_{i}": value for i, value in enumerate(p.memory)}
+        return {name: np.array(value) for name, value in state.items()}
 
     def restore(self, state):
         """Go back to a saved state."""
-        for name in self.saved:
+        for name in state.keys() & set(self.saved):
             value, (*owner, attribute) = np.array(state[name]), name.split(".")
-            if owner and not value.size:
-                continue
             owner = attrgetter(".".join(owner))(self) if owner else self
             setattr(owner, attribute, value if value.ndim else value.item())
         self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
