@@ -75,7 +75,7 @@ class JointSteps(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self._newton_is_due(behind) and self._newton_step(y if taken else None, behind):
+        if self._newton_is_due(behind) and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
@@ -88,17 +88,16 @@ class JointSteps(Algorithm):
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         return due and self.problem.loss.has("hessian_operator")
 
-    def _newton_step(self, y, behind):
+    def _newton_step(self, behind):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
 
-        `y` is the point from which the last prox-gradient step led to x, None if that step was rejected. Where theta stays
-        `behind` W although steps are damped, or gain next to nothing, the strata take steps of their own until theta has
-        caught up.
+        Where theta stays `behind` W although steps are damped, or gain next to nothing, the strata take steps of their own
+        until theta has caught up.
         """
         x, before = self.x, self.x.objective
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
         fixed = for_given_graph(self.problem, x.w)
-        newton = self._cone_newton(fixed) if self.by_cones else self._proximal_newton(fixed, y, alone)
+        newton = self._cone_newton(fixed) if self.by_cones else self._proximal_newton(fixed, alone)
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < newton.start or getattr(newton, "polished", False)
         lower = better and self._move_theta(newton.x.theta)
@@ -117,7 +116,7 @@ class JointSteps(Algorithm):
         newton.step()
         return newton
 
-    def _proximal_newton(self, fixed, y, alone):
+    def _proximal_newton(self, fixed, alone):
         """The method after one step, or after steps of the strata's own."""
         x, curvature = self.x, self.strata_metric.loss_curvature
         accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
@@ -132,11 +131,7 @@ class JointSteps(Algorithm):
             self.damping = np.full(self.problem.K, RIDGE)
             return newton
         newton.damping, newton.fresh = self.damping, self.fresh
-        if y is None:
-            newton.step()
-        else:
-            inverse = 1 / self.strata_metric.curvature
-            newton.step(y.theta - inverse[:, None] * y.theta_gradient, inverse)
+        newton.step()
         self.damping, self.fresh = newton.damping, newton.fresh
         return newton
 

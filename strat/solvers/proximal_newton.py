@@ -98,17 +98,14 @@ class ProximalNewton(Algorithm):
         """How many connected parts there are."""
         return int(self.part.max(initial=0)) + 1
 
-    def step(self, v=None, t=None):
-        """One iteration. Where x = prox(v, t) is known to be the end of a gradient step, no other one comes first."""
+    def step(self):
+        """One iteration."""
         x, z = self.differentiate_x(), self.z
         if self.plain and self._plain_step(x):
             return
         self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
-        if v is None:
-            self._gradient_step(x)
-        else:
-            self.p, self.v, self.t, self.u = x, v, t, (v - x.theta) / t[:, None]
+        self._gradient_step(x)
         theta, reached = self._newton_step(self._values(self.p))
         worse = ~(reached <= before + noise)[self.part]
         theta[worse] = x.theta[worse]  # rounding: these parts stay
@@ -121,9 +118,8 @@ class ProximalNewton(Algorithm):
             self.x, self.z, self.differentiated = z, x, False
         self.idle = 0 if gain > float(noise.sum()) else self.idle + (0.1 if self.polished else 1.0)
         self.stalled = self.idle >= IDLE
-        if v is None:
-            self.strata_metric.relax()
-            self.strata_metric.share = SAFE
+        self.strata_metric.relax()
+        self.strata_metric.share = SAFE
 
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
