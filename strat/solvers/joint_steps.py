@@ -26,8 +26,8 @@ class JointSteps(Algorithm):
     """Monotone accelerated proximal gradient in a diagonal metric, with restarts.
 
     The metric has one number per stratum (the curvature of its loss, measured along the steps, plus its degree) and one
-    per edge (the curvature of h), so that the prox still separates. The steps of a block shrink where the smooth part
-    rises above its model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
+    per edge (the curvature of h), so that the prox still separates. The steps shrink where the smooth part rises above its
+    model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
     taken from x without momentum (the point v of the paper, computed only where it is needed). Momentum is dropped
     where it points uphill. Every few iterations one proximal Newton step in theta follows for the current W; it is
     accepted if it lowers F, and is tried more rarely where it gains little. Where the prox has no closed form it is a cone
@@ -177,15 +177,13 @@ class JointSteps(Algorithm):
         strata, metric = self.strata_metric, self.edge_metric
         if learned:
             metric.refresh(y)
-        move_theta, move_w, w_square, w_slope = True, learned, 0.0, 0.0
+        w_square = w_slope = 0.0
         for _ in range(TRIALS):
-            if move_theta:
-                strata.step(y, z)
-            if move_w:
+            strata.step(y, z)
+            if learned:
                 metric.step(x, y, z)
                 if not z.evaluate_w():
-                    metric.shrink(0.0)
-                    move_theta = False
+                    metric.length *= 0.25
                     continue
                 w_square, w_slope = metric.square, metric.slope
             z.add_laplacian()
@@ -196,7 +194,8 @@ class JointSteps(Algorithm):
                 break
             if bound <= noise and np.isfinite(rest):
                 return False  # rounding is larger than its estimate, and a shorter step does not help
-            move_theta, move_w = self._shrink(y, z, noise)
+            strata.share *= 1.3
+            metric.length *= 0.7
         else:
             return False
         z.add_regularizer()
@@ -212,26 +211,6 @@ class JointSteps(Algorithm):
             metric.relax(bound / max(rest, 0.1 * bound + noise))
             strata.relax()
         return True
-
-    def _shrink(self, y, z, noise):
-        """Shorten the steps of the block whose model fails, of both if only their interaction does; return which."""
-        problem, strata, metric = self.problem, self.strata_metric, self.edge_metric
-        if not problem.learned:
-            strata.tighten()
-            return True, False
-        edges = problem.edges
-        d_slope = edges.energy(z.w, z.degrees, edges.coupling(problem.scaled(y.theta))) - y.laplacian
-        w_rest = z.graph - y.graph - (metric.slope - d_slope)
-        if w_rest > 0.5 * metric.square + noise:
-            metric.shrink(0.5 * metric.square / w_rest)
-            return False, True
-        theta_rest = edges.energy(y.w, y.degrees, edges.coupling(problem.scaled(strata.move)))
-        if theta_rest <= 0.5 * strata.graph_square + noise:  # only the product of both moves is too much
-            metric.shrink(0.6)
-            strata.tighten()
-            return True, True
-        strata.tighten()
-        return True, False
 
     def _estimate_residual(self, y):
         """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""

@@ -37,9 +37,9 @@ class StrataMetric:
             squares = np.vecdot(move, move)
             z.evaluate_theta()
             rest = z.losses - y.losses - np.vecdot(y.loss_gradient, move)
-            self.loss_rest, model = float(np.add.reduce(rest)), 0.5 * float(self.loss_curvature @ squares)
+            model = 0.5 * float(self.loss_curvature @ squares)
             self._rest, self._losses, self.squares = rest, y.losses, squares
-            if self.loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
+            if float(rest.sum()) <= model + 1e-14 * (1 + abs(y.loss)):
                 break
             seen = self._seen()
             bad, old = seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
@@ -48,16 +48,11 @@ class StrataMetric:
             self.loss_curvature[bad] = np.clip(1.2 * seen, 2 * old, 100 * old)[bad]
         self.curvature = curvature
         self.square = float(curvature @ squares)
-        self.graph_square = self.square - 2 * self.loss_rest  # twice what the model leaves to the Laplacian
 
     def _seen(self):
         """Curvature that the losses met along the last step."""
         above = np.maximum(self._rest - 1e-14 * np.abs(self._losses), 0.0)
         return above / (0.5 * self.squares + TINY)
-
-    def tighten(self):
-        """Take shorter steps."""
-        self.share *= 1.3
 
     def relax(self):
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
@@ -98,10 +93,6 @@ class EdgeMetric:
         self.slope, self.square = float(y.w_gradient @ move), float(weighted @ move) / self.length
         self.uphill = (float(weighted @ z.w) - float(weighted @ x.w)) / self.length
         self.size = np.linalg.norm(weighted) / self.length
-
-    def shrink(self, ratio):
-        """Take shorter steps: `ratio` is what the model allows over what was met."""
-        self.length *= min(max(0.8 * ratio, 0.25), 0.7)
 
     def relax(self, ratio):
         """Lengthen the steps a little, more where the model had much slack."""
