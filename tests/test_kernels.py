@@ -18,7 +18,6 @@ from strat.oracles.segments import SMALL, Segments
 from strat.problem.edges import AllPairs
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
-from strat.solvers.free_directions import invert, times
 
 ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
@@ -94,21 +93,6 @@ def test_sums_of_outer_products(monkeypatch, p):
         assert np.array_equal(grams, grams.swapaxes(1, 2))
 
 
-@compiled
-@pytest.mark.parametrize("K, n", [(1, 1), (5, 3), (4, 16), (3, 17), (2, 40)])
-def test_products_and_inverses_of_blocks(monkeypatch, K, n):
-    rng = np.random.default_rng(n)
-    half, x = rng.standard_normal((K, n, n + 2)), rng.standard_normal((K, n))
-    blocks = half @ half.swapaxes(1, 2)
-    for matrices in (blocks, np.broadcast_to(blocks[0], blocks.shape), blocks.swapaxes(1, 2)):
-        for product in both(monkeypatch, lambda m=matrices: times(m, x)):
-            np.testing.assert_allclose(product, np.einsum("kab,kb->ka", matrices, x), rtol=1e-12, atol=1e-11)
-        for inverse in both(monkeypatch, lambda m=matrices: invert(np.array(m))):
-            np.testing.assert_allclose(inverse @ matrices, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
-    blocks[-1] *= -1  # not definite, but invertible
-    np.testing.assert_allclose(invert(blocks.copy()) @ blocks, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
-
-
 def test_no_records_and_no_columns():
     for N, p in ((0, 3), (4, 0)):
         design = SharedDesign(np.zeros((N, p)), np.arange(p)[None], Segments(np.zeros(N), 2), p)
@@ -133,7 +117,7 @@ def logistic(K, records=120):
 def test_the_iterates_are_the_same(monkeypatch, K):
     def run():
         problem = logistic(K)
-        algorithm = strat.MAPG().algorithm(problem, np.zeros((K, 3)), problem.w0)
+        algorithm = strat.MAPG()._algorithm(problem, np.zeros((K, 3)), problem.w0)
         metric, objectives = algorithm.edge_metric, []
         for _ in range(6):
             algorithm.step()
@@ -143,20 +127,6 @@ def test_the_iterates_are_the_same(monkeypatch, K):
 
     for found, expected in zip(*both(monkeypatch, run), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
-
-
-@compiled
-def test_a_projected_step_and_its_measures():
-    rng, edges = np.random.default_rng(0), 1001
-    inverse, curvature, gradient, old, current = rng.random((5, edges)) + [[0.1], [0.1], [-0.5], [0], [0]]
-    new = np.empty(edges)
-    found = kernels.compiled.projected_step(0.7, inverse, curvature, gradient, old, current, new)
-    expected = np.maximum(old - 0.7 * inverse * gradient, 0)
-    np.testing.assert_allclose(new, expected, rtol=1e-15, atol=1e-15)
-    move = expected - old
-    weighted = curvature * move
-    measures = [gradient @ move, weighted @ move, weighted @ weighted, weighted @ (expected - current)]
-    np.testing.assert_allclose(found, measures, rtol=1e-12)
 
 
 def test_what_cannot_be_loaded_is_left_alone(monkeypatch):

@@ -58,38 +58,6 @@ WIDE static void add_ends(ptrdiff_t K, const double *restrict a, double *restric
     }
 }
 
-WIDE static void extrapolate(ptrdiff_t size, double beta, double least, const double *restrict current,
-                        const double *restrict previous, double *restrict out)
-{
-    for (ptrdiff_t e = 0; e < size; e++) {
-        const double ahead = current[e] + beta * (current[e] - previous[e]);
-        out[e] = ahead < least ? least : ahead;
-    }
-}
-
-WIDE static void projected_step(ptrdiff_t size, double length, const double *restrict inverse,
-                           const double *restrict curvature, const double *restrict gradient,
-                           const double *restrict from, const double *restrict current, double *restrict to,
-                           double *restrict sums)
-{
-    double slope = 0.0, square = 0.0, norm = 0.0, uphill = 0.0;
-#pragma omp simd reduction(+ : slope, square, norm, uphill)
-    for (ptrdiff_t e = 0; e < size; e++) {
-        const double ahead = from[e] - length * inverse[e] * gradient[e];
-        const double end = ahead < 0.0 ? 0.0 : ahead;
-        const double move = end - from[e], weighted = curvature[e] * move;
-        to[e] = end;
-        slope += gradient[e] * move;
-        square += weighted * move;
-        norm += weighted * weighted;
-        uphill += weighted * (end - current[e]);
-    }
-    sums[0] = slope;
-    sums[1] = square;
-    sums[2] = norm;
-    sums[3] = uphill;
-}
-
 WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
                        const double *restrict theta, double *restrict out)
 {
@@ -146,31 +114,6 @@ WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *r
         for (ptrdiff_t a = 0; a < p; a++)
             for (ptrdiff_t b = 0; b < a; b++)
                 out[a * p + b] = out[b * p + a];
-}
-
-/* The inverses of positive definite matrices, in place, by Gauss and Jordan; `failed` is 1 where one is not definite. */
-WIDE static void invert(ptrdiff_t count, ptrdiff_t n, double *restrict a, double *failed)
-{
-    for (ptrdiff_t k = 0; k < count; k++, a += n * n)
-        for (ptrdiff_t c = 0; c < n; c++) {
-            double *restrict own = a + c * n;
-            if ((*failed = !(own[c] > 0.0)))
-                return;
-            const double pivot = 1.0 / own[c];
-            own[c] = 1.0;
-            for (ptrdiff_t d = 0; d < n; d++)
-                own[d] *= pivot;
-            for (ptrdiff_t b = 0; b < n; b++) {
-                if (b == c)
-                    continue;
-                double *restrict other = a + b * n;
-                const double factor = other[c];
-                other[c] = 0.0;
-#pragma omp simd
-                for (ptrdiff_t d = 0; d < n; d++)
-                    other[d] -= factor * own[d];
-            }
-        }
 }
 
 /* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
@@ -275,13 +218,9 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
 #define LOOPS(_)                                                                                              \
     _(degrees, "nrw", degrees(v[0].n, v[1].a, v[2].a))                                                        \
     _(add_ends, "nrw", add_ends(v[0].n, v[1].a, v[2].a))                                                      \
-    _(extrapolate, "nxxrrw", extrapolate(v[0].n, v[1].x, v[2].x, v[3].a, v[4].a, v[5].a))                     \
-    _(projected_step, "nxrrrrrww",                                                                            \
-      projected_step(v[0].n, v[1].x, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a, v[8].a))                 \
     _(rows_times, "nnrrrw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))                       \
     _(rows_sum, "nnnrrrw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                  \
     _(grams, "nnnrrrw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                        \
-    _(invert, "nnww", invert(v[0].n, v[1].n, v[2].a, v[3].a))                                                 \
     _(path_prox, "nnrrrrww", path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
 
 /* The loops run without Python's lock, so that threads share the strata. */

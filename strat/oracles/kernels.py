@@ -4,7 +4,6 @@ Who has a use for one asks for ``kernels.compiled``, which is None where nothing
 it; both agree to rounding. Packed matrices are those of `strat.problem.edges.packed.Packed`.
 """
 
-import math
 from importlib import import_module
 
 import numpy as np
@@ -35,23 +34,6 @@ class Compiled:
         self._loops.add_ends(K, of_floats(a), g)
         return g
 
-    def extrapolate(self, beta, current, previous, out, least=-math.inf):
-        """Set out = max(current + beta (current - previous), least), entry by entry."""
-        self._loops.extrapolate(out.size, beta, least, of_floats(current), of_floats(previous), out)
-        return out
-
-    def projected_step(self, length, inverse, curvature, gradient, old, current, new):
-        """Set new = max(old - length inverse gradient, 0), entry by entry, and measure the move new - old.
-
-        Returns
-        -------
-        list of four floats
-            gradient . move, curvature move . move, the square of curvature move, and curvature move . (new - current).
-        """
-        sums = np.empty(4)
-        self._loops.projected_step(new.size, length, inverse, curvature, gradient, old, current, new, sums)
-        return sums.tolist()
-
     def rows_times(self, x, stratum, theta):
         """x_i . theta_k of the rows x (N, p), k = stratum_i: shape (N,)."""
         out = np.empty(len(x))
@@ -69,12 +51,6 @@ class Compiled:
         out = np.empty((K, x.shape[1], x.shape[1]))
         self._loops.grams(*x.shape, K, stratum, x, of_floats(weight), out)
         return out
-
-    def invert(self, matrices):
-        """In place, the inverses of positive definite matrices (K, n, n); return whether all are definite."""
-        failed = np.zeros(1)
-        self._loops.invert(len(matrices), matrices.shape[1], matrices, failed)
-        return not failed[0]
 
     def path_prox(self, *arrays):
         """Of v (P, L) and its terms, `strat.oracles.prox_chains.path_prox`."""

@@ -30,7 +30,7 @@ class LogDetOracle(GraphOracle):
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
         self._matrix = edges.inverse() if self.lambda1 else None  # M
         self._pull = edges.zeros()  # w - w0
-        self.factorizations = self.inversions = 0
+        self.factorizations = 0
 
     def set(self, w, degrees=None):
         """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
@@ -94,7 +94,6 @@ class LogDetOracle(GraphOracle):
     def _inverse(self):
         if not self._inverted:
             self._matrix.invert()
-            self.inversions += 1
             self._inverted = True
         return self._matrix
 

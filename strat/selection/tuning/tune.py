@@ -14,7 +14,7 @@ from strat.selection.tuning.arguments import check_counts, check_model, is_by_ev
 from strat.selection.tuning.by_evidence import tune_by_evidence
 from strat.selection.tuning.by_validation import tune_by_validation
 from strat.selection.tuning.rounds import rounds_of
-from strat.solvers.progress import Listening
+from strat.solvers.progress import listening
 
 
 def tune(
@@ -141,7 +141,7 @@ def tune(
     sample = Sample([model], train, "train")
     held_out = None if validation is None else Sample([model], validation, "validation")
     everything = sample if held_out is None else joined(sample, held_out, [model])
-    with Listening(verbose):
+    with listening(verbose):
         if by_evidence:
             tuned = tune_by_evidence(model, sample, held_out, splits, random_state, everything, clock, guard)
         else:
