@@ -3,6 +3,8 @@
 Every message says what is wrong, where, why, and what to do about it.
 """
 
+from numbers import Integral
+
 
 class StratError(ValueError):
     """Base class of every error that the package raises on purpose."""
@@ -61,3 +63,9 @@ def type_name(value):
 def first_line(error):
     """An exception's type and the first line of its message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def check_whole(name, value, least):
+    """Raise an OptionError unless an argument is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")

@@ -203,7 +203,7 @@ WEIGHTS = [
     ([0, 0, 0, 0], DataError, "all weights in sample_weight are zero"),
     ([1, -1, 1, 1], DataError, "sample_weight is -1 in record 1; weights must be at least 0"),
     ([1, np.nan, 1, 1], DataError, "sample_weight has NaN"),
-    ([1, 1, 1], ShapeError, "sample_weight has 3 entries, but there are 4 records"),
+    ([1, 1, 1], ShapeError, r"sample_weight has shape \(3,\), but .* the 4 records"),
     (
         [[1, 1, 1, 1]],
         ShapeError,

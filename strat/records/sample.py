@@ -1,32 +1,20 @@
 """A user's records, to be split into parts."""
 
+import copy
+
 import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.records.axes import axis_factors
-from strat.records.labels import RecordLabels, named_columns, read_labels, split_positions
+from strat.records.labels import RecordLabels, named_columns, read_labels
 
 
 class Sample:
-    """The arguments ``(*data, strata)`` of a fit, in the form in which they came.
+    """The arguments ``(*data, strata)`` of a fit, in the form in which they came; `where` is their name, for messages.
 
-    Parameters
-    ----------
-    models : sequence of StratifiedModel
-        The models that the records are for.
-    arguments : tuple
-        The data arguments, then the labels or the names of columns of the first; these may be left out where the models
-        were declared with ``strata=``.
-    where : str
-        The name of the argument, for messages.
-
-    Attributes
-    ----------
-    by_column : bool
-        Whether columns of the first data argument hold the labels.
-    labels : RecordLabels
-        The label of each record.
+    Strata may be left out where the models were declared with them. ``labels`` has the label of each record, and
+    ``by_column`` says whether columns of the first data argument hold them.
     """
 
     def __init__(self, models, arguments, where):
@@ -45,9 +33,7 @@ class Sample:
         *data, self.strata = arguments
         self.data, frame = tuple(data), data[0] if data else None
         self.by_column = self.strata is None or named_columns(self.strata, frame) is not None
-        source = declared[0] if self.strata is None and declared else self.strata
-        split = split_positions(frame, source) if self.strata is None and data else None
-        self.labels = read_labels(source, frame) if split is None else read_labels(split[0])
+        self.labels = read_labels(self.strata, frame, declared=declared[0] if declared else None)
         for argument, name in zip(data, names, strict=True):
             if length(argument) != len(self.labels):
                 raise ShapeError(
@@ -69,13 +55,19 @@ class Sample:
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
             folds = default(int(folds))
-        if hasattr(folds, "along"):  # a RollingOrigin, whose time may be a factor of the graph
-            folds = folds.along(axis_factors(*(model.graph for model in self.models)))
+        if isinstance(getattr(folds, "time", None), str):  # of a RollingOrigin, perhaps a factor of the graph
+            factors = axis_factors(*(model.graph for model in self.models))
+            folds = copy.copy(folds)
+            folds.time = next((axis for axis, name in factors.items() if name == folds.time), folds.time)
         if hasattr(folds, "split") and not isinstance(folds, str):
+            from sklearn.model_selection import BaseCrossValidator  # which takes a while to import
+
             X = self.data[0] if self.data else np.zeros(len(self))
             y = self.data[-1] if len(self.data) > 1 else None
-            groups = self.part().labels if _takes_labels(folds) else self.labels.codes
-            folds = folds.split(X, y, groups)
+            whole = isinstance(folds, BaseCrossValidator) and not hasattr(
+                folds, "strata"
+            )  # scikit-learn's own
+            folds = folds.split(X, y, self.labels.codes if whole else self.labels.tolist())
         pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not all(len(pair) == 2 for pair in pairs):
             raise OptionError(
@@ -125,10 +117,8 @@ class Part:
 def joined(first, second, models):
     """All records of two samples of the same models."""
     data = tuple(map(_stacked, first.data, second.data))
-    if first.by_column and second.by_column and first.strata == second.strata:
-        strata = first.strata
-    else:
-        strata = first.labels.tolist() + second.labels.tolist()
+    alike = first.by_column and second.by_column and first.strata == second.strata
+    strata = first.strata if alike else first.labels.tolist() + second.labels.tolist()
     return Sample(models, (*data, strata), f"{first.where} and {second.where}")
 
 
@@ -162,10 +152,3 @@ def _stacked(first, second):
 def length(argument):
     """The number of records of one data argument."""
     return argument.shape[0] if hasattr(argument, "shape") and argument.shape else len(argument)
-
-
-def _takes_labels(splitter):
-    """Whether a splitter reads labels of any kind; those of scikit-learn get whole numbers for groups."""
-    from sklearn.model_selection import BaseCrossValidator
-
-    return not isinstance(splitter, BaseCrossValidator) or hasattr(splitter, "strata")
