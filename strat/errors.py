@@ -3,6 +3,7 @@
 Every message says what is wrong, where, why, and what to do about it.
 """
 
+from importlib import import_module
 from numbers import Integral
 
 
@@ -69,3 +70,11 @@ def check_whole(name, value, least):
     """Raise an OptionError unless an argument is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def optional(module, what, extra):
+    """Import a module of an extra of the package that `what` needs."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f'{what} needs {module}: pip install "strat[{extra}]".') from error

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from strat.compiler import coupling
 from strat.compiler.expressions import folded
 from strat.compiler.feature_names import column_names
-from strat.errors import DataWarning, OptionError
+from strat.errors import DataWarning, OptionError, optional
 from strat.graphs.reading import read_graph
 from strat.records.axes import axis_factors
 from strat.rules.approximated import approximations
@@ -37,10 +37,7 @@ def as_problem(model):
 
 def coefficients(model, errors=None):
     """A fitted model's parameters as a DataFrame, with standard errors by variable beside them where they are given."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError('coefficients needs pandas: pip install "strat[pandas]".') from error
+    pd = optional("pandas", "coefficients", "pandas")
     labels = model.strata_
     if all(type(label) is tuple and len(label) == len(labels[0]) > 1 for label in labels):
         factors = axis_factors(model.graph)
@@ -51,11 +48,8 @@ def coefficients(model, errors=None):
     table = pd.DataFrame(model._flat(), index, columns)
     if errors is None:
         return table
-    errors = pd.DataFrame(
-        np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in model.theta_], axis=1),
-        index,
-        columns,
-    )
+    errors = np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in model.theta_], axis=1)
+    errors = pd.DataFrame(errors, index, columns)
     return pd.concat({"estimate": table, "standard error": errors}, axis=1)
 
 

@@ -24,13 +24,7 @@ def as_path(path, what):
 
 
 def write_archive(path, arrays, compressed=False):
-    """Write arrays by name; what was in the file before stays there until all of them are on the disk.
-
-    Raises
-    ------
-    OSError
-        If they cannot be written; nothing has changed then.
-    """
+    """Write arrays by name; what was in the file before stays there until all of them are on the disk, or on an OSError."""
     path = Path(os.path.realpath(path))  # a link stays one
     if path.exists():
         if not path.is_file():
@@ -55,12 +49,7 @@ def write_archive(path, arrays, compressed=False):
 def read_archive(path, legacy=False):
     """Read what `write_archive` wrote, as a dict of arrays; with `legacy` also what earlier versions wrote.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    ValueError
-        If it is no such archive, or not as it was written; the message says how.
+    An OSError says that the file cannot be opened, and a ValueError how it is no such archive, or not as it was written.
     """
     with open(path, "rb") as file:
         try:  # a damaged or foreign file may end in any exception of zipfile, zlib, NumPy or json

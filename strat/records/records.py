@@ -93,26 +93,24 @@ def _without_strata(parameters, data, strata, declared, where):
         wrong = no_such_column(declared, frame, f"the first argument of {where}")
         raise DataError(f"the model was declared with strata={declared!r}, but {wrong}")
     labels = read_labels(source, frame)
-    named = set(names or ())
-    always = {declared} if isinstance(declared, str) else set(declared or ())
+    named, always = set(names or ()), {declared} if isinstance(declared, str) else set(declared or ())
     always &= set(getattr(frame, "columns", ()))
-    if named | always:
-        wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
-        # Columns that only this call names are features too where the model needs all columns of the frame.
-        spare = strata is None or frame.shape[1] - len(always - named) > wanted
-        texts = [] if spare else [c for c in named - always if frame[c].dtype.kind not in "biuf"]
-        if texts:
-            raise DataError(
-                f"{parameters[0].name()} was declared with {wanted} numbers a record, so that the column {texts[0]!r}, which "
-                f"holds the strata, is needed as a feature too, but it holds no numbers. Declare cp.Parameter("
-                f"{frame.shape[1] - len(named | always)}, name={parameters[0].name()!r}), or give numbers."
-            )
-        rest = frame.drop(columns=[c for c in frame.columns if c in always or (c in named and spare)])
-        if not rest.shape[1] and len(data) == len(parameters) + 1:
-            data = data[1:]  # the frame holds nothing but strata, for a model without x
-        elif rest.shape[1] < frame.shape[1]:
-            data = (rest, *data[1:])
-    return data, labels
+    if not named | always:
+        return data, labels
+    wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
+    # Columns that only this call names are features too where the model needs all columns of the frame.
+    spare = strata is None or frame.shape[1] - len(always - named) > wanted
+    texts = [] if spare else [c for c in named - always if frame[c].dtype.kind not in "biuf"]
+    if texts:
+        raise DataError(
+            f"{parameters[0].name()} was declared with {wanted} numbers a record, so that the column {texts[0]!r}, which "
+            f"holds the strata, is needed as a feature too, but it holds no numbers. Declare cp.Parameter("
+            f"{frame.shape[1] - len(named | always)}, name={parameters[0].name()!r}), or give numbers."
+        )
+    rest = frame.drop(columns=[c for c in frame.columns if c in always or (c in named and spare)])
+    if not rest.shape[1] and len(data) == len(parameters) + 1:
+        return data[1:], labels  # the frame holds nothing but strata, for a model without x
+    return ((rest, *data[1:]) if rest.shape[1] < frame.shape[1] else data), labels
 
 
 def _warn_of_order(arguments):

@@ -3,6 +3,8 @@
 import math
 from html import escape
 
+from strat.errors import optional
+
 
 class Shown:
     """What prints as aligned text: notebooks show it so, without breaking its lines."""
@@ -36,13 +38,7 @@ class Table(Shown):
         pandas.DataFrame
             One row for each row of the table.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "to_frame() needs pandas; install it, or read the rows as they are (print, to_markdown, .table)."
-            ) from error
-        return pd.DataFrame(self.cells(), columns=list(self.columns))
+        return optional("pandas", "to_frame()", "pandas").DataFrame(self.cells(), columns=list(self.columns))
 
     def to_markdown(self):
         """The table as Markdown.
