@@ -65,10 +65,10 @@ def weighted_problem(model, i, j, weights, kept=()):
         records = replace(records, strata=records.strata.merged(["common"]))
     terms, constraints, copies = [], [], []
     for k in range(records.strata.K):
-        variables, objective, of_stratum = stratum_terms(base, records, model.values, k, weight, kept)
-        copies.append(variables)
-        terms.append(objective)
-        constraints += of_stratum
+        parts = _stratum_terms(base, records, model.values, k, weight, dict(kept))
+        copies.append(parts[0])
+        terms.append(parts[1])
+        constraints += parts[2]
     prior = None if model.graph is None else read_graph(model.graph)
     couple = coupling.on_edges(base, model.values, prior, i, j)
     roots = np.broadcast_to(np.sqrt(couple), (len(i), base.layout.n))
@@ -90,30 +90,16 @@ def training_records(model, what="to_cvxpy"):
     return model._training
 
 
-def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
-    """One stratum's part of the problem, with variables of its own.
+def _stratum_terms(base, records, values, k, regularizer_weight, kept):
+    """One stratum's part of the problem, with variables of its own: these by name, loss plus regularizer, and constraints.
 
-    Parameters
-    ----------
-    base : BaseModel
-    records : Records
-    values : dict
-        Hyperparameters by name that go before the Parameters' own.
-    k : int
-        Position of the stratum.
-    regularizer_weight : float
-        How often the regularizer counts.
-    kept : dict
-        Parameters that stand for hyperparameters, by name; the others become constants.
-
-    Returns
-    -------
-    dict, cvxpy.Expression, list
-        Variables by name, loss plus regularizer, constraints.
+    The regularizer counts `regularizer_weight` times; `kept` has Parameters that stand for hyperparameters, by name.
     """
     label = records.strata.labels[k]
-    variables = {v.name(): _copy(v, f"{v.name()}[{label}]") for v in base.loss_program.variables}
-    kept = dict(kept)
+    variables = {}
+    for v in base.loss_program.variables:
+        attributes = {k: a for k, a in v.attributes.items() if a is not False and a is not None}
+        variables[v.name()] = cp.Variable(v.shape, name=f"{v.name()}[{label}]", **attributes)
     leaves = {id(v): variables[v.name()] for v in base.loss_program.variables}
     for name, p in base.hyperparameters.items():
         leaves[id(p)] = kept[name] if name in kept else cp.Constant(values.get(name, p.value))
@@ -130,11 +116,6 @@ def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
 def _sum(terms):
     """One flat sum: long chains of additions are slow to analyse."""
     return cp.sum(cp.hstack([cp.reshape(t, (1,), order="C") for t in terms]))
-
-
-def _copy(variable, name):
-    attributes = {k: a for k, a in variable.attributes.items() if a is not False and a is not None}
-    return cp.Variable(variable.shape, name=name, **attributes)
 
 
 def _entry(parameter, array, i):

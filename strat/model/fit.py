@@ -3,7 +3,6 @@
 import copy
 import time
 from functools import partial
-from numbers import Integral
 
 import networkx as nx
 import numpy as np
@@ -14,7 +13,7 @@ from strat.compiler.base_model import BaseModel
 from strat.compiler.expressions import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.value_checks import check_tables
-from strat.errors import GraphError, OptionError, type_name
+from strat.errors import GraphError, OptionError, check_whole, type_name
 from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.fit_warnings import (
@@ -37,26 +36,24 @@ BYTES_KEPT = 2**26
 
 def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):
     """Fit a StratifiedModel in place, one with shared parameters too."""
-    started = time.perf_counter()
+    started, base = time.perf_counter(), model.base
     check_options(model)
     if not model.shared:
         model.graph_regularizer.validate(joint=True)
     chunks = chunks_of(data, strata, sample_weight, chunks)
-    read = partial(ChunkedRecords, model.base.data, chunks, model.strata, engine=engine_of(engine))
+    read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
-    check_tables(model.base.loss, model.base.data, records.strata.N)
-    warn_of_lost_digits(model.base, records)
+    check_tables(base.loss, base.data, records.strata.N)
+    warn_of_lost_digits(base, records)
     problem = bound_model.problem()
-    codes = (
-        {} if problem.loss.quadratic else label_codes(model.base.loss_program, model.values, records.arrays)
-    )
-    warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
+    codes = {} if problem.loss.quadratic else label_codes(base.loss_program, model.values, records.arrays)
+    warn_of_label_codes(codes, base.data, records.arrays, records.weight)
     unknown = undetermined(records, problem) if not model.shared else np.zeros((1, problem.n), dtype=bool)
-    notes = warn_of_undetermined(unknown, problem, records.strata, model.base.layout)
+    notes = warn_of_undetermined(unknown, problem, records.strata, base.layout)
     solver = solver_for(model, problem)
     if solver.callback is not None:
-        solver.callback = partial(_call_back, solver.callback, model.base.layout, edges)
+        solver.callback = partial(_call_back, solver.callback, base.layout, edges)
     start = _start(model, problem, init, labels)
     held_out = None if validation is None else bound_model.validation(validation)
     score = None if held_out is None else held_out.mean_loss
@@ -66,10 +63,19 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     solved = time.perf_counter()
     result.notes += notes
     running = warn_of_no_minimum(bound_model, problem, result, solver.tol)
-    if model.base.smoothing is not None:
-        _add_true_objective(result, bound_model.true_loss())
+    if base.smoothing is not None:
+        # The objective without smoothing, beside the smoothed one that was minimised.
+        result.smoothed_objective = result.objective
+        result.parts["loss"] = float(
+            bound_model.bind_loss(model.values, smooth=False).value(result.theta).sum()
+        )
+        result.objective = float(sum(result.parts.values()))
+        result.notes.append(
+            f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
+            f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
+        )
     theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
-    model.theta_ = model.base.layout.unpack(theta)
+    model.theta_ = base.layout.unpack(theta)
     model.strata_ = list(labels)
     nothing = EdgeList(len(labels), [], [])
     model.W_ = partial(nothing.matrix, nothing.zeros()) if model.shared else partial(edges.matrix, result.w)
@@ -109,10 +115,8 @@ def check_options(model):
             f"base must be a strat.BaseModel, not {type_name(model.base)}; "
             f"declare one with BaseModel(loss, regularizer, data=(…))."
         )
-    for name, least in (("n_starts", 1), ("random_state", 0)):
-        value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    check_whole("n_starts", model.n_starts, 1)
+    check_whole("random_state", model.random_state, 0)
     examples = {
         "graph_regularizer": "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()",
         "solver": "MAPG(…)",
@@ -172,9 +176,8 @@ def _start_weights(W, labels):
             'init["W"] is a graph, but it must be a matrix with a row for each of model.strata_, such as model.W_. '
             "Pass networkx.to_numpy_array(graph, nodelist=model.strata_)."
         )
-    K = len(labels)
-    if np.ndim(W) != 2 or W.shape != (K, K):
-        raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {K} strata.')
+    if np.shape(W) != (len(labels),) * 2:
+        raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {len(labels)} strata.')
     try:
         return read_graph((labels, W)).matrix()
     except GraphError as error:
@@ -195,26 +198,9 @@ def _fingerprint(bound_model, problem, start, held_out):
     values = [value if sp.issparse(value) else np.asarray(value, dtype=float) for value in values]
     couple = [(factor, base.couple_weights(model.values, factor)) for factor in coupling.factors(base.couple)]
     parts = [contents(base), values, couple, model.graph_regularizer, model.scale, model.random_state, start]
-    parts += [
-        model.shared,
-        bound_model.regularizer_weight,
-        bound_model.prior.labels,
-        problem.w0,
-        problem.outside,
-    ]
-    parts += [None if isinstance(edges, AllPairs) else edges.ends]
+    parts += [model.shared, bound_model.regularizer_weight, bound_model.prior.labels, problem.w0]
+    parts += [problem.outside, None if isinstance(edges, AllPairs) else edges.ends]
     for records in (bound_model.records, getattr(held_out, "records", None)):
         if records is not None:
             parts += [records.arrays, records.strata.index, records.weight]
     return fingerprint(*parts)
-
-
-def _add_true_objective(result, true_loss):
-    """Put the objective without smoothing beside the smoothed one that was minimised."""
-    result.smoothed_objective = result.objective
-    result.parts["loss"] = float(true_loss.value(result.theta).sum())
-    result.objective = float(sum(result.parts.values()))
-    result.notes.append(
-        f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
-        f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
-    )

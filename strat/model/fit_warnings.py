@@ -38,9 +38,7 @@ def warn_of_lost_digits(base, records):
         if not isinstance(array, np.ndarray):
             continue
         rows = array.reshape(len(array), -1)
-        columns = np.flatnonzero(
-            _spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD
-        )  # most columns are seen to vary
+        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # most are seen to vary
         lost = [int(c) for c in columns if 0 < _spread(rows[:, c : c + 1])[0] < SPREAD]
         if lost:
             names = records.columns.get(parameter.name())
@@ -117,16 +115,16 @@ def _words(mask, labels, layout):
 def warn_of_no_minimum(bound_model, problem, result, tol):
     """Note and warn where the objective has no minimum; return the parameters that run away, a mask (K, n)."""
     theta, start = result.theta, result.history[0]
-    none = np.zeros(theta.shape, dtype=bool)
+    none, done = np.zeros(theta.shape, dtype=bool), result.status == "converged"
     ridge = getattr(problem.regularizer.prox, "diagonal", None)
-    if result.status == "converged" and ridge is not None and np.all(ridge > 0):
+    if done and ridge is not None and np.all(ridge > 0):
         return none  # a convex loss falls at most linearly
-    fell_far = result.objective < start - 1e3 * (1 + abs(start))
-    stopped = result.status in ("max_iter", "time_limit") and not fell_far
-    if not np.isfinite(result.objective) or result.status not in ("converged", "max_iter", "time_limit"):
+    if not np.isfinite(result.objective) or not (done or result.status in ("max_iter", "time_limit")):
         return none
+    fell_far = result.objective < start - 1e3 * (1 + abs(start))
+    stopped = not done and not fell_far
     suspects = None if fell_far else suspect_strata(problem, theta, result.w, tol)
-    if (stopped and suspects is None) or (suspects is not None and not suspects.any()):
+    if stopped if suspects is None else not suspects.any():
         return none
     unbounded, asymptotic = strata_without_minimum(problem, theta, result.w)
     suspects = unbounded | asymptotic if suspects is None else suspects
@@ -157,15 +155,12 @@ def _of(mask, bound_model):
 
 
 def strata_without_minimum(problem, theta, w):
-    """Strata where doubled parameters z (projected onto the constraints) lower the objective F, so that theta is no minimum.
+    """Strata where doubled parameters z (projected onto the constraints) lower the objective F of one stratum: two masks (K,).
 
-    F is the objective as a function of one stratum's parameters, f its loss and regularizer:
+    With loss and regularizer f, theta is no minimum, and all strata are marked where F falls only if all are doubled:
 
         unbounded    F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
         asymptotic   F(z) − F(theta) < −SHARE f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
-
-    Returns masks (K,) of the unbounded and of the asymptotic strata: all strata where F falls only if the parameters of all
-    are doubled at once.
     """
     prox, K = problem.regularizer.prox, len(theta)
     if getattr(prox, "costly", False):
@@ -183,10 +178,8 @@ def strata_without_minimum(problem, theta, w):
         share = SHARE * (before.sum() + 0.5 * np.vdot(pull, theta))
         all_asymptotic = change_of_all < -share and after.sum() > 0
 
-    def strata(single, together):
-        return single if single.any() else np.full(K, together)
-
-    return strata(change < clear, change_of_all < clear), strata(asymptotic, all_asymptotic)
+    pairs = (change < clear, change_of_all < clear), (asymptotic, all_asymptotic)
+    return tuple(single if single.any() else np.full(K, together) for single, together in pairs)
 
 
 def warn_of_collapse(result):

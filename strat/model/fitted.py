@@ -45,13 +45,13 @@ class FittedParameters:
             If the label is no stratum.
         """
         check_is_fitted(self, "theta_")
-        try:
-            k = self.strata_.index(plain(label))
-        except ValueError:
+        label, strata = plain(label), self.strata_
+        if label not in strata:
             raise GraphError(
-                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}. "
-                f"{did_you_mean(plain(label), self.strata_)}".rstrip()
-            ) from None
+                f"{label!r} is no stratum of the model, which has {len(strata):,}, such as {some_of(strata)}. "
+                f"{did_you_mean(label, strata)}".rstrip()
+            )
+        k = strata.index(label)
         return {name: np.array(value[k]) for name, value in self.theta_.items()}
 
     def coefficients(self, errors: dict | None = None) -> "pd.DataFrame":

@@ -51,17 +51,15 @@ class LearnedGraph(Shown):
     seconds: float
 
     def __str__(self):
-        K, edges = self.W.shape[0], sp.csr_array(self.W).nnz // 2
+        K, edges, parts = self.W.shape[0], sp.csr_array(self.W).nnz // 2, self.parts
         degrees = self.W.sum(axis=1)
-        return "\n".join(
-            [
-                f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
-                f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}",
-                f"objective   {self.objective:.9g}",
-                f"  parts     laplacian {self.parts['laplacian']:.6g}  graph {self.parts['graph']:.6g}",
-                f"residual    {self.residual:.1e}",
-                f"work        {self.seconds:.3f} s, {self.iterations} iterations",
-            ]
+        return (
+            f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
+            f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}\n"
+            f"objective   {self.objective:.9g}\n"
+            f"  parts     laplacian {parts['laplacian']:.6g}  graph {parts['graph']:.6g}\n"
+            f"residual    {self.residual:.1e}\n"
+            f"work        {self.seconds:.3f} s, {self.iterations} iterations"
         )
 
 
@@ -150,15 +148,10 @@ def learn_graph(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return LearnedGraph(
-        W=edges.matrix(result.w),
-        objective=result.objective,
-        residual=result.residual["W"],
-        labels=list(prior.labels),
-        parts={name: result.parts[name] for name in ("laplacian", "graph")},
-        iterations=result.iterations,
-        seconds=result.seconds,
-    )
+    parts = {name: result.parts[name] for name in ("laplacian", "graph")}
+    residual, labels = result.residual["W"], list(prior.labels)
+    W, work = edges.matrix(result.w), (result.iterations, result.seconds)
+    return LearnedGraph(W, result.objective, residual, labels, parts, *work)
 
 
 def _in_order(theta, labels, nodes):

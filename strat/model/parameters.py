@@ -33,11 +33,9 @@ class NestedParameters(BaseEstimator):
         """
         params = super().get_params(deep=deep)
         if deep and isinstance(self.base, BaseModel):
-            for name, p in self.base.hyperparameters.items():
-                params[f"base__{name}"] = self.values.get(name, p.value)
-        if deep:
-            params.update({f"scale__{f}": s for f, s in self._scales().items()})
-        return params
+            hyperparameters = self.base.hyperparameters.items()
+            params |= {f"base__{name}": self.values.get(name, p.value) for name, p in hyperparameters}
+        return params | ({f"scale__{f}": s for f, s in self._scales().items()} if deep else {})
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters; ``base__NAME`` gives this model its own value and leaves the Parameter alone.
@@ -74,8 +72,7 @@ class NestedParameters(BaseEstimator):
     def __sklearn_tags__(self):
         """What scikit-learn asks: a model of labels is a classifier, though it predicts what the declaration says."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = True
+        tags.target_tags.required = tags.input_tags.sparse = True
         tags.input_tags.categorical = tags.input_tags.string = self.strata is not None
         tags.estimator_type = self._estimator_type
         if tags.estimator_type == "classifier":

@@ -1,6 +1,7 @@
 """Parameters for strata that the model has not: the common model's, or the mean of their neighbours'."""
 
 import copy
+import itertools
 import numbers
 
 import numpy as np
@@ -121,9 +122,8 @@ def _nearest_numbers(value, near):
     if not all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in (value, *near)):
         return {}
     order = sorted(near)
-    if any(b not in near[a] for a, b in zip(order, order[1:], strict=False)) or any(
-        len(n) > 2 for n in near.values()
-    ):
+    joined = all(b in near[a] for a, b in itertools.pairwise(order))
+    if not joined or max(map(len, near.values())) > 2:
         return {}
     sides = [v for v in order if v < value][-1:] + [v for v in order if v > value][:1]
     return {v: min(near[v].values()) for v in sides}
