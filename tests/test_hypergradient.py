@@ -1,6 +1,5 @@
 """Derivatives through a fit: against differences of polished solves, and against CVXPY's own."""
 
-import copy
 import warnings
 
 import cvxpy as cp
@@ -217,23 +216,3 @@ def test_the_fitted_model_stays_as_it_is():
     assert first[0] == second[0]
     assert np.array_equal(first[1]["W0"], second[1]["W0"])
     assert list(first[1]) == ["W0", "lam"]
-
-
-def test_what_the_fit_has_bound_is_used_again():
-    model, validation = fitted("logistic", "l1")
-    assert FittedModel(model, "a test").bound_model._losses.entries  # bound by the fit
-    for lam in (0.3, 0.4):  # the fit's own value, and another one since
-        model.set_params(base__lam=lam)
-        afresh = copy.copy(model)
-        assert afresh._bound is None
-        (a, A), (b, B) = (strat.hypergradient(m, validation, ("W0", "lam")) for m in (model, afresh))
-        assert a == b and all(np.array_equal(A[key], B[key]) for key in ("W0", "lam"))
-    model.graph = strat.graphs.cycle(range(K))
-    assert len(FittedModel(model, "a test").bound_model.prior.i) == K  # another graph is read again
-
-
-def test_models_of_many_records_keep_nothing_bound(monkeypatch):
-    monkeypatch.setattr("strat.model.fit.BYTES_KEPT", 100)
-    model, validation = fitted("squared", "ridge")
-    assert model._bound is None
-    strat.hypergradient(model, validation)

@@ -1,6 +1,5 @@
 """A model bound to records: the problem that solvers see, for the model's constants or any others."""
 
-import copy
 import warnings
 from collections import OrderedDict
 from dataclasses import replace
@@ -57,11 +56,11 @@ class BoundModel:
 
     `data`, `strata` and `sample_weight` are those of ``fit``; in their place, `records` are records that have been read, or a
     function of the strata in order that reads them. `nodes` are the strata of a model without a graph, by default the labels
-    seen. ``prior`` has the strata and the graph W0, and ``edges`` says where W may be nonzero.
+    seen. ``prior`` has the strata and the graph W0; W may be nonzero on ``edges``, by default those that the model says.
     """
 
-    def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None):
-        self.model, self.base, self.graph, self.shared = model, model.base, model.graph, model.shared
+    def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None, edges=None):
+        self.model, self.base, self.shared = model, model.base, model.shared
         self.base.loss_program.values(model.values)  # its error names Parameters that data= lacks
         prior = None if model.graph is None else read_graph(model.graph)
         nodes = nodes if prior is None else prior.labels
@@ -70,13 +69,7 @@ class BoundModel:
         self.records = records or Records.read(self.base.data, data, strata, "fit", **options)
         self.prior = PriorGraph.without_edges(self.records.strata.labels) if prior is None else prior
         self._losses = BindingCache(self.base.loss_program)
-        self.edges = self._edges()
-
-    def on_edges(self, model, edges):
-        """A copy for the same model where W may be nonzero on other edges; it shares the records and the bound loss."""
-        copied = copy.copy(self)
-        copied.model, copied.edges = model, edges
-        return copied
+        self.edges = self._edges() if edges is None else edges
 
     @property
     def strata(self):
@@ -163,7 +156,7 @@ class BoundModel:
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
-        prior = None if self.graph is None or self.shared else self.prior
+        prior = None if self.model.graph is None or self.shared else self.prior
         return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 
     def _oracles(self, values):

@@ -262,11 +262,6 @@ class StratifiedModel(FittedParameters, NestedParameters):
         """
         return self.__dict__.get("_values", {})
 
-    def __getstate__(self):
-        """What is pickled and copied: all but the bound records, which can be bound again."""
-        W = {"W_": self.W_} if hasattr(self, "W_") else {}
-        return {**super().__getstate__(), **W, "_bound": None}
-
     def _read(self, parameters, data, strata, where, sample_weight=None, known=True):
         """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
         try:

@@ -1,6 +1,5 @@
-"""A fitted model for other packages: its convex problem in theta, rebuilt in CVXPY, and its coefficients in pandas."""
+"""The convex problem in theta of a fitted model, rebuilt in CVXPY from the records of its fit."""
 
-import warnings
 from dataclasses import replace
 
 import cvxpy as cp
@@ -9,48 +8,8 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.expressions import folded
-from strat.compiler.feature_names import column_names
-from strat.errors import DataWarning, OptionError, optional
+from strat.errors import OptionError
 from strat.graphs.reading import read_graph
-from strat.records.axes import axis_factors
-from strat.rules.approximated import approximations
-
-
-def as_problem(model):
-    """The problem min Σ loss + Σ regularizer + Laplacian for a fitted model's W, as CVXPY sees it.
-
-    It has one variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes; a common
-    model has one stratum with the label "common".
-    """
-    base = model.base
-    names = approximations(base.loss, base.regularizer, *(a for c in base.constraints for a in c.args))
-    if names:
-        warnings.warn(
-            f"the problem holds CVXPY's approximation of {' and '.join(names)}, and the fit the exact function: their "
-            f"optimal values differ. Compare the fit with scipy.special instead.",
-            DataWarning,
-            stacklevel=3,
-        )
-    W = sp.triu(sp.csr_array(model.W_)).tocoo()
-    return weighted_problem(model, *W.coords, W.data.tolist())[0]
-
-
-def coefficients(model, errors=None):
-    """A fitted model's parameters as a DataFrame, with standard errors by variable beside them where they are given."""
-    pd = optional("pandas", "coefficients", "pandas")
-    labels = model.strata_
-    if all(type(label) is tuple and len(label) == len(labels[0]) > 1 for label in labels):
-        factors = axis_factors(model.graph)
-        index = pd.MultiIndex.from_tuples(labels, names=[factors.get(a) for a in range(len(labels[0]))])
-    else:
-        index = pd.Index(labels, tupleize_cols=False, name="stratum")
-    columns = column_names(model.base, model._columns)
-    table = pd.DataFrame(model._flat(), index, columns)
-    if errors is None:
-        return table
-    errors = np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in model.theta_], axis=1)
-    errors = pd.DataFrame(errors, index, columns)
-    return pd.concat({"estimate": table, "standard error": errors}, axis=1)
 
 
 def weighted_problem(model, i, j, weights, kept=()):

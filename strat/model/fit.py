@@ -30,9 +30,6 @@ from strat.records.fingerprint import fingerprint
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve
 
-#: Up to so many bytes of records, a fitted model keeps what they were bound to, for derivatives of the fit.
-BYTES_KEPT = 2**26
-
 
 def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):
     """Fit a StratifiedModel in place, one with shared parameters too."""
@@ -83,9 +80,6 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
-    small = model._training is not None and 8 * sum(array.size for array in records.arrays) <= BYTES_KEPT
-    # Kept without the model: a reference cycle would hold the records longer than the model.
-    model._bound = bound_model.on_edges(None, None) if small else None
     if problem.learned:
         warn_of_collapse(result)
     result.seconds += time.perf_counter() - solved

@@ -100,8 +100,7 @@ def load(path: str | str | PathLike, base: BaseModel | None = None) -> "Stratifi
         h = _component(meta["graph_regularizer"], GraphRegularizer, path)
         model = StratifiedModel(base, graph, h, **options)
     model.theta_, model.W_, model.strata_, model.result_ = fitted
-    model._columns, model._training, model._bound = meta["columns"], None, None
-    model._undetermined = arrays.get("undetermined")
+    model._columns, model._training, model._undetermined = meta["columns"], None, arrays.get("undetermined")
     values = {name.removeprefix("value/"): a for name, a in arrays.items() if name.startswith("value/")}
     try:
         return model.set_params(**{f"base__{name}": a if a.ndim else a.item() for name, a in values.items()})

@@ -204,7 +204,7 @@ def read_weight(sample_weight, N, part=False):
     if sample_weight is None:
         return np.broadcast_to(1.0, N)
     try:
-        shape = np.shape(sample_weight)
+        shape = sample_weight.shape if hasattr(sample_weight, "shape") else np.asarray(sample_weight).shape
         found = f"has shape {shape}"
     except ValueError:
         shape, found = None, "is ragged"
