@@ -3,6 +3,8 @@
 Every message says what is wrong, where, why, and what to do about it.
 """
 
+import sys
+import warnings
 from importlib import import_module
 from numbers import Integral
 
@@ -43,15 +45,27 @@ class OptionError(StratError):
     """An option of a model, solver or function is out of its range."""
 
 
-class ConvergenceWarning(UserWarning):
+class StratWarning(UserWarning):
+    """Base class of the warnings."""
+
+    @classmethod
+    def warn(cls, message):
+        """Warn of something at the line of the user: the first outside of the package."""
+        frame, level = sys._getframe(1), 2
+        while frame.f_back and frame.f_globals["__name__"].startswith("strat."):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(message, cls, stacklevel=level)
+
+
+class ConvergenceWarning(StratWarning):
     """A solver stopped before it reached its tolerance."""
 
 
-class CollapseWarning(UserWarning):
+class CollapseWarning(StratWarning):
     """A learned graph pulled all strata to one common model."""
 
 
-class DataWarning(UserWarning):
+class DataWarning(StratWarning):
     """The data are usable, but something about them deserves attention."""
 
 

@@ -18,8 +18,7 @@ import scipy.sparse as sp
 import strat
 from strat.compiler.expressions import contents
 from strat.model.bound_model import BoundModel
-from strat.records.archive import CONTENTS, read_archive, write_archive
-from strat.records.fingerprint import fingerprint
+from strat.records.archive import CONTENTS, fingerprint, read_archive, write_archive
 from strat.records.labels import read_labels
 from strat.records.strata import Strata
 

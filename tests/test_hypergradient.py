@@ -193,7 +193,9 @@ def test_options_are_checked():
         strat.hypergradient(model, validation, wrt=model.base.data[1])
     with pytest.raises(strat.OptionError, match='method is \'exact\'; it is "implicit" or "cvxpy"'):
         strat.hypergradient(model, validation, method="exact")
-    with pytest.raises(strat.DataError, match="validation must hold the 2 data arguments and the strata"):
+    with pytest.raises(
+        strat.DataError, match="validation must hold the data arguments \\(x, y\\) and then the strata"
+    ):
         strat.hypergradient(model, validation[:2])
     with pytest.raises(strat.OptionError, match="a common model share their parameters; use strat.lrsm"):
         strat.hypergradient(strat.common(model.base).fit(X, Y, strata=z), validation)

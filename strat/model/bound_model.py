@@ -1,6 +1,5 @@
 """A model bound to records: the problem that solvers see, for the model's constants or any others."""
 
-import warnings
 from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
@@ -65,7 +64,7 @@ class BoundModel:
         prior = None if model.graph is None else read_graph(model.graph)
         nodes = nodes if prior is None else prior.labels
         records = records(nodes) if callable(records) else records
-        options = {"declared": model.strata, "nodes": nodes, "sample_weight": sample_weight}
+        options = {"declared": model.strata, "nodes": nodes, "weight": sample_weight}
         self.records = records or Records.read(self.base.data, data, strata, "fit", **options)
         self.prior = PriorGraph.without_edges(self.records.strata.labels) if prior is None else prior
         self._losses = BindingCache(self.base.loss_program)
@@ -122,9 +121,10 @@ class BoundModel:
         """
         options = {
             "declared": self.model.strata,
-            "nodes": None if self.shared else self.records.strata.labels,
+            "columns": self.records.columns,
+            "weight": sample_weight,
         }
-        options |= {"sample_weight": sample_weight, "columns": self.records.columns}
+        options["nodes"] = None if self.shared else self.records.strata.labels
         records = Records.read(self.base.data, tuple(data), strata, where, **options)
         if self.shared:
             records.strata = records.strata.merged()
@@ -187,19 +187,15 @@ class BoundModel:
             loss = in_pieces(program, *arguments)
             if loss is not None:
                 return loss
-            loss, learned = (
-                program.bind_records(*arguments),
-                self.model.graph_regularizer.learned and not self.shared,
-            )
+            loss = program.bind_records(*arguments)
+            learned = self.model.graph_regularizer.learned and not self.shared
             if not needs_prox(solver or default_solver(loss, learned), loss):
                 return loss
         loss = program.bind_records(*arguments, prox=True, constrained=False)
         if getattr(loss.prox, "costly", False):
-            warnings.warn(
+            DataWarning.warn(
                 f"the prox of the loss is a cone program of all records in every iteration, which is slow, because "
-                f"{loss.why['prox']}. Fit with strat.Cone(), the default, which needs no prox of the loss.",
-                DataWarning,
-                stacklevel=7,
+                f"{loss.why['prox']}. Fit with strat.Cone(), the default, which needs no prox of the loss."
             )
         return loss
 

@@ -265,16 +265,9 @@ class StratifiedModel(FittedParameters, NestedParameters):
     def _read(self, parameters, data, strata, where, sample_weight=None, known=True):
         """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
         try:
-            records = Records.read(
-                parameters,
-                data,
-                strata,
-                where,
-                declared=self.strata,
-                nodes=self.strata_ if known and not self.shared else None,
-                sample_weight=sample_weight,
-                columns=self._columns,
-            )
+            options = {"declared": self.strata, "weight": sample_weight, "columns": self._columns}
+            options["nodes"] = self.strata_ if known and not self.shared else None
+            records = Records.read(parameters, data, strata, where, **options)
         except GraphError as error:
             more = 'Or pass unseen="common" or unseen="graph" to predict.' if where == "predict" else ""
             if self.graph is None:

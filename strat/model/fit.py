@@ -15,18 +15,12 @@ from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.value_checks import check_tables
 from strat.errors import GraphError, OptionError, check_whole, type_name
 from strat.graphs.reading import read_graph
+from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
-from strat.model.fit_warnings import (
-    undetermined,
-    warn_of_collapse,
-    warn_of_lost_digits,
-    warn_of_no_minimum,
-    warn_of_undetermined,
-)
 from strat.oracles.dask_engine import engine_of
 from strat.problem.edges import AllPairs, EdgeList
+from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords, chunks_of
-from strat.records.fingerprint import fingerprint
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve
 
@@ -42,12 +36,11 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     check_tables(base.loss, base.data, records.strata.N)
-    warn_of_lost_digits(base, records)
+    fit_warnings.warn_of_lost_digits(base, records)
     problem = bound_model.problem()
     codes = {} if problem.loss.quadratic else label_codes(base.loss_program, model.values, records.arrays)
     warn_of_label_codes(codes, base.data, records.arrays, records.weight)
-    unknown = undetermined(records, problem) if not model.shared else np.zeros((1, problem.n), dtype=bool)
-    notes = warn_of_undetermined(unknown, problem, records.strata, base.layout)
+    unknown, notes = fit_warnings.warn_of_undetermined(bound_model, problem)
     solver = solver_for(model, problem)
     if solver.callback is not None:
         solver.callback = partial(_call_back, solver.callback, base.layout, edges)
@@ -59,13 +52,12 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     result = solve(problem, solver, start, score=score, fingerprint=identity, **starts)
     solved = time.perf_counter()
     result.notes += notes
-    running = warn_of_no_minimum(bound_model, problem, result, solver.tol)
+    running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)
     if base.smoothing is not None:
         # The objective without smoothing, beside the smoothed one that was minimised.
         result.smoothed_objective = result.objective
-        result.parts["loss"] = float(
-            bound_model.bind_loss(model.values, smooth=False).value(result.theta).sum()
-        )
+        true_loss = bound_model.bind_loss(model.values, smooth=False)
+        result.parts["loss"] = float(true_loss.value(result.theta).sum())
         result.objective = float(sum(result.parts.values()))
         result.notes.append(
             f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
@@ -81,7 +73,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
     if problem.learned:
-        warn_of_collapse(result)
+        fit_warnings.warn_of_collapse(result)
     result.seconds += time.perf_counter() - solved
 
 
@@ -153,7 +145,7 @@ def _start(model, problem, init, labels):
         theta = layout.pack(theta)
         for name in left_out:  # NaN: this variable starts as without init
             theta[:, layout.slices[name]] = np.nan
-        if K == 1 and len(theta) > 1:  # a common model starts from the mean of stratified parameters
+        if K == 1:  # a common model starts from the mean of stratified parameters
             theta = theta.mean(axis=0, keepdims=True)
         if len(theta) != K:
             raise OptionError(f'init["theta"] has {len(theta)} strata, but the model has {K}.')

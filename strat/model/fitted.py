@@ -1,6 +1,5 @@
 """What is read from a fit: parameters of one stratum or all, the graph, the problem in CVXPY, a file."""
 
-import warnings
 from collections.abc import Hashable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -113,11 +112,9 @@ class FittedParameters:
         base = self.base
         names = approximations(base.loss, base.regularizer, *(a for c in base.constraints for a in c.args))
         if names:
-            warnings.warn(
+            DataWarning.warn(
                 f"the problem holds CVXPY's approximation of {' and '.join(names)}, and the fit the exact function: their "
-                f"optimal values differ. Compare the fit with scipy.special instead.",
-                DataWarning,
-                stacklevel=2,
+                f"optimal values differ. Compare the fit with scipy.special instead."
             )
         W = sp.triu(sp.csr_array(self.W_)).tocoo()
         return weighted_problem(self, *W.coords, W.data.tolist())[0]

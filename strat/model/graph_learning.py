@@ -142,11 +142,9 @@ def learn_graph(
         warnings.simplefilter("ignore", ConvergenceWarning)  # its text is about a fit; see below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
     if result.status == "max_iter":
-        warnings.warn(
+        ConvergenceWarning.warn(
             f"learn_graph stopped with residual {result.residual['W']:.1e} > tol={tol:g} after {result.iterations} "
-            "iterations. Raise max_iter or loosen tol.",
-            ConvergenceWarning,
-            stacklevel=2,
+            "iterations. Raise max_iter or loosen tol."
         )
     parts = {name: result.parts[name] for name in ("laplacian", "graph")}
     residual, labels = result.residual["W"], list(prior.labels)

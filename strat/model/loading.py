@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 from dataclasses import dataclass
 from os import PathLike
 
@@ -117,11 +116,9 @@ def _check_base(base, meta, path):
             f"{path} was fitted with the variables {meta['variables']}, but base has {shapes}; give its declaration."
         )
     if _anonymous(base) != _anonymous(meta["declaration"]):
-        warnings.warn(
+        DataWarning.warn(
             f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
-            f"strat.load(path).declaration shows what was fitted.",
-            DataWarning,
-            stacklevel=3,
+            f"strat.load(path).declaration shows what was fitted."
         )
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags
 
 from strat.compiler.base_model import BaseModel
@@ -111,11 +111,9 @@ class NestedParameters(BaseEstimator):
         return {f: scale.get(f, 1.0) if isinstance(scale, dict) else scale for f in factors}
 
     def __sklearn_clone__(self):
-        params = {name: clone(value, safe=False) for name, value in self.get_params(deep=False).items()}
-        cloned = type(self)(**params)
-        for name in ("_values", "_metadata_request"):
-            if hasattr(self, name):
-                setattr(cloned, name, copy.deepcopy(getattr(self, name)))
+        cloned = super().__sklearn_clone__()
+        if self.values:
+            cloned._values = copy.deepcopy(self.values)
         return cloned
 
 

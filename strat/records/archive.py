@@ -1,16 +1,18 @@
-"""Archives: named arrays in one npz file, written whole or not at all, and read only as they were written."""
+"""Named arrays in one npz file, written whole or not at all and read only as they were written; hashes of anything."""
 
 import errno
+import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
 from strat.errors import OptionError
-from strat.records.fingerprint import fingerprint
 
 #: The entry with the fingerprint of every other one; files of earlier versions have none.
 CONTENTS = "contents"
@@ -66,3 +68,29 @@ def read_archive(path, legacy=False):
     if foreign:
         raise ValueError(f"its entry {foreign[0]!r} is no array")
     return arrays
+
+
+def fingerprint(*parts):
+    """The SHA-256 hash, as text, of anything made of arrays, numbers, text, lists, dicts and estimators."""
+    digest = hashlib.sha256()
+    _feed(digest, parts)
+    return digest.hexdigest()
+
+
+def _feed(digest, part):
+    if sp.issparse(part):
+        part = part if part.format in ("csr", "csc") else part.tocsr()
+        part = (part.format, part.shape, part.data, part.indices, part.indptr)
+    elif isinstance(part, dict):
+        part = tuple(part.items())
+    elif hasattr(part, "get_params"):
+        part = (type(part).__name__, part.get_params(deep=False))
+    if isinstance(part, (list, tuple)):
+        digest.update(f"{len(part)} parts;".encode())
+        for inner in part:
+            _feed(digest, inner)
+    elif isinstance(part, np.ndarray) and part.dtype != object:
+        digest.update(f"{part.dtype.str} {part.shape};".encode())
+        digest.update(part.tobytes())
+    else:  # where an object's text has its address, that is another one in every session
+        digest.update(f"{re.sub(r' at 0x[0-9a-fA-F]+', '', repr(part))};".encode())

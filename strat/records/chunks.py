@@ -40,12 +40,10 @@ class ChunkedRecords(Records):
         if nodes is None:
             found = self.engine.map(partial(_labels, arguments, declared), self.chunks())
             nodes = in_order(dict.fromkeys(label for labels in found for label in labels))
-        columns = {
-            p.name(): list(d.columns) for p, d in zip(parameters, head, strict=False) if hasattr(d, "columns")
-        }
-        options = {"declared": declared, "nodes": NodeList(nodes), "columns": columns or None, "part": True}
-        self.read = partial(read_chunk, parameters=parameters, arguments=arguments, options=options)
-        sample = self.read((0, head))
+        options = {"declared": declared, "nodes": NodeList(nodes), "part": True}
+        read = partial(read_chunk, parameters=parameters, arguments=arguments)
+        sample = read((0, head), options=options)
+        self.read = partial(read, options=options | {"columns": sample.columns})
         weight = sample.weight if sample.weight.any() else np.ones(len(sample.weight))
         super().__init__(sample.arrays, sample.strata, weight, sample.columns)
 
@@ -63,7 +61,7 @@ def read_chunk(chunk, parameters, arguments, options):
     """The `Records` of a numbered chunk."""
     data, strata, weight = arguments(chunk)
     try:
-        return Records.read(parameters, data, strata, "fit", sample_weight=weight, **options)
+        return Records.read(parameters, data, strata, "fit", weight=weight, **options)
     except StratError as error:
         raise type(error)(f"chunk {chunk[0]}: {error}") from None
 
@@ -90,12 +88,10 @@ def arguments_of(chunk, parameters, declared):
 def _head(arguments, chunk):
     """The arguments of the first records of a chunk."""
     data, strata, weight = arguments(chunk)
-    first, given = (
-        slice(0, SAMPLE),
-        strata is None or isinstance(strata, str) or len(strata) != length(data[0]),
-    )
-    heads = [take(argument, first) for argument in data]
-    return *heads, strata if given else take(strata, first), None if weight is None else take(weight, first)
+    kept = strata is None or isinstance(strata, str) or len(strata) != length(data[0])
+    heads = [take(argument, slice(SAMPLE)) for argument in data]
+    strata = strata if kept else take(strata, slice(SAMPLE))
+    return *heads, strata, None if weight is None else take(weight, slice(SAMPLE))
 
 
 def _labels(arguments, declared, chunk):

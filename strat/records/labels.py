@@ -25,6 +25,9 @@ class RecordLabels:
     def __len__(self):
         return len(self.codes)
 
+    def __iter__(self):
+        return iter(self.tolist())
+
     def tolist(self):
         """One label a record."""
         return [self.values[code] for code in self.codes.tolist()]
@@ -67,6 +70,8 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
     `strata` has one hashable label a record: rows of several columns become tuples, and text that is all columns of the
     first data argument, `frame`, means these. Where it is None, the `declared` columns do, by name or position.
     """
+    if isinstance(strata, RecordLabels):
+        return strata
     if strata is None and declared is not None:
         split = split_positions(frame, declared)
         strata, frame = (declared, frame) if split is None else (split[0], None)

@@ -1,6 +1,5 @@
 """What a user passes to fit, predict and score, read and checked once: records, strata and weights."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,17 +40,7 @@ class Records:
 
     @classmethod
     def read(
-        cls,
-        parameters,
-        data,
-        strata,
-        where,
-        *,
-        declared=None,
-        nodes=None,
-        sample_weight=None,
-        columns=None,
-        part=False,
+        cls, parameters, data, strata, where, declared=None, nodes=None, weight=None, columns=None, part=False
     ):
         """Read the user's arguments of fit, predict or score; `where` is the method, for messages.
 
@@ -60,7 +49,7 @@ class Records:
         """
         names = [p.name() for p in parameters]
         given = dict(zip(names, data, strict=False))
-        _warn_of_order({**given, "strata": strata, "sample_weight": sample_weight})
+        _warn_of_order({**given, "strata": strata, "sample_weight": weight})
         data, labels = _without_strata(parameters, data, strata, declared, where)
         present = {n: list(d.columns) for n, d in zip(names, data, strict=False) if hasattr(d, "columns")}
         for name, listed in present.items():
@@ -75,8 +64,7 @@ class Records:
             )
         if N == 0:
             raise DataError(f"{where} was given no records; there is nothing to work on.")
-        weight = read_weight(sample_weight, N, part)
-        return cls(arrays, Strata.read(labels, nodes=nodes), weight, present)
+        return cls(arrays, Strata.read(labels, nodes=nodes), read_weight(weight, N, part), present)
 
 
 def _without_strata(parameters, data, strata, declared, where):
@@ -121,11 +109,9 @@ def _warn_of_order(arguments):
         reference = indexes[first]
         reordered = len(index) == len(reference) and not reference.equals(index)
         if reordered and reference.is_unique and set(reference) == set(index):
-            warnings.warn(
+            DataWarning.warn(
                 f"{name} has the index of {first} in another order, but rows are matched by position. Where they should "
-                f"be matched by index, pass {name}.loc[{first}.index].",
-                DataWarning,
-                stacklevel=6,
+                f"be matched by index, pass {name}.loc[{first}.index]."
             )
 
 

@@ -44,23 +44,33 @@ class Sample:
         return len(self.labels)
 
     def part(self, index=None):
-        """Some records, all by default."""
-        return Part(self, np.arange(len(self)) if index is None else index)
+        """The records at some positions, all by default, as a sample; its ``data`` and ``strata`` are as ``fit`` takes them."""
+        part, labels = copy.copy(self), self.labels
+        part.index = np.arange(len(labels)) if index is None else index
+        if index is not None:
+            part.data = tuple(take(argument, index) for argument in self.data)
+            part.labels = RecordLabels(labels.values, labels.codes[index])
+        part.strata = self.strata if self.by_column else part.labels.tolist()
+        return part
 
-    def splits(self, folds, default):
+    def splits(self, folds, random_state=0):
         """Pairs of training and held-out positions, checked.
 
-        `folds` is a whole number, for which ``default(number)`` makes the splitter; a splitter, whose
-        ``split(X, y, groups=strata)`` gives the pairs; or the pairs themselves, of positions or masks.
+        `folds` is a whole number, for `StrataKFold`; a splitter, whose ``split(X, y, groups=strata)`` gives the pairs; or the
+        pairs themselves, of positions or masks.
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
-            folds = default(int(folds))
+            from strat.records.splitters import (
+                StrataKFold,
+            )  # scikit-learn's model_selection takes a while to import
+
+            folds = StrataKFold(int(folds), random_state=random_state)
         if isinstance(getattr(folds, "time", None), str):  # of a RollingOrigin, perhaps a factor of the graph
             factors = axis_factors(*(model.graph for model in self.models))
             folds = copy.copy(folds)
             folds.time = next((axis for axis, name in factors.items() if name == folds.time), folds.time)
         if hasattr(folds, "split") and not isinstance(folds, str):
-            from sklearn.model_selection import BaseCrossValidator  # which takes a while to import
+            from sklearn.model_selection import BaseCrossValidator
 
             X = self.data[0] if self.data else np.zeros(len(self))
             y = self.data[-1] if len(self.data) > 1 else None
@@ -97,36 +107,12 @@ class Sample:
         return index.astype(np.intp)
 
 
-class Part:
-    """The records of a sample at some positions: ``data`` and ``strata`` as ``fit`` takes them, and a list of ``labels``."""
-
-    def __init__(self, sample, index):
-        self.sample, self.index = sample, index
-        self.data = tuple(take(argument, index) for argument in sample.data)
-        self.labels = RecordLabels(sample.labels.values, sample.labels.codes[index]).tolist()
-        self.strata = sample.strata if sample.by_column else self.labels
-
-    def __len__(self):
-        return len(self.index)
-
-    def only(self, mask):
-        """The records of the part where a mask is true."""
-        return Part(self.sample, self.index[mask])
-
-
 def joined(first, second, models):
     """All records of two samples of the same models."""
     data = tuple(map(_stacked, first.data, second.data))
     alike = first.by_column and second.by_column and first.strata == second.strata
     strata = first.strata if alike else first.labels.tolist() + second.labels.tolist()
     return Sample(models, (*data, strata), f"{first.where} and {second.where}")
-
-
-def strata_folds(random_state):
-    """A function from a number of folds to their splitter."""
-    from strat.records.splitters import StrataKFold  # scikit-learn's model_selection takes a while to import
-
-    return lambda n: StrataKFold(n, random_state=random_state)
 
 
 def take(argument, index):

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from strat.errors import GraphError
-from strat.records.labels import RecordLabels, read_labels
+from strat.records.labels import read_labels
 
 
 class NodeList(list):
@@ -32,7 +32,7 @@ class Strata:
 
         `nodes` are the strata in order; by default the labels seen, sorted.
         """
-        records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
+        records = read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else nodes
         nodes = nodes if isinstance(nodes, NodeList) else NodeList(nodes)
         position = nodes.position

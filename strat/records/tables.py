@@ -55,14 +55,12 @@ class Table(Shown):
 
 def aligned(lines):
     """Rows of texts, the head first, as lines of equal columns: words to the left, numbers to the right."""
-    widths = [max(len(line[c]) for line in lines) for c in range(len(lines[0]))]
-    right = [c > 0 and _is_number(lines, c) for c in range(len(widths))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    columns = []
+    for column in zip(*lines, strict=True):
+        width, cells = max(map(len, column)), [cell for cell in column[1:] if cell]
+        right = columns and cells and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 
 
 def number(value, digits=4):
@@ -72,8 +70,3 @@ def number(value, digits=4):
     if not math.isfinite(value):
         return str(value)
     return f"{value:#.{digits}g}".rstrip(".") if 1e-3 <= abs(value) < 10**digits else f"{value:.{digits}g}"
-
-
-def _is_number(lines, c):
-    cells = [line[c] for line in lines[1:] if line[c]]
-    return bool(cells) and all(cell.lstrip("+-")[:1].isdigit() or cell in ("inf", "nan") for cell in cells)
