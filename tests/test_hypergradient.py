@@ -204,7 +204,7 @@ def test_options_are_checked():
 def test_a_loaded_model_has_no_records(tmp_path):
     model, validation = fitted("squared", "ridge")
     model.save(tmp_path / "model.npz")
-    with pytest.raises(strat.OptionError, match="records of the fit, which a saved model does not keep"):
+    with pytest.raises(strat.OptionError, match="records of the fit, which a saved model lacks"):
         strat.hypergradient(strat.load(tmp_path / "model.npz", base=model.base), validation)
 
 

@@ -97,9 +97,8 @@ def common(
     >>> model.theta_["theta"].round(6)
     array([2., 2.])
     """
-    return _model(
-        base, graph, FixedGraph(), {**options, "regularizer_weight": regularizer_weight}, CommonModel
-    )
+    options["regularizer_weight"] = regularizer_weight
+    return _model(base, graph, FixedGraph(), options, CommonModel)
 
 
 @_documented

@@ -226,8 +226,7 @@ class HeldOut:
         oracle = self.oracle(values)
         if not oracle.has("value_and_gradient"):
             raise NoOracleError(
-                f"the loss has no gradient: {oracle.missing('value_and_gradient')}. "
-                f"Smooth it: smoothing= on the BaseModel."
+                f"the loss has no gradient: {oracle.missing('value_and_gradient')}. Smooth it: smoothing= on the BaseModel."
             )
         value, gradient = oracle.value_and_gradient(theta)
         total = self.records.weight.sum()

@@ -34,18 +34,15 @@ def weighted_problem(model, i, j, weights, kept=()):
     for a, b, w, root in zip(i, j, weights, roots, strict=True):
         for name, part in base.layout.slices.items():
             difference = copies[a][name] - copies[b][name]
-            terms.append(
-                0.5 * w * cp.sum_squares(cp.multiply(root[part].reshape(difference.shape), difference))
-            )
+            scaled = cp.multiply(root[part].reshape(difference.shape), difference)
+            terms.append(0.5 * w * cp.sum_squares(scaled))
     return cp.Problem(cp.Minimize(_sum(terms)), constraints), copies
 
 
 def training_records(model, what="to_cvxpy"):
     """The records of a model's fit; `what` is the caller, for messages."""
     if getattr(model, "_training", None) is None:
-        raise OptionError(
-            f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
-        )
+        raise OptionError(f"{what} needs the records of the fit, which a saved model lacks. Fit it again.")
     return model._training
 
 

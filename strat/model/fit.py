@@ -129,9 +129,7 @@ def _start(model, problem, init, labels):
     if init is None or isinstance(init, str):
         return init
     if not isinstance(init, dict):
-        raise OptionError(
-            f'init must be "zero", "separate", "lrsm" or a dict with "theta" and "W", not {init!r}.'
-        )
+        raise OptionError(f'init must be "zero", "separate", "lrsm" or a dict: "theta", "W"; not {init!r}.')
     unknown = [name for name in init if name not in ("theta", "W")]
     if unknown:
         raise OptionError(f'init has the key {unknown[0]!r}; its keys are "theta" and "W".')

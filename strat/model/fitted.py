@@ -136,9 +136,7 @@ class FittedParameters:
         """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
         W = self.__dict__.get("W_")
         if W is None:
-            raise AttributeError(
-                f"this {type(self).__name__} has no W_, because it is not fitted. Call fit first."
-            )
+            raise AttributeError(f"this {type(self).__name__} has no W_: it is not fitted. Call fit first.")
         if callable(W):
             W = self.__dict__["W_"] = W()
         return W

@@ -55,10 +55,8 @@ class LearnedGraph(Shown):
         degrees = self.W.sum(axis=1)
         return (
             f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
-            f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}\n"
-            f"objective   {self.objective:.9g}\n"
-            f"  parts     laplacian {parts['laplacian']:.6g}  graph {parts['graph']:.6g}\n"
-            f"residual    {self.residual:.1e}\n"
+            f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}\nobjective   {self.objective:.9g}\n"
+            f"  parts     laplacian {parts['laplacian']:.6g}  graph {parts['graph']:.6g}\nresidual    {self.residual:.1e}\n"
             f"work        {self.seconds:.3f} s, {self.iterations} iterations"
         )
 
@@ -129,9 +127,7 @@ def learn_graph(
     theta = np.concatenate(blocks, axis=1)
     prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
     if len(theta) != prior.K:
-        raise ShapeError(
-            f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
-        )
+        raise ShapeError(f"theta has {len(theta)} rows, but the graph has {prior.K} nodes. Give each a row.")
     theta = _in_order(theta, labels, prior.labels)
     edges = learned_edges(edges, prior, lambda: theta)
     w0 = prior_weights(prior, edges)

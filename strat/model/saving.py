@@ -115,9 +115,7 @@ def save(model, path):
     }
     meta["options"]["warm_start"] = bool(model.warm_start)
     # NumPy's numbers and arrays become JSON's, anything else text.
-    text = json.dumps(
-        meta, default=lambda v: v.tolist() if isinstance(v, (np.generic, np.ndarray)) else str(v)
-    )
+    text = json.dumps(meta, default=lambda v: getattr(v, "tolist", v.__str__)())
     try:
         check_file(arrays, json.loads(text))
         write_archive(path, {"meta": np.array(text), **arrays}, compressed=True)
@@ -213,7 +211,7 @@ def _check_array(array, name, kinds, shape, least=-np.inf, end=np.inf):
     if array.dtype.kind not in kinds or array.shape != shape or (kinds == "f" and array.dtype != float):
         words = {"f": "floats of 64 bits", "b": "booleans", "iu": "whole numbers"}[kinds]
         raise ValueError(
-            f"{name} has type {array.dtype} and shape {array.shape}, but must hold {words} of shape {shape}"
+            f"{name} holds {array.dtype} of shape {array.shape}, but must hold {words} of {shape}"
         )
     if not np.isfinite(array).all():
         raise ValueError(f"{name} is not finite")

@@ -32,9 +32,8 @@ def with_unseen(model, records, unseen):
     known = {label: k for k, label in enumerate(model.strata_)}
     new = [label for label in records.strata.labels if label not in known]
     place = known | {label: len(known) + k for k, label in enumerate(new)}
-    records.strata = Strata(
-        list(place), np.array([place[z] for z in records.strata.labels])[records.strata.index]
-    )
+    position = np.array([place[z] for z in records.strata.labels])
+    records.strata = Strata(list(place), position[records.strata.index])
     theta = model._flat()
     if not new:
         return records, theta
@@ -72,9 +71,8 @@ def _harmonic(model, theta, new, graph):
     i, j, w = (np.append(a[kept], b) for a, b in zip((i, j, w), derived, strict=True))
     upper = sparse.coo_array((w, (i, j)), shape=(len(labels),) * 2)
     W = sparse.csr_array(upper + upper.T)[K:]
-    with_known = sparse.block_array(
-        [[W[:, K:], W[:, :K].sum(axis=1)[:, None]], [None, sparse.csr_array((1, 1))]]
-    )
+    to_known = sparse.csr_array(W[:, :K].sum(axis=1)[:, None])
+    with_known = sparse.block_array([[W[:, K:], to_known], [None, sparse.csr_array((1, 1))]])
     component = connected_components(with_known, directed=False)[1]
     alone = [label for label, c in zip(new, component, strict=False) if c != component[-1]]
     if alone:

@@ -45,9 +45,7 @@ def _read_sparse(name, shape, data):
         raise DataError(f"{name} holds {csr.dtype} values; records must be real numbers.")
     csr = csr.astype(float)
     if len(shape) > 1 or csr.shape[1] != int(np.prod(shape, dtype=int)):
-        raise ShapeError(
-            f"{name} was declared with shape {shape}, but the sparse matrix has shape {csr.shape}."
-        )
+        raise ShapeError(f"{name} was declared with shape {shape}, but the matrix has shape {csr.shape}.")
     if not shape:
         return read_array(name, shape, csr.toarray())
     good = np.abs(csr.data) <= LARGEST

@@ -79,9 +79,7 @@ def arguments_of(chunk, parameters, declared):
     is_tuple = isinstance(chunk, (tuple, list))
     if not is_tuple or not m + (declared is None) <= len(chunk) <= m + 2:
         what = f"has {len(chunk)} entries" if is_tuple else f"is {type_name(chunk)}"
-        raise DataError(
-            f"chunk {number} must be a tuple ({names}) or ({names}, sample_weight), but it {what}."
-        )
+        raise DataError(f"chunk {number} must be a tuple ({names}) or ({names}, sample_weight), but {what}.")
     return chunk[:m], *(*chunk[m:], None, None)[:2]
 
 

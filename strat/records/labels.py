@@ -89,9 +89,7 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
         raise DataError(f"strata={strata!r}: {no_such_column(strata, frame, 'X')}")
     labels = _factorize_numbers(strata) or _factorize(label_list(strata))
     if n_records is not None and len(labels) != n_records:
-        raise ShapeError(
-            f"strata: there are {len(labels):,} labels for {n_records:,} records. Give one label a record."
-        )
+        raise ShapeError(f"strata: {len(labels):,} labels for {n_records:,} records. Give a label a record.")
     return labels
 
 
@@ -107,9 +105,7 @@ def label_list(labels):
         columns = [_items(column) for column in columns]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     if hasattr(labels, "toarray") or isinstance(labels, dict | set | frozenset):
-        raise DataError(
-            f"strata: {type_name(labels)} has no order of records. Pass an array or a list of labels."
-        )
+        raise DataError(f"strata: {type_name(labels)} has no order of records. Pass an array or a list.")
     if isinstance(labels, np.ndarray) and labels.ndim != 1:
         raise DataError(
             f"strata: an array of shape {labels.shape} holds no labels. Pass shape (N,), or (N, m) for tuples."

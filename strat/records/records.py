@@ -203,7 +203,5 @@ def read_weight(sample_weight, N, part=False):
             f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 (0 leaves the record out)."
         )
     if not (weight.any() or part):
-        raise DataError(
-            "all weights in sample_weight are zero, so there is nothing to fit; give some record weight."
-        )
+        raise DataError("all weights in sample_weight are zero, so nothing is left; give some record weight.")
     return weight

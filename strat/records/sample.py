@@ -45,11 +45,10 @@ class Sample:
 
     def part(self, index=None):
         """The records at some positions, all by default, as a sample; its ``data`` and ``strata`` are as ``fit`` takes them."""
-        part, labels = copy.copy(self), self.labels
-        part.index = np.arange(len(labels)) if index is None else index
-        if index is not None:
-            part.data = tuple(take(argument, index) for argument in self.data)
-            part.labels = RecordLabels(labels.values, labels.codes[index])
+        part = copy.copy(self)
+        part.index = np.arange(len(self)) if index is None else index
+        part.data = tuple(take(argument, part.index) for argument in self.data)
+        part.labels = RecordLabels(self.labels.values, self.labels.codes[part.index])
         part.strata = self.strata if self.by_column else part.labels.tolist()
         return part
 
@@ -60,9 +59,8 @@ class Sample:
         pairs themselves, of positions or masks.
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
-            from strat.records.splitters import (
-                StrataKFold,
-            )  # scikit-learn's model_selection takes a while to import
+            # scikit-learn's model_selection takes a while to import
+            from strat.records.splitters import StrataKFold
 
             folds = StrataKFold(int(folds), random_state=random_state)
         if isinstance(getattr(folds, "time", None), str):  # of a RollingOrigin, perhaps a factor of the graph
@@ -74,15 +72,13 @@ class Sample:
 
             X = self.data[0] if self.data else np.zeros(len(self))
             y = self.data[-1] if len(self.data) > 1 else None
-            whole = isinstance(folds, BaseCrossValidator) and not hasattr(
+            codes = isinstance(folds, BaseCrossValidator) and not hasattr(
                 folds, "strata"
             )  # scikit-learn's own
-            folds = folds.split(X, y, self.labels.codes if whole else self.labels.tolist())
+            folds = folds.split(X, y, self.labels.codes if codes else self.labels.tolist())
         pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not all(len(pair) == 2 for pair in pairs):
-            raise OptionError(
-                "folds must be a whole number, a splitter, or pairs of positions (training, held out)."
-            )
+            raise OptionError("folds must be a number, a splitter, or pairs of positions (training, test).")
         pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
         if not pairs:
             raise OptionError("there are no folds: give at least one pair of positions (training, held out).")
@@ -90,9 +86,7 @@ class Sample:
             if not len(train) or not len(test):
                 raise OptionError("a fold has no records to train on, or none to hold out.")
             if len(np.intersect1d(train, test)):
-                raise OptionError(
-                    "a fold holds out records that it also trains on; the two must be disjoint."
-                )
+                raise OptionError("a fold holds out records that it trains on; the two must be disjoint.")
         return pairs
 
     def _positions(self, index):
@@ -101,9 +95,7 @@ class Sample:
             return np.flatnonzero(index)
         whole = index.ndim == 1 and (index.dtype.kind in "iu" or not index.size)
         if not whole or (index.size and not (index.min() >= 0 and index.max() < len(self))):
-            raise OptionError(
-                f"a fold must hold positions of records, whole numbers from 0 to {len(self) - 1}."
-            )
+            raise OptionError(f"a fold must hold whole numbers, positions of records up to {len(self) - 1}.")
         return index.astype(np.intp)
 
 

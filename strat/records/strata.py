@@ -95,9 +95,8 @@ def _unknown_stratum(records, unknown, nodes):
     """The message about labels that are no nodes; `unknown` marks them among ``records.values``."""
     affected = np.flatnonzero(unknown[records.codes])
     label, others = records.values[records.codes[affected[0]]], int(unknown.sum()) - 1
-    also = (
-        f" (nor {'is one other label' if others == 1 else f'are {others:,} other labels'})" if others else ""
-    )
+    more = "is one other label" if others == 1 else f"are {others:,} other labels"
+    also = f" (nor {more})" if others else ""
     return (
         f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
         f"record{'s' * (len(records) > 1)} {'is' if len(affected) == 1 else 'are'} affected. "

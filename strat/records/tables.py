@@ -25,9 +25,7 @@ class Table(Shown):
             return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
 
         head, *rows = self.texts()
-        before, after = (
-            f"<pre>{escape(text.strip())}</pre>" if text.strip() else "" for text in (before, after)
-        )
+        before, after = (f"<pre>{escape(t.strip())}</pre>" if t.strip() else "" for t in (before, after))
         return f"{before}<table>{line(head, 'th')}{''.join(map(line, rows))}</table>{after}"
 
     def to_frame(self):
