@@ -119,11 +119,7 @@ class BoundModel:
 
         The labels must be strata of the model unless all strata share their parameters.
         """
-        options = {
-            "declared": self.model.strata,
-            "columns": self.records.columns,
-            "weight": sample_weight,
-        }
+        options = {"declared": self.model.strata, "columns": self.records.columns, "weight": sample_weight}
         options["nodes"] = None if self.shared else self.records.strata.labels
         records = Records.read(self.base.data, tuple(data), strata, where, **options)
         if self.shared:

@@ -210,9 +210,7 @@ def _check_entry(kind, value, where):
 def _check_array(array, name, kinds, shape, least=-np.inf, end=np.inf):
     if array.dtype.kind not in kinds or array.shape != shape or (kinds == "f" and array.dtype != float):
         words = {"f": "floats of 64 bits", "b": "booleans", "iu": "whole numbers"}[kinds]
-        raise ValueError(
-            f"{name} holds {array.dtype} of shape {array.shape}, but must hold {words} of {shape}"
-        )
+        raise ValueError(f"{name} holds {array.dtype} of shape {array.shape}, not {words} of shape {shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} is not finite")
     if not np.all((array >= least) & (array < end)):

@@ -89,10 +89,11 @@ def _derived(prior, new, place, scale):
 
     A new number on a coordinate whose numbers are joined in order is joined to the nearest on either side.
     """
-    found = []
-    for label in (label for label in new if label not in prior.position):
+    found, missing = [], [label for label in new if label not in prior.position]
+    axes = _along_axes(prior, scale) if missing else {}
+    for label in missing:
         whole = type(label) is tuple
-        for axis, near in _along_axes(prior, scale).items():
+        for axis, near in axes.items():
             value = label[axis] if whole and axis < len(label) else label
             for neighbor, w in (near.get(value) or _nearest_numbers(value, near)).items():
                 other = (*label[:axis], neighbor, *label[axis + 1 :]) if whole else neighbor

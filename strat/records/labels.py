@@ -107,9 +107,7 @@ def label_list(labels):
     if hasattr(labels, "toarray") or isinstance(labels, dict | set | frozenset):
         raise DataError(f"strata: {type_name(labels)} has no order of records. Pass an array or a list.")
     if isinstance(labels, np.ndarray) and labels.ndim != 1:
-        raise DataError(
-            f"strata: an array of shape {labels.shape} holds no labels. Pass shape (N,), or (N, m) for tuples."
-        )
+        raise DataError(f"strata: an array of shape {labels.shape} holds no labels. Pass (N,), or (N, m).")
     try:
         items = _items(labels)
     except TypeError:

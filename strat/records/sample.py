@@ -72,10 +72,8 @@ class Sample:
 
             X = self.data[0] if self.data else np.zeros(len(self))
             y = self.data[-1] if len(self.data) > 1 else None
-            codes = isinstance(folds, BaseCrossValidator) and not hasattr(
-                folds, "strata"
-            )  # scikit-learn's own
-            folds = folds.split(X, y, self.labels.codes if codes else self.labels.tolist())
+            own = isinstance(folds, BaseCrossValidator) and not hasattr(folds, "strata")
+            folds = folds.split(X, y, self.labels.codes if own else self.labels.tolist())
         pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not all(len(pair) == 2 for pair in pairs):
             raise OptionError("folds must be a number, a splitter, or pairs of positions (training, test).")

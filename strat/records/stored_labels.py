@@ -53,9 +53,7 @@ def decoded(entry):
     if kind in _READERS and isinstance(value, str):
         return _READERS[kind](value)
     if kind == "interval" and isinstance(value, list) and len(value) == 3:
-        ends = (
-            end if isinstance(end, int | float) else _pandas().Timestamp(end)
-            for end in map(decoded, value[:2])
-        )
+        ends = map(decoded, value[:2])
+        ends = (end if isinstance(end, int | float) else _pandas().Timestamp(end) for end in ends)
         return _pandas().Interval(*ends, closed=value[2])
     raise ValueError(f"{entry!r:.60} is no label of a known type")
