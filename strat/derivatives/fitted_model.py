@@ -42,10 +42,7 @@ class FittedModel:
         if edges is None:
             edges = EdgeList(len(theta), *_ends(W))
         self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
-        bound = getattr(model, "_bound", None)
-        if bound is None or bound.base is not model.base or bound.graph is not model.graph:
-            bound = BoundModel(model, records=records)
-        self.bound_model = bound.on_edges(model, edges)
+        self.bound_model = BoundModel(model, records=records, edges=edges)
 
     def problem(self, values=None, w=None):
         """The JointProblem in theta, with hyperparameters by name and weights in place of the model's own."""

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from strat.errors import OptionError, type_name
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
-from strat.records.sample import Sample, strata_folds
+from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.selection.other_model import ScoredByPrediction, as_model, with_strata
 from strat.selection.predictions import LossOfPrediction, check_predictable, prediction_of
@@ -111,9 +111,9 @@ class Blend(ScoredByPrediction):
         records = self._read(data, strata, "fit", sample_weight)
         arguments = data if strata is None and self.strata is not None else (*data, strata)
         sample = Sample(list(self.models), arguments, "fit")
-        labels, folds = in_order(list(sample.labels.values)), strata_folds(self.random_state)
+        labels = in_order(list(sample.labels.values))
         models = [with_strata(model, labels) for model in self.models]
-        predicted, at, folds = [], [], sample.splits(self.folds, folds)
+        predicted, at, folds = [], [], sample.splits(self.folds, self.random_state)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fits to all records say what is wrong
             for inside, outside in folds:

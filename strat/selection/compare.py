@@ -112,7 +112,7 @@ def _run(name, seed, model, train, test, metrics):
     seen = set(train.labels)
     unseen = np.array([label not in seen for label in test.labels])
     if unseen.any():
-        parts["unseen"] = test.only(unseen)
+        parts["unseen"] = test.part(np.flatnonzero(unseen))
     run = {"model": name, "seed": seed, "status": "failed", "objective": None, "error": None}
     run |= {"values": {}, "unseen": int(unseen.sum())}
     started = time.perf_counter()
@@ -147,7 +147,7 @@ def _measure(model, part, metric):
 def _pairs(sample, splits, test_size, random_state):
     """Positions (training, test) of every split, and the seeds of random ones."""
     if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)):
-        pairs = sample.splits(splits, None)
+        pairs = sample.splits(splits)
         return pairs, [None] * len(pairs)
     if splits < 1:
         raise OptionError(f"splits must be at least 1, not {splits}.")
@@ -160,7 +160,7 @@ def _pairs(sample, splits, test_size, random_state):
     seeds = list(range(random_state, random_state + splits))
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
     pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]
-    return sample.splits(pairs, None), seeds
+    return sample.splits(pairs), seeds
 
 
 def _checked_metrics(metrics):

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from strat.errors import OptionError
 from strat.model.estimator import StratifiedModel
 from strat.records.records import read_weight
-from strat.records.sample import Sample, strata_folds
+from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.selection.candidates import MOST_COMPLETE, Candidate, curvature, default_candidates, simple_models
 from strat.selection.clock import Clock
@@ -112,7 +112,7 @@ def search(
     _check(tol, max_trials, n_jobs)
     sample = Sample(list(models.values()), train, "train")
     weight = read_weight(sample_weight, len(sample))
-    pairs = _without_weight_0(sample.splits(folds, strata_folds(random_state)), weight)
+    pairs = _without_weight_0(sample.splits(folds, random_state), weight)
     nodes = in_order(list(sample.labels.values))
     simple, whole = simple_models(models, nodes), sample.part()
     units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}

@@ -8,7 +8,6 @@ from sklearn.base import clone
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError
 from strat.graphs.reading import read_graph
-from strat.records.sample import strata_folds
 from strat.records.splitters import RollingOrigin
 from strat.selection.tuning.choice import paired_gain, table_row
 from strat.selection.tuning.descent import descend, logger
@@ -152,7 +151,7 @@ def _parts(sample, held_out, folds, random_state):
     """Pairs of training and held-out parts, and whether they follow one another in time."""
     if held_out is not None:
         return [(sample.part(), held_out.part())], False
-    pairs = sample.splits(folds, strata_folds(random_state))
+    pairs = sample.splits(folds, random_state)
     in_time = in_order_of_time(pairs) is not None or isinstance(folds, RollingOrigin)
     if in_time and len(pairs) < 3:
         raise DataError(

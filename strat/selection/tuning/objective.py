@@ -18,7 +18,7 @@ REMEMBERED = 3
 
 
 class InnerFits:
-    """Polished fits of a model to one set of training records (a Part) at any x of a Space, each started at the last.
+    """Polished fits of a model to one set of training records (a part of a Sample) at any x of a Space, each started at the last.
 
     A fit without derivatives is a NoOracleError.
     """
@@ -56,7 +56,7 @@ class InnerFits:
 
 
 class HeldOutLoss:
-    """The loss of held-out records (a Part) after InnerFits, as a function of x.
+    """The loss of held-out records (a part of a Sample) after InnerFits, as a function of x.
 
     The loss itself has the model's own hyperparameters at every x. `where` is the name of the records' argument.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strat.errors import DataError
-from strat.records.sample import Sample, strata_folds
+from strat.records.sample import Sample
 from strat.records.splitters import StrataKFold
 
 #: Rounds, each of which leaves out its own records.
@@ -40,7 +40,7 @@ def rounds_of(train, validation, folds, random_state, guard=True):
         if not guard:
             return Rounds(train, validation, "validation", [pair], [])
         return _of_records(train, validation, "validation", pair, random_state)
-    pairs = train.splits(folds, strata_folds(random_state))
+    pairs = train.splits(folds, random_state)
     if not guard:
         return Rounds(train, train, "train", pairs, [])
     if len(pairs) == 1:
