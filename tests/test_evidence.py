@@ -21,8 +21,8 @@ from strat.selection.tuning.by_evidence import (
     tuned_parts,
     ways_of,
 )
-from strat.selection.tuning.choice import paired_gain
 from strat.selection.tuning.likelihood import evidence_of
+from strat.selection.tuning.path import paired_gain
 
 N = 3
 LOSSES = {

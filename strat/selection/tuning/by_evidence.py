@@ -8,13 +8,11 @@ from sklearn.base import clone
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError
 from strat.graphs.reading import read_graph
-from strat.records.sample import strata_folds
 from strat.records.splitters import RollingOrigin
-from strat.selection.tuning.choice import paired_gain, table_row
-from strat.selection.tuning.descent import descend, logger
 from strat.selection.tuning.likelihood import axes, check, evidence_of, table_of
-from strat.selection.tuning.result import Tuned, as_networkx, changes
-from strat.selection.tuning.rounds import in_order_of_time
+from strat.selection.tuning.path import descend, paired_gain, table_row
+from strat.selection.tuning.result import Tuned, as_networkx
+from strat.solvers.progress import logger
 
 #: Standard deviation of a normal prior on the logarithms of the multipliers, which keeps weights near the start where the
 #: records say little of them.
@@ -24,21 +22,25 @@ STEPS = 10  # of each maximisation; few, because the start was chosen by held-ou
 PRODUCT, TABLE = "evidence, product", "evidence, table"
 
 
-def tune_by_evidence(model, sample, held_out, folds, random_state, everything, clock, guard):
+def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     """Scales and couplings of higher evidence, where held-out records agree; the result is fitted to everything.
 
     Without the guard, no records are held out, and the last way's end is the result.
     """
-    prior = read_graph(model.graph)
+    prior, in_time = read_graph(model.graph), rounds.in_time or isinstance(folds, RollingOrigin)
     check(model, prior)
-    parts, in_time = _parts(sample, held_out, folds, random_state) if guard else ([], False)
-    where = "train" if held_out is None else "validation"
+    parts = rounds.parts(rounds.pairs) if guard else []
+    if guard and in_time and len(parts) < 3:
+        raise DataError(
+            'method="evidence" ignores time, and may do harm where a fit extrapolates: rolling folds need three '
+            f"origins at least for its guard, and there are {len(parts)}. Give more, or tune by held-out loss."
+        )
     ways, scaled = ways_of(model, prior), max(len(prior.factors), 1)
     losses, x, path = [], None, None
     with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
             evidence, bound_model = evidence_of(model, prior, inside)
-            held = bound_model.held_out(outside.data, outside.strata, where=where)
+            held = bound_model.held_out(outside.data, outside.strata, where=rounds.where)
             ends = [end for end, _ in maximised(evidence, ways, scaled, clock)]
             points = [np.zeros(evidence.shape), *ends]
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
@@ -48,22 +50,22 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
         if choice:
             evidence, _ = evidence_of(model, prior, everything.part())
             *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
+    choice, name = (
+        (0, "no tuning") if clock.status != "finished" or not choice else (choice, ways[choice - 1])
+    )
     start, *others = zip(*losses, strict=True) if losses else ([],)
     table = [table_row("start", start)] if losses else []
     table += [table_row(way, each, start, by_fold=in_time) for way, each in zip(ways, others, strict=False)]
     measured = {"gain": 0.0, "gain_se": np.nan}
-    if clock.status != "finished":
-        choice = 0
-    elif guard:
+    if guard and clock.status == "finished":
         measured = table[choice] if choice else min(table[1:], key=lambda row: row["loss"])
-    name = ways[choice - 1] if choice else "no tuning"
     scales, base = tuned_parts(model, prior, x, name == TABLE)
     tuned = clone(model).set_params(base=base, scale=scales)
     tuned.fit(*everything.data, strata=everything.strata)
-    W0 = as_networkx(model.graph, prior, prior.weights(scales))
     return Tuned(
+        start=model,
         model=tuned,
-        W0=W0,
+        W0=as_networkx(model.graph, prior, prior.weights(scales)),
         parameters={
             "scale": scales if isinstance(scales, dict) else {"all": scales},
             "couple": _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple)),
@@ -78,7 +80,6 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
             for fold in losses
         ],
         table=table,
-        changes=changes(model, W0),
         log_evidence=path,
     )
 
@@ -130,7 +131,7 @@ def _maximise(evidence, z, directions, clock):
         value, gradient = at(z)
         return (0.5 * z @ z / WIDTH**2 - value) / unit, (z / WIDTH**2 - gradient) / unit
 
-    end = descend(function, z, (-unbounded, unbounded), lambda z: False, STEPS)
+    end = descend(function, z, -unbounded, unbounded, lambda z: False, STEPS)
     return end, first, at(end)[0]
 
 
@@ -148,20 +149,6 @@ def last_that_gains(losses, in_time):
     return best
 
 
-def _parts(sample, held_out, folds, random_state):
-    """Pairs of training and held-out parts, and whether they follow one another in time."""
-    if held_out is not None:
-        return [(sample.part(), held_out.part())], False
-    pairs = sample.splits(folds, strata_folds(random_state))
-    in_time = in_order_of_time(pairs) is not None or isinstance(folds, RollingOrigin)
-    if in_time and len(pairs) < 3:
-        raise DataError(
-            'method="evidence" ignores time, and may do harm where a fit extrapolates: rolling folds need three '
-            f"origins at least for its guard, and there are {len(pairs)}. Give more, or tune by held-out loss."
-        )
-    return [(sample.part(a), sample.part(b)) for a, b in pairs], in_time
-
-
 def tuned_parts(model, prior, x, table):
     """Scales, and the declaration with its couplings, for the logarithms x (A, m) of multipliers (None for the start).
 
@@ -172,10 +159,7 @@ def tuned_parts(model, prior, x, table):
     start = model.scale if isinstance(model.scale, dict) else dict.fromkeys(names, model.scale)
     scales = {name: float(start.get(name, 1.0)) for name in names}
     if x is not None:
-        couple, without_scale = (
-            table_of(model, prior),
-            len(x) > len(names),
-        )  # edges without a factor have no scale
+        couple, without_scale = table_of(model, prior), len(x) > len(names)  # as edges without a factor
         varied = couple.any(axis=0)
         table = table or by_factor(base.couple)
         # A product is the same for every coefficient but for what all axes share: so are its scales.

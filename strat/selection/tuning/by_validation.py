@@ -7,65 +7,25 @@ from functools import partial
 import numpy as np
 from sklearn.base import clone
 
-from strat.errors import ConvergenceWarning
+from strat.errors import ConvergenceWarning, first_line
 from strat.graphs.reading import read_graph
-from strat.model.fit import fit_within
 from strat.problem.edges import EdgeList
-from strat.selection.tuning.arguments import (
-    check_scale,
-    checked_names,
-    checked_penalties,
-    groups_of,
-    with_candidate_edges,
+from strat.selection.tuning.branches import branches_of
+from strat.selection.tuning.path import (
+    FAILURES,
+    START,
+    Walk,
+    choices,
+    choose,
+    losses_of,
+    point_of,
+    table_row,
 )
-from strat.selection.tuning.candidate_graphs import learned_graph, named_candidates
-from strat.selection.tuning.choice import START, choices, choose, losses_of, point_of, table_row
-from strat.selection.tuning.descent import FAILURES, logger
-from strat.selection.tuning.objective import Branch
-from strat.selection.tuning.path import Stage, Walk
-from strat.selection.tuning.result import Tuned, as_networkx, changes
-from strat.selection.tuning.space import Space
+from strat.selection.tuning.result import Tuned, as_networkx
+from strat.solvers.progress import logger
 
 #: Share of the time limit for the rounds; the rest is for the last descent.
 FOR_ROUNDS = 0.7
-
-
-def _branches(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
-    """What to tune by name, and the graphs to tune by name, "model" for the model's own."""
-    names = checked_names(model, wrt, edges, tie)
-    penalties = checked_penalties(penalty, names if rounds.rounds else ())
-    candidates = named_candidates(candidates)
-    prior = read_graph(model.graph)
-    check_scale(prior, names, model.scale)
-    others = [name for name in names if name not in ("W0", "scale")]
-    scaling = Stage("scale", ("scale", *others))
-    if "W0" in names:
-
-        def parameters():
-            part = rounds.learned_from
-            return fit_within(clone(model), part.data, part.strata)._flat()
-
-        wide, varied = with_candidate_edges(prior, edges, parameters)
-        # The scales stay free, so that the penalty holds on to the ratios of the start's weights, not to their size.
-        moves = tuple(dict.fromkeys(["scale", *names]))
-        stages = [scaling, *(Stage("edges", moves, penalty) for penalty in penalties)]
-    else:
-        wide, varied = prior, None
-        stages = [Stage(", ".join(names), tuple(names), penalty) for penalty in penalties]
-    group = None if tie is None else groups_of(model.graph, wide, tie)
-    common = (
-        tie is not None and "scale" not in names
-    )  # factors' multipliers would change the ratios of tied edges
-    space = Space(model, wide, names, varied, group, common=common)
-    branches = {"model": Branch(model, rounds, stages, lambda part: space, notes)}
-
-    def scaled_space(candidate, part):
-        graph = learned_graph(candidate, model, prior, part)
-        return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
-
-    for name, candidate in candidates.items():
-        branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate), notes)
-    return names, branches
 
 
 def tune_by_validation(model, rounds, everything, clock, steps, **options):
@@ -75,22 +35,22 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     ``max_iter`` and ``patience`` of every descent.
     """
     notes = Counter()
-    names, branches = _branches(model, rounds, notes, **options)
+    names, branches = branches_of(model, rounds, notes, **options)
     start = branches["model"].objective(rounds.pairs)
-    x, name = start.space.start, "model"
-    history = [start.mean_loss(x)]
+    x, branch = start.space.start, branches["model"]
+    before, history = start.mean_losses(x), [start.mean_loss(x)]
     paths = _walk_rounds(rounds, branches, clock, steps)
-    choice = choose(paths, rounds.in_time)
-    keys = [choice.key] if choice.improves else []
+    choice, gain, gain_se = choose(paths, rounds.in_time)
+    keys = [choice] if choice != START and gain > gain_se else []
     if not rounds.rounds:
-        keys = [(name, len(branch.stages) - 1, np.inf) for name, branch in branches.items()]
+        keys = [(name, len(each.stages) - 1, np.inf) for name, each in branches.items()]
     improved = False
     for key in keys:
-        tuned_x, values = _walk_to(key, rounds, branches, paths, clock, steps)
+        tuned_x, values = _walk_to(key, rounds, branches[key[0]], paths, clock, steps)
         if values and values[-1] < history[-1]:
-            improved, choice.key, x, name, history = True, key, tuned_x, key[0], [history[0], *values]
-    branch = branches[name]
-    end = branch.objective(rounds.pairs)
+            improved, choice, x, branch = True, key, tuned_x, branches[key[0]]
+            history = [history[0], *values]
+    after = branch.objective(rounds.pairs).mean_losses(x) if improved else before
     space = branch.fits(rounds.learned_from).space
     w, values = space.at(x)
     W0, scales = as_networkx(model.graph, space.prior, w), space.scales(x)
@@ -113,21 +73,19 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     if "W0" in names:
         graph = read_graph(W0)
         parameters["W0"] = EdgeList(graph.K, graph.i, graph.j).matrix(graph.weights())
+    folds = zip(start.counts.tolist(), before, after, strict=True)
     return Tuned(
+        start=model,
         model=tuned,
         W0=W0,
         parameters={name: parameters[name] for name in names},
         improved=improved,
-        gain=choice.gain,
-        gain_se=choice.se,
-        choice=_described(choice.key, branches),
+        gain=gain,
+        gain_se=gain_se,
+        choice=_described(choice, branches),
         history=history,
-        folds=[
-            {"records": int(old.count), "before": old.mean_loss(start.space.start), "after": new.mean_loss(x)}
-            for old, new in zip(start.terms, end.terms, strict=True)
-        ],
+        folds=[dict(zip(("records", "before", "after"), fold, strict=True)) for fold in folds],
         table=_table(paths, branches),
-        changes=changes(model, W0),
     )
 
 
@@ -138,36 +96,34 @@ def _walk_rounds(rounds, branches, clock, steps):
         for number, (tuning, left_out) in enumerate(rounds.rounds, start=1):
             paths.append({})
             for name, branch in branches.items():
+                path, label = {}, f"round {number} of {len(rounds.rounds)}  {name}"
                 try:
-                    objective, apart = branch.objective(tuning), branch.objective(left_out)
-                    label = f"round {number} of {len(rounds.rounds)}  {name}"
-                    walk = Walk(objective, apart, check=check, label=label, **steps)
-                    paths[-1][name] = walk.points
-                    walk.run(branch.stages)
+                    walk = Walk(branch.objective(tuning), branch.objective(left_out), label, check, **steps)
+                    paths[-1][name] = path
+                    walk.run(path, branch.stages)
                 except FAILURES as error:
                     if name == "model":
                         raise
-                    paths[-1].pop(name, None)  # one candidate's failure is no choice
-                    text = "tune: the candidate %s failed (%s: %s)"
-                    logger.warning(text, name, type(error).__name__, error)
+                    path.clear()  # one candidate's failure is no choice
+                    logger.warning("tune: the candidate %s failed (%s)", name, first_line(error))
     paths = [{name: path for name, path in walked.items() if path} for walked in paths]
     return [walked for walked in paths if "model" in walked]
 
 
-def _walk_to(key, rounds, branches, paths, clock, steps):
+def _walk_to(key, rounds, branch, paths, clock, steps):
     """Where all held-out records lead, and the mean loss after each accepted step.
 
     Where there is no time, it is the mean of where the rounds were.
     """
     name, *until = key
-    branch = branches[name]
-    objective = branch.objective(rounds.pairs)
-    walk = Walk(objective, check=clock.check, label="all records", **steps)
+    objective, points = branch.objective(rounds.pairs), {}
     if clock.status != "interrupted":
         with clock.interruptible():
-            walk.run(branch.stages, tuple(until))
-    points = walk.points
+            Walk(objective, None, "all records", clock.check, **steps).run(
+                points, branch.stages, tuple(until)
+            )
     if len(points) > 1 or (points and clock.status == "finished"):
+        points = list(points.values())
         first = 1 if name == "model" else 0  # the history has the start already
         return points[-1].x, [point.value for point in points[first:]]
     if not paths:

@@ -13,7 +13,6 @@ F/φ + ½ (residuals - improper directions) log φ, with φ at its optimum.
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from strat.derivatives.linearization import Linearization
 from strat.oracles.base import hessian_blocks
@@ -49,19 +48,17 @@ class Evidence:
         self.problem, self.edges, self.w = problem, problem.edges, terms.sum(axis=0)
         self.varied = np.flatnonzero(table.any(axis=0))  # the coupled coefficients
         self.shape = len(terms), len(self.varied)  # of x: axes and coupled coefficients
-        self.theta = None
-        K, n = problem.K, problem.n
-        index = np.arange(K * n).reshape(K, n)
-        i, j = self.edges.ends
-        self._rows = np.r_[np.repeat(index, n, axis=1).ravel(), index[i].ravel()]
-        self._columns = np.r_[np.tile(index, n).ravel(), index[j].ravel()]
-        self._components = [self._component_of(used) for used in (terms.T @ table > 0).T]
-
-    def _component_of(self, used):
-        """Component (K,) of every stratum in the graph of some edges, those of positive weight for one coefficient."""
-        i, j = (end[used] for end in self.edges.ends)
-        links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(self.problem.K,) * 2)
-        return sp.csgraph.connected_components(links.tocsr(), directed=False)[1]
+        self.theta, self._index = None, np.arange(problem.K * problem.n).reshape(problem.K, problem.n)
+        # Where the prior is improper, the first stratum of each component gets a precision s, which changes no difference
+        # within the component: det⁺ is the determinant with it, times the component's size, divided by s.
+        self._pinned, self._log_det = np.zeros((problem.K, problem.n)), 0.0
+        for c in np.flatnonzero(ridge == 0):
+            weight = terms.T @ table[:, c]
+            i, j = (end[weight > 0] for end in self.edges.ends)
+            links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(problem.K,) * 2)
+            _, label = sp.csgraph.connected_components(links, directed=False)
+            self._pinned[np.unique(label, return_index=True)[1], c] = s = weight.mean() or 1.0
+            self._log_det += np.log(np.bincount(label) / s).sum()
 
     def at(self, x):
         """The table T, (A, n), for the logarithms x (A, m) of the multipliers of its coupled coefficients."""
@@ -89,22 +86,25 @@ class Evidence:
         theta, problem = fit.theta, fit.problem
         laplacians = problem.laplacians(self.w)
         blocks = hessian_blocks(problem.loss, theta) + hessian_blocks(problem.regularizer, theta)
-        log_det, C, across = self._inverse(blocks, laplacians)
-        prior_log_det, rank, prior = self._prior(laplacians)
+        i, j = self.edges.ends
+        log_det, C, across = self._inverse(sp.block_diag(list(blocks)), laplacians, theta.shape[1])
+        variance = np.einsum("kcc->kc", C)
+        precisions = sp.diags_array((self.ridge + self._pinned).ravel())
+        prior_log_det, prior, between = self._inverse(precisions, laplacians, 1)
+        prior = prior[i, :, 0] + prior[j, :, 0] - 2 * between
         objective, precision = problem.objective(theta, self.w), 1.0
-        value = 0.5 * prior_log_det - 0.5 * log_det
+        value = 0.5 * (prior_log_det + self._log_det - log_det)
         if self.residuals is None:
             value -= objective
         else:
-            freedom = self.residuals - (theta.size - rank)
+            freedom = self.residuals - np.count_nonzero(self._pinned)
             if not (freedom > 0 and objective > 0):
                 raise np.linalg.LinAlgError("too few residuals remain to estimate the noise")
             precision = freedom / (2 * objective)  # 1 / φ
             value -= 0.5 * freedom * (1 - np.log(precision))
         # With M[e] = M_ii + M_jj - 2 M_ij at an edge e = (i, j), twice the derivative in its weight for coefficient c is
         # A_c⁺[e] - (theta_i - theta_j)² / φ - H⁻¹[e], plus what the change of the fit does to the Hessian of the loss.
-        i, j = self.edges.ends
-        gap, variance = theta[i] - theta[j], np.einsum("kcc->kc", C)
+        gap = theta[i] - theta[j]
         slope = prior - precision * gap**2 - (variance[i] + variance[j] - 2 * across)
         if not getattr(problem.loss, "quadratic", False):
             v = fit.solve(self._hessian_slope(problem.loss, theta, C, blocks, laplacians.degrees))
@@ -112,37 +112,17 @@ class Evidence:
         gradient = 0.5 * self.at(x) * (self.terms @ slope)
         return float(value), gradient[:, self.varied]
 
-    def _inverse(self, blocks, laplacians):
-        """Log det of H, the diagonal blocks of its inverse, and its entries (E, n) between the ends of the edges."""
-        K, n = blocks.shape[:2]
-        A = sp.csr_array(sp.block_diag(list(blocks), format="csr") + laplacians.matrix())
-        log_det, entries = inverse_entries(A, self._rows, self._columns)
-        return log_det, entries[: K * n * n].reshape(K, n, n), entries[K * n * n :].reshape(-1, n)
+    def _inverse(self, precisions, laplacians, width):
+        """Log det of precisions plus Laplacians, diagonal blocks of the inverse, and its entries (E, n) at the edges.
 
-    def _prior(self, laplacians):
-        """Σ_c log det⁺ A_c, the rank of the prior, and (E, n) quadratic forms of A_c⁺ at the edges.
-
-        Adding s times the projection on vectors that are constant over components makes A_c well conditioned. It adds s to
-        their eigenvalue R_c, and changes no quadratic form at an edge.
+        Of the blocks there are `width` columns: all n, or the diagonal alone.
         """
-        i, j = self.edges.ends
-        total, rank, forms = 0.0, 0, np.empty((len(i), self.problem.n))
-        for c, (ridge, label) in enumerate(zip(self.ridge, self._components, strict=True)):
-            A, degrees = np.zeros((len(label),) * 2), laplacians.degrees[:, c]
-            size, s = np.bincount(label), degrees.mean() or 1.0
-            together = label[:, None] == label
-            A[together] = (s / size)[np.broadcast_to(label, together.shape)[together]]
-            A[j, i] -= laplacians.entries[:, c]
-            A.flat[:: len(A) + 1] += degrees + ridge
-            factor, info = dpotrf(A, lower=1, overwrite_a=1)
-            if info:
-                raise np.linalg.LinAlgError("the prior is not positive definite")
-            total += 2 * np.log(factor.diagonal()).sum() - len(size) * np.log(ridge + s)
-            total += len(size) * np.log(ridge) if ridge > 0 else 0.0
-            rank += len(label) - (0 if ridge > 0 else len(size))
-            inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
-            forms[:, c] = inverse[i, i] + inverse[j, j] - 2 * inverse[j, i]
-        return float(total), rank, forms
+        (K, n), (i, j), index = self._index.shape, self.edges.ends, self._index
+        rows, columns = np.repeat(index, width, axis=1), np.tile(index, width) if width == n else index
+        rows, columns = np.r_[rows.ravel(), index[i].ravel()], np.r_[columns.ravel(), index[j].ravel()]
+        log_det, entries = inverse_entries(sp.csr_array(precisions + laplacians.matrix()), rows, columns)
+        blocks, between = np.split(entries, [K * n * width])
+        return log_det, blocks.reshape(K, n, width), between.reshape(-1, n)
 
     def _hessian_slope(self, loss, theta, C, blocks, degrees):
         """The gradient in theta of Σ_k ⟨C_k, Hessian of loss k⟩ at fixed C, by central differences."""

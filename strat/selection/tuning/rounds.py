@@ -18,10 +18,14 @@ class Rounds:
 
     train: Sample  # has the training records
     held_out: Sample  # has the held-out records: the same, or validation records
-    where: str  # the name of the argument with the held-out records, for messages
     pairs: list  # one for each fold
+    in_time: bool  # whether the folds, and so the rounds, follow one another in time
     rounds: list  # for each round the pairs that it tunes on, and the pairs that it leaves out
-    in_time: bool = False  # whether the folds, and so the rounds, follow one another in time
+
+    @property
+    def where(self):
+        """The name of the argument with the held-out records, for messages."""
+        return self.held_out.where
 
     def parts(self, pairs):
         """Training records and held-out records of some pairs."""
@@ -35,35 +39,33 @@ class Rounds:
 
 def rounds_of(train, validation, folds, random_state, guard=True):
     """Rounds that split a validation set, or the folds of the training records; none without a guard."""
-    if validation is not None:
-        pair = np.arange(len(train)), np.arange(len(validation))
-        if not guard:
-            return Rounds(train, validation, "validation", [pair], [])
-        return _of_records(train, validation, "validation", pair, random_state)
-    pairs = train.splits(folds, strata_folds(random_state))
-    if not guard:
-        return Rounds(train, train, "train", pairs, [])
-    if len(pairs) == 1:
-        return _of_records(train, train, "the fold", pairs[0], random_state)
-    order = in_order_of_time(pairs)
-    return _of_folds(train, pairs) if order is None else _of_origins(train, [pairs[k] for k in order])
+    if validation is None:
+        pairs = train.splits(folds, strata_folds(random_state))
+        order = in_order_of_time(pairs)
+        pairs = pairs if order is None else [pairs[k] for k in order]
+    else:
+        pairs, order = [(np.arange(len(train)), np.arange(len(validation)))], None
+    rounds = Rounds(train, train if validation is None else validation, pairs, order is not None, [])
+    if guard and len(pairs) == 1:
+        rounds.rounds = _of_records(rounds.held_out, *pairs[0], random_state)
+    elif guard:
+        rounds.rounds = _of_folds(pairs) if order is None else _of_origins(pairs)
+    return rounds
 
 
-def _of_records(train, held_out, where, pair, random_state):
+def _of_records(held_out, inside, held, random_state):
     """Each round leaves out a third of the held-out records of a single pair."""
-    inside, held = pair
     count = min(ROUNDS, len(held))
     if count < 2:
         raise DataError(
-            f"{where} has {len(held)} records, but tuning needs two at least: one tunes, one judges."
+            f"{held_out.where} holds out {len(held)} records, but tuning needs two at least: one tunes, one judges."
         )
     labels = held_out.part(held).labels
     splits = StrataKFold(count, random_state=random_state).split(np.zeros(len(held)), groups=labels)
-    rounds = [([(inside, held[a])], [(inside, held[b])]) for a, b in splits]
-    return Rounds(train, held_out, where, [pair], rounds)
+    return [([(inside, held[a])], [(inside, held[b])]) for a, b in splits]
 
 
-def _of_folds(train, pairs):
+def _of_folds(pairs):
     """Each round leaves out a third of the folds, and the records that they hold out from all other folds."""
     count, rounds = min(ROUNDS, len(pairs)), []
     for number in range(count):
@@ -78,10 +80,10 @@ def _of_folds(train, pairs):
                 "differ, or a single one, whose held-out records are then split."
             )
         rounds.append((tuning, left_out))
-    return Rounds(train, train, "train", pairs, rounds)
+    return rounds
 
 
-def _of_origins(train, pairs):
+def _of_origins(pairs):
     """Each round tunes on one origin more and leaves out the next; later records take no part."""
     if len(pairs) < 3:
         raise DataError(
@@ -90,8 +92,7 @@ def _of_origins(train, pairs):
             f"then split."
         )
     first = len(pairs) - min(ROUNDS, len(pairs) - 1)
-    rounds = [(pairs[:k], [pairs[k]]) for k in range(first, len(pairs))]
-    return Rounds(train, train, "train", pairs, rounds, in_time=True)
+    return [(pairs[:k], [pairs[k]]) for k in range(first, len(pairs))]
 
 
 def in_order_of_time(pairs):
