@@ -13,9 +13,12 @@ from strat.model.baselines import common, lrsm, separate
 from strat.model.estimator import StratifiedModel
 from strat.model.refit import Refits
 from strat.oracles.base import hessian_blocks
+from strat.selection.constants import grid_points
 
 #: A complete graph has an edge for each pair: with more strata it would cost more than all others.
 MOST_COMPLETE = 500
+#: Factors of its weight where a grid is given for the other models.
+COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 
 @dataclass
@@ -54,6 +57,26 @@ class Candidate:
         return tuple(float(np.mean(each)) for each in logs)
 
 
+def candidates_of(models, grids, part, weight, nodes):
+    """The given models and simple ones of their declarations, with the constants of each that are searched or on a grid.
+
+    `part` has all records with their `weight`, and `nodes` the strata that have records.
+    """
+    units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}
+    units = {key: curvature(model, part, weight, nodes) for key, model in units.items()}
+    simple = simple_models(models, nodes)
+    if grids is None:
+        named = [*((name, model) for _, name, model in simple), *models.items()]
+        return [c for name, model in named for c in default_candidates(name, model, units[id(model.base)])]
+    candidates = [Candidate(name, m, points=grid_points(m, grids), each=True) for name, m in models.items()]
+    for kind, name, model in simple:
+        points = grid_points(model, grids, prefix="base__")
+        if kind == "complete graph":
+            points = [{**p, "scale": s * units[id(model.base)]} for p in points for s in COMPLETE_SCALES]
+        candidates.append(Candidate(name, model, points=points))
+    return candidates
+
+
 def default_candidates(name, model, unit):
     """A model with the constants that are searched without a grid, after its special case of a single scale.
 
@@ -88,22 +111,21 @@ def simple_models(models, nodes):
             by_declaration.setdefault(id(model.base), {})[name] = model
     for group in by_declaration.values():
         # The first graph that has a node for every label, as a model's graph should.
-        graphs_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
-        model, labels = next((pair for pair in graphs_of if set(nodes) <= set(pair[1])), graphs_of[0])
-        without_edges = (list(labels), sp.csr_array((len(labels), len(labels))))
+        labels_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
+        model, labels = next((pair for pair in labels_of if set(nodes) <= set(pair[1])), labels_of[0])
+        without_edges = (list(labels), sp.csr_array((len(labels),) * 2))
         options = {"strata": model.strata, "random_state": model.random_state}
         if not model.graph_regularizer.learned:
             options["solver"] = model.solver
-        made = {}
+        made = []
         if not any(m.shared for m in group.values()):
-            made["common"] = common(model.base, without_edges, **options)
+            made.append(("common", common(model.base, without_edges, **options)))
         if not any(map(_is_separate, group.values())):
-            made["separate"] = separate(model.base, without_edges, **options)
+            made.append(("separate", separate(model.base, without_edges, **options)))
         if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(model.base.couple):
-            made["complete graph"] = lrsm(
-                model.base, graphs.complete(labels, weight=1 / (len(labels) - 1)), **options
-            )
-        for kind, simple_model in made.items():
+            graph = graphs.complete(labels, weight=1 / (len(labels) - 1))
+            made.append(("complete graph", lrsm(model.base, graph, **options)))
+        for kind, simple_model in made:
             simple_model._values = dict(model.values)
             name = kind if len(by_declaration) == 1 else f"{next(iter(group))}: {kind}"
             simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
@@ -129,27 +151,27 @@ def curvature(model, part, weight, nodes):
 def _regularizer_axes(model):
     """One axis for each scalar hyperparameter Parameter that only the regularizer has."""
     base = model.base
-    elsewhere = {p.id for p in base.loss_program.hyperparameters}
-    elsewhere |= {p.id for p in coupling.parameters(base.couple)}
-    elsewhere |= {p.id for c in base.constraints for p in c.parameters()}
-    if base.predict_program is not None:
-        elsewhere |= {p.id for p in base.predict_program.hyperparameters}
-    axes = []
-    for p in base.regularizer_program.hyperparameters:
-        if p.id not in elsewhere and p.shape == ():
-            value = float(model.values.get(p.name(), p.value) or 0.0)
-            axes.append(Axis("regularizer", {f"base__{p.name()}": value if value > 0 else 1.0}))
-    return axes
+    constraints = (p for c in base.constraints for p in c.parameters())
+    programs = [p for p in (base.loss_program, base.predict_program) if p is not None]
+    elsewhere = {p.id for p in (*coupling.parameters(base.couple), *constraints)}
+    elsewhere |= {p.id for program in programs for p in program.hyperparameters}
+    searched = [
+        p for p in base.regularizer_program.hyperparameters if p.id not in elsewhere and p.shape == ()
+    ]
+    values = {p.name(): float(model.values.get(p.name(), p.value) or 0.0) for p in searched}
+    return [
+        Axis("regularizer", {f"base__{name}": value if value > 0 else 1.0}) for name, value in values.items()
+    ]
 
 
 def _graph_regularizer_axes(model):
     """One axis for each of lambda1, lambda2 and sigma that is above 0, where the graph is learned."""
-    if model.shared or not model.graph_regularizer.learned:
-        return []
+    constants = (
+        {} if model.shared or not model.graph_regularizer.learned else model.graph_regularizer.get_params()
+    )
+    searched = [name for name in ("lambda1", "lambda2", "sigma") if constants.get(name, 0.0) > 0]
     return [
-        Axis("graph_regularizer", {f"graph_regularizer__{name}": float(value)})
-        for name, value in model.graph_regularizer.get_params().items()
-        if name in ("lambda1", "lambda2", "sigma") and value > 0
+        Axis("graph_regularizer", {f"graph_regularizer__{name}": float(constants[name])}) for name in searched
     ]
 
 

@@ -1,7 +1,8 @@
-"""Constants of a model by their names in ``get_params``: read from a grid, and handed to refits."""
+"""Constants of a model by their names in ``get_params``, read from a grid."""
+
+from itertools import product
 
 import numpy as np
-from sklearn.base import clone
 
 from strat.errors import OptionError
 from strat.model.estimator import StratifiedModel
@@ -23,26 +24,6 @@ def full_name(model, key):
     """The name in ``get_params`` of a constant such as ``lambda1`` or ``NAME``, None where the model has no such constant."""
     names = names_of(model)
     return next((name for name in (key, f"graph_regularizer__{key}", f"base__{key}") if name in names), None)
-
-
-def for_refit(model, constants):
-    """Keywords of ``Refits.fit`` for constants by their full names; the model's others stay."""
-    keywords, scales, regularizer = {}, {}, {}
-    for name, value in constants.items():
-        prefix, _, rest = name.partition("__")
-        if name == "scale":
-            keywords["scale"] = value
-        elif prefix == "scale":
-            scales[rest] = value
-        elif prefix == "base":
-            keywords.setdefault("values", {})[rest] = value
-        else:
-            regularizer[rest] = value
-    if scales:
-        keywords["scale"] = {**model._scales(), **scales}
-    if regularizer:
-        keywords["graph_regularizer"] = clone(model.graph_regularizer).set_params(**regularizer)
-    return keywords
 
 
 def read_grid(grid, models):
@@ -71,21 +52,7 @@ def grid_points(model, grids, prefix=""):
     """
     points = []
     for grid in grids:
-        named = [(full_name(model, key), list(values)) for key, values in grid.items()]
-        points += snake({name: values for name, values in named if name and name.startswith(prefix)})
+        named = {full_name(model, key): values for key, values in grid.items()}
+        named = {name: values for name, values in named.items() if name and name.startswith(prefix)}
+        points += [dict(zip(named, values, strict=True)) for values in product(*named.values())]
     return [point for k, point in enumerate(points) if point not in points[:k]]
-
-
-def snake(grid):
-    """Every combination of a dict of lists, each differing from the one before in one value.
-
-    A fit that starts at the one before then has little to do.
-    """
-    points = [{}]
-    for name, values in grid.items():
-        points = [
-            {**point, name: value}
-            for k, point in enumerate(points)
-            for value in (values if k % 2 == 0 else values[::-1])
-        ]
-    return points

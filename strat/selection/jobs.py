@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,6 @@ from scipy.optimize import minimize
 from sklearn.utils.parallel import Parallel, delayed
 
 from strat.selection.clock import OutOfTime
-from strat.selection.cross_validation import Trials
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
@@ -35,13 +35,13 @@ class Job:
     most: float = math.inf  # points to try
     trials: list = field(default_factory=list)  # the best, or all where each is a row
     tried: dict = field(default_factory=dict)  # losses by points
-    states: dict = field(default_factory=dict)  # counts of the fits' statuses
+    states: Counter = field(default_factory=Counter)  # of the fits' statuses
     seconds: float = 0.0
     stopped: str | None = None  # "time_limit" or "interrupted"
 
     def __call__(self):
         """Try them; a point whose fit fails has an infinite loss."""
-        started, self._fit = time.perf_counter(), Trials(self.validation, self.clock)
+        started, self._last = time.perf_counter(), None
         try:
             for x in self.scan:
                 self.value(x)
@@ -50,20 +50,21 @@ class Job:
         except (OutOfTime, KeyboardInterrupt) as stop:
             self.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
         for trial in self.trials:
-            trial.losses, trial.fits = self.validation.losses(trial), []
-        self.states, self.seconds = self._fit.states, time.perf_counter() - started
-        self.validation = self._fit = None
+            trial.fits = []
+            trial.losses = None if trial.error else np.concatenate([losses() for losses in trial.losses])
+        self.seconds, self.validation, self._last = time.perf_counter() - started, None, None
         return self
 
     def value(self, x):
-        """The loss at a point, tried at most once; +inf where no more may be tried."""
+        """The loss at a point, tried at most once, from the last fits; +inf where no more may be tried."""
         x = tuple(round(float(c), 6) + 0.0 for c in x)
         if x in self.known:
             return self.known[x]
         if x not in self.tried:
             if len(self.tried) >= self.most or (self.start and max(map(abs, x)) > FAR):
                 return math.inf
-            trial = self._fit(self.candidate.constants(x))
+            trial = self.validation.trial(self.candidate.constants(x), self._last, self.clock, self.states)
+            self._last = trial if math.isfinite(trial.loss) else self._last
             self.tried[x] = trial.loss
             if self.candidate.each or not self.trials:
                 self.trials.append(trial)
@@ -72,12 +73,10 @@ class Job:
         return self.tried[x]
 
     def _descend(self, x):
-        """Cover every axis of a model whose graph is given, then lower the loss by ever shorter steps.
-
-        Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
-        """
+        """Cover every axis of a model whose graph is given, then lower the loss by ever shorter steps."""
         learned, before = any(axis.kind == "graph_regularizer" for axis in self.candidate.axes), None
         units = np.eye(len(x))
+        # Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
         while not learned and not np.array_equal(x, before):
             before = x
             for unit in units:
@@ -125,8 +124,8 @@ _KEPT = {}
 
 
 def _work(job):
-    key = job.validation.key
-    if not any(key[0] == known[0] for known in _KEPT):
+    search, _ = key = job.validation.key
+    if not any(search == known for known, _ in _KEPT):
         _KEPT.clear()
     job.validation = _KEPT.setdefault(key, job.validation)
     return job()

@@ -28,15 +28,12 @@ def evidence_of(model, prior, part):
         raise NoOracleError(
             f'method="evidence" needs a loss with second derivatives, but {problem.loss.missing("hessian_operator")}.'
         )
-    start = prior.weights(model.scale)
-    positive = start > 0
+    positive, weight = prior.weights(model.scale) > 0, prior.scaled_terms(model.scale)
     edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
-    weight = prior.scaled_terms(model.scale)
     codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
-    masks = [prior.term_factor == code for code in codes]
-    terms = np.stack([np.bincount(prior.term_edge[m], weight[m], len(start))[positive] for m in masks])
-    quadratic = getattr(problem.loss, "quadratic", False)
-    residuals = residuals_of(model, bound_model.records) if quadratic else None
+    terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
+    terms = np.stack(terms)[:, positive]
+    residuals = residuals_of(model, bound_model.records) if problem.loss.quadratic else None
     on_positive = JointProblem(problem.loss, problem.regularizer, FixedGraph(), edges, terms.sum(axis=0))
     on_positive.start_point = problem.start_point
     return Evidence(on_positive, terms, table_of(model, prior), ridge_of(model), residuals), bound_model
@@ -55,15 +52,10 @@ def table_of(model, prior):
 def check(model, prior):
     """Raise where there is no evidence, or no weight to scale."""
     base = model.base
-    if base.smoothing is not None:
-        raise NoOracleError(
-            'method="evidence" needs a loss with third derivatives, but the second derivatives of kinks that smoothing= '
-            "rounds off jump. Tune by held-out loss."
-        )
-    jump = _jump(base.loss_program)
+    jump = "kinks that smoothing= rounds off" if base.smoothing is not None else _jump(base.loss_program)
     if jump is not None:
         raise NoOracleError(
-            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {text(jump)} jump. Tune by '
+            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {jump} jump. Tune by '
             "held-out loss."
         )
     constrained = base.regularizer_program.constraints or any(
@@ -78,11 +70,9 @@ def check(model, prior):
         )
     ridge_of(model)
     weights = prior.weights(model.scale)
-    factors = range(len(prior.factors)) if prior.factors else [-1]
-    for code in factors:
-        edges = prior.term_edge[prior.term_factor == code]
-        if not weights[edges].any():
-            name = f"the factor {prior.factors[code]!r}" if code >= 0 else "the graph"
+    names = [f"the factor {name!r}" for name in prior.factors] or ["the graph"]
+    for code, name in enumerate(names, start=0 if prior.factors else -1):
+        if not weights[prior.term_edge[prior.term_factor == code]].any():
             raise GraphError(
                 f'method="evidence" multiplies weights, but all those of {name} are 0. Give it a positive scale.'
             )
@@ -100,12 +90,9 @@ def check(model, prior):
 
 def _jump(program):
     """The first atom of a loss whose second derivatives jump, such as Huber's or the square of a positive part."""
-    for node in program.symbols.nodes:
-        if not isinstance(node, AtomNode):
-            continue
-        if node.rule.curvature == "jumps" or node.rule.kinks_of(node.forms) != "none":
-            return node.expression
-    return None
+    atoms = (node for node in program.symbols.nodes if isinstance(node, AtomNode))
+    jumps = (n for n in atoms if n.rule.curvature == "jumps" or n.rule.kinks_of(n.forms) != "none")
+    return next((text(node.expression) for node in jumps), None)
 
 
 def ridge_of(model):
