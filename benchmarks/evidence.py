@@ -15,7 +15,7 @@ from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised
-from strat.selection.tuning.likelihood import evidence_of
+from strat.selection.tuning.evidence import evidence_of
 
 
 def seconds(f, times=3):

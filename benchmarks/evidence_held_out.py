@@ -22,7 +22,7 @@ from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised, tuned_parts
-from strat.selection.tuning.likelihood import evidence_of
+from strat.selection.tuning.evidence import evidence_of
 
 LOSSES = {
     "squares": lambda y, u: cp.square(y - u),

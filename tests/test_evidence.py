@@ -21,7 +21,7 @@ from strat.selection.tuning.by_evidence import (
     tuned_parts,
     ways_of,
 )
-from strat.selection.tuning.likelihood import evidence_of
+from strat.selection.tuning.evidence import evidence_of
 from strat.selection.tuning.path import paired_gain
 
 N = 3

@@ -108,13 +108,18 @@ def compare(
 
 def _run(name, seed, model, train, test, metrics):
     """Fit one model to one split and measure it."""
-    parts = {"test": test, "train": train}
-    seen = set(train.labels)
+    seen, run = set(train.labels), {"model": name, "seed": seed, "status": "failed", "objective": None}
     unseen = np.array([label not in seen for label in test.labels])
-    if unseen.any():
-        parts["unseen"] = test.only(unseen)
-    run = {"model": name, "seed": seed, "status": "failed", "objective": None, "error": None}
-    run |= {"values": {}, "unseen": int(unseen.sum())}
+    run |= {"error": None, "values": {}, "unseen": int(unseen.sum())}
+    parts = {"test": test, "train": train} | ({"unseen": test.only(unseen)} if unseen.any() else {})
+
+    def measured(part, metric):
+        if isinstance(metric, str):
+            return -model.score(*part.data, strata=part.strata)
+        truth = part.data[-1]
+        truth = truth.toarray() if sp.issparse(truth) else np.asarray(truth)
+        return float(metric(truth, prediction_of(model, part)))
+
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -122,9 +127,9 @@ def _run(name, seed, model, train, test, metrics):
             fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started
             run["values"] = {
-                (where, metric): _measure(model, part, function)
+                (where, name): measured(part, metric)
                 for where, part in parts.items()
-                for metric, function in metrics.items()
+                for name, metric in metrics.items()
             }
             run["status"] = "fitted"
             if hasattr(model, "result_"):
@@ -133,15 +138,6 @@ def _run(name, seed, model, train, test, metrics):
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
     return {"seconds": time.perf_counter() - started, **run}
-
-
-def _measure(model, part, metric):
-    """One metric of a fitted model on some records."""
-    if isinstance(metric, str):
-        return -model.score(*part.data, strata=part.strata)
-    prediction = prediction_of(model, part)
-    truth = part.data[-1]
-    return float(metric(truth.toarray() if sp.issparse(truth) else np.asarray(truth), prediction))
 
 
 def _pairs(sample, splits, test_size, random_state):

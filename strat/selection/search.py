@@ -14,9 +14,8 @@ from strat.errors import OptionError
 from strat.records.records import read_weight
 from strat.records.sample import Sample, strata_folds
 from strat.records.strata import in_order
-from strat.selection.candidates import MOST_COMPLETE, candidates_of
+from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
 from strat.selection.clock import Clock
-from strat.selection.constants import read_grid
 from strat.selection.cross_validation import CrossValidation
 from strat.selection.jobs import Job, done, first_jobs, second_jobs
 from strat.selection.means import mean_and_error

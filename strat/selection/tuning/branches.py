@@ -1,25 +1,30 @@
 """What tuning by held-out loss varies: the model's own graph, or a learned candidate, and the stages of its descent."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import networkx as nx
 import numpy as np
 from sklearn.base import clone
 
+from strat import graphs
 from strat.derivatives.hypergradient import wrt_names
 from strat.errors import GraphError, OptionError
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
+from strat.model.baselines import joint
+from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
-from strat.selection.tuning.candidate_graphs import learned_graph, named_candidates
+from strat.records.strata import some_of
 from strat.selection.tuning.objective import InnerFits, Objective
 from strat.selection.tuning.path import Stage
 from strat.selection.tuning.space import Space
 
 #: Penalties that are tried on edges, from strong to weak.
 PENALTIES = (1.0, 0.1, 0.01, 0.001)
+#: Kernels of ``graphs.from_parameters``.
+KERNELS = ("knn", "exponential", "entropy")
 
 
 class Branch:
@@ -50,7 +55,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     """What to tune by name, and the branches by name, "model" for the model's own graph."""
     names = _checked_names(model, wrt, edges, tie)
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
-    candidates, prior = named_candidates(candidates), read_graph(model.graph)
+    candidates, prior = _named_candidates(candidates), read_graph(model.graph)
     if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
         raise GraphError(
             'wrt has "scale", but all weights of the graph are 0, so that no multiplier changes anything. '
@@ -76,7 +81,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
 
     def space_with(candidate):
         def space_of(part):
-            graph = learned_graph(candidate, model, prior, part)
+            graph = _learned_graph(candidate, model, prior, part)
             return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
 
         return space_of
@@ -143,3 +148,59 @@ def _groups_of(graph, wide, tie):
     found = [values.get(frozenset(edge)) for edge in zip(wide.i.tolist(), wide.j.tolist(), strict=True)]
     numbers = {value: k for k, value in enumerate(dict.fromkeys(found))}
     return np.array([numbers[value] for value in found])
+
+
+def _named_candidates(candidates):
+    """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
+    if isinstance(candidates, str | nx.Graph | StratifiedModel):
+        candidates = [candidates]
+    if not isinstance(candidates, Mapping):
+        numbered = enumerate(candidates, start=1)
+        candidates = {c if isinstance(c, str) else f"candidate {k}": c for k, c in numbered}
+    for name, candidate in candidates.items():
+        if name in ("start", "model"):
+            raise OptionError(f"candidates: the name {name!r} is taken; give another one.")
+        if isinstance(candidate, str):
+            if candidate not in (*KERNELS, "joint"):
+                raise OptionError(
+                    f'candidates has {candidate!r}, but a candidate is "knn", "exponential", "entropy", "joint", a model '
+                    f"that learns W, or a graph."
+                )
+        elif not isinstance(candidate, StratifiedModel):
+            read_graph(candidate)
+        elif candidate.shared or not candidate.graph_regularizer.learned:
+            raise OptionError(f"candidates: the model {name!r} learns no graph; pass its graph instead.")
+    return dict(candidates)
+
+
+def _learned_graph(candidate, model, prior, part):
+    """A candidate's graph over the model's strata, without factors, with the total weight of the model's graph `prior`.
+
+    It is the graph of a kernel on the parameters of the model fitted to the records, the W of a model fitted to them, or
+    the graph that the user gave.
+    """
+    if isinstance(candidate, str) and candidate in KERNELS:
+        fitted = fit_within(clone(model), part.data, part.strata)
+        graph = read_graph(graphs.from_parameters(fitted, candidate))
+    elif isinstance(candidate, str | StratifiedModel):
+        learner = candidate
+        if isinstance(candidate, str):
+            learner = joint(model.base, model.graph, scale=model.scale, strata=model.strata)
+            learner._values = dict(model.values)
+        fitted = fit_within(clone(learner), part.data, part.strata)
+        graph = read_graph((fitted.strata_, fitted.W_))
+    else:
+        graph = read_graph(candidate)
+    unknown = [label for label in graph.labels if label not in prior.position]
+    if unknown:
+        raise GraphError(
+            f"candidates: {unknown[0]!r} is no stratum of the model's graph, whose strata are {some_of(prior.labels)}."
+        )
+    position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
+    positive = graph.weights() > 0
+    if not positive.any():
+        raise GraphError("candidates: the graph has no edges of positive weight.")
+    w = graph.weights()[positive]
+    total = float(prior.weights(model.scale).sum()) or float(len(w))
+    ends = position[graph.i[positive]], position[graph.j[positive]]
+    return PriorGraph.from_terms(prior.labels, *ends, w * (total / w.sum()))

@@ -9,7 +9,7 @@ from strat.compiler.coupling import by_factor
 from strat.errors import DataError
 from strat.graphs.reading import read_graph
 from strat.records.splitters import RollingOrigin
-from strat.selection.tuning.likelihood import axes, check, evidence_of, table_of
+from strat.selection.tuning.evidence import axes, check, evidence_of, table_of
 from strat.selection.tuning.path import descend, paired_gain, table_row
 from strat.selection.tuning.result import Tuned, as_networkx
 from strat.solvers.progress import logger

@@ -45,54 +45,43 @@ def rounds_of(train, validation, folds, random_state, guard=True):
         pairs = pairs if order is None else [pairs[k] for k in order]
     else:
         pairs, order = [(np.arange(len(train)), np.arange(len(validation)))], None
-    rounds = Rounds(train, train if validation is None else validation, pairs, order is not None, [])
-    if guard and len(pairs) == 1:
-        rounds.rounds = _of_records(rounds.held_out, *pairs[0], random_state)
-    elif guard:
-        rounds.rounds = _of_folds(pairs) if order is None else _of_origins(pairs)
-    return rounds
-
-
-def _of_records(held_out, inside, held, random_state):
-    """Each round leaves out a third of the held-out records of a single pair."""
-    count = min(ROUNDS, len(held))
-    if count < 2:
-        raise DataError(
-            f"{held_out.where} holds out {len(held)} records, but tuning needs two at least: one tunes, one judges."
-        )
-    labels = held_out.part(held).labels
-    splits = StrataKFold(count, random_state=random_state).split(np.zeros(len(held)), groups=labels)
-    return [([(inside, held[a])], [(inside, held[b])]) for a, b in splits]
-
-
-def _of_folds(pairs):
-    """Each round leaves out a third of the folds, and the records that they hold out from all other folds."""
-    count, rounds = min(ROUNDS, len(pairs)), []
-    for number in range(count):
-        left_out = pairs[number::count]
-        hidden = np.unique(np.concatenate([held for _, held in left_out]))
-        others = [pair for k, pair in enumerate(pairs) if k % count != number]
-        tuning = [(np.setdiff1d(a, hidden), np.setdiff1d(b, hidden)) for a, b in others]
-        tuning = [(a, b) for a, b in tuning if len(a) and len(b)]
-        if not tuning:
+    held_out, count, rounds = train if validation is None else validation, min(ROUNDS, len(pairs)), []
+    if guard and len(pairs) == 1:  # each round leaves out a third of the held-out records
+        inside, held = pairs[0]
+        if len(held) < 2:
+            raise DataError(
+                f"{held_out.where} holds out {len(held)} records, but tuning needs two at least: one tunes, one judges."
+            )
+        splits = StrataKFold(min(ROUNDS, len(held)), random_state=random_state)
+        splits = splits.split(np.zeros(len(held)), groups=held_out.part(held).labels)
+        rounds = [([(inside, held[a])], [(inside, held[b])]) for a, b in splits]
+    elif (
+        guard and order is not None
+    ):  # each tunes on one origin more and leaves out the next; later records take no part
+        if len(pairs) < 3:
+            raise DataError(
+                f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
+                f"one judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are "
+                f"then split."
+            )
+        rounds = [
+            (pairs[:k], [pairs[k]]) for k in range(len(pairs) - min(ROUNDS, len(pairs) - 1), len(pairs))
+        ]
+    elif (
+        guard
+    ):  # each leaves out a third of the folds, and the records that they hold out from all other folds
+        for number in range(count):
+            left_out = pairs[number::count]
+            hidden = np.unique(np.concatenate([held for _, held in left_out]))
+            others = [pair for k, pair in enumerate(pairs) if k % count != number]
+            tuning = [(np.setdiff1d(a, hidden), np.setdiff1d(b, hidden)) for a, b in others]
+            rounds.append(([(a, b) for a, b in tuning if len(a) and len(b)], left_out))
+        if not all(tuning for tuning, _ in rounds):
             raise DataError(
                 "the folds hold out the same records, so that none is left to judge; give folds whose held-out records "
                 "differ, or a single one, whose held-out records are then split."
             )
-        rounds.append((tuning, left_out))
-    return rounds
-
-
-def _of_origins(pairs):
-    """Each round tunes on one origin more and leaves out the next; later records take no part."""
-    if len(pairs) < 3:
-        raise DataError(
-            f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
-            f"one judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are "
-            f"then split."
-        )
-    first = len(pairs) - min(ROUNDS, len(pairs) - 1)
-    return [(pairs[:k], [pairs[k]]) for k in range(first, len(pairs))]
+    return Rounds(train, held_out, pairs, order is not None, rounds)
 
 
 def in_order_of_time(pairs):

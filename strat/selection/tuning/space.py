@@ -93,15 +93,13 @@ class Space:
         prior, F = self.prior, len(self.factors)
         if self.factors != prior.factors:
             return np.tile([1.0, 0.0], (len(prior.i), 1))
-        weight = prior.scaled_terms(self.scale)
         code = np.where(prior.term_factor < 0, F, prior.term_factor)
-        shares, named = np.zeros((len(prior.i), F + 1)), np.zeros((len(prior.i), F + 1))
-        np.add.at(shares, (prior.term_edge, code), weight)
-        known = prior.term_factor >= 0
-        np.add.at(named, (prior.term_edge[known], code[known]), 1.0)
-        whole = shares.sum(axis=0) if shares.any() else np.eye(F + 1)[F]
-        empty = shares.sum(axis=1) == 0  # an edge of weight 0: its factor's, or the mean edge's
-        shares[empty] = np.where(named[empty].any(axis=1, keepdims=True), named[empty], whole)
+        least = np.where(
+            code < F, np.finfo(float).tiny, 0.0
+        )  # an edge of weight 0 is its factors', or like the mean edge
+        shares = np.zeros((len(prior.i), F + 1))
+        np.add.at(shares, (prior.term_edge, code), np.maximum(prior.scaled_terms(self.scale), least))
+        shares[shares.sum(axis=1) == 0] = shares.sum(axis=0) if shares.any() else np.eye(F + 1)[F]
         return shares / shares.sum(axis=1, keepdims=True)
 
 
