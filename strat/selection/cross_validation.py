@@ -32,21 +32,25 @@ class Trial:
     failure: Exception | None = None
 
 
+@dataclass
 class CrossValidation:
     """A model fitted to every fold of a Sample; every record that a fold holds out counts once, with its weight.
 
-    `key` is a pair that names a search and a model in all processes, `pairs` has positions (training, held out), `nodes` the
-    strata of a model without a graph, `tol` is the fits' tolerance, and `weight` has the records' weights, in the fits
-    and in the mean. Records are bound at the first trial; a copy in another process binds its own.
+    Records are bound at the first trial; a copy in another process binds its own.
     """
 
-    def __init__(self, key, model, sample, pairs, nodes, tol, weight):
-        if getattr(model, "graph", None) is not None:
-            model = copy.copy(model)
-            model.graph = read_graph(model.graph)  # once for all fits
-        self.key, self.model, self.sample, self.pairs = key, model, sample, pairs
-        self.nodes, self.tol, self.weight = nodes, tol, weight
-        self.folds = {}
+    model: object
+    sample: object
+    pairs: list  # of positions (training, held out)
+    nodes: list  # the strata of a model without a graph
+    tol: float  # of the fits
+    weight: np.ndarray  # of the records, in the fits and in the mean
+    folds: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        if getattr(self.model, "graph", None) is not None:
+            self.model = copy.copy(self.model)
+            self.model.graph = read_graph(self.model.graph)  # once for all fits
 
     def __getstate__(self):
         return {**self.__dict__, "folds": {}}

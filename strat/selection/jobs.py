@@ -89,7 +89,7 @@ class Job:
 
 
 def first_jobs(candidate, most, scanned):
-    """What each piece of the first scan is: all scales together, for each factor of the regularizer's constants together."""
+    """The pieces of the first scan: all scales together, for each factor of the regularizer's constants together."""
     if candidate.points is not None:
         points = [(k,) for k in range(len(candidate.points))]
         return [{"scan": points[k : k + PIECE]} for k in range(0, len(points), PIECE)]
@@ -97,10 +97,8 @@ def first_jobs(candidate, most, scanned):
         return []
     kinds = [axis.kind for axis in candidate.axes]
     along, across = (SCAN[kind] if kind in kinds else (0.0,) for kind in ("scale", "regularizer"))
-    rows = [[{"scale": s, "regularizer": r, "graph_regularizer": 0.0} for s in along] for r in across]
-    rows = [[tuple(at[kind] for kind in kinds) for at in row] for row in rows]
-    rows = rows if len(along) > 1 else [sum(rows, [])]
-    return [{"scan": row, "most": max(most // len(rows), 1)} for row in rows]
+    steps = [{"scale": s, "regularizer": r, "graph_regularizer": 0.0} for r in across for s in along]
+    return [{"scan": [tuple(step[kind] for kind in kinds) for step in steps], "most": most}]
 
 
 def second_jobs(candidate, most, scanned):
@@ -119,20 +117,8 @@ def second_jobs(candidate, most, scanned):
     return [{"start": x, "known": known, "most": share} for x in starts if share > 0]
 
 
-#: What this process keeps of the last search: its validations by their keys, whose records are bound once.
-_KEPT = {}
-
-
-def _work(job):
-    search, _ = key = job.validation.key
-    if not any(search == known for known, _ in _KEPT):
-        _KEPT.clear()
-    job.validation = _KEPT.setdefault(key, job.validation)
-    return job()
-
-
 def done(jobs, n_jobs):
     """The jobs when they are done, in their order."""
     if n_jobs == 1:
         return (job() for job in jobs)
-    return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(delayed(_work)(job) for job in jobs)
+    return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(map(delayed(Job.__call__), jobs))

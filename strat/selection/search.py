@@ -1,8 +1,6 @@
 """Choose constants by cross-validation, with simple models for comparison."""
 
 import math
-import os
-import time
 from collections import Counter
 from typing import Any
 
@@ -124,9 +122,8 @@ def search(
     candidates = candidates_of(
         models, None if grid is None else read_grid(grid, list(models.values())), whole, weight, nodes
     )
-    token, options = f"{os.getpid()} {time.time_ns()}", (sample, pairs, nodes, tol, weight)
     validations = {
-        id(c.model): CrossValidation((token, k), c.model, *options) for k, c in enumerate(candidates)
+        id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates
     }
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():

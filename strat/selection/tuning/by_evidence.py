@@ -99,40 +99,32 @@ def maximised(evidence, ways, scaled, clock):
     A, m = evidence.shape
     of_axes = np.repeat(np.eye(A)[:scaled, :, None], m, axis=2)
     of_coefficients = np.repeat(np.eye(m)[:, None, :], A, axis=1)
-    directions, path = np.concatenate([of_axes, of_coefficients]), []
-    z = np.zeros(len(directions))
-    for way in ways:
-        if way == TABLE:
-            directions = np.concatenate([directions, np.eye(A * m).reshape(-1, A, m)])
-            z = np.r_[z, np.zeros(A * m)]
-        z, first, last = _maximise(evidence, z, directions, clock)
-        path = [*path, last] if path else [first, last]
-        yield np.tensordot(z, directions, 1), path
-
-
-def _maximise(evidence, z, directions, clock):
-    """Maximise over x = Σ_d z_d directions_d for a few steps; the end, and the log evidence at start and end."""
+    directions = np.concatenate([of_axes, of_coefficients, np.eye(A * m).reshape(-1, A, m)])
 
     def at(z):
-        value, gradient = evidence(np.tensordot(z, directions, 1))
-        return value, np.tensordot(directions, gradient, 2)
+        """Log evidence and its gradient at x = Σ_d z_d directions_d, of which a product has the first ones."""
+        value, gradient = evidence(np.tensordot(z, directions[: len(z)], 1))
+        return value, np.tensordot(directions[: len(z)], gradient, 2)
 
+    def function(z):
+        clock.check()
+        (value, gradient), unit = at(z), 1 + abs(path[-1])
+        return (0.5 * z @ z / WIDTH**2 - value) / unit, (z / WIDTH**2 - gradient) / unit
+
+    z = np.zeros(scaled + m)
     try:
-        first, _ = at(z)
+        path = [at(z)[0]]
     except np.linalg.LinAlgError as error:
         raise DataError(
             f'method="evidence" found none at the start: {error}. Some parameter is determined by neither records nor graph '
             f"nor regularizer, or there are too few records; a small ridge helps."
         ) from error
-    unit, unbounded = 1 + abs(first), np.full(len(z), np.inf)
-
-    def function(z):
-        clock.check()
-        value, gradient = at(z)
-        return (0.5 * z @ z / WIDTH**2 - value) / unit, (z / WIDTH**2 - gradient) / unit
-
-    end = descend(function, z, -unbounded, unbounded, lambda z: False, STEPS)
-    return end, first, at(end)[0]
+    for way in ways:
+        z = np.r_[z, np.zeros(A * m)] if way == TABLE else z
+        unbounded = np.full(len(z), np.inf)
+        z = descend(function, z, -unbounded, unbounded, lambda z: False, STEPS)
+        path = [*path, at(z)[0]]
+        yield np.tensordot(z, directions[: len(z)], 1), path
 
 
 def last_that_gains(losses, in_time):

@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,16 +12,7 @@ from strat.errors import ConvergenceWarning, first_line
 from strat.graphs.reading import read_graph
 from strat.problem.edges import EdgeList
 from strat.selection.tuning.branches import branches_of
-from strat.selection.tuning.path import (
-    FAILURES,
-    START,
-    Walk,
-    choices,
-    choose,
-    losses_of,
-    point_of,
-    table_row,
-)
+from strat.selection.tuning.path import FAILURES, START, best, choices, choose, losses_of, table_row, walk
 from strat.selection.tuning.result import Tuned, as_networkx
 from strat.solvers.progress import logger
 
@@ -45,11 +37,17 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     if not rounds.rounds:
         keys = [(name, len(each.stages) - 1, np.inf) for name, each in branches.items()]
     improved = False
-    for key in keys:
-        tuned_x, values = _walk_to(key, rounds, branches[key[0]], paths, clock, steps)
+    for key in keys if clock.status != "interrupted" else ():
+        name, number, step = key
+        stages, objective, points = branches[name].stages, branches[name].objective(rounds.pairs), {}
+        last = replace(stages[number], most=step) if stages[number].tunes_edges else stages[number]
+        with clock.interruptible():
+            walk(points, [*stages[:number], last], objective, None, "all records", clock.check, **steps)
+        values = [point.value for point in points.values()]
         if values and values[-1] < history[-1]:
-            improved, choice, x, branch = True, key, tuned_x, branches[key[0]]
-            history = [history[0], *values]
+            improved, choice, branch = True, key, branches[name]
+            *_, (x, _, _) = points.values()
+            history = [history[0], *values[name == "model" :]]  # which has the start already
     after = branch.objective(rounds.pairs).mean_losses(x) if improved else before
     space = branch.fits(rounds.learned_from).space
     w, values = space.at(x)
@@ -98,9 +96,9 @@ def _walk_rounds(rounds, branches, clock, steps):
             for name, branch in branches.items():
                 path, label = {}, f"round {number} of {len(rounds.rounds)}  {name}"
                 try:
-                    walk = Walk(branch.objective(tuning), branch.objective(left_out), label, check, **steps)
+                    objectives = branch.objective(tuning), branch.objective(left_out)
                     paths[-1][name] = path
-                    walk.run(path, branch.stages)
+                    walk(path, branch.stages, *objectives, label, check, **steps)
                 except FAILURES as error:
                     if name == "model":
                         raise
@@ -110,39 +108,14 @@ def _walk_rounds(rounds, branches, clock, steps):
     return [walked for walked in paths if "model" in walked]
 
 
-def _walk_to(key, rounds, branch, paths, clock, steps):
-    """Where all held-out records lead, and the mean loss after each accepted step.
-
-    Where there is no time, it is the mean of where the rounds were.
-    """
-    name, *until = key
-    objective, points = branch.objective(rounds.pairs), {}
-    if clock.status != "interrupted":
-        with clock.interruptible():
-            Walk(objective, None, "all records", clock.check, **steps).run(
-                points, branch.stages, tuple(until)
-            )
-    if len(points) > 1 or (points and clock.status == "finished"):
-        points = list(points.values())
-        first = 1 if name == "model" else 0  # the history has the start already
-        return points[-1].x, [point.value for point in points[first:]]
-    if not paths:
-        return None, []
-    x = np.mean([point_of(walked, key).x for walked in paths], axis=0)
-    return x, [objective.mean_loss(x)]
-
-
 def _table(paths, branches):
     """One row for the start and for each stage at its best step."""
     if not paths:
         return []
-    start, best = losses_of(paths, START), {}
-    for key in choices(paths)[1:]:
-        mean = np.concatenate(losses_of(paths, key)).mean()
-        if key[2] and (key[:2] not in best or mean < best[key[:2]][0]):
-            best[key[:2]] = mean, key
+    start, keys = losses_of(paths, START), [key for key in choices(paths) if key[2]]
     rows = [table_row("start", start)]
-    for _, key in best.values():
+    for place in dict.fromkeys(key[:2] for key in keys):
+        key = best(paths, [key for key in keys if key[:2] == place])
         step = key[2] if branches[key[0]].stages[key[1]].tunes_edges else None
         tried = _described(key, branches, with_step=False)
         rows.append(table_row(tried, losses_of(paths, key), start, step))

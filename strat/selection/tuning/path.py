@@ -56,6 +56,7 @@ class Stage:
     name: str  # what moves, for the report
     moves: tuple  # of "scale", "W0" and hyperparameters
     penalty: float = 0.0  # weight of the mean squared change, in units of the start's loss
+    most: float = np.inf  # steps
 
     @property
     def tunes_edges(self):
@@ -71,77 +72,56 @@ class Point(NamedTuple):
     losses: np.ndarray | None = None  # of the records left out
 
 
-@dataclass
-class Walk:
-    """Descends stage after stage, each from the end of the one before.
+def walk(points, stages, objective, left_out, label, check, *, max_iter, patience):
+    """Descend stage after stage, each from the end of the one before.
 
-    `left_out` is the objective of records that take no part: a stage of single edges ends where their loss has not
-    fallen for `patience` steps in a row, and the walk ends after one that has not lowered it. ``check()`` is called before
-    each evaluation and may raise: `points` then has the path so far, by stage and step. The start is step 0 of stage 0,
-    and the end of a stage without single edges is its step 1 where records are left out.
+    `points` gets the path by stage and step. The start is step 0 of stage 0. `left_out` is the objective of records that
+    take no part, or None: a stage of single edges ends where their loss has not fallen for `patience` steps in a row, and
+    the walk ends after one that has not lowered it; the end of any other stage is its step 1. ``check()`` is called before
+    each evaluation and may raise.
     """
+    space = objective.space
 
-    objective: object
-    left_out: object
-    label: str
-    check: object
-    max_iter: int  # of a stage
-    patience: int
+    def point_at(x):
+        return Point(x, objective.mean_loss(x), None if left_out is None else left_out.losses(x))
 
-    def run(self, points, stages, until=None):
-        """Walk through the stages, or to the stage and step `until`; a stage without single edges goes to its end."""
-        self.check()
-        points[0, 0] = self._point(self.objective.space.start)
-        for number, stage in enumerate(stages):
-            before = list(points.values())
-            steps = self._descend(points, number, stage, until)
-            if until is not None and number >= until[0]:
-                return
-            if (
-                self.left_out is not None
-                and stage.tunes_edges
-                and min(map(_held_out, steps)) >= min(map(_held_out, before))
-            ):
-                return  # a weaker pull did not help, a still weaker one will not
-
-    def _point(self, x):
-        losses = None if self.left_out is None else self.left_out.losses(x)
-        return Point(x, self.objective.mean_loss(x), losses)
-
-    def _descend(self, points, number, stage, until):
-        """The points of one stage, with that where it starts."""
-        space, unit = self.objective.space, abs(points[0, 0].value) or 1.0
-        *_, last = points.values()
-        x, steps, moves = last.x, [last], space.active(stage.moves)
+    def descended(number, stage, start):
+        """The held-out losses at the start and at each step."""
+        x, steps, moves = start.x, [start], space.active(stage.moves)
+        held_out = [] if left_out is None else [start.losses.mean()]
 
         def function(x):
-            self.check()
-            loss, gradient = self.objective(x)
+            check()
+            loss, gradient = objective(x)
             distance, slope = space.distance(x, stage.moves)
             return loss / unit + stage.penalty * distance, gradient / unit + stage.penalty * slope
 
         def accept(x):
-            point = self._point(x)
+            point = point_at(x)
             steps.append(point)
-            if self.left_out is None or stage.tunes_edges:
+            text = f"tune  {label}  {stage.name}  step {len(steps) - 1}  validation loss {point.value:.6g}"
+            if left_out is None or stage.tunes_edges:
                 points[number, len(steps) - 1] = point
-            held_out = "" if self.left_out is None else f"  held out {_held_out(point):.6g}"
-            text = "tune  %s  %s  step %d  validation loss %.6g%s"
-            logger.info(text, self.label, stage.name, len(steps) - 1, point.value, held_out)
-            if self.left_out is None:
-                return stage.tunes_edges and until == (number, len(steps) - 1)
-            since_lowest = len(steps) - 1 - int(np.argmin([*map(_held_out, steps)]))
-            return stage.tunes_edges and since_lowest >= self.patience
+            if left_out is not None:
+                held_out.append(point.losses.mean())
+                text += f"  held out {held_out[-1]:.6g}"
+            logger.info(text)
+            return stage.tunes_edges and bool(held_out) and len(steps) - 1 - np.argmin(held_out) >= patience
 
         bounds = np.where(moves, space.lower, x), np.where(moves, space.upper, x)
-        descend(function, x, *bounds, accept, self.max_iter)
-        if self.left_out is not None and not stage.tunes_edges:
+        descend(function, x, *bounds, accept, min(max_iter, stage.most))
+        if left_out is not None and not stage.tunes_edges:
             points[number, 1] = steps[-1]
-        return steps
+        return held_out
 
-
-def _held_out(point):
-    return point.losses.mean()
+    check()
+    points[0, 0] = point_at(space.start)
+    unit = abs(points[0, 0].value) or 1.0
+    for number, stage in enumerate(stages):
+        *_, start = before = [*points.values()]
+        held_out = descended(number, stage, start)
+        if stage.tunes_edges and held_out and min(held_out) >= min(point.losses.mean() for point in before):
+            return  # a weaker pull did not help, a still weaker one will not
 
 
 def choose(rounds, in_time=False):
@@ -161,9 +141,9 @@ def choose(rounds, in_time=False):
     return (best(rounds), gain, se) if np.isfinite(se) else (START, 0.0, np.nan)
 
 
-def best(rounds):
+def best(rounds, keys=None):
     """The choice with the lowest mean loss over the records of some rounds, the earliest of equals."""
-    return min(choices(rounds), key=lambda key: np.concatenate(losses_of(rounds, key)).mean())
+    return min(keys or choices(rounds), key=lambda key: np.concatenate(losses_of(rounds, key)).mean())
 
 
 def choices(rounds):
@@ -174,15 +154,11 @@ def choices(rounds):
     ]
 
 
-def point_of(paths, key):
-    """The point of one round at a choice; a path that ended before stays where it ended."""
-    branch, *place = key
-    return paths[branch][max(p for p in paths[branch] if p <= tuple(place))]
-
-
 def losses_of(rounds, key):
-    """Held-out losses at a choice, an array for each round."""
-    return [point_of(paths, key).losses for paths in rounds]
+    """Held-out losses at a choice, an array for each round; a path that ended before stays where it ended."""
+    branch, *place = key
+    paths = [paths[branch] for paths in rounds]
+    return [path[max(p for p in path if p <= tuple(place))].losses for path in paths]
 
 
 def paired_gain(before, after, by_fold=False):
