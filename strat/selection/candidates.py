@@ -24,10 +24,7 @@ COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 @dataclass
 class Axis:
-    """One number of a search: log10 of a factor that multiplies some constants.
-
-    A first scan moves all axes of one kind together.
-    """
+    """One number of a search: log10 of a factor that multiplies some constants."""
 
     kind: str  # "scale", "regularizer" or "graph_regularizer"
     start: dict  # the constants by full name, where the factor is 1
@@ -79,25 +76,43 @@ def candidates_of(models, grids, part, weight, nodes):
 
 
 def default_candidates(name, model, unit):
-    """A model with the constants that are searched without a grid, after its special case of a single scale.
+    """A model with the constants that are searched without a grid, after its special case of a single scale."""
+    axes = _axes(model, unit) if isinstance(model, StratifiedModel) else []
+    whole, others = Candidate(name, model, axes), [axis for axis in axes if axis.kind != "scale"]
+    if len(axes) - len(others) < 2:
+        return [whole]
+    scales = {key: value for axis in axes if axis.kind == "scale" for key, value in axis.start.items()}
+    whole.refines = Candidate(f"{name}, one scale", model, [Axis("scale", scales), *others])
+    return [whole.refines, whole]
+
+
+def _axes(model, unit):
+    """The scales of the graph's factors, scalar hyperparameters that only the regularizer has, and constants of a learned W.
 
     Where the graph is given, the factor 1 of a scale stands for a mean degree of `unit`, whatever the user's weights are.
     """
-    if not isinstance(model, StratifiedModel):
-        return [Candidate(name, model)]
-    others = [*_regularizer_axes(model), *_graph_regularizer_axes(model)]
-    if model.shared or not _has_weights(model):
-        return [Candidate(name, model, others)]
-    # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
-    scales = {f"scale__{factor}": scale for factor, scale in model._scales().items() if scale > 0}
-    scales = scales or {"scale": model.scale}
-    if not model.graph_regularizer.learned:
-        scales = {key: unit / degree for key in scales if (degree := _mean_degree(model, key)) > 0}
-    whole = Candidate(name, model, [Axis("scale", {key: float(s)}) for key, s in scales.items()] + others)
-    if len(scales) < 2:
-        return [whole]
-    whole.refines = Candidate(f"{name}, one scale", model, [Axis("scale", scales), *others])
-    return [whole.refines, whole]
+    base, learned, axes = model.base, not model.shared and model.graph_regularizer.learned, []
+    if not model.shared and _has_weights(model):
+        prior = read_graph(model.graph)
+        # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
+        for factor, scale in (model._scales() or {None: model.scale}).items():
+            moved = slice(None) if factor is None else prior.term_factor == prior.factors.index(factor)
+            weight = prior.term_weight[moved].sum()
+            if scale > 0 and (learned or weight > 0):
+                start = scale if learned else unit * prior.K / (2 * weight)
+                axes.append(Axis("scale", {"scale" if factor is None else f"scale__{factor}": float(start)}))
+    constraints = (p for c in base.constraints for p in c.parameters())
+    programs = [p for p in (base.loss_program, base.predict_program) if p is not None]
+    elsewhere = {p.id for p in (*coupling.parameters(base.couple), *constraints)}
+    elsewhere |= {p.id for program in programs for p in program.hyperparameters}
+    for p in base.regularizer_program.hyperparameters:
+        if p.id not in elsewhere and p.shape == ():
+            value = float(model.values.get(p.name(), p.value) or 0.0)
+            axes.append(Axis("regularizer", {f"base__{p.name()}": value if value > 0 else 1.0}))
+    for name, value in model.graph_regularizer.get_params().items() if learned else ():
+        if name in ("lambda1", "lambda2", "sigma") and value > 0:
+            axes.append(Axis("graph_regularizer", {f"graph_regularizer__{name}": float(value)}))
+    return axes
 
 
 def simple_models(models, nodes):
@@ -121,7 +136,8 @@ def simple_models(models, nodes):
         made = []
         if not any(m.shared for m in group.values()):
             made.append(("common", common(model.base, without_edges, **options)))
-        if not any(map(_is_separate, group.values())):
+        together = [m.shared or m.graph_regularizer.learned or _has_weights(m) for m in group.values()]
+        if all(together):
             made.append(("separate", separate(model.base, without_edges, **options)))
         if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(model.base.couple):
             graph = graphs.complete(labels, weight=1 / (len(labels) - 1))
@@ -149,60 +165,18 @@ def curvature(model, part, weight, nodes):
     return (typical if 0 < typical < np.inf else float(weight.sum())) / len(labels)
 
 
-def _regularizer_axes(model):
-    """One axis for each scalar hyperparameter Parameter that only the regularizer has."""
-    base = model.base
-    constraints = (p for c in base.constraints for p in c.parameters())
-    programs = [p for p in (base.loss_program, base.predict_program) if p is not None]
-    elsewhere = {p.id for p in (*coupling.parameters(base.couple), *constraints)}
-    elsewhere |= {p.id for program in programs for p in program.hyperparameters}
-    searched = [
-        p for p in base.regularizer_program.hyperparameters if p.id not in elsewhere and p.shape == ()
-    ]
-    values = {p.name(): float(model.values.get(p.name(), p.value) or 0.0) for p in searched}
-    return [
-        Axis("regularizer", {f"base__{name}": value if value > 0 else 1.0}) for name, value in values.items()
-    ]
-
-
-def _graph_regularizer_axes(model):
-    """One axis for each of lambda1, lambda2 and sigma that is above 0, where the graph is learned."""
-    constants = (
-        {} if model.shared or not model.graph_regularizer.learned else model.graph_regularizer.get_params()
-    )
-    searched = [name for name in ("lambda1", "lambda2", "sigma") if constants.get(name, 0.0) > 0]
-    return [
-        Axis("graph_regularizer", {f"graph_regularizer__{name}": float(constants[name])}) for name in searched
-    ]
-
-
-def _mean_degree(model, scale):
-    """Mean degree of a model's graph by the edges that one scale multiplies, without the scale."""
-    prior, factor = read_graph(model.graph), scale.removeprefix("scale").removeprefix("__")
-    moved = prior.term_factor == prior.factors.index(factor) if factor else slice(None)
-    return float(2 * prior.term_weight[moved].sum() / prior.K)
-
-
 def _has_weights(model):
     """Whether some edge of the model's graph has weight."""
     return model.graph is not None and read_graph(model.graph).weights(model.scale).any()
 
 
-def _is_separate(model):
-    """Whether the strata have nothing in common."""
-    return not (model.shared or model.graph_regularizer.learned or _has_weights(model))
-
-
 def names_of(model):
     """The names of a model's constants in ``get_params``."""
-    names = []
     if not isinstance(model, StratifiedModel):
-        return names
-    if not model.shared:
-        if model.graph is not None:
-            names += ["scale", *(f"scale__{factor}" for factor in model._scales())]
-        names += [f"graph_regularizer__{name}" for name in model.graph_regularizer.get_params()]
-    return names + [f"base__{name}" for name in model.base.hyperparameters]
+        return []
+    used = ("base__",) if model.shared else ("base__", "graph_regularizer__", "scale")
+    unused = ("scale",) if model.graph is None else ()
+    return [name for name in model.get_params() if name.startswith(used) and not name.startswith(unused)]
 
 
 def full_name(model, key):

@@ -80,7 +80,15 @@ def compare(
     'lrsm'
     """
     models = checked_models(models)
-    metrics = _checked_metrics(metrics)
+    metrics = {"loss": "loss"} if metrics is None else metrics
+    metrics = {metrics: metrics} if isinstance(metrics, str) else metrics
+    if not isinstance(metrics, dict) or not metrics:
+        raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
+    for name, metric in metrics.items():
+        if metric != "loss" and not isinstance(metric, Callable):
+            raise OptionError(
+                f'the metric {name!r} must be "loss" or a function f(y_true, prediction), not {metric!r}.'
+            )
     if (train is None) != (test is None):
         raise OptionError("train= and test= go together; give both, or data= to be split.")
     if (train is None) == (data is None):
@@ -157,17 +165,3 @@ def _pairs(sample, splits, test_size, random_state):
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
     pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]
     return sample.splits(pairs, None), seeds
-
-
-def _checked_metrics(metrics):
-    metrics = {"loss": "loss"} if metrics is None else metrics
-    if isinstance(metrics, str):
-        metrics = {metrics: metrics}
-    if not isinstance(metrics, dict) or not metrics:
-        raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
-    for name, metric in metrics.items():
-        if metric != "loss" and not isinstance(metric, Callable):
-            raise OptionError(
-                f'the metric {name!r} must be "loss" or a function f(y_true, prediction), not {metric!r}.'
-            )
-    return metrics

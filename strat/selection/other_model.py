@@ -58,17 +58,7 @@ class OtherModel(ScoredByPrediction):
 
     Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order; all
     other estimators get one column for each value of each part.
-
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration whose loss measures.
-    estimator : regressor or classifier
-        It is cloned.
-    strata : str or list, optional
-        Columns of the first data argument that hold the strata.
-    values : dict, optional
-        Values of hyperparameters by name.
+    It is cloned; `base` is the declaration whose loss measures, with the hyperparameters `values`.
     """
 
     def __init__(self, base, estimator, strata=None, values=None):

@@ -53,7 +53,15 @@ class Branch:
 
 def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     """What to tune by name, and the branches by name, "model" for the model's own graph."""
-    names = _checked_names(model, wrt, edges, tie)
+    names = wrt_names(model, wrt)
+    if not names:
+        raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
+    used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
+    for option, is_used in used.items():
+        if is_used and "W0" not in names:
+            raise OptionError(
+                f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
+            )
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
     if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
@@ -90,20 +98,6 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     for name, candidate in candidates.items():
         branches[name] = Branch(model, rounds, [scaling], space_with(candidate), notes)
     return names, branches
-
-
-def _checked_names(model, wrt, edges, tie):
-    """Names of what to tune, each once."""
-    names = wrt_names(model, wrt)
-    if not names:
-        raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
-    used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
-    for option, is_used in used.items():
-        if is_used and "W0" not in names:
-            raise OptionError(
-                f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
-            )
-    return names
 
 
 def _checked_penalties(penalty, several):

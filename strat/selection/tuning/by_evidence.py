@@ -9,7 +9,7 @@ from strat.compiler.coupling import by_factor
 from strat.errors import DataError
 from strat.graphs.reading import read_graph
 from strat.records.splitters import RollingOrigin
-from strat.selection.tuning.evidence import axes, check, evidence_of, table_of
+from strat.selection.tuning.evidence import Evidence, axes, check, table_of
 from strat.selection.tuning.path import descend, paired_gain, table_row
 from strat.selection.tuning.result import Tuned, as_networkx
 from strat.solvers.progress import logger
@@ -39,8 +39,8 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     losses, x, path = [], None, None
     with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
-            evidence, bound_model = evidence_of(model, prior, inside)
-            held = bound_model.held_out(outside.data, outside.strata, where=rounds.where)
+            evidence = Evidence(model, prior, inside)
+            held = evidence.bound_model.held_out(outside.data, outside.strata, where=rounds.where)
             ends = [end for end, _ in maximised(evidence, ways, scaled, clock)]
             points = [np.zeros(evidence.shape), *ends]
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
@@ -48,7 +48,7 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
         choice = last_that_gains(losses, in_time) if guard else len(ways)
         if choice:
-            evidence, _ = evidence_of(model, prior, everything.part())
+            evidence = Evidence(model, prior, everything.part())
             *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
     choice, name = (
         (0, "no tuning") if clock.status != "finished" or not choice else (choice, ways[choice - 1])

@@ -35,33 +35,33 @@ STEP = 2e-4  # of the differences of Hessians, in units of the parameters' uncer
 
 
 class Evidence:
-    """Log evidence and its gradient, as functions of multipliers of the numbers T_ac.
+    """Log evidence of some records, and its gradient, as functions of the logarithms x of multipliers of the numbers T_ac."""
 
-    Parameters
-    ----------
-    problem : JointProblem
-        With a fixed graph, a smooth loss, and a regularizer that is a quadratic of single coefficients.
-    terms : (A, E) ndarray
-        The weights of each axis on the edges at the start, positive in sum.
-    table : (A, n) ndarray
-        T at the start.
-    ridge : (n,) ndarray
-        R, the regularizer's curvature.
-    residuals : float or None
-        Number of squared residuals of a loss of squares, None for other losses.
-    """
-
-    def __init__(self, problem, terms, table, ridge, residuals=None):
-        self.terms, self.table, self.ridge, self.residuals = terms, table, ridge, residuals
-        self.problem, self.edges, self.w = problem, problem.edges, terms.sum(axis=0)
-        self.varied = np.flatnonzero(table.any(axis=0))  # the coupled coefficients
+    def __init__(self, model, prior, part):
+        fits = clone(model).set_params(graph=prior, solver=NewtonCG(), n_starts=1, warm_start=False)
+        self.bound_model = Refits(fits, part.data, part.strata).bound_model
+        self.problem = problem = self.bound_model.problem()
+        if not problem.loss.has("hessian_operator"):
+            raise NoOracleError(
+                f'method="evidence" needs a loss with second derivatives, but {problem.loss.missing("hessian_operator")}.'
+            )
+        positive, weight = prior.weights(model.scale) > 0, prior.scaled_terms(model.scale)
+        self.edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
+        codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
+        terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
+        self.terms = terms = np.stack(terms)[
+            :, positive
+        ]  # (A, E) weights of each axis on the edges at the start
+        self.table, self.ridge, self.w = table_of(model, prior), ridge_of(model), terms.sum(axis=0)
+        self.residuals = residuals_of(model, self.bound_model.records) if problem.loss.quadratic else None
+        self.varied = np.flatnonzero(self.table.any(axis=0))  # the coupled coefficients
         self.shape = len(terms), len(self.varied)  # of x: axes and coupled coefficients
         self.theta, self._index = None, np.arange(problem.K * problem.n).reshape(problem.K, problem.n)
         # Where the prior is improper, the first stratum of each component gets a precision s, which changes no difference
         # within the component: det⁺ is the determinant with it, times the component's size, divided by s.
         self._pinned, self._log_det = np.zeros((problem.K, problem.n)), 0.0
-        for c in np.flatnonzero(ridge == 0):
-            weight = terms.T @ table[:, c]
+        for c in np.flatnonzero(self.ridge == 0):
+            weight = terms.T @ self.table[:, c]
             i, j = (end[weight > 0] for end in self.edges.ends)
             links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(problem.K,) * 2)
             _, label = sp.csgraph.connected_components(links, directed=False)
@@ -77,9 +77,8 @@ class Evidence:
     def fit(self, x):
         """The linearised optimality conditions at the fit, where the next fit starts."""
         couple = self.terms.T @ self.at(x) / self.w[:, None]
-        problem = JointProblem(
-            self.problem.loss, self.problem.regularizer, FixedGraph(), self.edges, self.w, couple
-        )
+        oracles = self.problem.loss, self.problem.regularizer
+        problem = JointProblem(*oracles, FixedGraph(), self.edges, self.w, couple)
         problem.start_point = self.problem.start_point
         start = None if self.theta is None else {"theta": self.theta}
         fit = Linearization(problem, solve(problem, NewtonCG(), start).theta, self.w)
@@ -114,7 +113,7 @@ class Evidence:
         # A_c⁺[e] - (theta_i - theta_j)² / φ - H⁻¹[e], plus what the change of the fit does to the Hessian of the loss.
         gap = theta[i] - theta[j]
         slope = prior - precision * gap**2 - (variance[i] + variance[j] - 2 * across)
-        if not getattr(problem.loss, "quadratic", False):
+        if not problem.loss.quadratic:
             v = fit.solve(self._hessian_slope(problem.loss, theta, C, blocks, laplacians.degrees))
             slope += (v[i] - v[j]) * gap
         gradient = 0.5 * self.at(x) * (self.terms @ slope)
@@ -146,26 +145,6 @@ class Evidence:
 
             out[:, c] = (at(1) - at(-1)) / (2 * steps[:, c])
         return out
-
-
-def evidence_of(model, prior, part):
-    """The evidence of some records, and the model bound to them."""
-    fits = clone(model).set_params(graph=prior, solver=NewtonCG(), n_starts=1, warm_start=False)
-    bound_model = Refits(fits, part.data, part.strata).bound_model
-    problem = bound_model.problem()
-    if not problem.loss.has("hessian_operator"):
-        raise NoOracleError(
-            f'method="evidence" needs a loss with second derivatives, but {problem.loss.missing("hessian_operator")}.'
-        )
-    positive, weight = prior.weights(model.scale) > 0, prior.scaled_terms(model.scale)
-    edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
-    codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
-    terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
-    terms = np.stack(terms)[:, positive]
-    residuals = residuals_of(model, bound_model.records) if problem.loss.quadratic else None
-    on_positive = JointProblem(problem.loss, problem.regularizer, FixedGraph(), edges, terms.sum(axis=0))
-    on_positive.start_point = problem.start_point
-    return Evidence(on_positive, terms, table_of(model, prior), ridge_of(model), residuals), bound_model
 
 
 def axes(prior):
@@ -229,7 +208,7 @@ def ridge_of(model):
     regularizer = model.base.regularizer_program.bind_regularizer(model.values)
     if not regularizer.has("hessian_operator"):
         reason = regularizer.missing("hessian_operator")
-    elif not getattr(regularizer, "quadratic", False):
+    elif not regularizer.quadratic:
         reason = "its curvature is not the same everywhere"
     else:
         H = np.zeros((model.base.layout.n,) * 2)

@@ -17,22 +17,9 @@ class Space:
     they are tied. x holds the logarithms s, the groups' r >= 0 and the hyperparameters (the logarithms of those declared
     with a sign, so that they keep it).
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        The start.
-    prior : PriorGraph
-        Its graph, candidate edges included.
-    names : list of str
-        What to tune: "scale", "W0", hyperparameters.
-    varied : (E,) ndarray of bool, optional
-        The edges to tune, all by default.
-    group : (E,) ndarray of int, optional
-        The group of each edge, each its own by default.
-    scale : float or dict, optional
-        The graph's multipliers at the start, by default the model's.
-    common : bool
-        Whether all edges have one multiplier, in place of one for each factor.
+    `names` says what to tune at the start `model`: "scale", "W0", hyperparameters; `prior` is its graph, candidate edges
+    included, with the multipliers `scale`; `varied` is a mask (E,) of the edges to tune, `group` (E,) the number of each edge's
+    group; with `common` all edges have one multiplier, in place of one for each factor.
     """
 
     def __init__(self, model, prior, names, varied=None, group=None, scale=None, common=False):
