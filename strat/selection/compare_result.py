@@ -27,8 +27,7 @@ class Comparison(Table):
 
     def __init__(self, models, metrics, runs, notes=()):
         self.models, self.metrics, self.runs, self.notes = models, metrics, runs, list(notes)
-        any_unseen = any(("unseen", metrics[0]) in run["values"] for run in runs)
-        self.parts = [part for part in PARTS if part != "unseen" or any_unseen]
+        self.parts = [*PARTS] if any(run["unseen"] for run in runs) else [*PARTS[:2]]
         self.splits = len(runs) // len(models)
         self._measures = [(part, metric) for part in self.parts for metric in metrics]
         kinds = ("", " s.e.") if self.splits > 1 else ("",)
@@ -72,15 +71,13 @@ class Comparison(Table):
         dict
             ``{model: (mean difference, its standard error)}``; below 0: lower than the reference.
         """
-        if reference not in self.models:
-            raise OptionError(f"{reference!r} is none of the models {', '.join(self.models)}.")
         subtracted = self._values(reference, metric, part)
-
-        def differences(name):
-            pairs = zip(self._values(name, metric, part), subtracted, strict=True)
-            return [a - b for a, b in pairs if a is not None and b is not None]
-
-        return {name: mean_and_error(differences(name)) for name in self.models if name != reference}
+        others = {name: self._values(name, metric, part) for name in self.models if name != reference}
+        pairs = {name: zip(values, subtracted, strict=True) for name, values in others.items()}
+        return {
+            name: mean_and_error([a - b for a, b in both if a is not None and b is not None])
+            for name, both in pairs.items()
+        }
 
     def best(self, metric=None):
         """Name of the model with the lowest mean of a metric on the test records.
@@ -131,7 +128,7 @@ class Comparison(Table):
         matplotlib.axes.Axes
             With the drawing.
         """
-        metric, K = self._known(metric), len(self.models)
+        metric, K = self.metrics[0] if metric is None else metric, len(self.models)
         ax = canvas.axes(ax, (6, 0.8 + 0.4 * K))
         styles = {"test": {"color": "C0"}, "train": {"color": "0.55", "mfc": "white"}}
         for lower, (part, style) in enumerate(styles.items()):
@@ -139,10 +136,8 @@ class Comparison(Table):
             y, errors = np.arange(K) + 0.12 * lower, np.nan_to_num(means[:, 1])
             ax.errorbar(means[:, 0], y, xerr=errors, fmt="o", markersize=5, capsize=2, label=part, **style)
         ax.set_yticks(range(K), self.models)
-        ax.set_ylim(K - 0.5, -0.5)
-        ax.set_xlabel(metric)
+        ax.set(ylim=(K - 0.5, -0.5), xlabel=metric, axisbelow=True)
         ax.grid(axis="x", color="0.9")
-        ax.set_axisbelow(True)
         ax.legend(frameon=False)
         ax.spines[["top", "right"]].set_visible(False)
         return ax
@@ -166,17 +161,12 @@ class Comparison(Table):
 
     __repr__ = __str__
 
-    def _known(self, metric):
-        metric = self.metrics[0] if metric is None else metric
-        if metric not in self.metrics:
-            raise OptionError(f"{metric!r} is none of the metrics {', '.join(self.metrics)}.")
-        return metric
-
     def _values(self, model, metric, part):
-        key = (part, self._known(metric))
-        if model not in self.models:
-            raise OptionError(f"{model!r} is none of the models {', '.join(self.models)}.")
-        return [run["values"].get(key) for run in self.runs if run["model"] == model]
+        metric = self.metrics[0] if metric is None else metric
+        for name, known, what in ((metric, self.metrics, "metrics"), (model, self.models, "models")):
+            if name not in known:
+                raise OptionError(f"{name!r} is none of the {what} {', '.join(known)}.")
+        return [run["values"].get((part, metric)) for run in self.runs if run["model"] == model]
 
     def _outcome(self, name):
         """Mean seconds, statuses, mean objective and first error of one model."""

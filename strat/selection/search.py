@@ -44,8 +44,8 @@ def search(
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. The
     scales of a given graph count from the curvature of the loss, so that the weights it comes with do not matter. A scan
     over powers of ten moves all scales together; from its best points every constant is covered by itself, over powers of
-    ten again, until none helps, and then steps down to a factor 1.8 follow. Fits are warm-started. Ctrl-C and `time_limit`
-    end the search with the best constants tried so far.
+    ten again, until none helps, and then a descent by Nelder and Mead's method follows. Fits are warm-started. Ctrl-C and
+    `time_limit` end the search with the best constants tried so far.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def search(
     tol : float
         Tolerance of the fits on folds; the winner is fitted with its own solver's.
     max_trials : int
-        Most choices of constants tried for one candidate by the pattern search.
+        Most choices of constants tried for one candidate without a grid.
     n_jobs : int
         Number of processes, -1 for one a processor; the result is the same. Starting them takes seconds, once.
     time_limit : float, optional

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Mapping
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -87,16 +88,13 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     common = tie is not None and "scale" not in names
     space = Space(model, wide, names, varied, group, common=common)
 
-    def space_with(candidate):
-        def space_of(part):
-            graph = _learned_graph(candidate, model, prior, part)
-            return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
-
-        return space_of
+    def scaled_space(candidate, part):
+        graph = _learned_graph(candidate, model, prior, part)
+        return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
 
     branches = {"model": Branch(model, rounds, stages, lambda part: space, notes)}
     for name, candidate in candidates.items():
-        branches[name] = Branch(model, rounds, [scaling], space_with(candidate), notes)
+        branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate), notes)
     return names, branches
 
 

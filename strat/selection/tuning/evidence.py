@@ -137,13 +137,9 @@ class Evidence:
         steps = STEP / np.sqrt(np.maximum(curvature, 1e-300))
         out = np.empty_like(theta)
         for c in range(theta.shape[1]):
-
-            def at(times, c=c):
-                moved = theta.copy()
-                moved[:, c] += times * steps[:, c]
-                return np.einsum("kab,kab->k", C, hessian_blocks(loss, moved))
-
-            out[:, c] = (at(1) - at(-1)) / (2 * steps[:, c])
+            move = steps * (np.arange(theta.shape[1]) == c)
+            blocks = hessian_blocks(loss, theta + move) - hessian_blocks(loss, theta - move)
+            out[:, c] = np.einsum("kab,kab->k", C, blocks) / (2 * steps[:, c])
         return out
 
 
@@ -160,10 +156,12 @@ def table_of(model, prior):
 def check(model, prior):
     """Raise where there is no evidence, or no weight to scale."""
     base = model.base
-    jump = "kinks that smoothing= rounds off" if base.smoothing is not None else _jump(base.loss_program)
-    if jump is not None:
+    atoms = (node for node in base.loss_program.symbols.nodes if isinstance(node, AtomNode))
+    jumps = [n for n in atoms if n.rule.curvature == "jumps" or n.rule.kinks_of(n.forms) != "none"]
+    if base.smoothing is not None or jumps:
+        what = "kinks that smoothing= rounds off" if base.smoothing is not None else text(jumps[0].expression)
         raise NoOracleError(
-            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {jump} jump. Tune by '
+            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {what} jump. Tune by '
             "held-out loss."
         )
     constrained = base.regularizer_program.constraints or any(
@@ -194,13 +192,6 @@ def check(model, prior):
         raise OptionError(
             'method="evidence": couple= uncouples every variable, so there is no weight to tune.'
         )
-
-
-def _jump(program):
-    """The first atom of a loss whose second derivatives jump, such as Huber's or the square of a positive part."""
-    atoms = (node for node in program.symbols.nodes if isinstance(node, AtomNode))
-    jumps = (n for n in atoms if n.rule.curvature == "jumps" or n.rule.kinks_of(n.forms) != "none")
-    return next((text(node.expression) for node in jumps), None)
 
 
 def ridge_of(model):

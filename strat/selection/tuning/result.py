@@ -81,7 +81,17 @@ class Tuned(Table):
             float(np.average([fold[key] for fold in self.folds], weights=records)) if records else np.nan
             for key in ("before", "after")
         )
-        self.grew, self.fell, self.vanished = _changes(start, self.W0)
+        nodes, prior, new = list(self.W0), read_graph(start.graph), read_graph(self.W0)
+        before, after = prior.weights_on(new.i, new.j, start.scale), new.weights()
+        gone = (before > 0) & (after <= VANISHED * after.max(initial=0.0))
+        fell, order = (
+            (after < before * (1 - VANISHED)) & ~gone,
+            np.argsort(-abs(after - before), kind="stable"),
+        )
+        self.grew, self.fell, self.vanished = (
+            [(nodes[new.i[e]], nodes[new.j[e]], float(before[e]), float(after[e])) for e in order if mask[e]]
+            for mask in (after > before * (1 + VANISHED), fell, gone)
+        )
 
     @cached_property
     def unguarded(self):
@@ -117,20 +127,20 @@ class Tuned(Table):
         ax.axhline(self.before, color="0.6", linestyle="--", label="start")
         ax.plot(range(len(self.history)), self.history, marker="o", markersize=3, label="tuned")
         ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_xlabel("accepted step")
-        ax.set_ylabel("mean validation loss")
-        ax.set_title("Tuning" if self.improved else "Tuning (the start was kept)")
+        title = "Tuning" if self.improved else "Tuning (the start was kept)"
+        ax.set(xlabel="accepted step", ylabel="mean validation loss", title=title)
         ax.legend(frameon=False)
         ax.grid(alpha=0.3)
         return ax
 
     def __str__(self):
-        records = sum(fold["records"] for fold in self.folds)
-        verdict = "tuning improved the held-out loss" if self.improved else "the start was kept"
+        verdict, gain = "the start was kept", "not measured"
         if self.improved and self.unguarded_call is None:
             verdict = "the lowest point, which no other records have judged"
-        gain = "not measured"
+        elif self.improved:
+            verdict = "tuning improved the held-out loss"
         if np.isfinite(self.gain_se):
+            records = sum(fold["records"] for fold in self.folds)
             gain = f"{text_of(self.gain, self.gain_se, 3)} (standard error over {records} records)"
         lines = [
             f"tuned       {', '.join(self.parameters)}: {verdict}",
@@ -166,25 +176,10 @@ def _text(value):
 def as_networkx(graph, prior, w):
     """A networkx graph with weights w and the nodes and attributes of `graph`; new edges of weight 0 are left out."""
     old = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
-    nodes = dict(zip(read_graph(old).labels, old, strict=True))
-    new = nx.Graph(**old.graph)
-    new.add_nodes_from(old.nodes(data=True))
+    nodes, old = dict(zip(read_graph(old).labels, old, strict=True)), nx.Graph(old)
+    new = nx.create_empty_copy(old)
     for i, j, weight in zip(prior.i.tolist(), prior.j.tolist(), w.tolist(), strict=True):
         u, v = nodes[prior.labels[i]], nodes[prior.labels[j]]
         if weight > 0 or old.has_edge(u, v):
-            known = old.get_edge_data(u, v, default={})
-            known = next(iter(known.values())) if known and old.is_multigraph() else known
-            new.add_edge(u, v, **{**known, "weight": weight})
+            new.add_edge(u, v, **{**old.get_edge_data(u, v, {}), "weight": weight})
     return new
-
-
-def _changes(start, W0):
-    """Edges (u, v, before, after) that grew, fell and vanished, the largest change first."""
-    nodes, prior, new = list(W0), read_graph(start.graph), read_graph(W0)
-    before, after = prior.weights_on(new.i, new.j, start.scale), new.weights()
-    grew, gone = after > before * (1 + VANISHED), (before > 0) & (after <= VANISHED * after.max(initial=0.0))
-    fell, order = (after < before * (1 - VANISHED)) & ~gone, np.argsort(-abs(after - before), kind="stable")
-    return [
-        [(nodes[new.i[e]], nodes[new.j[e]], float(before[e]), float(after[e])) for e in order if mask[e]]
-        for mask in (grew, fell, gone)
-    ]
