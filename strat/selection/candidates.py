@@ -56,10 +56,7 @@ class Candidate:
 
 
 def candidates_of(models, grids, part, weight, nodes):
-    """The given models and simple ones of their declarations, with the constants of each that are searched or on a grid.
-
-    `part` has all records with their `weight`, and `nodes` the strata that have records.
-    """
+    """The given models and simple ones of their declarations, with the constants of each that are searched or on a grid."""
     units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}
     units = {key: curvature(model, part, weight, nodes) for key, model in units.items()}
     simple = simple_models(models, nodes)
@@ -150,7 +147,7 @@ def simple_models(models, nodes):
 
 
 def curvature(model, part, weight, nodes):
-    """The mean curvature of a stratum's loss, at the fit that is common to all strata: a degree that weighs as much.
+    """The mean curvature of a stratum's loss where all strata have one fit: a degree that weighs as much.
 
     It is the geometric mean over the coefficients; the number of records of a stratum where the loss has no curvature.
     """
@@ -204,11 +201,7 @@ def read_grid(grid, models):
 
 
 def grid_points(model, grids, prefix=""):
-    """The part of a grid that concerns a model: distinct dicts of constants by full name.
-
-    There is one empty dict where no constant concerns it. `prefix` restricts the constants to those whose full name
-    begins so.
-    """
+    """Distinct dicts of the constants on a grid that concern a model, by full names that begin with a prefix."""
     points = []
     for grid in grids:
         named = {full_name(model, key): values for key, values in grid.items()}

@@ -20,10 +20,7 @@ TREE_PACKAGES = ("catboost", "lightgbm", "xgboost")
 
 
 class ScoredByPrediction(BaseEstimator):
-    """A model with ``base`` and ``prediction(*data, strata)``, whose losses are those of the declaration at its predictions.
-
-    Its hyperparameters are the declaration's, of which `values` go first.
-    """
+    """A model with ``base`` and ``prediction(*data, strata)``, whose losses are those of the declaration at its predictions."""
 
     def losses(self, *data, strata=None):
         """Loss of each record, (N,)."""

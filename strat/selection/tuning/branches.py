@@ -29,11 +29,7 @@ KERNELS = ("knn", "exponential", "entropy")
 
 
 class Branch:
-    """One graph to tune.
-
-    ``space_of(part)`` returns the variables; a candidate's graph is learned from these training records. Fits to the same
-    records are shared by all rounds.
-    """
+    """One graph to tune: ``space_of(part)`` is its Space, where a candidate is learned from these training records."""
 
     def __init__(self, model, rounds, stages, space_of, notes):
         self.model, self.rounds, self.stages, self.notes = model, rounds, stages, notes
@@ -45,7 +41,7 @@ class Branch:
         return Objective(folds, self.rounds.where, self.notes)
 
     def fits(self, part):
-        """Fits to some training records."""
+        """Fits to some training records, shared by all rounds."""
         key = part.index.tobytes()
         if key not in self.known:
             self.known[key] = InnerFits(self.model, self.space_of(part), part)
@@ -144,8 +140,6 @@ def _groups_of(graph, wide, tie):
 
 def _named_candidates(candidates):
     """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
-    if isinstance(candidates, str | nx.Graph | StratifiedModel):
-        candidates = [candidates]
     if not isinstance(candidates, Mapping):
         numbered = enumerate(candidates, start=1)
         candidates = {c if isinstance(c, str) else f"candidate {k}": c for k, c in numbered}
@@ -166,11 +160,7 @@ def _named_candidates(candidates):
 
 
 def _learned_graph(candidate, model, prior, part):
-    """A candidate's graph over the model's strata, without factors, with the total weight of the model's graph `prior`.
-
-    It is the graph of a kernel on the parameters of the model fitted to the records, the W of a model fitted to them, or
-    the graph that the user gave.
-    """
+    """A candidate's graph over the model's strata, without factors, with the total weight of the model's graph `prior`."""
     if isinstance(candidate, str) and candidate in KERNELS:
         fitted = fit_within(clone(model), part.data, part.strata)
         graph = read_graph(graphs.from_parameters(fitted, candidate))

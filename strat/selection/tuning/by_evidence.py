@@ -23,10 +23,7 @@ PRODUCT, TABLE = "evidence, product", "evidence, table"
 
 
 def tune_by_evidence(model, rounds, folds, everything, clock, guard):
-    """Scales and couplings of higher evidence, where held-out records agree; the result is fitted to everything.
-
-    Without the guard, no records are held out, and the last way's end is the result.
-    """
+    """Scales and couplings of higher evidence, where held-out records agree or there is no guard; fitted to everything."""
     prior, in_time = read_graph(model.graph), rounds.in_time or isinstance(folds, RollingOrigin)
     check(model, prior)
     parts = rounds.parts(rounds.pairs) if guard else []
@@ -130,8 +127,7 @@ def maximised(evidence, ways, scaled, clock):
 def last_that_gains(losses, in_time):
     """The last way that gains more than the standard error over the one before it that did; 0, the start, for none.
 
-    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2). Where folds follow one
-    another in time, standard errors are over folds.
+    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2).
     """
     best, (start, *others) = 0, zip(*losses, strict=True)
     for way, after in enumerate(others, start=1):

@@ -23,8 +23,7 @@ FOR_ROUNDS = 0.7
 def tune_by_validation(model, rounds, everything, clock, steps, **options):
     """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything.
 
-    Where there are no rounds, nothing is left out, and the lowest mean loss is the result. `steps` has the options
-    ``max_iter`` and ``patience`` of every descent.
+    Where there are no rounds, nothing is left out. `steps` has the options ``max_iter`` and ``patience`` of every descent.
     """
     notes = Counter()
     names, branches = branches_of(model, rounds, notes, **options)

@@ -120,10 +120,7 @@ class Evidence:
         return float(value), gradient[:, self.varied]
 
     def _inverse(self, precisions, laplacians, width):
-        """Log det of precisions plus Laplacians, diagonal blocks of the inverse, and its entries (E, n) at the edges.
-
-        Of the blocks there are `width` columns: all n, or the diagonal alone.
-        """
+        """Log det of precisions + Laplacians; diagonal blocks (all n columns, or the diagonal) and edges of the inverse."""
         (K, n), (i, j), index = self._index.shape, self.edges.ends, self._index
         rows, columns = np.repeat(index, width, axis=1), np.tile(index, width) if width == n else index
         rows, columns = np.r_[rows.ravel(), index[i].ravel()], np.r_[columns.ravel(), index[j].ravel()]

@@ -17,10 +17,7 @@ REMEMBERED = 3
 
 
 class InnerFits:
-    """Polished fits of a model to one set of training records (a Part) at any x of a Space, each started at the last.
-
-    A fit without derivatives is a NoOracleError.
-    """
+    """Polished fits of a model to one set of training records (a Part) at any x of a Space, each started at the last."""
 
     def __init__(self, model, space, part):
         options = {"scale": 1.0, "solver": NewtonCG(), "n_starts": 1, "warm_start": False}
