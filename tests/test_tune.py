@@ -15,9 +15,9 @@ from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graphs.prior_graph import PriorGraph
 from strat.records.sample import Sample
 from strat.selection.tuning.branches import Branch, with_candidate_edges
+from strat.selection.tuning.by_validation import rounds_of
 from strat.selection.tuning.objective import InnerFits, Objective
 from strat.selection.tuning.path import START, Point, choose, descend
-from strat.selection.tuning.rounds import rounds_of
 from strat.selection.tuning.space import Space
 
 SIDE, N = 6, 3

@@ -48,12 +48,6 @@ class Candidate:
         moved = zip(self.axes, x, strict=True)
         return {name: value * 10.0**e for axis, e in moved for name, value in axis.start.items()}
 
-    def place(self, constants):
-        """The point where the axes come nearest to given constants."""
-        starts = [axis.start.items() for axis in self.axes]
-        logs = [[np.log10(constants.get(name, value) / value) for name, value in start] for start in starts]
-        return tuple(float(np.mean(each)) for each in logs)
-
 
 def candidates_of(models, grids, part, weight, nodes):
     """The given models and simple ones of their declarations, with the constants of each that are searched or on a grid."""

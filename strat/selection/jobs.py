@@ -105,8 +105,10 @@ def second_jobs(candidate, most, scanned):
     """Descents from the best points of the scan: from two apart where the candidate has several scales, else from one."""
     if candidate.points is not None or not candidate.axes:
         return []
-    source = candidate.refines or candidate
-    known = {candidate.place(source.constants(x)): loss for job in scanned for x, loss in job.tried.items()}
+    scales = (
+        1 + len(candidate.axes) - len((candidate.refines or candidate).axes)
+    )  # in place of the first axis of the scan
+    known = {x[:1] * scales + x[1:]: loss for job in scanned for x, loss in job.tried.items()}
     starts = []
     for x in sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
         apart = all(np.abs(np.subtract(x, y)).max() >= 2.0 for y in starts)

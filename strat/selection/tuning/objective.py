@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from strat.derivatives.chain_rule import over_edges, over_parameter
 from strat.derivatives.linearization import Linearization
-from strat.errors import NoOracleError
+from strat.errors import ConvergenceWarning, NoOracleError
 from strat.model.refit import Refits
 from strat.selection.tuning.path import FAILURES
 from strat.solvers import NewtonCG
@@ -79,9 +79,8 @@ class Objective:
 
     def __call__(self, x):
         """Mean loss and gradient at x."""
-        losses, gradients = zip(
-            *self._of_each(lambda fits, held: fits.value_and_gradient(x, held)), strict=True
-        )
+        each = self._of_each(lambda fits, held: fits.value_and_gradient(x, held))
+        losses, gradients = zip(*each, strict=True)
         return np.average(losses, weights=self.counts), np.average(gradients, axis=0, weights=self.counts)
 
     def mean_losses(self, x):
@@ -107,5 +106,5 @@ class Objective:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             values = [evaluate(*fold) for fold in self.folds]
-        self.notes.update({str(w.message) for w in caught})
+        self.notes.update({str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)})
         return values

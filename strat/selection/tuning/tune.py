@@ -13,8 +13,7 @@ from strat.model.fit import check_options
 from strat.records.sample import Sample, joined
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import tune_by_evidence
-from strat.selection.tuning.by_validation import tune_by_validation
-from strat.selection.tuning.rounds import rounds_of
+from strat.selection.tuning.by_validation import rounds_of, tune_by_validation
 from strat.solvers.progress import Listening
 
 
@@ -165,17 +164,15 @@ def _check_model(model):
         raise OptionError(
             f"tune needs a StratifiedModel such as strat.lrsm(base, graph), not {type_name(model)}."
         )
-    if model.shared:
-        raise OptionError(
-            "tune: the strata of a common model share their parameters, so no graph matters; use strat.lrsm."
-        )
-    if model.graph_regularizer.learned:
-        raise OptionError(
-            "tune: the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), "
-            "and pass it on: strat.joint(base, graph=tuned.W0)."
-        )
-    if model.graph is None:
-        raise OptionError("tune: the model has no graph. Give one, such as strat.lrsm(base, graph).")
+    refused = {
+        "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
+        "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
+        "on: strat.joint(base, graph=tuned.W0).": model.graph_regularizer.learned,
+        "the model has no graph. Give one, such as strat.lrsm(base, graph).": model.graph is None,
+    }
+    for why, is_so in refused.items():
+        if is_so:
+            raise OptionError(f"tune: {why}")
 
 
 def _is_by_evidence(method, options):
