@@ -100,11 +100,8 @@ class Blend(ScoredByPrediction):
         """Choose the weights by held-out records, and fit every model to all."""
         records = self._read(data, strata, "fit", sample_weight)
         sample, predicted, at = Sample(list(self.models), (*data, strata), "fit"), [], []
-        labels, folds = (
-            in_order(list(sample.labels.values)),
-            sample.splits(self.folds, strata_folds(self.random_state)),
-        )
-        models = [with_strata(model, labels) for model in self.models]
+        folds = sample.splits(self.folds, strata_folds(self.random_state))
+        models = [with_strata(model, in_order(list(sample.labels.values))) for model in self.models]
 
         def fitted(part, weight):
             return [fit_within(clone(model), part.data, part.strata, weight) for model in models]

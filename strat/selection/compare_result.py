@@ -98,11 +98,11 @@ class Comparison(Table):
     def cells(self):
         """Rows of values, one a model."""
         shown = slice(None) if self.splits > 1 else slice(1)  # the standard error of several splits
-        means = {
-            name: [value for part, metric in self._measures for value in self.mean(name, metric, part)[shown]]
-            for name in self.models
-        }
-        return [[name, *means[name], *outcome] for name, outcome in self._outcomes.items()]
+        rows = []
+        for name, outcome in self._outcomes.items():
+            means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
+            rows.append([name, *sum(means, ()), *outcome])
+        return rows
 
     def texts(self):
         """Head and rows as texts, mean and standard error in one cell."""
@@ -173,8 +173,6 @@ class Comparison(Table):
         runs = [run for run in self.runs if run["model"] == name]
         states = Counter(run["status"] for run in runs).most_common()
         status = states[0][0] if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states)
-        seconds, objective = (
-            mean_and_error([run[key] for run in runs if run[key] is not None])[0]
-            for key in ("seconds", "objective")
-        )
+        seconds, _ = mean_and_error([run["seconds"] for run in runs])
+        objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
         return [seconds, status, objective, next((run["error"] for run in runs if run["error"]), None)]

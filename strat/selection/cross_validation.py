@@ -25,9 +25,7 @@ class Trial:
     fits: list = field(default_factory=list)  # of every fold
     means: list = field(default_factory=list)  # the mean losses of the folds' held-out records
     loss: float = np.inf  # mean over all held-out records
-    losses: object = field(
-        default_factory=list
-    )  # functions that give those of a fold's records, then their array
+    losses: object = field(default_factory=list)  # functions that give each fold's, then an array of all
     error: str | None = None
     failure: Exception | None = None
 
@@ -87,9 +85,8 @@ class CrossValidation:
             trial.error = f"{first_line(error)} (fold {len(trial.fits) + 1} of {len(self.pairs)})"
             trial.failure = error
             return trial
-        trial.loss = float(
-            np.average(trial.means, weights=[self.weight[test].sum() for _, test in self.pairs])
-        )
+        totals = [self.weight[test].sum() for _, test in self.pairs]
+        trial.loss = float(np.average(trial.means, weights=totals))
         return trial
 
 
@@ -117,11 +114,7 @@ def _other(validation, inside, outside):
     def fit(keywords, near, seconds):
         fitted = fit_within(clone(model), train.data, train.strata, weight)
         losses = fitted.losses(*test.data, strata=test.strata)
-        return (
-            "converged",
-            None,
-            float(np.average(losses, weights=validation.weight[outside])),
-            lambda: losses,
-        )
+        mean = float(np.average(losses, weights=validation.weight[outside]))
+        return "converged", None, mean, lambda: losses
 
     return fit

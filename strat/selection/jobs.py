@@ -105,9 +105,8 @@ def second_jobs(candidate, most, scanned):
     """Descents from the best points of the scan: from two apart where the candidate has several scales, else from one."""
     if candidate.points is not None or not candidate.axes:
         return []
-    scales = (
-        1 + len(candidate.axes) - len((candidate.refines or candidate).axes)
-    )  # in place of the first axis of the scan
+    # The scan has one axis for all scales.
+    scales = 1 + len(candidate.axes) - len((candidate.refines or candidate).axes)
     known = {x[:1] * scales + x[1:]: loss for job in scanned for x, loss in job.tried.items()}
     starts = []
     for x in sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:

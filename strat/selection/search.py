@@ -119,22 +119,20 @@ def search(
         )
     held_weight = np.concatenate([weight[test] for _, test in pairs])  # fold after fold
     nodes, whole = in_order(list(sample.labels.values)), sample.part()
-    candidates = candidates_of(
-        models, None if grid is None else read_grid(grid, list(models.values())), whole, weight, nodes
+    grids = None if grid is None else read_grid(grid, list(models.values()))
+    candidates, options = (
+        candidates_of(models, grids, whole, weight, nodes),
+        (sample, pairs, nodes, tol, weight),
     )
-    validations = {
-        id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates
-    }
+    validations = {id(c.model): CrossValidation(c.model, *options) for c in candidates}
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (first_jobs, second_jobs):
             todo = []
             for c in candidates:
                 scanned = jobs[(c.refines or c).name]
-                todo += [
-                    (scanned, Job(validations[id(c.model)], c, clock, **job))
-                    for job in pieces(c, max_trials, scanned)
-                ]
+                own = pieces(c, max_trials, scanned)
+                todo += [(scanned, Job(validations[id(c.model)], c, clock, **job)) for job in own]
             # The longest first, so that no process waits for another in the end.
             todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
             for job in done([job for _, job in todo], n_jobs):
@@ -162,10 +160,11 @@ def search(
         row["difference"], row["difference_se"] = gap
 
     def fitted(row):
-        model = clone(row["model"]).set_params(**row["constants"])
-        return model.fit(
-            *whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight
+        model, counted = (
+            clone(row["model"]).set_params(**row["constants"]),
+            None if sample_weight is None else weight,
         )
+        return model.fit(*whole.data, strata=whole.strata, sample_weight=counted)
 
     best = fitted(table[0])
     notes = [
@@ -173,9 +172,8 @@ def search(
         for row in table
         if row["infinite"]
     ]
-    notes += [
-        f"{table[0]['candidate']}: {note}" for note in getattr(getattr(best, "result_", None), "notes", ())
-    ]
+    of_best = getattr(getattr(best, "result_", None), "notes", ())
+    notes += [f"{table[0]['candidate']}: {note}" for note in of_best]
     if clock.status != "finished":
         tried = len({row["candidate"] for row in table if not row["error"]})
         how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]

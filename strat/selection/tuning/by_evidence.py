@@ -37,7 +37,7 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
             evidence = Evidence(model, prior, inside)
-            held = evidence.bound_model.held_out(outside.data, outside.strata, where=rounds.where)
+            held = evidence.bound_model.held_out(outside.data, outside.strata, where=rounds.held_out.where)
             ends = [end for end, _ in maximised(evidence, ways, scaled, clock)]
             points = [np.zeros(evidence.shape), *ends]
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
@@ -47,9 +47,8 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
         if choice:
             evidence = Evidence(model, prior, everything.part())
             *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
-    choice, name = (
-        (0, "no tuning") if clock.status != "finished" or not choice else (choice, ways[choice - 1])
-    )
+    choice = choice if clock.status == "finished" else 0
+    name = ways[choice - 1] if choice else "no tuning"
     start, *others = zip(*losses, strict=True) if losses else ([],)
     table = [table_row("start", start)] if losses else []
     table += [table_row(way, each, start, by_fold=in_time) for way, each in zip(ways, others, strict=False)]

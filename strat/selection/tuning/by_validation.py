@@ -34,11 +34,6 @@ class Rounds:
     in_time: bool  # whether the folds, and so the rounds, follow one another in time
     rounds: list  # for each round the pairs that it tunes on, and the pairs that it leaves out
 
-    @property
-    def where(self):
-        """The name of the argument with the held-out records, for messages."""
-        return self.held_out.where
-
     def parts(self, pairs):
         """Training records and held-out records of some pairs."""
         return [(self.train.part(a), self.held_out.part(b)) for a, b in pairs]
@@ -58,7 +53,8 @@ def rounds_of(train, validation, folds, random_state, guard=True):
     else:
         pairs, order = [(np.arange(len(train)), np.arange(len(validation)))], None
     held_out, count, rounds = train if validation is None else validation, min(ROUNDS, len(pairs)), []
-    if guard and len(pairs) == 1:  # each round leaves out a third of the held-out records
+    if guard and len(pairs) == 1:
+        # Each round leaves out a third of the held-out records.
         inside, held = pairs[0]
         if len(held) < 2:
             raise DataError(
@@ -67,21 +63,17 @@ def rounds_of(train, validation, folds, random_state, guard=True):
         splits = StrataKFold(min(ROUNDS, len(held)), random_state=random_state)
         splits = splits.split(np.zeros(len(held)), groups=held_out.part(held).labels)
         rounds = [([(inside, held[a])], [(inside, held[b])]) for a, b in splits]
-    elif (
-        guard and order is not None
-    ):  # each tunes on one origin more and leaves out the next; later records take no part
+    elif guard and order is not None:
+        # Each tunes on one origin more and leaves out the next; later records take no part.
         if len(pairs) < 3:
             raise DataError(
                 f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
                 f"one judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are "
                 f"then split."
             )
-        rounds = [
-            (pairs[:k], [pairs[k]]) for k in range(len(pairs) - min(ROUNDS, len(pairs) - 1), len(pairs))
-        ]
-    elif (
-        guard
-    ):  # each leaves out a third of the folds, and the records that they hold out from all other folds
+        rounds = [(pairs[:k], [pairs[k]]) for k in range(1, len(pairs))][-ROUNDS:]
+    elif guard:
+        # Each leaves out a third of the folds, and the records that they hold out from all other folds.
         for number in range(count):
             left_out = pairs[number::count]
             hidden = np.unique(np.concatenate([held for _, held in left_out]))

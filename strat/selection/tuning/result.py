@@ -84,10 +84,8 @@ class Tuned(Table):
         nodes, prior, new = list(self.W0), read_graph(start.graph), read_graph(self.W0)
         before, after = prior.weights_on(new.i, new.j, start.scale), new.weights()
         gone = (before > 0) & (after <= VANISHED * after.max(initial=0.0))
-        fell, order = (
-            (after < before * (1 - VANISHED)) & ~gone,
-            np.argsort(-abs(after - before), kind="stable"),
-        )
+        fell = (after < before * (1 - VANISHED)) & ~gone
+        order = np.argsort(-abs(after - before), kind="stable")
         self.grew, self.fell, self.vanished = (
             [(nodes[new.i[e]], nodes[new.j[e]], float(before[e]), float(after[e])) for e in order if mask[e]]
             for mask in (after > before * (1 + VANISHED), fell, gone)
