@@ -37,7 +37,7 @@ _HOMES = {
     "selection.blend": ("blend",),
     "selection.compare": ("compare",),
     "selection.search": ("search",),
-    "selection.tuning": ("tune",),
+    "selection.tuning.tune": ("tune",),
     "solvers": ("ADMM", "MAPG", "AlternatingMinimization", "Cone", "NewtonCG", "Result"),
 }
 
