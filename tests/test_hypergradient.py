@@ -86,7 +86,7 @@ def test_conjugate_gradients_and_the_dense_factor_solve_the_same_system(
             )
 
 
-def test_moved_dot_is_the_derivative_in_a_shift_of_the_prox():
+def test_change_is_the_derivative_in_a_shift_of_the_prox():
     # A shift of a bound by parameter: the fitted value at the bound moves along, the others answer.
     model, _ = fitted("squared", "box")
     fit = FittedModel(model, "a test")
@@ -95,10 +95,10 @@ def test_moved_dot_is_the_derivative_in_a_shift_of_the_prox():
         return Linearization(fit.problem({"lam": lam}), fit.theta, fit.w).theta
 
     found, h = fit.linearized(), 1e-6
-    prox = [fit.problem({"lam": 0.3 + s}).prox(found.argument, found.t) for s in (-h, h)]
     b = np.random.default_rng(0).normal(size=found.theta.shape)
-    moved = found.moved_dot(found.solve(b), b, (prox[1] - prox[0]) / (2 * h))
-    assert moved == pytest.approx(np.vdot(b, derivative(theta, 0.3, h)), rel=1e-6)
+    v = found.solve(b)
+    below, above = (found.change(fit.problem({"lam": 0.3 + s}), v, b) for s in (-h, h))
+    assert (above - below) / (2 * h) == pytest.approx(np.vdot(b, derivative(theta, 0.3, h)), rel=1e-6)
 
 
 @pytest.mark.parametrize(

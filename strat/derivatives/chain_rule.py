@@ -4,25 +4,21 @@ With b the gradient of the held-out loss in theta and v = (H + C + G(w))⁻¹ b 
 optimality conditions' gradient by δ changes the held-out loss by −⟨v, δ⟩.
 """
 
+from contextlib import suppress
+
 import numpy as np
 
 from strat.errors import StratError
 
 STEP = 1e-5  # relative step of the differences of oracles in a hyperparameter
-BLOCK = 128  # strata whose columns of a matrix fit the cache
 
 
 def over_pairs(couple, theta, v):
     """(K, K) derivatives −⟨theta_i − theta_j, v_i − v_j⟩ in the weights of all pairs, weighted by couple (n,)."""
     theta = theta * couple
-    pairs = np.hstack([theta, v]) @ np.hstack([v, theta]).T  # one product, as transposing it takes longer
-    diagonal = np.vecdot(theta, v)
-    pairs -= diagonal[:, None]
-    pairs -= diagonal
-    for start in range(0, len(theta), BLOCK):  # symmetric to the last digit, a block at a time
-        block = slice(start, start + BLOCK)
-        pairs[block, :start] = pairs[:start, block].T
-        pairs[block, block] = 0.5 * (pairs[block, block] + pairs[block, block].T)
+    pairs = theta @ v.T
+    pairs -= np.vecdot(theta, v)[:, None]
+    pairs = pairs + pairs.T  # symmetric to the last digit
     np.fill_diagonal(pairs, 0.0)
     return pairs
 
@@ -43,50 +39,35 @@ def over_factors(prior, edges):
     return {f: float(terms[prior.term_factor == code].sum()) for code, f in enumerate(prior.factors)}
 
 
-def over_parameter(linearization, b, v, parameter, value, problem_at, loss_at=None):
-    """Derivative in every entry of a hyperparameter, which has the array `value` in the fit.
+def over_parameter(fit, b, v, parameter, value, problem_at, loss_at=lambda moved: 0.0):
+    """Derivative in every entry of a hyperparameter, which has the array `value` in the fit, a Linearization.
 
     `problem_at` gives the JointProblem for another value, `loss_at` the held-out loss at the fit's theta, where that
-    depends on the hyperparameter itself. The gradient of the losses and the prox are compared on both sides of the value:
-    exact where they are linear in it (a multiplier of a piece), and to about 1e-9 elsewhere.
+    depends on the hyperparameter itself. It is exact where the problem is linear in the value (a multiplier of a piece),
+    and to about 1e-9 elsewhere.
     """
-    fit = linearization
+    return derivatives(lambda moved: loss_at(moved) + fit.change(problem_at(moved), v, b), parameter, value)
 
-    def terms(moved):
-        problem = problem_at(moved)
-        gradient = problem.loss.value_and_gradient(fit.theta)[1]
-        gradient = gradient + problem.laplacian(fit.w, fit.theta, fit.degrees)
-        return 0.0 if loss_at is None else loss_at(moved), gradient, problem.prox(fit.argument, fit.t)
 
-    out = np.zeros(value.shape)
+def derivatives(f, parameter, value):
+    """Derivatives of a number f(value) in every entry of a Parameter's value, by differences of second order.
+
+    They are one-sided where the domain ends: by the sign that the Parameter is declared with, or where f raises a
+    StratError, as a hyperparameter is refused.
+    """
+    sign, out = int(parameter.is_nonneg()) - int(parameter.is_nonpos()), np.zeros(value.shape)
     for index in np.ndindex(value.shape):
-        loss, gradient, prox = difference(terms, value, index, sign_of(parameter))
-        out[index] = loss - float(np.vdot(v, gradient)) + fit.moved_dot(v, b, prox)
+
+        def at(step, index=index):
+            moved = np.array(value)
+            moved[index] += step
+            return f(moved)
+
+        h = STEP * max(abs(float(value[index])), 1e-2)
+        with suppress(StratError):  # such as a weight below 0
+            if not (sign and abs(value[index]) < h):
+                out[index] = (at(h) - at(-h)) / (2 * h)
+                continue
+        h = -h if sign < 0 else h
+        out[index] = (-3 * at(0.0) + 4 * at(h) - at(2 * h)) / (2 * h)
     return out
-
-
-def difference(f, value, index, sign=0):
-    """Derivative in one entry of an array of everything that f returns, by differences of second order.
-
-    One-sided where the domain ends: `sign` is 1 for arrays that are at least 0, -1 for those at most 0, and f raises a
-    StratError where a hyperparameter is refused.
-    """
-    h = STEP * max(abs(float(value[index])), 1e-2)
-
-    def at(step):
-        moved = np.array(value)
-        moved[index] += step
-        return f(moved)
-
-    if not (sign and abs(value[index]) < h):
-        try:
-            return [(b - a) / (2 * h) for a, b in zip(at(-h), at(h), strict=True)]
-        except StratError:  # such as a weight below 0
-            pass
-    h = -h if sign < 0 else h
-    return [(-3 * a + 4 * b - c) / (2 * h) for a, b, c in zip(at(0.0), at(h), at(2 * h), strict=True)]
-
-
-def sign_of(parameter):
-    """The sign that a Parameter was declared with: 1, -1, or 0 for any."""
-    return int(parameter.is_nonneg()) - int(parameter.is_nonpos())

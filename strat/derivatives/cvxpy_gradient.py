@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.compiler import coupling
-from strat.derivatives.chain_rule import difference, over_factors, sign_of
+from strat.derivatives.chain_rule import derivatives, over_factors
 from strat.errors import OptionError
 from strat.model.export import weighted_problem
 from strat.problem.edges import EdgeList
@@ -20,8 +20,17 @@ def cvxpy_gradient(fitted, held, names):
         raise OptionError('method="cvxpy" needs diffcp: pip install "strat[diffcp]".') from error
     model, prior, base = fitted.model, fitted.bound_model.prior, fitted.model.base
     values = {name: fitted.value_of(name) for name in names if name not in ("W0", "scale")}
-    _check(base, values)
-    parameters = {name: _free_parameter(base.hyperparameters[name], value) for name, value in values.items()}
+    multipliers = {p.name() for p in coupling.parameters(base.couple)} & set(values)
+    if base.smoothing is not None or multipliers:
+        why = "it takes the loss as declared, not its smoothing="
+        if multipliers:
+            why = f"the Parameter {min(multipliers)} multiplies edge weights (couple=), which is not DPP"
+        raise OptionError(f'method="cvxpy" cannot differentiate this model: {why}. Use method="implicit".')
+    parameters = {name: base.hyperparameters[name] for name in values}
+    parameters = {
+        name: cp.Parameter(p.shape, name=name, value=values[name], nonneg=p.is_nonneg(), nonpos=p.is_nonpos())
+        for name, p in parameters.items()
+    }
     K = prior.K  # the model's own edges are those of W and those of the graph, of weight 0 included
     ends = [i * K + j for i, j in (fitted.bound_model.edges.ends, (prior.i, prior.j))]
     edges = EdgeList(K, *np.divmod(np.union1d(*ends), K))
@@ -52,33 +61,10 @@ def cvxpy_gradient(fitted, held, names):
             gradient[name] = over_factors(prior, in_edges[place])
         else:
             through_theta = np.asarray(parameters[name].gradient, dtype=float).reshape(values[name].shape)
-            gradient[name] = through_theta + _direct(held, theta, name, values[name])
+            at_fixed_theta = derivatives(
+                lambda moved, name=name: held.mean_loss(theta, {name: moved}),
+                base.hyperparameters[name],
+                values[name],
+            )
+            gradient[name] = through_theta + at_fixed_theta
     return loss, gradient
-
-
-def _direct(held, theta, name, value):
-    """Derivative of the held-out loss in a hyperparameter at fixed theta."""
-    sign, out = sign_of(held.base.hyperparameters[name]), np.zeros(value.shape)
-    for index in np.ndindex(value.shape):
-        out[index] = difference(lambda moved: [held.mean_loss(theta, {name: moved})], value, index, sign)[0]
-    return out
-
-
-def _check(base, names):
-    """Refuse what CVXPY cannot differentiate."""
-    if base.smoothing is not None:
-        raise OptionError(
-            'method="cvxpy" differentiates the loss as declared, not its smoothing=. Use method="implicit".'
-        )
-    multipliers = {p.name() for p in coupling.parameters(base.couple)} & set(names)
-    if multipliers:
-        raise OptionError(
-            f'method="cvxpy": the Parameter {min(multipliers)} multiplies edge weights (couple=), so that the problem is '
-            f'not DPP. Use method="implicit".'
-        )
-
-
-def _free_parameter(parameter, value):
-    """A Parameter to differentiate in, of the same shape and sign."""
-    signs = {name: True for name in ("nonneg", "nonpos", "pos", "neg") if parameter.attributes.get(name)}
-    return cp.Parameter(parameter.shape, name=parameter.name(), value=value, **signs)

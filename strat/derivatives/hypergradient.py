@@ -1,6 +1,7 @@
 """Derivatives of a held-out loss through the fit: in edge weights, scales of the graph's factors and hyperparameters."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from strat.derivatives.chain_rule import over_edges, over_factors, over_pairs, over_parameter
@@ -8,8 +9,6 @@ from strat.derivatives.cvxpy_gradient import cvxpy_gradient
 from strat.derivatives.fitted_model import FittedModel
 from strat.errors import OptionError
 from strat.rules import atoms
-
-METHODS = ("implicit", "cvxpy")
 
 
 def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method: str = "implicit") -> tuple:
@@ -65,7 +64,7 @@ def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method
            [-0.096,  0.   ,  0.792],
            [ 0.864,  0.792,  0.   ]])
     """
-    if method not in METHODS:
+    if method not in ("implicit", "cvxpy"):
         raise OptionError(f'method is {method!r}; it is "implicit" or "cvxpy".')
     fitted = FittedModel(model, "hypergradient")
     names = wrt_names(model, wrt)
@@ -91,14 +90,11 @@ def implicit_gradient(fitted, held, linearization, names):
         elif name == "scale":
             gradient[name] = over_factors(prior, over_edges(couple, theta, v, prior.i, prior.j))
         else:
+            at = partial(lambda name, moved: fitted.problem({name: moved}), name)
+            loss_at = partial(lambda name, moved: held.mean_loss(theta, {name: moved}), name)
+            parameter = model.base.hyperparameters[name]
             gradient[name] = over_parameter(
-                linearization,
-                b,
-                v,
-                model.base.hyperparameters[name],
-                fitted.value_of(name),
-                lambda value, name=name: fitted.problem({name: value}),
-                lambda value, name=name: held.mean_loss(theta, {name: value}),
+                linearization, b, v, parameter, fitted.value_of(name), at, loss_at
             )
     return loss, gradient
 

@@ -14,19 +14,16 @@ curvature, and with d_fixed the fixed part of q the rest of d solves the symmetr
 All of it is done in the units of a fit (see `Units`): theta = unit · s, and the objective in units of its worth.
 """
 
-import warnings
-
 import numpy as np
 
 from strat.derivatives.reduced_hessian import ReducedHessian
-from strat.errors import ConvergenceWarning, NoOracleError
+from strat.errors import NoOracleError
 from strat.oracles.base import hessian_blocks
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.prox_slope import ProxSlope
 from strat.solvers.units import Units
 
 TIGHT = 1e-13  # the polished fit's residual, relative to the terms that balance
-LOOSE = 1e-8  # a larger residual deserves a warning
 ROUNDS = 30
 
 
@@ -41,25 +38,22 @@ class Linearization:
         A fit for the weights w.
     w : edge array
     polish : bool
-        Whether Newton steps first improve the fit up to rounding; without, theta is taken as it is.
+        Whether Newton steps first improve the fit up to rounding.
 
     Attributes
     ----------
-    theta : (K, n) ndarray
-        The polished fit.
     residual : float
-        Its distance from stationarity, relative to the terms that balance.
+        The fit's distance from stationarity, relative to the terms that balance.
     slope : ProxSlope
         The Jacobian J.
     hessian : ReducedHessian
         H + C on the free directions, in the units of `units`.
-    units : Units
     """
 
     def __init__(self, problem, theta, w, polish=True):
         if not problem.loss.has("hessian_operator"):
             raise NoOracleError(
-                f"derivatives of a fit need a loss with second derivatives, but "
+                f"derivatives and standard errors of a fit need second derivatives of the loss, but "
                 f"{problem.loss.missing('hessian_operator')}. Smooth it: smoothing= on the BaseModel."
             )
         theta = np.array(theta, dtype=float)
@@ -79,18 +73,9 @@ class Linearization:
         return self.units.outside(self._theta)
 
     @property
-    def argument(self):
-        """The prox's argument theta − t g(theta), (K, n)."""
-        return self.units.outside(self._argument)
-
-    @property
-    def t(self):
-        """The prox's steps, (K,), or (K, n) where those of a stratum's coordinates differ."""
-        return self.units.steps(self._t)
-
-    @property
     def _argument(self):
-        return self._theta - self._t[:, None] * (self._loss_gradient + self._laplacian_gradient)
+        """The prox's argument theta − t g(theta)."""
+        return self._theta - self._t[:, None] * self._gradient
 
     def solve(self, b):
         """Solve (H + C) v = b, (K, n) or (m, K, n), over the free directions; v is 0 in the others.
@@ -100,29 +85,17 @@ class Linearization:
         unit = self.units.unit
         return unit * self.hessian.solve(unit * b) / self.units.worth
 
-    def moved_dot(self, v, b, q):
-        """⟨b, d⟩ for the change d of theta that follows from a change q (K, n) of the prox's result, v being solve(b)."""
-        fixed, right = self._split(self.units.inside(q))
-        unit, worth = self.units.unit, self.units.worth
-        return float(np.vdot(unit * b, fixed) + worth * np.vdot(v / unit, right))
+    def change(self, problem, v, b):
+        """⟨b, d⟩ for the change d of theta, to first order, from this problem to one near it, v being solve(b).
 
-    def check_fit(self):
-        """Warn where the fit could not be polished, or lies on a kink."""
-        if not self.residual <= LOOSE:
-            warnings.warn(
-                f"the fit is not at its optimum: Newton steps left a residual of {self.residual:.1e}, so that its "
-                f"derivatives are inaccurate. Fit it to a smaller tol, or give the solver more iterations.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        kinks = int(self.slope.kinks.sum())
-        if kinks:
-            warnings.warn(
-                f"the fit lies on a kink of the regularizer in {kinks} strata: the derivatives there are those of one "
-                f"side, or between both sides.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        It is −⟨v, g(theta)⟩ of that problem, plus what follows from its prox.
+        """
+        gradient = problem.loss.value_and_gradient(self.theta)[1]
+        gradient = gradient + problem.laplacian(self.w, self.theta, self.degrees)
+        prox = problem.prox(self.units.outside(self._argument), self.units.steps(self._t))
+        fixed, right = self._split(self.units.inside(prox) - self._theta)
+        unit, worth = self.units.unit, self.units.worth
+        return float(np.vdot(unit * b, fixed) + worth * np.vdot(v / unit, right) - np.vdot(v, gradient))
 
     def _split(self, q):
         """d_fixed, and the right-hand side of the free system."""
@@ -133,24 +106,24 @@ class Linearization:
         return fixed, free.project(right)
 
     def _evaluate(self):
-        """Take the gradients at theta; return whether they are finite."""
-        value, self._loss_gradient = self._problem.loss.value_and_gradient(self._theta)
-        self._laplacian_gradient = self._problem.laplacian(self.w, self._theta, self.degrees)
-        return bool(np.isfinite(value).all() and np.isfinite(self._loss_gradient).all())
+        """Take the gradient at theta; return whether it is finite."""
+        value, of_loss = self._problem.loss.value_and_gradient(self._theta)
+        of_laplacian = self._problem.laplacian(self.w, self._theta, self.degrees)
+        self._gradient = of_loss + of_laplacian
+        self._size = 1 + max(np.linalg.norm(of_loss), np.linalg.norm(of_laplacian))
+        return bool(np.isfinite(value).all() and np.isfinite(of_loss).all())
 
     def _prox_step(self):
         """The prox-gradient step from theta; sets the residual."""
         step = self._problem.prox(self._argument, self._t) - self._theta
-        size = 1 + max(np.linalg.norm(self._loss_gradient), np.linalg.norm(self._laplacian_gradient))
-        self.residual = float(np.linalg.norm(step / self._t[:, None]) / size)
+        self.residual = float(np.linalg.norm(step / self._t[:, None]) / self._size)
         return step
 
     def _linearize(self):
         """Take the Hessian and the prox's Jacobian at theta; return the prox-gradient step."""
         blocks = hessian_blocks(self._problem.loss, self._theta)
-        mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0) + self._laplacians.degrees.mean(
-            axis=1
-        )
+        mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0)
+        mean = mean + self._laplacians.degrees.mean(axis=1)
         self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
         # Differences of a prox that moves little are exact for a step of the size of its curvature.
         for _ in range(3):
@@ -168,7 +141,7 @@ class Linearization:
         """Newton steps, each taken where the residual falls; `step` is the prox-gradient step at theta."""
         for _ in range(ROUNDS):
             if self.residual <= TIGHT:
-                break
+                return
             theta, residual = self._theta, self.residual
             fixed, b = self._split(step)
             tolerance = max(1e-10, min(1e-2, 1e-14 / residual))
@@ -182,8 +155,8 @@ class Linearization:
             else:
                 self._theta, self.residual = theta, residual
                 self._evaluate()
-                break
+                return
             near = np.linalg.norm(length * newton) <= 1e-10 * (1e-10 + np.linalg.norm(self._theta))
             if near or (self._problem.loss.quadratic and self.residual <= TIGHT):
-                break  # the linearisation before the step serves
+                return  # the linearisation before the step serves
             step = self._linearize()

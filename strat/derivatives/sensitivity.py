@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from strat.derivatives.fitted_model import FittedModel
-from strat.graphs.candidates import candidate_edges
-from strat.records.labels import plain
+from strat.graphs.candidates import candidate_edges, ends_of_pairs
 from strat.records.tables import Table, aligned, number
 
 SHOWN = 10
@@ -54,15 +53,13 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     """
     fitted = FittedModel(model, "sensitivity")
     prior = fitted.bound_model.prior
-    if isinstance(edges, (list, np.ndarray)):
-        candidate_edges(edges, prior)  # checks the labels
-        pairs = [tuple(pair) for pair in (edges.tolist() if isinstance(edges, np.ndarray) else edges)]
-        places = [[prior.position[plain(label)] for label in pair] for pair in pairs]
-        i, j = np.array(places, dtype=np.intp).reshape(-1, 2).T
+    if edges is None:
+        i, j = fitted.bound_model.edges.ends
+    elif isinstance(edges, list | np.ndarray):
+        i, j = ends_of_pairs(edges, prior)  # in their order
     else:
-        own = fitted.bound_model.edges.ends
-        i, j = own if edges is None else candidate_edges(edges, prior, lambda: fitted.theta)
-        pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
+        i, j = candidate_edges(edges, prior, lambda: fitted.theta)
+    pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
     linearization = fitted.linearized()
     theta, E = linearization.theta, np.arange(len(pairs))
     # d theta / d w_ij = −A⁻¹ E_ij theta, and E_ij theta is the coupled difference at i, its negative at j.
@@ -71,13 +68,13 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     right[E, i], right[E, j] = -differences, differences
     derivatives = linearization.solve(right)
     W = model.W_[i, j] if isinstance(model.W_, np.ndarray) else np.asarray(model.W_[i, j]).ravel()
-    return Sensitivity(pairs, derivatives, W, list(model.strata_), model.base.layout, theta)
+    return Sensitivity(pairs, derivatives, W, list(model.strata_), model.base.layout)
 
 
 class Sensitivity(Table, Mapping):
     """Derivatives of the fitted parameters in edge weights, by edge.
 
-    Parameters
+    Attributes
     ----------
     pairs : list of tuple
         The edges.
@@ -85,36 +82,23 @@ class Sensitivity(Table, Mapping):
         Of the strata's flat parameters.
     weights : (E,) ndarray
         The edges' weights.
-    strata : list
-        Labels.
-    layout : Layout
-        Where each variable lies.
-    theta : (K, n) ndarray
-        The fitted parameters.
-
-    Attributes
-    ----------
     influence : (E,) ndarray
         Norm of each edge's derivative over all strata and parameters.
-    weights : (E,) ndarray
     """
 
     columns = ("edge", "weight", "influence", "most moved", "its share")
 
-    def __init__(self, pairs, derivatives, weights, strata, layout, theta):
+    def __init__(self, pairs, derivatives, weights, strata, layout):
         self.pairs, self.derivatives, self.weights = pairs, derivatives, weights
-        self.strata, self.layout, self.theta = strata, layout, theta
-        self._place = {pair: e for e, pair in enumerate(pairs)}
-        self.moves = np.linalg.norm(derivatives, axis=2)
-        self.influence = np.linalg.norm(self.moves, axis=1)
+        self.strata, self._layout = strata, layout
+        self.influence = np.linalg.norm(derivatives, axis=(1, 2))
         self._order = np.argsort(-self.influence, kind="stable")
 
     def __getitem__(self, edge):
-        reversed_edge = edge[::-1] if isinstance(edge, tuple) else None
-        e = self._place.get(edge, self._place.get(reversed_edge))
-        if e is None:
-            raise KeyError(f"no derivative in the edge {edge!r} was asked for; `pairs` lists those that were")
-        return self.layout.unpack(self.derivatives[e])
+        for e, pair in enumerate(self.pairs):
+            if edge in (pair, pair[::-1]):
+                return self._layout.unpack(self.derivatives[e])
+        raise KeyError(f"no derivative in the edge {edge!r} was asked for; `pairs` lists those that were")
 
     def __iter__(self):
         return iter(self.pairs)
@@ -135,18 +119,15 @@ class Sensitivity(Table, Mapping):
 
     def cells(self):
         """Rows of values, one an edge, the most influential first."""
-        share = self.moves / np.where(self.influence > 0, self.influence, 1.0)[:, None]
-        most = share.argmax(axis=1)
-        return [
-            [
-                self.pairs[e],
-                float(self.weights[e]),
-                float(self.influence[e]),
-                self.strata[most[e]],
-                float(share[e, most[e]]),
-            ]
-            for e in self._order
+        moves = np.linalg.norm(self.derivatives, axis=2)
+        most = moves.argmax(axis=1)
+        share = moves.max(axis=1) / np.where(self.influence > 0, self.influence, 1.0)
+        values = zip(self.weights.tolist(), self.influence.tolist(), most, share.tolist(), strict=True)
+        rows = [
+            [pair, w, size, self.strata[k], part]
+            for pair, (w, size, k, part) in zip(self.pairs, values, strict=True)
         ]
+        return [rows[e] for e in self._order]
 
     def texts(self):
         """Head and rows as texts."""

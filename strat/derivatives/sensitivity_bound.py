@@ -5,6 +5,13 @@ from numpy.typing import ArrayLike
 
 from strat.errors import OptionError
 
+RANGES = {
+    "share": "above 0 and at most 1",
+    "ratio": "above 0",
+    "delta": "at least 0",
+    "delta_center": "at least 0",
+}
+
 
 def sensitivity_bound(
     share: ArrayLike, ratio: ArrayLike, delta: ArrayLike, delta_center: ArrayLike
@@ -47,33 +54,25 @@ def sensitivity_bound(
     >>> strat.sensitivity_bound(share=0.1, ratio=[2.0, 10.0, 100.0], delta=0.0, delta_center=0.05).round(3)
     array([1.25 , 0.125, 0.011])
     """
-    p = _numbers("share", share, lambda p: (p > 0) & (p <= 1), "above 0 and at most 1")
-    A = _numbers("ratio", ratio, lambda A: A > 0, "above 0")
-    delta = _numbers("delta", delta, lambda d: d >= 0, "at least 0")
-    center = _numbers("delta_center", delta_center, lambda d: d >= 0, "at least 0")
+    values = []
+    for name, value in {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}.items():
+        try:
+            array = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            array = np.array(np.nan)
+        if not np.isfinite(array).all():
+            raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
+        valid = (array >= 0) & ((array > 0) | name.startswith("delta")) & ((array <= 1) | (name != "share"))
+        if not valid.all():
+            raise OptionError(f"{name} is {array[~valid].flat[0]:g}, but it must be {RANGES[name]}.")
+        values.append(array)
     try:
-        p, A, delta, center = np.broadcast_arrays(p, A, delta, center)
+        p, A, delta, center = np.broadcast_arrays(*values)
     except ValueError:
-        names, shapes = (
-            "share, ratio, delta and delta_center",
-            [value.shape for value in (p, A, delta, center)],
-        )
-        raise OptionError(f"{names} have shapes {shapes}, which do not go together.") from None
+        shapes = [value.shape for value in values]
+        raise OptionError(f"{', '.join(RANGES)} have shapes {shapes}, which do not go together.") from None
     numerator = 2 * (delta + center + delta * p * A)
     denominator = (1 - (1 + 2 * delta) * p - delta) * A - 1 + p - 2 * (delta + center)
     bound = np.full(numerator.shape, np.inf)
     np.divide(numerator, denominator * p, out=bound, where=denominator > 0)
     return float(bound) if bound.ndim == 0 else bound
-
-
-def _numbers(name, value, valid, allowed):
-    """An argument as an array, whose entries must be finite and `valid`."""
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
-    if not np.isfinite(array).all():
-        raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
-    if not np.all(valid(array)):
-        raise OptionError(f"{name} is {array[~valid(array)].flat[0]:g}, but it must be {allowed}.")
-    return array

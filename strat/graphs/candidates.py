@@ -38,7 +38,7 @@ def candidate_edges(edges, prior, parameters=None):
         position = np.array([_position(label, prior) for label in graph.labels], dtype=np.intp)
         ends = position[graph.i], position[graph.j]
     else:
-        ends = _ends_of_pairs(edges, prior)
+        ends = ends_of_pairs(edges, prior)
     i, j, _ = unique_edges(*ends, prior.K)
     if i.size == 0:
         raise GraphError(
@@ -68,7 +68,7 @@ def _named(edges, prior, parameters):
     return unique_edges(*sp.triu(A + A @ A, 1).tocoo().coords, prior.K)[:2]
 
 
-def _ends_of_pairs(edges, prior):
+def ends_of_pairs(edges, prior):
     edges = edges.tolist() if isinstance(edges, np.ndarray) else edges
     try:
         pairs = [tuple(pair) for pair in edges]
