@@ -1,8 +1,10 @@
-"""Weighted families of graphs: path, cycle, star, complete."""
+"""Weighted families of graphs: path, cycle, star, complete, and products of graphs, whose edges remember their factor."""
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
+from itertools import product as tuples
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from strat.errors import DataError, GraphError, type_name
 from strat.graphs.prior_graph import node_labels
+from strat.graphs.reading import read_graph
 from strat.records.labels import label_list
 
 
@@ -122,6 +125,97 @@ def complete(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | 
     """
     nodes = node_list(nodes)
     return weighted(nodes, combinations(nodes, 2), weight, name)
+
+
+def product(*graphs: Any) -> nx.Graph:
+    """Build the Cartesian product: two strata are joined when one coordinate changes along an edge.
+
+    Parameters
+    ----------
+    *graphs : networkx.Graph or tuple (labels, W)
+        Two or more graphs, one per coordinate of the strata. A graph's name (``name=``) becomes the edge
+        attribute ``factor`` of its edges; a graph without one keeps the factors its edges have, or its
+        edges are called ``"factor1"``, ``"factor2"``, … by its position.
+
+    Returns
+    -------
+    networkx.Graph
+        The product. Its nodes are tuples, one label per graph, also for more than two graphs, the last
+        coordinate changing fastest; edges carry ``weight`` and ``factor``.
+
+    Examples
+    --------
+    >>> from strat import graphs
+    >>> sex, age = graphs.complete(["F", "M"], name="sex"), graphs.path([20, 21], weight=50, name="age")
+    >>> people = graphs.product(sex, age)
+    >>> list(people)
+    [('F', 20), ('F', 21), ('M', 20), ('M', 21)]
+    >>> people.edges[("F", 20), ("F", 21)]
+    {'weight': 50.0, 'factor': 'age'}
+    """
+    if len(graphs) < 2:
+        raise GraphError(f"product was given {len(graphs)} graphs, but a product has at least two.")
+    priors, first, result = [read_graph(graph) for graph in graphs], {}, nx.Graph()
+    labels = [prior.labels for prior in priors]
+    result.add_nodes_from(tuples(*labels))
+    for axis, (graph, prior) in enumerate(zip(graphs, priors, strict=True)):
+        edges = list(prior.to_networkx().edges(data=True))
+        for u, v, attributes in edges:
+            factor = prior.name or attributes.get("factor", f"factor{axis + 1}")
+            # An edge of the user's graph may carry more attributes, for instance those by which tuning ties weights.
+            if isinstance(graph, nx.Graph) and not graph.is_multigraph():
+                attributes |= {**graph.edges[u, v], **attributes}
+            attributes["factor"] = factor
+            if first.setdefault(factor, axis) != axis:
+                raise GraphError(
+                    f"graphs {first[factor] + 1} and {axis + 1} of the product are both named {factor!r}. "
+                    "Give each its own name=."
+                )
+        edges.sort(key=lambda edge: [*prior.factors, edge[2]["factor"]].index(edge[2]["factor"]))
+        before, after = list(tuples(*labels[:axis])), list(tuples(*labels[axis + 1 :]))
+        result.add_edges_from(
+            ((*head, u, *tail), (*head, v, *tail), attributes)
+            for head in before
+            for u, v, attributes in edges
+            for tail in after
+        )
+    return result
+
+
+def grid(*axes: Any, weight: float | Sequence | None = 1.0, name: Sequence | None = None) -> nx.Graph:
+    """Build a grid: the product of paths.
+
+    Parameters
+    ----------
+    *axes : iterable or int
+        Two or more lists of labels, such as bins of two variables; a number K means 0, …, K - 1.
+    weight : float or sequence of float, optional
+        The weight of every edge, or one weight per axis.
+    name : sequence of str, optional
+        One name per axis, kept as the edge attribute ``factor``; ``"factor1"``, ``"factor2"``, … by default.
+
+    Returns
+    -------
+    networkx.Graph
+        The grid; its nodes are tuples.
+
+    Examples
+    --------
+    >>> from strat import graphs
+    >>> bins = graphs.grid(10, 10, weight=(20, 10), name=("density", "sulphates"))
+    >>> len(bins), bins.edges[(0, 0), (1, 0)]
+    (100, {'weight': 20.0, 'factor': 'density'})
+    """
+    if len(axes) < 2:
+        raise GraphError(f"grid was given {len(axes)} axes, but a grid has at least two. Use path for one.")
+    several = hasattr(weight, "__len__") and not isinstance(weight, str)
+    weights = list(weight) if several else [weight] * len(axes)
+    names = [None] * len(axes) if name is None else [name] if isinstance(name, str) else list(name)
+    if len(weights) != len(axes) or len(names) != len(axes):
+        raise GraphError(
+            f"grid has {len(axes)} axes, but {len(weights)} weights and {len(names)} names. Give one per axis."
+        )
+    return product(*(path(*options) for options in zip(axes, weights, names, strict=True)))
 
 
 def node_list(nodes):

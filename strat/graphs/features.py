@@ -42,7 +42,7 @@ def knn(
     >>> list(graphs.knn([[0.0], [1.0], [5.0]], k=1).edges)
     [(0, 1), (1, 2)]
     """
-    nodes, features = _read(features, metric)
+    nodes, features, _ = _read(features, metric)
     if len(nodes) < 2:
         raise DataError("features holds a single stratum, which has no neighbours. Give one row per stratum.")
     return nearest(nodes, features, k, metric, name)
@@ -81,9 +81,9 @@ def exponential_kernel(
     >>> list(graphs.exponential_kernel([[0.0], [2.0]], tau=math.log(2)).edges(data="weight"))
     [(0, 1, 0.25)]
     """
-    nodes, features = _read(features, metric)
+    nodes, features, precomputed = _read(features, metric)
     with _errors_of(metric):
-        distances = squareform(features) if _precomputed(metric) else pdist(features, metric)
+        distances = squareform(features) if precomputed else pdist(features, metric)
     return exponential(nodes, distances, tau, name)
 
 
@@ -94,8 +94,13 @@ def nearest(nodes, features, k, metric="euclidean", name=None):
             f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
         )
     with _errors_of(metric):
-        i, j, _ = unique_edges(*neighbors(features, int(k), metric), len(nodes))
-    return weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], 1.0, name)
+        return joined(nodes, *neighbors(features, int(k), metric), 1.0, name)
+
+
+def joined(nodes, i, j, weight, name):
+    """Return the graph with edges at positions (i, j), which may occur several times."""
+    i, j, _ = unique_edges(i, j, len(nodes))
+    return weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], weight, name)
 
 
 def neighbors(features, k, metric="euclidean"):
@@ -106,19 +111,17 @@ def neighbors(features, k, metric="euclidean"):
     return np.repeat(np.arange(len(features)), k), search.kneighbors(return_distance=False).ravel()
 
 
-def exponential(nodes, distances, tau=None, name=None):
-    """Return the complete graph with weights exp(-tau d) for the distances d of all pairs, shape (K (K - 1) / 2,)."""
-    if tau is None:
-        tau = np.log(2) / typical(distances)
-    elif not is_nonnegative(tau):
-        raise OptionError(f"tau is {tau!r}, but it is a finite number of at least 0.")
-    return complete(nodes, np.exp(-tau * distances), name)
+def exponential(nodes, distances, rate, name=None, power=1):
+    """Return the complete graph with weights exp(-rate d^power) for the distances d of all pairs, (K (K - 1) / 2,).
 
-
-def typical(distances):
-    """Return the median of the distances above 0, or 1 where there are none."""
-    positive = distances[distances > 0]
-    return float(np.median(positive)) if positive.size else 1.0
+    Without a rate, the median of the distances above 0 has weight 1/2.
+    """
+    if rate is not None and not is_nonnegative(rate):
+        raise OptionError(f"tau is {rate!r}, but it is a finite number of at least 0.")
+    if rate is None:
+        positive = distances[distances > 0]
+        rate = np.log(2) / (np.median(positive) if positive.size else 1.0) ** power
+    return complete(nodes, np.exp(-rate * distances**power), name)
 
 
 def is_nonnegative(value):
@@ -127,23 +130,17 @@ def is_nonnegative(value):
 
 
 def as_floats(name, values):
-    """Return an array of floats, or raise a DataError."""
+    """Return an array of finite numbers, one row a stratum, or raise a DataError."""
     try:
-        return np.asarray(values, dtype=float)
+        array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
             f"{name} holds something other than numbers. Pass one row of numbers per stratum."
         ) from None
-
-
-def check_finite(name, values):
-    """Raise a DataError unless all numbers are finite."""
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size:
-        row, column = bad[0].tolist()
-        raise DataError(
-            f"{name} holds {values[row, column]} in row {row}, column {column}. Distances need finite numbers."
-        )
+    for row, *rest in np.argwhere(~np.isfinite(np.atleast_1d(array))).tolist():
+        where = f"row {row}" + "".join(f", column {k}" for k in rest)
+        raise DataError(f"{name} holds {array[(row, *rest)]} in {where}. Distances need finite numbers.")
+    return array
 
 
 @contextmanager
@@ -155,18 +152,14 @@ def _errors_of(metric):
         raise OptionError(f"metric={metric!r} cannot be used on these features: {error}") from error
 
 
-def _precomputed(metric):
-    return isinstance(metric, str) and metric == "precomputed"
-
-
 def _read(features, metric):
-    """The nodes, and one row of features per node, or the distances of all nodes."""
+    """The nodes, one row of features per node or the distances of all nodes, and whether it is these."""
     values = as_floats("features", features)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] < 1:
         raise DataError(f"features has shape {values.shape}, but it is one row of numbers per stratum.")
-    check_finite("features", values)
-    return row_labels(features, len(values)), _distances(values) if _precomputed(metric) else values
+    precomputed = isinstance(metric, str) and metric == "precomputed"
+    return row_labels(features, len(values)), _distances(values) if precomputed else values, precomputed
 
 
 def _distances(values):
@@ -174,11 +167,9 @@ def _distances(values):
     advice = "Pass one row and one column per stratum, symmetric, with a zero diagonal."
     if values.shape[0] != values.shape[1]:
         raise DataError(f"the precomputed distances have shape {values.shape}. {advice}")
-    rounding = 1e-9 * np.abs(values).max()
-    wrong = (np.abs(values - values.T) > rounding) | (values < 0)
-    wrong |= np.diag(np.diag(values) > rounding)
-    if wrong.any():
-        i, j = np.argwhere(wrong)[0].tolist()
+    wrong = (np.abs(values - values.T) > 1e-9 * np.abs(values).max()) | (values < 0)
+    wrong |= np.diag(np.diag(values) > 1e-9 * np.abs(values).max())
+    for i, j in np.argwhere(wrong).tolist():
         raise DataError(
             f"the precomputed distances are {values[i, j]:g} at row {i}, column {j}, and {values[j, i]:g} at row {j}, "
             f"column {i}. {advice}"

@@ -6,9 +6,8 @@ import networkx as nx
 import numpy as np
 
 from strat.errors import DataError, OptionError, type_name
-from strat.graphs.families import row_labels, weighted
-from strat.graphs.features import nearest
-from strat.graphs.prior_graph import unique_edges
+from strat.graphs.families import row_labels
+from strat.graphs.features import joined, nearest
 
 
 def from_geometry(
@@ -78,8 +77,7 @@ def from_geometry(
         if rule == "rook":
             borders = shapes.values[i].intersection(shapes.values[j])
             i, j = i[borders.length > 0], j[borders.length > 0]
-        i, j, _ = unique_edges(i, j, len(nodes))
-        graph = weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], weight, name)
+        graph = joined(nodes, i, j, weight, name)
     else:
         raise OptionError(f'rule is {rule!r}, but it is one of "queen", "rook", "nearest".')
     nx.set_node_attributes(graph, dict(zip(nodes, values, strict=True)), "geometry")
