@@ -39,21 +39,11 @@ def over_factors(prior, edges):
     return {f: float(terms[prior.term_factor == code].sum()) for code, f in enumerate(prior.factors)}
 
 
-def over_parameter(fit, b, v, parameter, value, problem_at, loss_at=lambda moved: 0.0):
-    """Derivative in every entry of a hyperparameter, which has the array `value` in the fit, a Linearization.
-
-    `problem_at` gives the JointProblem for another value, `loss_at` the held-out loss at the fit's theta, where that
-    depends on the hyperparameter itself. It is exact where the problem is linear in the value (a multiplier of a piece),
-    and to about 1e-9 elsewhere.
-    """
-    return derivatives(lambda moved: loss_at(moved) + fit.change(problem_at(moved), v, b), parameter, value)
-
-
 def derivatives(f, parameter, value):
     """Derivatives of a number f(value) in every entry of a Parameter's value, by differences of second order.
 
-    They are one-sided where the domain ends: by the sign that the Parameter is declared with, or where f raises a
-    StratError, as a hyperparameter is refused.
+    They are exact where f is quadratic (as in a multiplier of a piece), and right to about 1e-9 elsewhere; one-sided where
+    the domain ends: by the sign that the Parameter is declared with, or where f raises a StratError, as a value is refused.
     """
     sign, out = int(parameter.is_nonneg()) - int(parameter.is_nonpos()), np.zeros(value.shape)
     for index in np.ndindex(value.shape):

@@ -30,24 +30,9 @@ ROUNDS = 30
 class Linearization:
     """The linearised optimality conditions of an LRSM at its optimum.
 
-    Parameters
-    ----------
-    problem : JointProblem
-        With a fixed graph.
-    theta : (K, n) ndarray
-        A fit for the weights w.
-    w : edge array
-    polish : bool
-        Whether Newton steps first improve the fit up to rounding.
-
-    Attributes
-    ----------
-    residual : float
-        The fit's distance from stationarity, relative to the terms that balance.
-    slope : ProxSlope
-        The Jacobian J.
-    hessian : ReducedHessian
-        H + C on the free directions, in the units of `units`.
+    `theta` (K, n) is a fit of a JointProblem with a fixed graph for the weights w; with `polish`, Newton steps first improve
+    it up to rounding. `residual` is its distance from stationarity, relative to the terms that balance, `slope` the
+    Jacobian J, and `hessian` H + C on the free directions, in the units of `units`.
     """
 
     def __init__(self, problem, theta, w, polish=True):

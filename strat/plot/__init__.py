@@ -4,9 +4,8 @@ Each function draws into ``ax`` (a new figure's by default) and returns it; noth
 ``pip install "strat[plot]"``.
 """
 
-from strat.plot.graphs import graph
+from strat.plot.graphs import graph, weights
 from strat.plot.histories import history
 from strat.plot.strata import parameters
-from strat.plot.weights import weights
 
 __all__ = ["graph", "history", "parameters", "weights"]

@@ -46,7 +46,15 @@ def history(
     """
     if x not in ("iterations", "seconds"):
         raise OptionError(f'x is {x!r}, but it is "iterations" or "seconds".')
-    results = _results(fits)
+    if isinstance(fits, list | tuple):
+        fits = {f"fit {k}": fit for k, fit in enumerate(fits, start=1)}
+    fits = fits if isinstance(fits, dict) else {"": fits}  # one alone has no name
+    results = {str(name): getattr(fit, "result_", fit) for name, fit in fits.items()}
+    if not results:
+        raise DataError("there are no fits to draw.")
+    for name, result in results.items():
+        if not getattr(result, "history", None):
+            raise DataError(f"{name or 'this'} is no fitted model and no Result. Call fit first.")
     ax = canvas.axes(ax, (6.4, 4.2))
     lowest = min(min(result.history) for result in results.values())
     for name, result in results.items():
@@ -57,8 +65,8 @@ def history(
         if gap:
             objective = objective - lowest
             objective[objective <= 0] = np.nan  # a log scale has no 0
-        single = {"marker": "o"} if len(objective) < 25 else {}
-        ax.plot(along, objective, **{"label": name, "markersize": 3, **single, **options})
+        style = {"label": name, "markersize": 3, "marker": "o" if len(objective) < 25 else ""}
+        ax.plot(along, objective, **{**style, **options})
     ax.set_xlabel("iteration" if x == "iterations" else "seconds")
     ax.set_ylabel("objective above the lowest" if gap else "objective")
     ax.set_title("Objective")
@@ -68,20 +76,3 @@ def history(
         ax.legend(frameon=False)
     ax.grid(alpha=0.3)
     return ax
-
-
-def _results(fits):
-    """The results by name, one alone without."""
-    if isinstance(fits, dict):
-        named = {str(name): fit for name, fit in fits.items()}
-    elif isinstance(fits, list | tuple):
-        named = {f"fit {k}": fit for k, fit in enumerate(fits, start=1)}
-    else:
-        named = {"": fits}
-    results = {name: getattr(fit, "result_", fit) for name, fit in named.items()}
-    for name, result in results.items():
-        if not getattr(result, "history", None):
-            raise DataError(f"{name or 'this'} is no fitted model and no Result. Call fit first.")
-    if not results:
-        raise DataError("there are no fits to draw.")
-    return results

@@ -8,7 +8,7 @@ from scipy import sparse
 from strat.compiler.feature_names import entry_names
 from strat.derivatives.standard_errors import standard_errors
 from strat.errors import OptionError
-from strat.graphs.geometry import shapes_of
+from strat.graphs.features import shapes_of
 from strat.model.estimator import check_fitted
 from strat.plot import canvas
 
@@ -91,22 +91,18 @@ def parameters(
 
 def _entries(model, variable, index, most):
     """The entries to draw, as {name: index}."""
-    names = entry_names(model.base, model._columns)[variable]
+    names, shape = entry_names(model.base, model._columns)[variable], model.theta_[variable].shape[1:]
     if index is None:
         chosen = list(names)[:most]
     elif isinstance(index, str):
         chosen = [entry for entry, name in names.items() if index in name[len(variable) + 1 : -1].split(", ")]
     else:
-        index = tuple(index) if isinstance(index, tuple | list) else (index,)
         try:
-            chosen = [
-                tuple(k % size for k, size in zip(index, model.theta_[variable].shape[1:], strict=True))
-            ]
-            np.zeros(model.theta_[variable].shape[1:])[index]
+            place = np.arange(len(names)).reshape(shape)[tuple(np.atleast_1d(index))]
+            chosen = [list(names)[place]]
         except (IndexError, TypeError, ValueError):
             chosen = []
     if not chosen:
-        shape = model.theta_[variable].shape[1:]
         raise OptionError(f"index={index!r} is no entry of {variable}, which has shape {shape}.")
     return {names[entry]: entry for entry in chosen[:most]}
 
@@ -114,15 +110,11 @@ def _entries(model, variable, index, most):
 def _shades(model, variable, values, options):
     """Colours of values, around 0 where both signs occur, around 0.5 for shares; the user's options go before them."""
     low, high = np.nanmin(values), np.nanmax(values)
-    middle = 0.0 if low < 0 else 0.5
+    middle, shades = 0.0 if low < 0 else 0.5, {"cmap": "viridis"}
     if (low < 0 < high) or (low < 0.5 < high and _is_share(model, variable)):
         size = max(middle - low, high - middle)
         shades = {"cmap": "RdBu_r", "vmin": middle - size, "vmax": middle + size}
-    else:
-        shades = {"cmap": "viridis"}
-    if "norm" in options:
-        shades = {"cmap": shades["cmap"]}
-    return {**shades, **options}
+    return {**({"cmap": shades["cmap"]} if "norm" in options else shades), **options}
 
 
 def _is_share(model, variable):
@@ -140,7 +132,7 @@ def _is_share(model, variable):
 
 
 def _map(values, shapes, name, without, ax, shades):
-    """A map: each stratum's shape in the colour of its value; hatched where it has no records."""
+    """A map: each stratum's shape in the colour of its value; dotted where it has no records."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
@@ -149,22 +141,19 @@ def _map(values, shapes, name, without, ax, shades):
     patches, owners = [], []
     for k, shape in enumerate(shapes):
         for part in getattr(shape, "geoms", [shape]):
-            rings = [part.exterior, *part.interiors] if hasattr(part, "exterior") else []
-            if rings:
-                patches.append(
-                    PathPatch(Path.make_compound_path(*(Path(np.array(r.coords)[:, :2]) for r in rings)))
-                )
+            if hasattr(part, "exterior"):
+                rings = [Path(np.array(ring.coords)[:, :2]) for ring in (part.exterior, *part.interiors)]
+                patches.append(PathPatch(Path.make_compound_path(*rings)))
                 owners.append(k)
-    limits = {key: shades.pop(key) for key in ("vmin", "vmax") if key in shades}
+    limits = [shades.pop(key, None) for key in ("vmin", "vmax")]
     drawn = PatchCollection(patches, **{"edgecolor": "white", "linewidth": 0.4, **shades})
     drawn.set_array(np.asarray(values)[owners])
-    drawn.set_clim(limits.get("vmin"), limits.get("vmax"))
+    drawn.set_clim(*limits)
     ax.add_collection(drawn)
     if without.any():
-        hollow = [patch for patch, k in zip(patches, owners, strict=True) if without[k]]
-        ax.add_collection(
-            PatchCollection(hollow, facecolor="none", edgecolor="0.35", hatch="....", linewidth=0.0)
-        )
+        dotted = [patch for patch, k in zip(patches, owners, strict=True) if without[k]]
+        style = {"facecolor": "none", "edgecolor": "0.35", "hatch": "....", "linewidth": 0.0}
+        ax.add_collection(PatchCollection(dotted, **style))
     ax.autoscale_view()
     ax.set_aspect("equal")
     ax.set_axis_off()
@@ -177,61 +166,56 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
     (rows, columns), (row, column) = grid
     table = np.full((len(rows), len(columns)), np.nan)
     table[row, column] = values
-    height, width = (float(np.clip(1.6 + 0.28 * n, 3.5, 10.0)) for n in table.shape)
+    height, width = np.clip(1.6 + 0.28 * np.array(table.shape), 3.5, 10.0)
     ax = canvas.axes(ax, (width + 1.2, height))
     image = ax.imshow(table, interpolation="nearest", aspect="auto", **shades)
     if without.any():
         ax.plot(column[without], row[without], ".", color="0.25", markersize=2.5)
     canvas.set_ticks(ax.xaxis, columns)
     canvas.set_ticks(ax.yaxis, rows, most=60)
-    ax.set_ylabel(titles[0])
-    ax.set_xlabel(titles[1])
+    ax.set(ylabel=titles[0], xlabel=titles[1])
     ax.set_title(f"{name} by {titles[0]} and {titles[1]}" + " (dot: no records)" * bool(without.any()))
     ax.figure.colorbar(image, ax=ax).set_label(name)
     return ax
 
 
 def _lines(model, labels, values, bands, names, variable, ax, options):
-    ordered = canvas.are_numbers(labels)
-    ax = canvas.axes(
-        ax, (7.0 if ordered or len(labels) <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels)))
-    )
-    x = np.array(labels, dtype=float) if ordered else np.arange(len(labels))
-    order = np.argsort(x, kind="stable")
-    line = "-" if ordered or _is_path(model.W_) else ""
-    without = _without_records(model)
-    size = float(np.clip(150 / len(labels), 1.5, 5.0))
-    marker = "" if line and len(labels) > 200 else "o"
-    marked = bool(marker) and without.any()
-    middle, places = (len(names) - 1) / 2, x
+    K, ordered, without = len(labels), canvas.are_numbers(labels), _without_records(model)
+    places = np.array(labels, dtype=float) if ordered else np.arange(K)
+    order, line = np.argsort(places, kind="stable"), "-" if ordered or _is_path(model.W_) else ""
+    ax = canvas.axes(ax, (7.0 if ordered or K <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels))))
+    style = {
+        "linestyle": line,
+        "marker": "" if line and K > 200 else "o",
+        "markersize": np.clip(150 / K, 1.5, 5),
+    }
+    marked = bool(style["marker"]) and without.any()
     for position, (name, entry) in enumerate(names.items()):
-        y = values[(slice(None), *entry)]
-        x = places if line else places + 0.6 / len(names) * (position - middle)  # side by side
-        style = {"linestyle": line, "marker": marker, "markersize": size, "label": name, **options}
-        (drawn,) = ax.plot(x[order], y[order], **style)
+        x, y = places, values[(slice(None), *entry)]
+        if not line:
+            x = x + 0.6 / len(names) * (position - (len(names) - 1) / 2)  # side by side
+        (drawn,) = ax.plot(x[order], y[order], **{**style, "label": name, **options})
+        color = drawn.get_color()
         if marked:
-            style = {"color": drawn.get_color(), "markersize": size, "markerfacecolor": "white", "zorder": 3}
-            ax.plot(x[without], y[without], "o", **style)
+            hollow = {"markerfacecolor": "white", "markersize": style["markersize"], "zorder": 3}
+            ax.plot(x[without], y[without], "o", color=color, **hollow)
         if bands is not None:
             error = bands[(slice(None), *entry)]
-            error = np.where(np.isfinite(error), error, np.nan)
+            error = 2 * np.where(np.isfinite(error), error, np.nan)
             if line:
-                low, high = (y - 2 * error)[order], (y + 2 * error)[order]
-                ax.fill_between(x[order], low, high, color=drawn.get_color(), alpha=0.2, linewidth=0)
+                low, high = (y - error)[order], (y + error)[order]
+                ax.fill_between(x[order], low, high, color=color, alpha=0.2, linewidth=0)
             else:
-                ax.errorbar(x, y, 2 * error, linestyle="", color=drawn.get_color(), alpha=0.5, zorder=1)
+                ax.errorbar(x, y, error, linestyle="", color=color, alpha=0.5, zorder=1)
     if not ordered:
         canvas.set_ticks(ax.xaxis, labels)
     elif all(float(label).is_integer() for label in labels):
         ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel("stratum")
-    ax.set_ylabel(next(iter(names)) if len(names) == 1 else variable)
+    title = next(iter(names)) if len(names) == 1 else variable
     notes = ["hollow: no records"] * bool(marked)
     notes += [f"{'band' if line else 'bar'}: two standard errors"] * (bands is not None)
-    ax.set_title(
-        f"{next(iter(names)) if len(names) == 1 else variable} by stratum"
-        + (f" ({', '.join(notes)})" if notes else "")
-    )
+    ax.set(xlabel="stratum", ylabel=title)
+    ax.set_title(f"{title} by stratum" + f" ({', '.join(notes)})" * bool(notes))
     if len(names) > 1:
         ax.legend(
             fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)

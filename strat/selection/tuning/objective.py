@@ -6,7 +6,7 @@ from collections import deque
 import numpy as np
 from sklearn.base import clone
 
-from strat.derivatives.chain_rule import over_edges, over_parameter
+from strat.derivatives.chain_rule import derivatives, over_edges
 from strat.derivatives.linearization import Linearization
 from strat.errors import NoOracleError
 from strat.model.refit import Refits
@@ -91,9 +91,11 @@ class HeldOutLoss:
         """Derivative in each entry of a hyperparameter."""
         w, values = self.space.at(x)
         parameter, value = self.held.base.hyperparameters[name], np.asarray(values[name], dtype=float)
-        return over_parameter(
-            fit, b, v, parameter, value, lambda moved: self.fits.problem(w, {**values, name: moved})
-        )
+
+        def change(moved):
+            return fit.change(self.fits.problem(w, {**values, name: moved}), v, b)
+
+        return derivatives(change, parameter, value)
 
 
 class Objective:
