@@ -166,9 +166,7 @@ def wrt_names(model, wrt):
     """The names in `wrt`, checked: "W0", "scale" and those of hyperparameters."""
     wrt = [wrt] if isinstance(wrt, (str, atoms.Parameter)) else wrt
     if not isinstance(wrt, Iterable):
-        raise OptionError(
-            f'wrt is {wrt!r}, but it is "W0", "scale", a hyperparameter, or a sequence of them.'
-        )
+        raise OptionError(f'wrt is {wrt!r}, but it is "W0", "scale", a hyperparameter, or several of them.')
     known, names = model.base.hyperparameters, []
     for item in wrt:
         is_parameter = isinstance(item, atoms.Parameter)

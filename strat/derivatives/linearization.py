@@ -110,14 +110,8 @@ class Linearization:
         mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0)
         mean = mean + self._laplacians.degrees.mean(axis=1)
         self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
-        # Differences of a prox that moves little are exact for a step of the size of its curvature.
-        for _ in range(3):
-            step = self._prox_step()
-            slope = ProxSlope(self._problem.regularizer.prox, self._argument, self._t)
-            least = np.where(slope.free, slope.slope, 1.0).min(axis=1)
-            if np.all(least > 0.05):
-                break
-            self._t = self._t * np.where(least > 0.05, 1.0, 2 * least)
+        step = self._prox_step()
+        slope = ProxSlope(self._problem.regularizer.prox, self._argument, self._t)
         self.slope = slope
         self.hessian = ReducedHessian(self._newton, self._laplacians, blocks, slope)
         return step

@@ -101,12 +101,12 @@ class Sensitivity(Table, Mapping):
         self.strata, self._layout = strata, layout
         self.influence = np.linalg.norm(derivatives, axis=(1, 2))
         self._order = np.argsort(-self.influence, kind="stable")
+        self._place = {end[::way]: e for way in (-1, 1) for e, end in enumerate(pairs)}
 
     def __getitem__(self, edge):
-        for e, pair in enumerate(self.pairs):
-            if edge in (pair, pair[::-1]):
-                return self._layout.unpack(self.derivatives[e])
-        raise KeyError(f"no derivative in the edge {edge!r} was asked for; `pairs` lists those that were")
+        if edge not in self._place:
+            raise KeyError(f"no derivative in the edge {edge!r} was asked for; `pairs` lists those that were")
+        return self._layout.unpack(self.derivatives[self._place[edge]])
 
     def __iter__(self):
         return iter(self.pairs)
@@ -128,14 +128,11 @@ class Sensitivity(Table, Mapping):
     def cells(self):
         """Rows of values, one an edge, the most influential first."""
         moves = np.linalg.norm(self.derivatives, axis=2)
-        most = moves.argmax(axis=1)
+        most = [self.strata[k] for k in moves.argmax(axis=1).tolist()]
         share = moves.max(axis=1) / np.where(self.influence > 0, self.influence, 1.0)
-        values = zip(self.weights.tolist(), self.influence.tolist(), most, share.tolist(), strict=True)
-        rows = [
-            [pair, w, size, self.strata[k], part]
-            for pair, (w, size, k, part) in zip(self.pairs, values, strict=True)
-        ]
-        return [rows[e] for e in self._order]
+        numbers = self.weights.tolist(), self.influence.tolist(), most, share.tolist()
+        rows = list(zip(self.pairs, *numbers, strict=True))
+        return [list(rows[e]) for e in self._order]
 
     def texts(self):
         """Head and rows as texts."""

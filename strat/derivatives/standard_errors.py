@@ -99,9 +99,7 @@ def _covariances(model, dispersion, what):
     """Covariances (K, n, n), and which parameters are not held fixed, (K, n)."""
     fitted = FittedModel(model, what, shared=True)
     if not (is_nonnegative(dispersion) and dispersion):
-        raise OptionError(
-            f"dispersion is {dispersion!r}, but the objective is divided by a finite number above 0."
-        )
+        raise OptionError(f"dispersion is {dispersion!r}, but it is a finite number above 0.")
     linearization = Linearization(fitted.problem(), fitted.theta, fitted.w, polish=False)
     hessian, units = linearization.hessian, linearization.units
     K, n = fitted.theta.shape
@@ -144,9 +142,8 @@ def _inverse(A, rows, columns):
     except np.linalg.LinAlgError:
         pass
     size = np.where(diagonal > RIDGE * diagonal.max(), diagonal, diagonal.max() or 1.0)
-    large, entries = (
-        inverse_entries(A + sp.diags_array(ridge * size), rows, columns)[1] for ridge in (10 * RIDGE, RIDGE)
-    )
+    ridges = sp.diags_array(10 * RIDGE * size), sp.diags_array(RIDGE * size)
+    large, entries = (inverse_entries(A + ridge, rows, columns)[1] for ridge in ridges)
     unbounded = np.zeros(len(diagonal), dtype=bool)
     unbounded[rows[on_diagonal]] = entries[on_diagonal] > 1.5 * large[on_diagonal]
     entries[unbounded[rows] | unbounded[columns]] = 0.0

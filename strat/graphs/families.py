@@ -1,5 +1,6 @@
 """Weighted families of graphs: path, cycle, star, complete, and products of graphs, whose edges remember their factor."""
 
+import inspect
 import numbers
 from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
@@ -15,27 +16,43 @@ from strat.graphs.prior_graph import node_labels
 from strat.graphs.reading import read_graph
 from strat.records.labels import label_list
 
+PARAMETERS = """
 
+Parameters
+----------
+nodes : iterable or int
+    The strata{order}; a number K means 0, …, K - 1.
+weight : float or array_like of shape ({count},), optional
+    The weight of every edge, or of each in {turn}.
+name : str, optional
+    The name of the graph, kept as the edge attribute ``factor``.
+
+Returns
+-------
+networkx.Graph
+    The graph.
+
+Examples
+--------
+>>> from strat import graphs
+"""
+
+
+def _family(order, count, turn="order"):
+    """Put what all families say of their arguments between the two parts of a docstring, summary and example."""
+
+    def described(build):
+        parameters = PARAMETERS.format(order=order, count=count, turn=turn)
+        build.__doc__ = inspect.getdoc(build).replace("\n\n", parameters)
+        return build
+
+    return described
+
+
+@_family(", in order, such as years or bins", "K - 1")
 def path(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a path: each node is joined to the next.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata in order, such as years or bins; a number K means 0, …, K - 1.
-    weight : float or array_like of shape (K - 1,), optional
-        The weight of every edge, or of each in order.
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> years = graphs.path(range(2000, 2003), weight=4, name="year")
     >>> list(years.edges(data="weight"))
     [(2000, 2001, 4.0), (2001, 2002, 4.0)]
@@ -44,26 +61,10 @@ def path(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None
     return weighted(nodes, pairwise(nodes), weight, name)
 
 
+@_family(", in order, such as hours or months", "K", "order, the closing edge last")
 def cycle(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
-    """Build a cycle: a path whose last node is joined to the first.
+    """Build a cycle: a path whose last node is joined to the first; two nodes have one edge.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata in order, such as hours or months; a number K means 0, …, K - 1.
-    weight : float or array_like of shape (K,), optional
-        The weight of every edge, or of each in order, the closing edge last.
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph; two nodes have one edge.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> list(graphs.cycle(3).edges)
     [(0, 1), (0, 2), (1, 2)]
     """
@@ -72,27 +73,10 @@ def cycle(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | Non
     return weighted(nodes, [*pairwise(nodes), *closing], weight, name)
 
 
+@_family(", the centre first (K in all, where ``networkx.star_graph`` has one more)", "K - 1")
 def star(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a star: the first node is joined to every other.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata, the centre first; a number K means 0, …, K - 1 (K nodes in all, where
-        ``networkx.star_graph`` has one more).
-    weight : float or array_like of shape (K - 1,), optional
-        The weight of every edge, or of each in order.
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> list(graphs.star(["all", "women", "men"]).edges)
     [('all', 'women'), ('all', 'men')]
     """
@@ -100,26 +84,10 @@ def star(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None
     return weighted(nodes, [(nodes[0], leaf) for leaf in nodes[1:]], weight, name)
 
 
+@_family("", "K (K - 1) / 2", "the order (0, 1), (0, 2), …, (1, 2), …")
 def complete(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a complete graph: every node is joined to every other.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata; a number K means 0, …, K - 1.
-    weight : float or array_like of shape (K (K - 1) / 2,), optional
-        The weight of every edge, or of each in the order (0, 1), (0, 2), …, (1, 2), ….
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> list(graphs.complete(["F", "M"], weight=10).edges(data="weight"))
     [('F', 'M', 10.0)]
     """
@@ -212,9 +180,8 @@ def grid(*axes: Any, weight: float | Sequence | None = 1.0, name: Sequence | Non
     weights = list(weight) if several else [weight] * len(axes)
     names = [None] * len(axes) if name is None else [name] if isinstance(name, str) else list(name)
     if len(weights) != len(axes) or len(names) != len(axes):
-        raise GraphError(
-            f"grid has {len(axes)} axes, but {len(weights)} weights and {len(names)} names. Give one per axis."
-        )
+        counts = f"{len(axes)} axes, but {len(weights)} weights and {len(names)} names"
+        raise GraphError(f"grid has {counts}. Give one per axis.")
     return product(*(path(*options) for options in zip(axes, weights, names, strict=True)))
 
 
@@ -246,7 +213,7 @@ def weighted(nodes, pairs, weight, name=None):
         raise GraphError(f"weight is {weight!r}, but weights are finite numbers of at least 0.")
     if weights.shape not in ((), (len(pairs),)):
         raise GraphError(
-            f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one number, or one for each."
+            f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one, or one for each."
         )
     weights = np.broadcast_to(weights.astype(float), len(pairs)).tolist()
     graph.add_edges_from((u, v, {"weight": w, **factor}) for (u, v), w in zip(pairs, weights, strict=True))

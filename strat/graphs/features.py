@@ -135,13 +135,9 @@ def from_geometry(
     """
     shapes = getattr(frame, "geometry", None)
     if shapes is None or not hasattr(shapes, "sindex"):
-        raise DataError(
-            f"from_geometry needs a GeoDataFrame or GeoSeries of geopandas, not {type_name(frame)}."
-        )
-    if (shapes.isna() | shapes.is_empty).any():
-        raise DataError(
-            f"{shapes.index[shapes.isna() | shapes.is_empty][0]!r} has no shape. Drop it, or give it one."
-        )
+        raise DataError(f"from_geometry needs a GeoDataFrame or GeoSeries, not {type_name(frame)}.")
+    for label in shapes.index[shapes.isna() | shapes.is_empty]:
+        raise DataError(f"{label!r} has no shape. Drop it, or give it one.")
     nodes, values = row_labels(shapes, len(shapes)), np.asarray(shapes.values)
     if rule == "nearest":
         metric, points = "euclidean", centres(values)
@@ -165,9 +161,7 @@ def from_geometry(
 def nearest(nodes, features, k, metric="euclidean", name=None):
     """Return the graph that joins two nodes when either is among the other's k nearest."""
     if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k < len(nodes):
-        raise OptionError(
-            f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
-        )
+        raise OptionError(f"k is {k!r}, but {len(nodes):,} strata have 1 to {len(nodes) - 1:,} neighbours.")
     with _errors_of(metric):
         return joined(nodes, *neighbors(features, int(k), metric), 1.0, name)
 

@@ -112,15 +112,14 @@ def from_parameters(
             raise OptionError(f"{option} is {value!r}, but it is a finite number of records, at least 0.")
         if value and counts is None:
             raise OptionError(
-                f"{option} needs the records of each stratum: pass counts=, or a model that was fitted here."
+                f"{option} needs the records of each stratum: pass counts=, or a model fitted here."
             )
     if shrink and counts.any():
         mean = counts @ points / counts.sum()
         points = mean + (counts / (counts + shrink))[:, None] * (points - mean)
     if scaling is None:
-        scaling = (
-            "none" if couples or tau is not None or sigma is not None or len(blocks) == 1 else "variable"
-        )
+        has_unit = couples or tau is not None or sigma is not None
+        scaling = "none" if has_unit or len(blocks) == 1 else "variable"
     points = points / _sizes(points, blocks, scaling)
     few = np.zeros(len(nodes), dtype=bool) if counts is None else counts < min_records
     joined = [label for label, drop in zip(nodes, few, strict=True) if not drop]
@@ -159,7 +158,7 @@ def read_parameters(theta, labels=None):
     if not arrays or any(array.ndim == 0 or len(array) != len(arrays[0]) for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays) or "no variable"
         raise DataError(
-            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row per stratum."
+            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, a row per stratum."
         )
     K = len(arrays[0])
     labels = getattr(theta, "strata_", None) if labels is None else labels

@@ -115,7 +115,7 @@ def _from_matrix(labels, W):
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
         raise GraphError(
-            f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, one row per label."
+            f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, a row per label."
         )
     rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
@@ -135,9 +135,7 @@ def _from_matrix(labels, W):
                 "transform = 'B'), or (W + W.T) / 2 for the mean of both shares."
             )
         else:
-            way = (
-                "Pass (W + W.T) / 2 for the mean of both, or W + W.T where they are two parts of one weight."
-            )
+            way = "Pass (W + W.T) / 2 for the mean of both, or W + W.T for two parts of one weight."
         raise GraphError(
             f"W is not symmetric: the edge ({labels[i[worst]]!r}, {labels[j[worst]]!r}) has weight {upper[worst]:g} one "
             f"way and {lower[worst]:g} the other. {way}"
@@ -176,9 +174,7 @@ def _as_coo(W):
         if W.dtype == object and all(isinstance(w, numbers.Real) for w in W.ravel()):
             W = W.astype(float)
     if W.ndim != 2 or W.dtype.kind not in "biuf":
-        raise GraphError(
-            f"the W of (labels, W) is no matrix of numbers: it has shape {W.shape} and dtype {W.dtype}."
-        )
+        raise GraphError(f"the W of (labels, W) is no matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
     return sparse.coo_array(W.astype(float))
 
 

@@ -18,9 +18,7 @@ def axes(ax, size):
     except ImportError as error:
         raise ImportError('strat.plot needs matplotlib: pip install "strat[plot]".') from error
     if ax is not None and not hasattr(ax, "get_figure"):
-        raise OptionError(
-            f"ax is {ax!r}, but it is the matplotlib Axes to draw into, or None for a new figure."
-        )
+        raise OptionError(f"ax is {ax!r}, but it is the matplotlib Axes to draw into, or None for new ones.")
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 

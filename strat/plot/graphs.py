@@ -97,7 +97,7 @@ def _given(pos, graph, labels):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
         raise OptionError(
-            f"pos must be {{label: (x, y)}} for all {len(labels):,} nodes, or their finite coordinates (K, 2), in order."
+            f"pos must be {{label: (x, y)}} of all {len(labels):,} nodes, or finite (K, 2), in order."
         )
     return places
 
@@ -223,9 +223,7 @@ def _prior(graph, prior, labels):
     """W0 in the order of the labels."""
     if prior is True:
         if not hasattr(graph, "theta_"):
-            raise OptionError(
-                "prior=True asks for a model's own prior, but this is no model. Give the graph W0."
-            )
+            raise OptionError("prior=True is a model's own prior, but this is no model. Give the graph W0.")
         if graph.graph is None:
             return sparse.csr_array((len(labels), len(labels)))
         return read_graph(graph.graph).matrix(graph.scale)
