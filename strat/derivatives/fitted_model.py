@@ -26,9 +26,8 @@ class FittedModel:
     def __init__(self, model, what, edges=None, shared=False):
         common = getattr(model, "shared", False)
         if common and not shared:
-            raise OptionError(
-                f"{what} follows the graph, but the strata of a common model share their parameters; use strat.lrsm."
-            )
+            why = "but the strata of a common model share their parameters; use strat.lrsm."
+            raise OptionError(f"{what} follows the graph, {why}")
         check_fitted(model, what)
         records, theta, W = training_records(model, what), model._flat(), model.W_
         if common:
@@ -57,21 +56,19 @@ class FittedModel:
     def linearized(self):
         """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
         fit = Linearization(self.problem(), self.theta, self.w)
-        kinks = int(fit.slope.kinks.sum())
+        kinks, texts = int(fit.slope.kinks.sum()), []
         if not fit.residual <= LOOSE:
-            warnings.warn(
+            texts.append(
                 f"the fit is not at its optimum: Newton steps left a residual of {fit.residual:.1e}, so that its "
-                f"derivatives are inaccurate. Fit it to a smaller tol, or give the solver more iterations.",
-                ConvergenceWarning,
-                stacklevel=3,
+                f"derivatives are inaccurate. Fit it to a smaller tol, or give the solver more iterations."
             )
         if kinks:
-            warnings.warn(
+            texts.append(
                 f"the fit lies on a kink of the regularizer in {kinks} strata: the derivatives there are those of one "
-                f"side, or between both sides.",
-                ConvergenceWarning,
-                stacklevel=3,
+                f"side, or between both sides."
             )
+        for text in texts:
+            warnings.warn(text, ConvergenceWarning, stacklevel=3)
         return fit
 
     def value_of(self, name):

@@ -118,26 +118,22 @@ class GraphReport(Shown):
             "distance": self.distances,
             "reliance": self.reliance,
         }
-        columns = {name: values for name, values in columns.items() if values is not None}
         index = pd.Index(self.strata, tupleize_cols=False, name="stratum")
-        return pd.DataFrame(columns, index=index)
+        return pd.DataFrame({name: v for name, v in columns.items() if v is not None}, index=index)
 
     def __str__(self):
         K, m, isolated = len(self.strata), len(self.components), self.nearly_isolated
         sizes = ", ".join(f"{len(part):,}" for part in self.components[:6]) + (", …" if m > 6 else "")
         resistances, bridges = self.resistances[np.isfinite(self.resistances)], np.sum(self.shares > 1 - 1e-9)
-        pairs = f"{len(self.edge_weights):,} of {K * (K - 1) // 2:,} pairs"
         rows = {
             "strata": f"{K:,}",
-            "edges": f"{pairs}, density {self.density:.3g}",
+            "edges": f"{len(self.edge_weights):,} of {K * (K - 1) // 2:,} pairs, density {self.density:.3g}",
             "components": f"{m:,}" + (f", of {sizes} strata" if m > 1 else ""),
             "degree": _range(self.degrees),
             "weight": _range(self.edge_weights),
             "resistance": f"{_range(resistances)}  (mean to the others)",
             "bridges": f"{bridges:,} edges that alone hold a component together",
-            "spanning trees"
-            if m == 1
-            else "spanning forests": f"log of their total weight {self.log_forests:.6g}",
+            f"spanning {'trees' if m == 1 else 'forests'}": f"log of their total weight {self.log_forests:.6g}",
             "nearly isolated": f"{len(isolated):,}" + (f": {some_of(isolated)}" if isolated else ""),
         }
         if self.reliance is not None:
