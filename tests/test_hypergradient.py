@@ -16,7 +16,7 @@ from fitted_models import (
 )
 
 import strat
-from strat.derivatives import reduced_hessian
+from strat.derivatives import linearization
 from strat.derivatives.fitted_model import FittedModel
 from strat.derivatives.linearization import Linearization
 
@@ -71,8 +71,8 @@ def test_a_learned_graph_is_held_fixed():
 def test_conjugate_gradients_and_the_dense_factor_solve_the_same_system(
     regularizer, dense, several, monkeypatch
 ):
-    monkeypatch.setattr(reduced_hessian, "DENSE", dense)
-    monkeypatch.setattr(reduced_hessian, "SEVERAL", several)
+    monkeypatch.setattr(linearization, "DENSE", dense)
+    monkeypatch.setattr(linearization, "SEVERAL", several)
     for scale in (1.0, 1e4):
         model, (X, Y, z), _ = model_and_records("poisson", regularizer, scale=scale)
         hessian = FittedModel(model.fit(X, Y, strata=z), "a test").linearized().hessian

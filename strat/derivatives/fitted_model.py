@@ -6,8 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler import coupling
-from strat.derivatives.linearization import Linearization
-from strat.derivatives.reduced_hessian import LOOSE
+from strat.derivatives.linearization import LOOSE, Linearization
 from strat.errors import ConvergenceWarning, OptionError
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted

@@ -6,7 +6,7 @@ from collections import deque
 import numpy as np
 from sklearn.base import clone
 
-from strat.derivatives.chain_rule import derivatives, over_edges
+from strat.derivatives.hypergradient import derivatives, over_edges
 from strat.derivatives.linearization import Linearization
 from strat.errors import NoOracleError
 from strat.model.refit import Refits
