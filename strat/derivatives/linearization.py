@@ -19,7 +19,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
@@ -32,14 +31,14 @@ from strat.solvers.units import Units
 
 TIGHT = 1e-13  # the polished fit's residual, relative to the terms that balance
 NEWTON = 30  # steps
-DENSE = 4000  # unknowns up to which a dense factor is made where conjugate gradients are slow
-SEVERAL = 4  # right-hand sides that share a dense factor from the first
-ROUNDS = 2  # of conjugate gradients, and of the dense factor
+ROUNDS = 2  # of conjugate gradients, and of the factor below
+FEW = 4_000_000  # numbers in a matrix up to which it is factored where conjugate gradients are slow
 ACCURATE = 1e-12  # relative residual to reach
 LOOSE = 1e-8  # relative residual that deserves a warning
 RIDGE = 1e-14  # relative; keeps solutions finite in strata where the Hessian is singular
 # Pivots of a matrix with unit diagonal: rounding below, positive beyond doubt above
 SINGULAR, DEFINITE = 1e-12, 1e-8
+SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 
 
 class Linearization:
@@ -204,49 +203,35 @@ class ReducedHessian:
 
     def solve(self, b, tolerance=ACCURATE, warn=True):
         """Q A⁻¹ Qᵀ b for b (K, n) or (m, K, n), with warnings where A is singular or the residual large."""
-        right = b[None] if b.ndim == 2 else b
-        small = self.basis.shape[1] <= DENSE
-        steps = [self._direct] * ROUNDS if small else []
-        if not small or len(right) <= SEVERAL:
-            steps = [self._iterate] * ROUNDS + steps
-        solutions = [self._solve(self.free.project(each), tolerance, steps) for each in right]
-        if warn and solutions:
-            self._warn(np.max([residual for _, residual in solutions]))
-        return np.array([x for x, _ in solutions]).reshape(b.shape)
-
-    def _solve(self, b, tolerance, steps):
-        """One solution, and the norm of its residual relative to that of b."""
-        x, rest, size = np.zeros_like(b), b, np.linalg.norm(b)
-        if size == 0:
-            return x, 0.0
-        for step in steps:
-            change = step(rest, tolerance * size)
-            x = x + change if np.isfinite(change).all() else x
-            rest = b - self.free.project(self.times(x))
-            residual = np.linalg.norm(rest) / size
-            if residual <= 10 * tolerance:
-                break
-        return x, residual
-
-    def _iterate(self, b, tolerance):
-        return self._system.solve(b, self.free, tolerance)
-
-    def _direct(self, b, tolerance):
-        factor, scale = self._factor
-        y = cho_solve(factor, scale * (self.basis.T @ b.ravel()), check_finite=False)
-        return (self.basis @ (scale * y)).reshape(b.shape)
+        out, worst = np.zeros_like(b), 0.0
+        for x, right in zip(*(a.reshape(-1, *b.shape[-2:]) for a in (out, b)), strict=True):
+            rest = right = self.free.project(right)
+            size = residual = np.linalg.norm(right)
+            for step in range(2 * ROUNDS):
+                if residual <= 10 * tolerance * size or (step >= ROUNDS and self.matrix.nnz > FEW):
+                    break
+                change = (
+                    self._system.solve(rest, self.free, tolerance * size)
+                    if step < ROUNDS
+                    else self._direct(rest)
+                )
+                if not np.isfinite(change).all():
+                    continue
+                x += change
+                rest = right - self.free.project(self.times(x))
+                residual = np.linalg.norm(rest)
+            worst = max(worst, residual / (size or 1.0))
+        if warn and b.size:
+            self._warn(worst)
+        return out
 
     @cached_property
-    def _factor(self):
-        """Dense Cholesky factor of A scaled to a unit diagonal, and the scale."""
-        A = self.matrix.toarray()
-        scale = 1 / np.sqrt(np.maximum(A.diagonal(), RIDGE * A.diagonal().max(initial=1e-300)))
-        A *= scale[:, None] * scale
-        try:
-            return cho_factor(A, check_finite=False), scale
-        except np.linalg.LinAlgError:
-            A.flat[:: len(A) + 1] += 1e-10
-            return cho_factor(A, check_finite=False), scale
+    def _direct(self):
+        """Q A⁻¹ Qᵀ by a sparse factor."""
+        diagonal = self.matrix.diagonal()
+        ridge = RIDGE * np.maximum(diagonal + diagonal.mean(), 1e-200)
+        factor = splu(sp.csc_array(self.matrix + sp.diags_array(ridge)), **SYMMETRIC)
+        return lambda b: (self.basis @ factor.solve(self.basis.T @ b.ravel())).reshape(b.shape)
 
     def _warn(self, residual):
         if self.singular.any():
@@ -287,12 +272,7 @@ class ReducedHessian:
         diagonal = total.diagonal()
         scale = sp.diags_array(1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))
         scaled = sp.csc_array(scale @ total @ scale + RIDGE * sp.eye_array(len(diagonal)))
-        symmetric = {
-            "permc_spec": "MMD_AT_PLUS_A",
-            "diag_pivot_thresh": 0.0,
-            "options": {"SymmetricMode": True},
-        }
-        factor = splu(scaled, **symmetric)
+        factor = splu(scaled, **SYMMETRIC)
         part = connected_components(total, directed=False)[1]
         singular = np.isin(part, part[~(factor.U.diagonal()[factor.perm_c] > SINGULAR)])
         return singular[component].reshape(K, n).any(axis=1)
