@@ -45,8 +45,8 @@ class Linearization:
     """The linearised optimality conditions of an LRSM at its optimum.
 
     `theta` (K, n) is a fit of a JointProblem with a fixed graph for the weights w; with `polish`, Newton steps first improve
-    it up to rounding. `residual` is its distance from stationarity, relative to the terms that balance, `slope` the
-    Jacobian J, and `hessian` H + C on the free directions, in the units of `units`.
+    it up to rounding. `residual` is its distance from stationarity, relative to the terms that balance, and `hessian`
+    H + C on the free directions, in the units of `units`.
     """
 
     def __init__(self, problem, theta, w, polish=True):
@@ -126,7 +126,6 @@ class Linearization:
         self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
         step = self._prox_step()
         slope = ProxSlope(self._problem.regularizer.prox, self._argument, self._t)
-        self.slope = slope
         self.hessian = ReducedHessian(self._newton, self._laplacians, blocks, slope)
         return step
 
