@@ -82,16 +82,8 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
 class Sensitivity(Table, Mapping):
     """Derivatives of the fitted parameters in edge weights, by edge.
 
-    Attributes
-    ----------
-    pairs : list of tuple
-        The edges.
-    derivatives : (E, K, n) ndarray
-        Of the strata's flat parameters.
-    weights : (E,) ndarray
-        The edges' weights.
-    influence : (E,) ndarray
-        Norm of each edge's derivative over all strata and parameters.
+    `pairs` are the edges, `weights` (E,) theirs, `derivatives` (E, K, n) those of the strata's flat parameters, and
+    `influence` (E,) their norms.
     """
 
     columns = ("edge", "weight", "influence", "most moved", "its share")
@@ -116,13 +108,7 @@ class Sensitivity(Table, Mapping):
 
     @property
     def ranking(self):
-        """The edges, from the most influential to the least.
-
-        Returns
-        -------
-        list of tuple
-            By the norm of the derivative.
-        """
+        """The edges, from the most influential to the least, by the norm of the derivative."""
         return [self.pairs[e] for e in self._order]
 
     def cells(self):

@@ -172,9 +172,7 @@ def _counts(theta, counts, K):
     """Records of each stratum, or None where nothing tells them."""
     if counts is None:
         records = getattr(theta, "_training", None)
-        if records is None:
-            return None
-        return np.bincount(records.strata.index[records.weight > 0], minlength=K).astype(float)
+        return None if records is None else np.bincount(records.strata.index, records.weight > 0, K)
     try:
         counts = np.asarray(counts, dtype=float)
     except (TypeError, ValueError):

@@ -70,19 +70,21 @@ def parameters(
     if variable not in model.theta_:
         known = ", ".join(model.theta_)
         raise OptionError(f"{variable!r} is no variable of the model; its variables are {known}.")
-    values, labels = model.theta_[variable], list(model.strata_)
+    values, labels, records = model.theta_[variable], list(model.strata_), getattr(model, "_training", None)
+    known = records is not None and records.weight.any()
+    without = ~records.filled if known else np.zeros(len(labels), dtype=bool)
     shapes, grid = shapes_of(model, labels), canvas.coordinates(labels)
     names = _entries(model, variable, index, most=LINES if grid is None and shapes is None else 1)
     if grid is None and shapes is None:
         bands = standard_errors(model)[variable] if errors else None
-        return _lines(model, labels, values, bands, names, variable, ax, options)
+        return _lines(model.W_, labels, values, bands, names, variable, without, ax, options)
     if errors:
         raise OptionError(
             "errors=True draws bands on lines and bars on points, but these strata make a heatmap or a map. "
             "strat.standard_errors(model) gives the numbers."
         )
     (name, entry), *_ = names.items()
-    values, without = values[(slice(None), *entry)], _without_records(model)
+    values = values[(slice(None), *entry)]
     shades = _shades(model, variable, values, options)
     if shapes is not None:
         return _map(values, shapes, name, without, ax, shades)
@@ -179,10 +181,10 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
     return ax
 
 
-def _lines(model, labels, values, bands, names, variable, ax, options):
-    K, ordered, without = len(labels), canvas.are_numbers(labels), _without_records(model)
+def _lines(W, labels, values, bands, names, variable, without, ax, options):
+    K, ordered = len(labels), canvas.are_numbers(labels)
     places = np.array(labels, dtype=float) if ordered else np.arange(K)
-    order, line = np.argsort(places, kind="stable"), "-" if ordered or _is_path(model.W_) else ""
+    order, line = np.argsort(places, kind="stable"), "-" if ordered or _is_path(W) else ""
     ax = canvas.axes(ax, (7.0 if ordered or K <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels))))
     style = {
         "linestyle": line,
@@ -228,14 +230,6 @@ def _is_path(W):
     """Whether each stratum is joined to the next."""
     W = sparse.csr_array(W)
     return W.shape[0] > 1 and bool(np.all(W.diagonal(1) > 0)) and W.nnz == 2 * (W.shape[0] - 1)
-
-
-def _without_records(model):
-    """Mask of the strata without records; none where the model does not know, or where no stratum has any."""
-    records, K = getattr(model, "_training", None), len(model.strata_)
-    if records is None or not records.weight.any():
-        return np.zeros(K, dtype=bool)
-    return np.bincount(records.strata.index[records.weight > 0], minlength=K) == 0
 
 
 def history(
