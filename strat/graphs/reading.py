@@ -163,10 +163,7 @@ def _from_edge_list(labels, i, j, w):
 
 
 def _as_coo(W):
-    if sparse.issparse(W):
-        W = sparse.coo_array(W, copy=True)
-        W.sum_duplicates()
-    else:
+    if not sparse.issparse(W):
         try:
             W = np.asarray(W)
         except ValueError:
@@ -175,7 +172,9 @@ def _as_coo(W):
             W = W.astype(float)
     if W.ndim != 2 or W.dtype.kind not in "biuf":
         raise GraphError(f"the W of (labels, W) is no matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
-    return sparse.coo_array(W.astype(float))
+    W = sparse.coo_array(W.astype(float))  # a copy
+    W.sum_duplicates()
+    return W
 
 
 def _checked(labels, i, j, weights):
