@@ -49,12 +49,13 @@ def _loss(check: Callable, **arguments: str) -> Callable[[F], F]:
             check(f.__name__, given)
             return f(**given)
 
-        summary, formula, example = inspect.getdoc(f).split("\n\n")
-        parameters = [f"{name} : " + text.replace(": ", "\n    ", 1) for name, text in arguments.items()]
-        checked.__doc__ = "\n".join(
-            [f"{summary}\n\nParameters\n----------", *parameters, "\nReturns\n-------\ncvxpy.Expression"]
-            + [f"    {formula}\n\nExamples\n--------\n>>> import cvxpy as cp, strat\n{example}\n"]
-        )
+        if f.__doc__:  # python -OO leaves none
+            summary, formula, example = inspect.getdoc(f).split("\n\n")
+            parameters = [f"{name} : " + text.replace(": ", "\n    ", 1) for name, text in arguments.items()]
+            checked.__doc__ = "\n".join(
+                [f"{summary}\n\nParameters\n----------", *parameters, "\nReturns\n-------\ncvxpy.Expression"]
+                + [f"    {formula}\n\nExamples\n--------\n>>> import cvxpy as cp, strat\n{example}\n"]
+            )
         return checked
 
     return decorate

@@ -42,8 +42,9 @@ def _family(order, count, turn="order"):
     """Put what all families say of their arguments between the two parts of a docstring, summary and example."""
 
     def described(build):
-        parameters = PARAMETERS.format(order=order, count=count, turn=turn)
-        build.__doc__ = inspect.getdoc(build).replace("\n\n", parameters)
+        if build.__doc__:  # python -OO leaves none
+            parameters = PARAMETERS.format(order=order, count=count, turn=turn)
+            build.__doc__ = inspect.getdoc(build).replace("\n\n", parameters)
         return build
 
     return described
