@@ -6,9 +6,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.rules import atoms
+from strat.rules import atoms, forms
 from strat.rules.base import Elementwise
+from strat.rules.piecewise import Abs, Maximum
 from strat.rules.powers import QuadForm, Square
+from strat.rules.rows import Max
 from strat.rules.text import text
 
 
@@ -160,73 +162,82 @@ class Sets:
         for c in program.constraints:
             if not c.variables():
                 continue
-            if isinstance(c, atoms.PSD):
-                self._semidefinite(c)
-            elif isinstance(c, (atoms.Inequality, atoms.NonPos)):
-                self._inequality(walker(c.expr), binder, c)
+            if isinstance(c, (atoms.Inequality, atoms.NonPos)):
+                self._add(walker(c.expr), binder, text(c))
             elif isinstance(c, atoms.NonNeg):
-                self._inequality(walker(-c.args[0]), binder, c)
+                self._add(walker(-c.args[0]), binder, text(c))
             elif isinstance(c, (atoms.Equality, atoms.Zero)):
-                self._equality(walker(c.expr), binder, c)
+                self._add(walker(c.expr), binder, text(c), equal=True)
+            elif isinstance(c, atoms.PSD) and isinstance(c.args[0], atoms.Variable):
+                e = c.args[0]
+                if e.is_symmetric():
+                    self.cones[e.name()] = "PSD"
+                else:
+                    self.other.append(f"{text(c)} (declare {e.name()} with PSD=True instead)")
             else:
-                self._other(c)
+                self.other.append(text(c))
+        if self.transposed is not None:
+            self.low = np.maximum(self.low, self.low[self.transposed])
+            self.high = np.minimum(self.high, self.high[self.transposed])
 
-    def _other(self, constraint, why=""):
-        self.other.append(text(constraint) + (f" ({why})" if why else ""))
-
-    def _semidefinite(self, constraint):
-        e = constraint.args[0]
-        if isinstance(e, atoms.Variable) and e.is_symmetric():
-            self.cones[e.name()] = "PSD"
-        else:
-            variable = isinstance(e, atoms.Variable)
-            self._other(constraint, f"declare {e.name()} with PSD=True instead" if variable else "")
-
-    def _inequality(self, form, binder, constraint):
+    def _add(self, form, binder, name, equal=False):
+        """Rows of a form that are 0, or at most 0: bounds of one coordinate, and what ties several."""
         found = affine(binder, form)
         if found is None:
-            self._balls(form, binder, constraint)
+            opened = None if equal else _opened(form, binder)
+            if opened is not None:
+                self._add(opened, binder, name)
+            elif equal or not self._balls(form, binder, name):
+                self.other.append(name)
             return
         A, b = found
         counts = np.diff(A.indptr)
-        if np.any(b[counts == 0] > 0):
-            self._other(constraint, "it cannot hold")
+        if np.any((b[counts == 0] != 0) if equal else (b[counts == 0] > 0)):
+            self.other.append(f"{name} (it cannot hold)")
         single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
         column, scale = A.indices[A.indptr[single]], A.data[A.indptr[single]]
-        bound = -b[single] / scale
-        np.minimum.at(self.high, column[scale > 0], bound[scale > 0])
-        np.maximum.at(self.low, column[scale < 0], bound[scale < 0])
+        bound, above, below = -b[single] / scale, (scale > 0) | equal, (scale < 0) | equal
+        np.minimum.at(self.high, column[above], bound[above])
+        np.maximum.at(self.low, column[below], bound[below])
         if len(several):
-            self.inequalities.append((A[several], -b[several]))
+            (self.equalities if equal else self.inequalities).append((A[several], -b[several]))
 
-    def _balls(self, form, binder, constraint):
-        """Rows Σ weight × entries of one atom <= radius."""
+    def _balls(self, form, binder, name):
+        """Add rows Σ weight × entries of one atom <= radius; whether they are such rows."""
         variable, atom, rest = binder.kinds(form)
-        found, balls = [(node, form.at(terms)) for node, terms in binder.atoms_of(form)], []
         if binder.has_data(form) or variable.any():
-            self._other(constraint)
-            return
+            return False
+        found, balls = [(node, form.at(terms)) for node, terms in binder.atoms_of(form)], []
         offset = binder.values(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
         for row in range(form.size):
             here = [(node, part.where(part.row == row)) for node, part in found]
             here = [(node, part) for node, part in here if len(part.row)]
             if len(here) != 1:
-                self._other(constraint)
-                return
+                return False
             ((node, part),) = here
             weights = np.zeros(node.size)
             np.add.at(weights, part.column - node.start, binder.terms(part).reshape(-1))
-            balls.append((node, weights, -float(offset[row]), text(constraint)))
+            balls.append((node, weights, -float(offset[row]), name))
         self.balls += balls
+        return True
 
-    def _equality(self, form, binder, constraint):
-        found = affine(binder, form)
-        if found is None:
-            self._other(constraint)
-            return
-        A, b = found
-        some = np.diff(A.indptr) > 0
-        if np.any(b[~some] != 0):
-            self._other(constraint, "it cannot hold")
-        if some.any():
-            self.equalities.append((A[np.flatnonzero(some)], -b[some]))
+
+def _opened(form, binder):
+    """Rows max(a, b, …) <= 0 as rows a <= 0, b <= 0, …; None where some row is something else."""
+    found, symbols = binder.atoms_of(form), binder.symbols
+    if len(found) != 1 or not np.array_equal(form.row[found[0][1]], np.arange(form.size)):
+        return None
+    (node, terms), inner = found[0], found[0][0].forms
+    weights = form.at(terms)
+    if not isinstance(node.rule, (Abs, Maximum, Max)) or node.has_data or np.any(binder.terms(weights) < 0):
+        return None
+    if isinstance(node.rule, Abs):
+        inner = [inner[0], inner[0].scaled(-1.0)]
+    elif isinstance(node.rule, Max):
+        inner = [forms.take(inner[0], places) for places in inner[0].positions.T]
+    rows = np.tile(np.arange(form.size), len(inner))
+    args = forms.concatenate([forms.take(f, form.column[terms] - node.start) for f in inner])
+    zeros = np.zeros(form.size, dtype=int)
+    factor = forms.Form(form.shape, np.arange(form.size), zeros, weights.coefficient, weights.scale)
+    rest = forms.take(form.where(~binder.kinds(form)[1]), rows)
+    return forms.add([rest, forms.multiply(symbols, forms.take(factor, rows), args, rows.shape)], rows.shape)

@@ -10,10 +10,10 @@ from functools import reduce
 import numpy as np
 
 from strat.rules import forms
-from strat.rules.piecewise import Abs, Maximum, Minimum
+from strat.rules.piecewise import Abs, Maximum
 from strat.rules.piecewise_linear import Envelope, PiecewiseLinear
 from strat.rules.power_norms import Norm2
-from strat.rules.rows import Max, Min
+from strat.rules.rows import Max
 
 
 class Direction:
@@ -59,11 +59,11 @@ def _of_form(binder, form):
 
 def of_atom(binder, node, entry):
     """(Direction, PiecewiseLinear) of one entry of an atom, or None."""
-    if not isinstance(node.rule, (Abs, Maximum, Minimum, Max, Min)):
+    if not isinstance(node.rule, (Abs, Maximum, Max)):
         return None
     found = []
     for form in node.forms:
-        length = form.size // node.size if isinstance(node.rule, (Max, Min)) else 1
+        length = form.size // node.size if isinstance(node.rule, Max) else 1
         rows = range(entry * length, (entry + 1) * length)
         found += [_of_form(binder, forms.take(form, [r])) for r in rows]
     if not all(found):
@@ -73,8 +73,7 @@ def of_atom(binder, node, entry):
         return None
     if isinstance(node.rule, Abs):
         functions.append(functions[0].scaled(-1.0))
-    lower = isinstance(node.rule, (Minimum, Min))
-    return directions[0], reduce(PiecewiseLinear.minimum if lower else PiecewiseLinear.maximum, functions)
+    return directions[0], reduce(PiecewiseLinear.maximum, functions)
 
 
 def kinks_at_zero(binder, node):
@@ -88,35 +87,22 @@ def kinks_at_zero(binder, node):
     return bool(all(found) and all(zeros))
 
 
-def piecewise_entries(binder, node, entries):
-    """``[(columns, values, function)]`` of an atom's entries: piecewise linear functions of rows; None for others."""
-    if not isinstance(node.rule, (Abs, Maximum, Minimum)) or node.has_data:
-        return None
-    out = []
-    for entry in entries:
-        found = of_atom(binder, node, int(entry))
-        if found is None or found[0].coefficient.any():
-            return None
-        direction, function = found
-        varying = direction.column > 0
-        out.append((binder.flat(direction.column[varying]), direction.scale[varying], function.simplified()))
-    return out
-
-
-def interval_below(binder, node, entries, weights, level):
-    """(low, high) of the coordinate z where Σ weight × entry, piecewise linear in z alone, is <= level; None for others."""
-    found = piecewise_entries(binder, node, entries)
-    if found is None or any(len(columns) != 1 for columns, _, _ in found):
-        return None
-    scales = {float(values[0]) for _, values, _ in found}
-    if len(scales) != 1:
-        return None
-    parts = [function.scaled(weight) for (_, _, function), weight in zip(found, weights, strict=True)]
-    low, high = reduce(PiecewiseLinear.__add__, parts).below(level)
-    if low > high:
-        return np.inf, -np.inf
-    scale = scales.pop()
-    return tuple(sorted((low / scale, high / scale)))
+def split(form, walker, binder):
+    """The form with each larger of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
+    used, parts = np.zeros(len(form.row), dtype=bool), []
+    for node, terms in binder.atoms_of(form):
+        inner = node.forms
+        if not isinstance(node.rule, Maximum) or len(inner) != 2 or any(map(binder.atoms_of, inner)):
+            continue
+        used[terms] = True
+        difference = forms.add([inner[0], inner[1].scaled(-1.0)], node.shape)
+        size = walker.apply(Abs(), [difference], node.shape, node.expression)
+        both = forms.take(forms.add([*inner, size], node.shape).scaled(0.5), form.column[terms] - node.start)
+        rows, zeros = np.arange(len(terms)), np.zeros(len(terms), dtype=int)
+        weights = forms.Form(rows.shape, rows, zeros, form.coefficient[terms], form.scale[terms])
+        product = forms.multiply(walker.symbols, weights, both, rows.shape)
+        parts.append(forms.scatter(product, form.row[terms], form.shape))
+    return forms.add([form.where(~used), *parts], form.shape) if parts else form
 
 
 def smoothed(form, walker, binder, delta):

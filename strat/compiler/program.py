@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from strat.compiler.bind import Assembly, Evaluation
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
-from strat.compiler.piecewise import smoothed
+from strat.compiler.piecewise import smoothed, split
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
 from strat.compiler.symbols import Symbols
@@ -238,8 +238,8 @@ class Program:
         """
         walker, binder, _ = self.read(given)
         self._curvature.check_values(walker, binder)
-        assembly = Assembly(walker(self.expression).reshaped(()), binder, None)
-        return with_prox(self, assembly, walker)
+        form = split(walker(self.expression).reshaped(()), walker, binder)
+        return with_prox(self, Assembly(form, binder, None), walker)
 
     @property
     def constraints_alone(self):

@@ -147,6 +147,16 @@ class Elementwise(Rule):
         return self.has("mixed")
 
 
+class Scalar(Elementwise):
+    """A function of one number: ``value(u)``, and ``slopes``, its derivative and the next as functions of u and the value."""
+
+    def partial(self, i, args, out, memo):
+        return self.slopes[0](args[0], out)
+
+    def mixed(self, i, j, args, out, memo):
+        return self.slopes[1](args[0], out)
+
+
 class Rows(Rule):
     """A function of each row of its first argument: shape (groups, length) to (groups,)."""
 
@@ -171,20 +181,6 @@ def at_point(expression, **point):
         return expression(*variables), point
 
     return staticmethod(example)
-
-
-def newton_from_above(step, z, accuracy=1e-9):
-    """The root of a convex increasing function, by Newton steps from above: ``step(z)`` gives its value and slope.
-
-    The error of each step is about the square of the one before.
-    """
-    for _ in range(100):
-        value, slope = step(z)
-        new = np.maximum(z - value / np.where(slope > 0, slope, 1.0), 0.0)
-        if np.all(np.abs(new - z) <= accuracy * new):
-            return new
-        z = new
-    return z
 
 
 def grouped(form, axis):

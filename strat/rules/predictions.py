@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.rules import atoms, rule
-from strat.rules.base import Elementwise, at_point
+from strat.rules.base import Elementwise, Scalar, at_point
 
 
 @rule("product")
@@ -22,29 +22,20 @@ class ProductRule(Elementwise):
 
 
 @rule("reciprocal")
-class Reciprocal(Elementwise):
+class Reciprocal(Scalar):
     """1 / u of data or, in predictions, of the variables."""
 
+    value = staticmethod(np.reciprocal)
+    slopes = (lambda u, out: -(out**2), lambda u, out: 2.0 * out**3)
     example = at_point(lambda u, v: u / v, u=[1.0, -2.0], v=[0.5, 3.0])
-
-    def value(self, u):
-        return 1.0 / u
-
-    def partial(self, i, args, out, memo):
-        return -(out**2)
-
-    def mixed(self, i, j, args, out, memo):
-        return 2.0 * out**3
 
 
 @rule(atoms.sign)
 class Sign(Elementwise):
     """1 where u > 0, −1 elsewhere."""
 
+    value = staticmethod(lambda u: np.where(u > 0, 1.0, -1.0))
     example = at_point(cp.sign, u=-0.5)
-
-    def value(self, u):
-        return np.where(u > 0, 1.0, -1.0)
 
 
 @rule(atoms.ceil)

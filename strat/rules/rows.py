@@ -5,7 +5,7 @@ import numpy as np
 
 from strat.errors import NoOracleError
 from strat.oracles.prox_chains import path_prox
-from strat.oracles.thresholds import excess_level, shrunk_largest, shrunk_maximum
+from strat.oracles.thresholds import shrunk_largest, shrunk_maximum
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rows, Rule, at_point, grouped
 from strat.rules.piecewise import Abs
@@ -22,10 +22,6 @@ class _Largest(Rows):
         return (weights * args[0]).sum(axis=-1), weights
 
 
-def _first(mask):
-    return (mask & (np.cumsum(mask, axis=-1) == 1)).astype(float)
-
-
 @rule(atoms.max)
 class Max(_Largest):
     """Largest entry of each row."""
@@ -37,12 +33,15 @@ class Max(_Largest):
         """Cut the largest entries to one level."""
         return shrunk_maximum(u, step)
 
-    def project(self, u, radius):
-        """Cut at the radius."""
-        return np.minimum(u, radius[..., None])
+    @classmethod
+    def form(cls, walker, e, args):
+        rows = grouped(args[0], atoms.axis_of(e))
+        largest = walker.apply(Max(), [rows], rows.shape[:1], e) if rows.shape[1] > 1 else rows
+        return largest.reshaped(e.shape)
 
     def _weights(self, u):
-        return _first(u == u.max(axis=-1, keepdims=True))
+        largest = u == u.max(axis=-1, keepdims=True)
+        return (largest & (np.cumsum(largest, axis=-1) == 1)).astype(float)
 
 
 @rule(atoms.cummax)
@@ -65,46 +64,25 @@ class CumulativeMax(Rule):
 
 
 @rule(atoms.min)
-class Min(_Largest):
-    """Smallest entry of each row, concave."""
+class Min(Max):
+    """Smallest entry of each row, concave: minus the largest of the negated ones."""
 
-    invariance = "ordered"
     example = at_point(lambda u: -cp.min(u), u=[0.3, -1.0, 2.0])
-
-    def prox(self, u, step):
-        """Raise the smallest entries to one level; the step is negative, since the function is concave."""
-        return -shrunk_maximum(-u, -step)
-
-    def _weights(self, u):
-        return _first(u == u.min(axis=-1, keepdims=True))
-
-
-@rule(atoms.norm_inf)
-class NormInf(_Largest):
-    """Largest absolute value of each row."""
-
-    invariance = "absolute"
-    example = at_point(cp.norm_inf, u=[0.3, -1.0, 2.5])
-
-    def prox(self, u, step):
-        """Cut the largest entries to one level: u minus its projection on a ball of the 1-norm (Moreau)."""
-        level = np.maximum(excess_level(np.abs(u), step), 0.0)[..., None]
-        return np.clip(u, -level, level)
-
-    def project(self, u, radius):
-        """Cut at the radius."""
-        return np.clip(u, -radius[..., None], radius[..., None])
 
     @classmethod
     def form(cls, walker, e, args):
-        rows = grouped(args[0], atoms.axis_of(e))
-        if rows.shape[1] == 1:
-            return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
-        return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
+        return super().form(walker, e, [args[0].scaled(-1.0)]).scaled(-1.0)
 
-    def _weights(self, u):
-        size = np.abs(u)
-        return _first(size == size.max(axis=-1, keepdims=True)) * np.sign(u)
+
+@rule(atoms.norm_inf)
+class NormInf(Max):
+    """Largest absolute value of each row."""
+
+    example = at_point(cp.norm_inf, u=[0.3, -1.0, 2.5])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return super().form(walker, e, [walker.apply(Abs(), args, args[0].shape, e)])
 
 
 @rule(atoms.sum_largest)
