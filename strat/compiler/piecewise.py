@@ -87,6 +87,30 @@ def kinks_at_zero(binder, node):
     return bool(all(found) and all(zeros))
 
 
+def first_kink(binder, roots):
+    """The first node at which the sum over the roots is not differentiable, or None.
+
+    A kink where the output is 0 disappears below an atom that is flat there, such as the square of a positive part.
+    """
+    seen, stack = set(), [(node, False) for node in roots]
+    while stack:
+        node, flattened = stack.pop()
+        if (node, flattened) in seen:
+            continue
+        seen.add((node, flattened))
+        if flattened and kinks_at_zero(binder, node):
+            continue
+        kink = node.rule.kinks_of(node.forms)
+        if kink == "some" or (kink == "zero" and not flattened):
+            return node
+        for form in node.forms:
+            # Each row of the form is a number times one atom's entry.
+            alone = np.array_equal(form.row, np.arange(form.size)) and binder.kinds(form)[1].all()
+            for inner, _ in binder.atoms_of(form):
+                stack.append((inner, node.rule.flat_at_zero and alone))
+    return None
+
+
 def split(form, walker, binder):
     """The form with each larger of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
     used, parts = np.zeros(len(form.row), dtype=bool), []

@@ -9,9 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from strat.compiler.bind import Assembly, Evaluation
-from strat.compiler.binder import Binder
-from strat.compiler.bound_oracle import BoundOracle
+from strat.compiler.binder import Assembly, Binder
+from strat.compiler.bound_oracle import BoundOracle, Evaluation
 from strat.compiler.piecewise import smoothed, split
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
@@ -30,7 +29,8 @@ from strat.rules import atoms, rule_of
 class Program:
     """A compiled expression: what it is made of, before any data.
 
-    Made by ``strat.compile``; ``print`` it to see which rule each piece got.
+    Made by ``strat.compile``; ``print`` it to see which rule each piece got. ``layout`` says where each variable lies in a
+    stratum's flat parameter vector.
 
     Parameters
     ----------
@@ -44,11 +44,6 @@ class Program:
         Width of the envelopes of piecewise linear parts.
     curvature : Curvature, optional
         What is known of the expression's convexity.
-
-    Attributes
-    ----------
-    layout : Layout
-        Where each variable lies in a stratum's flat parameter vector.
     """
 
     def __init__(
@@ -140,17 +135,17 @@ class Program:
         return walker, Binder(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 
     def values(self, given=None):
-        """Values of the hyperparameters.
+        """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own.
 
         Parameters
         ----------
         given : dict, optional
-            Values by name, which go before the Parameters' own.
+            Values by name.
 
         Returns
         -------
         dict
-            Values by CVXPY id.
+            Of arrays.
         """
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
         missing = [p.name() for p, value in found if value is None]
@@ -224,7 +219,7 @@ class Program:
         return BoundOracle(self, oracle, list(grouped.labels))
 
     def bind_regularizer(self, given=None):
-        """Flat oracle of a program without data.
+        """Flat oracle, of (K, n) arrays, of a program without data.
 
         Parameters
         ----------
@@ -234,7 +229,7 @@ class Program:
         Returns
         -------
         SumOracle
-            The oracle of (K, n) arrays.
+            With a prox.
         """
         walker, binder, _ = self.read(given)
         self._curvature.check_values(walker, binder)
@@ -255,35 +250,28 @@ class Program:
         prox=False,
         smooth=True,
         constrained=True,
-        part=None,
         statistics=True,
+        part=None,
     ):
-        """Flat oracle of a program with data.
+        """Flat oracle, of (K, n) arrays, of a program with data.
 
         Parameters
         ----------
-        arrays : list of ``(N, *shape)`` ndarray or (N, size) csr_array
-            The records' data.
-        strata : Strata
-            The grouping of records.
-        weight : (N,) ndarray
-            The records' weights; those of weight 0 are left out.
+        arrays, strata, weight : list of (N, *shape) ndarray or (N, size) csr_array, Strata, (N,) ndarray
+            The records' data, strata and weights; those of weight 0 are left out.
         given : dict, optional
             Values of hyperparameters by name.
-        prox, smooth : bool
-            Whether to look for a prox, and whether the declared smoothing applies.
-        constrained : bool
-            Whether the prox must hold constraints and attributes; symmetry it always holds.
+        prox, smooth, constrained, statistics : bool
+            Whether to look for a prox, whether the declared smoothing applies, whether the prox must hold constraints and
+            attributes (symmetry it always holds), and whether sums over records may take the place of the records.
         part : (M,) int ndarray, optional
-            Positions of the records to bind, sorted by stratum and of positive weight; all by default. The oracle is one of
-            the strata that these belong to, in order, and has no cones.
-        statistics : bool
-            Whether sums over records may take the place of the records.
+            Positions of the records to bind, sorted by stratum and of positive weight. The oracle is one of the strata that
+            these belong to, in order, and has no cones.
 
         Returns
         -------
         SumOracle
-            The oracle of (K, n) arrays.
+            With a prox where one was asked for.
         """
         walker, binder, origin = self.read(given, arrays, strata, weight, part)
         self._curvature.check_values(walker, binder, origin)

@@ -5,7 +5,7 @@ from functools import partial
 import cvxpy as cp
 import numpy as np
 
-from strat.compiler.bind import Assembly
+from strat.compiler.binder import Assembly
 from strat.compiler.pieces import NoProx, Sets
 from strat.compiler.program import Program
 from strat.compiler.prox import ProxBuilder
