@@ -4,7 +4,7 @@ import numpy as np
 
 from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
-from strat.compiler.random_records import random_records
+from strat.compiler.random_records import GROUPED, random_records
 from strat.compiler.symbols import DATA, AtomNode, Leaf, Product, Value
 from strat.rules.text import short, text
 
@@ -19,15 +19,11 @@ def prox_line(program, constrained=True):
     """How the prox is computed, where hyperparameters have values; of a loss, as at a few random records."""
     if any(p.value is None for p in program.hyperparameters):
         return []
-    if program.data:
-        records, oracle = random_records(program, np.random.default_rng(0), {})
-        if records is None:
-            return []
-        if not constrained:
-            given = records.arrays, records.strata, records.weight
-            oracle = program.bind_records(*given, prox=True, constrained=False)
-    else:
-        oracle = program.bind_regularizer()
+    arrays, oracle = random_records(program, np.random.default_rng(0), {})
+    if arrays is None:
+        return []
+    if program.data and not constrained:
+        oracle = program.bind_records(arrays, *GROUPED, prox=True, constrained=False)
     kind = oracle.prox.kind if oracle.has("prox") else "none"
     if getattr(oracle.prox, "costly", False):
         kind += ", so that a given graph is fitted by strat.Cone()"
