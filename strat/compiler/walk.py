@@ -160,7 +160,7 @@ class Walker:
         args = [self(a) for a in e.args]
         offsets = np.cumsum([1] + [f.size for f in args[:-1]])
         positions = [f.positions + offset for f, offset in zip(args, offsets, strict=True)]
-        index = atoms.selection(e, positions).astype(np.int64).reshape(e.shape) - 1
+        index = np.asarray(e.numeric(positions), dtype=np.int64).reshape(e.shape) - 1
         whole = args[0] if len(args) == 1 else forms.concatenate(args)
         return forms.take(whole, index)
 

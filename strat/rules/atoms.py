@@ -38,22 +38,8 @@ from cvxpy.expressions.expression import Expression
 from cvxpy.expressions.variable import Variable
 
 #: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
-SELECTIONS = (
-    *(
-        index,
-        special_index,
-        reshape,
-        transpose,
-        Promote,
-        broadcast_to,
-        diag_vec,
-        diag_mat,
-        upper_tri,
-        Wrap,
-        real,
-    ),
-    *(Hstack, Vstack, Concatenate),
-)
+SELECTIONS = (index, special_index, reshape, transpose, Promote, broadcast_to, diag_vec, diag_mat, upper_tri)
+SELECTIONS += (Wrap, real, Hstack, Vstack, Concatenate)
 
 
 def __getattr__(name):
@@ -91,23 +77,8 @@ def exponent(atom):
     return None if p is None else float(p)
 
 
-def huber_threshold(atom):
-    """Threshold M of a Huber atom: an Expression (a constant or a Parameter)."""
-    return atom.M
-
-
-def sum_largest_count(atom):
-    """How many of the largest entries ``sum_largest`` adds (may be fractional)."""
-    return float(atom.k)
-
-
 def geometric_weights(atom):
     """Exponents of a weighted geometric mean, one for each entry it reduces; they sum to 1."""
     weights = np.zeros(len(atom._keep))
     weights[atom._keep] = [float(w) for w in atom.w]
     return weights
-
-
-def selection(atom, positions):
-    """Apply a selection atom to integer arrays that hold positions instead of values."""
-    return np.asarray(atom.numeric(positions))

@@ -114,7 +114,7 @@ class Rule:
     @property
     def curved(self):
         """Whether second derivatives are available."""
-        return self.has("curve")
+        return self.has("mixed" if isinstance(self, Elementwise) else "curve")
 
 
 class Elementwise(Rule):
@@ -141,10 +141,6 @@ class Elementwise(Rule):
 
     def curve(self, i, args, out, memo, g, tangents):
         return _times(g, sum(_times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
-
-    @property
-    def curved(self):
-        return self.has("mixed")
 
 
 class Scalar(Elementwise):

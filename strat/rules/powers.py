@@ -214,7 +214,7 @@ class Huber(Elementwise):
 
     @classmethod
     def form(cls, walker, e, args):
-        threshold = walker.opaque(walker(atoms.huber_threshold(e)))
+        threshold = walker.opaque(walker(e.M))
         return walker.apply(cls(), [args[0], forms.broadcast(threshold, e.shape)], e.shape, e)
 
     def value(self, u, m):

@@ -101,7 +101,7 @@ class SumLargest(_Largest):
 
     @classmethod
     def of(cls, e):
-        return cls(atoms.sum_largest_count(e))
+        return cls(float(e.k))
 
     def _weights(self, u):
         rank = np.argsort(np.argsort(-u, axis=-1, kind="stable"), axis=-1, kind="stable")
