@@ -22,14 +22,13 @@ def declared(couple, variables):
         raise DeclarationError(
             f"couple must be a dict {{variable: weight}} or a tuple of the variables that the graph couples, not {couple!r}."
         )
+    names, out = {v.name(): v for v in variables.values()}, {}
     if not isinstance(couple, dict):
-        coupled = {getattr(v, "id", None) for v in couple}
-        unknown = [v for v in couple if getattr(v, "id", None) not in variables]
+        coupled = {getattr(v, "id", None): v for v in couple}
+        unknown = [v for key, v in coupled.items() if key not in variables]
         if unknown:
             raise DeclarationError(f"couple holds {unknown[0]}, which is no variable of the model.")
-        return {v.name(): 0.0 for v in variables.values() if v.id not in coupled}
-    names = {v.name(): v for v in variables.values()}
-    out = {}
+        return {name: 0.0 for name, v in names.items() if v.id not in coupled}
     for key, weight in couple.items():
         name = key.name() if isinstance(key, atoms.Variable) else key
         if name not in names or (isinstance(key, atoms.Variable) and key.id != names[name].id):

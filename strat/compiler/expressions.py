@@ -97,19 +97,18 @@ def symmetric(variable):
 
 
 def contents(base):
-    """Every node of a declaration's expressions once, with its numbers and the places of its arguments.
+    """Every node of a declaration's expressions once, with its numbers and the places of its arguments, as numbers and text.
 
-    These are plain numbers and text, to tell whether two declarations are the same. Variables and Parameters go by the
-    order in which they occur, as CVXPY numbers those without a name anew in every session. Values of Parameters have no
-    part in it.
+    They tell whether two declarations are the same. Variables and Parameters go by the order in which they occur, as CVXPY
+    numbers those without a name anew in every session, and values of Parameters have no part in it.
     """
     found, places = [], {}
 
     def read(part):
+        if isinstance(part, slice):
+            part = [part.start, part.stop, part.step]
         if isinstance(part, (list, tuple)):
             return [read(inner) for inner in part]
-        if isinstance(part, slice):
-            return [read(inner) for inner in (part.start, part.stop, part.step)]
         if not isinstance(part, atoms.Expression | atoms.Constraint):
             return part
         if id(part) not in places:
@@ -118,8 +117,7 @@ def contents(base):
             elif isinstance(part, atoms.Variable | atoms.Parameter):
                 says = [(name, read(value)) for name, value in part.attributes.items()]
             else:  # a constraint's data end with its number
-                data = part.get_data() or []
-                says = read(data[:-1] if isinstance(part, atoms.Constraint) else data)
+                says = read((part.get_data() or [])[: -1 if isinstance(part, atoms.Constraint) else None])
             node = (type(part).__name__, getattr(part, "shape", None), says, read(part.args))
             places[id(part)] = len(found)
             found.append(node)

@@ -93,12 +93,12 @@ class Once:
         self._make, self._made, self._error, self.size = make, None, None, size
 
     def __call__(self):
-        if self._made is None and self._error is None:
+        if self._make is not None:
+            make, self._make = self._make, None
             try:
-                if self.size:
-                    way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
-                    check_memory("the cone program of all records", BYTES * self.size, way)
-                self._made = self._make()
+                way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
+                check_memory("the cone program of all records", BYTES * self.size, way)
+                self._made = make()
             except (NoOracleError, OptionError) as error:
                 self._error = str(error)
         if self._error is not None:
@@ -108,7 +108,7 @@ class Once:
     def __getstate__(self):
         with suppress(NoOracleError):
             self()  # functions inside functions are not pickled, their result is
-        return {**self.__dict__, "_make": None}
+        return self.__dict__
 
 
 class ProxBuilder:
