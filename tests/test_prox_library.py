@@ -133,7 +133,6 @@ COMPOUND = {
     "3-norm and l1 of a shift": (cp.norm(2 * w - W0, 1.5) + RIDGE + LINEAR,),
     "norms of rows": (cp.norm(W[0], 4) + cp.norm(W[1], 1.2) + 0.2 * cp.norm1(W), W >= 0),
     "ball of the 3-norm": (cp.norm1(w), cp.norm(w, 3) <= 0.8),
-    "square over linear": (cp.quad_over_lin(u, y),),
     "l1 of a map": (cp.norm1(D @ w),),
     "l1 of a map and squares": (cp.norm1(D @ w - 0.3) + cp.sum_squares(D @ w) + 0.2 * cp.norm1(w),),
     "lasso": (0.5 * cp.norm1(w) + cp.sum_squares(D @ w - 1),),

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.piecewise import first_kink
-from strat.compiler.symbols import DATA, AtomNode, Leaf, Product
+from strat.compiler.walk import DATA, AtomNode, Leaf, Product
 from strat.oracles.bound_form import BoundForm, Inner
 from strat.oracles.design import ConstantDesign, RowDesign, SharedDesign
 from strat.oracles.quadratic import Quadratic

@@ -3,7 +3,7 @@
 import numpy as np
 
 from strat.compiler.expressions import symmetric
-from strat.compiler.symbols import DATA
+from strat.compiler.walk import DATA
 from strat.errors import NoOracleError, OptionError, ShapeError
 from strat.oracles.tape import Tape
 

@@ -5,9 +5,8 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.symbols import Symbols
 from strat.compiler.value_checks import check_fixed
-from strat.compiler.walk import Walker
+from strat.compiler.walk import Symbols, Walker
 from strat.errors import (
     DataWarning,
     DeclarationError,

@@ -184,11 +184,7 @@ class Sets:
         """Rows of a form that are 0, or at most 0: bounds of one coordinate, and what ties several."""
         found = affine(binder, form)
         if found is None:
-            opened = None if equal else _opened(form, binder)
-            if opened is not None:
-                self._add(opened, binder, name)
-            elif equal or not self._balls(form, binder, name):
-                self.other.append(name)
+            self._add_atoms(form, binder, name, equal)
             return
         A, b = found
         counts = np.diff(A.indptr)
@@ -202,42 +198,30 @@ class Sets:
         if len(several):
             (self.equalities if equal else self.inequalities).append((A[several], -b[several]))
 
-    def _balls(self, form, binder, name):
-        """Add rows Σ weight × entries of one atom <= radius; whether they are such rows."""
-        variable, atom, rest = binder.kinds(form)
-        if binder.has_data(form) or variable.any():
-            return False
-        found, balls = [(node, form.at(terms)) for node, terms in binder.atoms_of(form)], []
-        offset = binder.values(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
-        for row in range(form.size):
-            here = [(node, part.where(part.row == row)) for node, part in found]
-            here = [(node, part) for node, part in here if len(part.row)]
-            if len(here) != 1:
-                return False
-            ((node, part),) = here
-            weights = np.zeros(node.size)
-            np.add.at(weights, part.column - node.start, binder.terms(part).reshape(-1))
-            balls.append((node, weights, -float(offset[row]), name))
-        self.balls += balls
-        return True
-
-
-def _opened(form, binder):
-    """Rows max(a, b, …) <= 0 as rows a <= 0, b <= 0, …; None where some row is something else."""
-    found, symbols = binder.atoms_of(form), binder.symbols
-    if len(found) != 1 or not np.array_equal(form.row[found[0][1]], np.arange(form.size)):
-        return None
-    (node, terms), inner = found[0], found[0][0].forms
-    weights = form.at(terms)
-    if not isinstance(node.rule, (Abs, Maximum, Max)) or node.has_data or np.any(binder.terms(weights) < 0):
-        return None
-    if isinstance(node.rule, Abs):
-        inner = [inner[0], inner[0].scaled(-1.0)]
-    elif isinstance(node.rule, Max):
-        inner = [forms.take(inner[0], places) for places in inner[0].positions.T]
-    rows = np.tile(np.arange(form.size), len(inner))
-    args = forms.concatenate([forms.take(f, form.column[terms] - node.start) for f in inner])
-    zeros = np.zeros(form.size, dtype=int)
-    factor = forms.Form(form.shape, np.arange(form.size), zeros, weights.coefficient, weights.scale)
-    rest = forms.take(form.where(~binder.kinds(form)[1]), rows)
-    return forms.add([rest, forms.multiply(symbols, forms.take(factor, rows), args, rows.shape)], rows.shape)
+    def _add_atoms(self, form, binder, name, equal):
+        """Rows Σ weight × entries of one atom <= radius, and rows max(a, b, …) <= 0 as rows a <= 0, b <= 0, …"""
+        (variable, _, rest), found = binder.kinds(form), binder.atoms_of(form)
+        if equal or len(found) != 1 or binder.has_data(form):
+            self.other.append(name)
+            return
+        node, terms = found[0]
+        part, rest, entries = form.at(terms), form.where(variable | rest), form.column[terms] - node.start
+        values = binder.terms(part).reshape(-1)
+        alone = np.array_equal(part.row, np.arange(form.size)) and np.all(values >= 0)
+        if alone and isinstance(node.rule, (Abs, Maximum, Max)):
+            inner = node.forms
+            if isinstance(node.rule, Abs):
+                inner = [inner[0], inner[0].scaled(-1.0)]
+            elif isinstance(node.rule, Max):
+                inner = [forms.take(inner[0], places) for places in inner[0].positions.T]
+            rows = np.tile(np.arange(form.size), len(inner))
+            args = forms.concatenate([forms.take(f, entries) for f in inner])
+            factor = forms.Form(form.shape, part.row, 0 * part.row, part.coefficient, part.scale)
+            product = forms.multiply(binder.symbols, forms.take(factor, rows), args, rows.shape)
+            self._add(forms.add([forms.take(rest, rows), product], rows.shape), binder, name)
+        elif variable.any() or len(np.unique(part.row)) < form.size:
+            self.other.append(name)
+        else:
+            weights, radius = np.zeros((form.size, node.size)), -binder.values(rest).reshape(-1)
+            np.add.at(weights, (part.row, entries), values)
+            self.balls += [(node, *ball, name) for ball in zip(weights, radius.tolist(), strict=True)]

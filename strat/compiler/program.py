@@ -14,10 +14,9 @@ from strat.compiler.bound_oracle import BoundOracle, Evaluation
 from strat.compiler.piecewise import smoothed, split
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
-from strat.compiler.symbols import Symbols
 from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
-from strat.compiler.walk import Walker
+from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.layout import Layout
 from strat.oracles.segments import Segments, compact

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from strat.compiler.binder import dense
 from strat.compiler.expressions import factors, matrix_factors, rebuilt, sign_of
 from strat.compiler.replacements import CONCAVE, replacement
-from strat.compiler.symbols import DATA
+from strat.compiler.walk import DATA
 from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
 from strat.rules import atoms
 from strat.rules.text import text

@@ -33,10 +33,7 @@ def rule(*classes):
     """Register a rule for CVXPY atom classes (or, as a string, for an operation that has no class)."""
 
     def register(cls):
-        for key in classes:
-            if key in _REGISTRY:
-                raise TypeError(f"{key} has two rules: {_REGISTRY[key].__name__} and {cls.__name__}")
-            _REGISTRY[key] = cls
+        _REGISTRY.update(dict.fromkeys(classes, cls))
         return cls
 
     return register

@@ -14,8 +14,8 @@ from strat.rules import atoms, forms
 class Rule:
     """Base class of rules.
 
-    Every rule has ``forward`` and ``example``, the atom at its simplest and a point inside its domain (see `at_point`). A
-    further method that exists is a capability; ``has`` asks for one.
+    Every rule has ``forward(args)``, its output and a memo for the other methods, and ``example``, the atom at its simplest
+    and a point inside its domain (see `at_point`). A further method that exists is a capability; ``has`` asks for one.
 
     * ``pullback(i, args, out, memo, g)``: a gradient g of the output, mapped to one of argument i.
     * ``pushforward(args, out, memo, tangents)``: tangents {i: t} of the arguments, mapped to one of the output.
@@ -73,10 +73,6 @@ class Rule:
     def form(cls, walker, e, args):
         """Form of the atom ``e`` over the forms of its arguments."""
         return walker.apply(cls.of(e), args, e.shape, e)
-
-    def forward(self, args):
-        """Output, and a memo for the other methods."""
-        raise NotImplementedError
 
     def pullback(self, i, args, out, memo, g):
         """The usual case: the memo is the gradient of each output entry in the one argument."""

@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.rules import atoms, rule
-from strat.rules.base import Elementwise, Scalar, at_point
+from strat.rules.base import Elementwise, at_point
 
 
 @rule("product")
@@ -14,19 +14,12 @@ class ProductRule(Elementwise):
     value = staticmethod(np.multiply)
     example = at_point(cp.multiply, u=[1.0, -2.0], v=[0.5, 3.0])
 
-    def partial(self, i, args, out, memo):
-        return args[1 - i]
-
-    def mixed(self, i, j, args, out, memo):
-        return 0.0 if i == j else 1.0
-
 
 @rule("reciprocal")
-class Reciprocal(Scalar):
+class Reciprocal(Elementwise):
     """1 / u of data or, in predictions, of the variables."""
 
     value = staticmethod(np.reciprocal)
-    slopes = (lambda u, out: -(out**2), lambda u, out: 2.0 * out**3)
     example = at_point(lambda u, v: u / v, u=[1.0, -2.0], v=[0.5, 3.0])
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from strat.compiler.symbols import AtomNode
+from strat.compiler.walk import AtomNode
 from strat.errors import GraphError, NoOracleError, OptionError
 from strat.model.refit import Refits
 from strat.oracles.base import hessian_blocks
