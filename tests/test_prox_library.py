@@ -91,10 +91,8 @@ CLOSED = {
     "nuclear ball": (0, cp.normNuc(W) <= 1.2),
     "Frobenius": (cp.norm(W, "fro"),),
     "largest eigenvalue": (cp.lambda_max(S),),
-    "largest eigenvalue shifted": (cp.lambda_max(2 * S + G) + 0.1 * cp.trace(S),),
     "largest eigenvalue, semidefinite": (cp.lambda_max(P),),
     "log det": (-0.7 * cp.log_det(S) + cp.trace(G @ S),),
-    "log det scaled": (-cp.log_det(2 * S + 0.5 * np.eye(3)),),
     "semidefinite": (cp.trace(G @ P),),
     "symmetric, off the diagonal": (cp.norm1(cp.multiply(1 - np.eye(3), S)),),
     "symmetric, a quadratic that is not": (cp.sum_squares(S @ W0[:3] - 1),),
@@ -125,6 +123,8 @@ ONE = {
     "exponential of one": (0, cp.exp(w) <= 1.1, cp.log(u + 9) >= 2.2),
 }
 COMPOUND = {
+    "largest eigenvalue shifted": (cp.lambda_max(2 * S + G) + 0.1 * cp.trace(S),),
+    "log det scaled": (-cp.log_det(2 * S + 0.5 * np.eye(3)),),
     "two kinks": (cp.norm1(w) + cp.norm1(w - 1) + cp.sum(cp.pos(w - 0.3)),),
     "trace of the inverse": (cp.tr_inv(S),),
     "symmetric, whole": (cp.norm(S, "fro") + 0.1 * cp.norm1(S),),

@@ -70,28 +70,25 @@ class Component:
         )
 
     def _cone(self):
-        """Functions of eigenvalues and semidefinite cones of one symmetric variable."""
+        """A function of the eigenvalues of one symmetric variable, its semidefinite cone, or both."""
         spectral = [node for node in self.several if node.rule.has("prox_eigenvalues")]
-        names, p = self.names if spectral else self.cones, self.builder.sets.transposed
+        names, builder = self.names if spectral else self.cones, self.builder
         others = self.single or self.bounded or self.balls or len(self.equal[1]) or len(self.less[1])
-        if len(names) != 1 or others or p is None or not self.diagonal or np.ptp(self.Q) > 0:
+        if others or len(names) != 1 or len(spectral) != len(self.several) or len(spectral) > 1:
             return None
-        where, cone = self.builder.layout.slices[names[0]], self.builder.sets.cones.get(names[0])
-        own = np.arange(where.start, where.stop)
-        if not len(spectral) == len(self.several) <= 1 or not np.array_equal(self.columns, own):
+        where, cone = builder.layout.slices[names[0]], builder.sets.cones.get(names[0])
+        whole = np.array_equal(self.columns, np.arange(where.start, where.stop))
+        if builder.sets.transposed is None or not (whole and self.diagonal) or np.ptp(self.Q) > 0:
             return None
-        rule, weight, scale, offset = None, None, 1.0, 0.0
+        rule = weight = None
         if spectral:
-            rows = self.builder.rows(spectral[0].forms[0])
-            if cone == "NSD" or rows is None or not np.array_equal(rows[1], own) or np.ptp(rows[2]) > 0:
+            found = builder.affine(spectral[0].forms[0])
+            itself = found is not None and (found[0] != sp.eye_array(builder.n).tocsr()[where]).nnz == 0
+            if cone == "NSD" or not itself or found[1].any():
                 return None
-            scale, offset = float(rows[2][0]), rows[3]
-            moved = scale != 1.0 or np.any(offset)
-            if not np.array_equal(offset, offset[p[own] - own[0]]) or (cone is not None and moved):
-                return None
-            rule, weight = spectral[0].rule, self.builder.nodes[spectral[0]]
-        d = self.builder.layout.shapes[names[0]][0]
-        return ConeBlock(own, d, self.q, self.Q[None, :], cone, rule, weight, scale, offset)
+            rule, weight = spectral[0].rule, builder.nodes[spectral[0]]
+        d = builder.layout.shapes[names[0]][0]
+        return ConeBlock(self.columns, d, self.q, self.Q[None, :], cone, rule, weight)
 
     def _subspace(self):
         """A quadratic on an affine subspace, where coordinates with one value are too."""
