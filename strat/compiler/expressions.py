@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from strat.rules import atoms
 from strat.rules.atoms import nodes
@@ -69,15 +70,19 @@ def folded(expression, leaves, stay=()):
 
 def sign_of(values, matrix=False):
     """Sign of an array of values: "+", "-", "0" (all zero) or "?" (both); definiteness for matrices."""
-    values = np.asarray(values, dtype=float)
-    if matrix:
-        values = np.linalg.eigvalsh(0.5 * (values + np.swapaxes(values, -1, -2)))
+    values = eigenvalues(values) if matrix else np.asarray(values, dtype=float)
     low, high = values.min(initial=0.0), values.max(initial=0.0)
     size = max(-low, high)
     slack = (1e-8 if matrix else 1e-12) * size
     if size == 0:
         return "0"
     return "+" if low >= -slack else "-" if high <= slack else "?"
+
+
+def eigenvalues(matrix):
+    """Eigenvalues of the symmetric part of matrices, ascending."""
+    matrix = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
+    return np.linalg.eigvalsh(0.5 * (matrix + np.swapaxes(matrix, -1, -2)))
 
 
 def with_sign(variable, plain):

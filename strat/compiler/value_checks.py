@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.binder import dense
-from strat.compiler.expressions import factors, matrix_factors, rebuilt, sign_of
+from strat.compiler.expressions import eigenvalues, factors, matrix_factors, rebuilt, sign_of
 from strat.compiler.replacements import CONCAVE, replacement
 from strat.compiler.walk import DATA
 from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
@@ -119,7 +119,7 @@ class Curvature:
         words = ">= 0" if sign > 0 else "<= 0"
         if id(factor) in self.matrices:
             words = f"is {'positive' if sign > 0 else 'negative'} semidefinite"
-            value = np.linalg.eigvalsh(0.5 * (value + np.swapaxes(value, 1, 2)))
+            value = eigenvalues(value)
         only = f"{self.what} is convex in ({self.names}) only where {text(factor)} {words}, but"
         if origin is None or not walker.symbols.depends(walker(factor).coefficient) & DATA:
             have = [f"{p.name()} = {shown(walker.values.get(p.id, np.nan))}" for p in factor.parameters()]
