@@ -92,7 +92,8 @@ class Rule:
         inside = [
             all_legal((args[i] >= low) & (args[i] <= high)) for i, (low, high) in self.intervals.items()
         ]
-        return reduce(np.logical_and, inside) if inside else None
+        inside += [np.linalg.eigvalsh(symmetric(args[i]))[..., 0] > 0 for i in self.definite]
+        return np.broadcast_to(reduce(np.logical_and, inside), max(map(len, args))) if inside else None
 
     def interior(self, args, moving):
         """The same mask, without the ends where derivatives are infinite, for entries {argument: mask} that can move."""
@@ -105,7 +106,7 @@ class Rule:
     @property
     def restricted(self):
         """Whether some arguments are illegal."""
-        return bool(self.intervals) or type(self).domain is not Rule.domain
+        return bool(self.intervals or self.definite) or type(self).domain is not Rule.domain
 
     @property
     def curved(self):
@@ -183,6 +184,11 @@ def grouped(form, axis):
     length = int(np.prod([form.shape[d] for d in axis], dtype=int))
     groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
     return forms.take(form, form.positions.transpose(*kept, *axis).reshape(groups, length))
+
+
+def symmetric(s):
+    """The symmetric part of matrices, which is all that functions of symmetric ones see."""
+    return 0.5 * (s + np.swapaxes(s, -1, -2))
 
 
 def all_legal(mask):

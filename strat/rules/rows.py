@@ -5,9 +5,10 @@ import numpy as np
 
 from strat.errors import NoOracleError
 from strat.oracles.prox_chains import path_prox
-from strat.oracles.thresholds import shrunk_largest, shrunk_maximum
+from strat.oracles.thresholds import shrunk_maximum
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rows, Rule, at_point, grouped
+from strat.rules.exponentials import Exp, Log
 from strat.rules.piecewise import Abs
 from strat.rules.text import text
 
@@ -85,29 +86,6 @@ class NormInf(Max):
         return super().form(walker, e, [walker.apply(Abs(), args, args[0].shape, e)])
 
 
-@rule(atoms.sum_largest)
-class SumLargest(_Largest):
-    """Sum of the k largest entries of each row (k may be fractional)."""
-
-    invariance = "ordered"
-    example = at_point(lambda u: cp.sum_largest(u, 2), u=[0.3, -1.0, 2.5, 1.0])
-
-    def __init__(self, k):
-        self.k = k
-
-    def prox(self, u, step):
-        """u minus its projection on the set {0 <= s <= step, Σ s = k step}."""
-        return shrunk_largest(u, step, self.k)
-
-    @classmethod
-    def of(cls, e):
-        return cls(float(e.k))
-
-    def _weights(self, u):
-        rank = np.argsort(np.argsort(-u, axis=-1, kind="stable"), axis=-1, kind="stable")
-        return np.clip(self.k - rank, 0.0, 1.0)
-
-
 @rule(atoms.dotsort)
 class DotSort(Rows):
     """Sum of the sorted entries of u times sorted weights; prox by isotonic regression of the sorted entries.
@@ -157,16 +135,24 @@ class DotSort(Rows):
         return (weights * args[0]).sum(axis=-1), weights
 
 
+@rule(atoms.sum_largest)
+class SumLargest(DotSort):
+    """Sum of the k largest entries of each row (k may be fractional)."""
+
+    example = at_point(lambda u: cp.sum_largest(u, 2), u=[0.3, -1.0, 2.5, 1.0])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        rows = grouped(args[0], atoms.axis_of(e))
+        weights = np.clip(float(e.k) - np.arange(rows.shape[1]), 0.0, 1.0)[::-1]
+        return walker.apply(cls(tuple(weights.tolist())), [rows], rows.shape[:1], e).reshaped(e.shape)
+
+
 @rule(atoms.GeoMean)
-class GeometricMean(Rows):
-    """Π u_j^w_j of each row with weights that sum to 1, u >= 0: concave."""
+class GeometricMean(Log):
+    """Π u_j^w_j of each row with weights that sum to 1, u >= 0, concave: the exponential of Σ w_j log(u_j)."""
 
-    intervals = {0: (0.0, np.inf)}
     steep = (0,)
-
-    def __init__(self, weights):
-        self.weights = weights
-
     example = at_point(lambda u: -cp.geo_mean(u, [1, 2, 1]), u=[0.5, 1.0, 2.0])
 
     @classmethod
@@ -176,21 +162,8 @@ class GeometricMean(Rows):
             u = forms.take(u, u.positions.reshape(-1, order="F"))
         rows, weights = grouped(u, axis), atoms.geometric_weights(e)
         rows = forms.take(rows, rows.positions[:, weights > 0])
-        rule_ = cls(tuple(weights[weights > 0].tolist()))
-        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
-
-    def forward(self, args):
-        return np.prod(np.maximum(args[0], 0.0) ** self.weights, axis=-1), None
-
-    def _relative(self, args):
-        """Derivatives of the logarithm of the output."""
-        return self.weights / args[0]
-
-    def pullback(self, i, args, out, memo, g):
-        relative = self._relative(args)
-        return g[..., None] * np.where(np.isinf(relative), np.inf, out[..., None] * relative)
-
-    def curve(self, i, args, out, memo, g, tangents):
-        relative, t = self._relative(args), tangents[0]
-        along = (relative * t).sum(axis=-1, keepdims=True)
-        return (g * out)[..., None] * relative * (along - t / args[0])
+        logs = walker.apply(cls(), [rows], rows.shape, e)
+        weighted = forms.multiply(walker.symbols, forms.constant(weights[weights > 0]), logs, rows.shape)
+        return walker.apply(Exp(), [walker.sum(weighted, rows.shape[:1], (1,))], rows.shape[:1], e).reshaped(
+            e.shape
+        )

@@ -9,9 +9,8 @@ from scipy.special import entr
 
 from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest
 from strat.rules import atoms, rule
-from strat.rules.base import Rule, at_point
-from strat.rules.exponentials import Entr
-from strat.rules.matrices import symmetric
+from strat.rules.base import Rule, at_point, symmetric
+from strat.rules.exponentials import Entr, positive_root
 
 #: Eigenvalues that rounding alone has made negative, in multiples of the largest.
 ROUNDING = 1e-13
@@ -110,6 +109,26 @@ class LambdaMax(LambdaSumLargest):
         return cls(1)
 
     example = at_point(cp.lambda_max, u=[[1.0, -0.5], [-0.5, 0.3]])
+
+
+@rule(atoms.log_det)
+class LogDetRule(_Eigenvalues):
+    """log det S of a positive definite S, -inf otherwise: covariance models."""
+
+    definite = (0,)
+    example = at_point(lambda S: -cp.log_det(S), S=[[2.0, 0.5], [0.5, 1.0]])
+
+    def prox_eigenvalues(self, values, step):
+        """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
+        return positive_root(values, -step[:, None])
+
+    def of_values(self, values):
+        positive = values[..., :1] > 0
+        safe = np.where(positive, values, 1.0)
+        return np.where(positive[..., 0], np.log(safe).sum(axis=-1), -np.inf), 1.0 / safe
+
+    def curve(self, i, args, out, memo, g, tangents):
+        return -g[..., None, None] * (memo @ symmetric(tangents[0]) @ memo)
 
 
 @rule(atoms.von_neumann_entr)
