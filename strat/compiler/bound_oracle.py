@@ -106,10 +106,7 @@ _WAYS_OUT = {
 
 
 class Evaluation:
-    """Values of any shape on each record, as a function of theta (K, n): losses and predictions.
-
-    The form is of one record, and `order` gives the record at each of the binder's positions.
-    """
+    """Values on each record of a form of any shape, as a function of theta (K, n); `order` gives the records' positions."""
 
     def __init__(self, form, binder, order):
         self.order, self.segments, self.shape = order, binder.segments, form.shape

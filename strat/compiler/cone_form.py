@@ -16,9 +16,7 @@ from strat.rules.approximated import refuse_approximations
 def stratum_cones(program, values, low=None, high=None, transposed=None):
     """The expression of a program without data, its constraints and its variables' attributes, as `Cones` of one stratum.
 
-    `values` are hyperparameters by CVXPY id. `low` and `high` are bounds that solutions are to keep exactly, as they keep
-    the symmetry of variables whose transposes have the coordinates `transposed`. Raises NoOracleError where CVXPY has no
-    cone program.
+    `values` are hyperparameters by CVXPY id; solutions keep the bounds `low` and `high`, and the symmetry, exactly.
     """
     refuse_approximations(program.expression, *(a for c in program.constraints for a in c.args))
     theta = cp.Variable(program.layout.n)

@@ -11,10 +11,7 @@ from strat.rules.text import short
 
 
 def declared(couple, variables):
-    """``couple`` of a ``BaseModel`` as weights by variable name: a number, an array, a Parameter, or a dict by factor.
-
-    `variables` are the model's by id.
-    """
+    """``couple`` of a ``BaseModel`` as weights by name: numbers, arrays, Parameters or dicts by factor; variables are by id."""
     if couple is None:
         return {}
     couple = (couple,) if isinstance(couple, atoms.Variable) else couple
@@ -56,10 +53,7 @@ def factors(couple):
 
 
 def weights(couple, layout, given, factor=None):
-    """Weight of each coordinate, (n,), on edges of one factor; None is for edges without.
-
-    `given` are values of hyperparameters by name, which go before the Parameters' own.
-    """
+    """Weight of each coordinate, (n,), on edges of one factor, None for those without; `given` goes before Parameters' values."""
     out = np.ones(layout.n)
     for name, weight in couple.items():
         where = f"couple[{name!r}]"
@@ -85,10 +79,9 @@ def weights(couple, layout, given, factor=None):
 
 
 def on_edges(base, given, prior, i, j):
-    """Weight of each coordinate in the distance: (n,), or (E, n) on the edges (i, j) where factors differ in it.
+    """Weight of each coordinate in the distance: (n,), or (E, n) on the edges (i, j) of the graph `prior` with factors.
 
-    `given` are values of hyperparameters by name, and `prior` is the graph whose factors these are; without one no edge has
-    a factor, as edges that it lacks. Raises where a factor is none of the graph, and where an edge has several.
+    Raises where a factor is none of the graph, and where an edge has several.
     """
     if prior is None or not len(i) or not by_factor(base.couple):
         return weights(base.couple, base.layout, given)

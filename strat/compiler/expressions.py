@@ -53,10 +53,9 @@ def _power(e, base, exponent):
 
 
 def folded(expression, leaves, stay=()):
-    """The expression on other leaves, by id, its factors as constants, so that CVXPY sees the signs of their values.
+    """The expression on other leaves, by id, its factors as constants but for those with Parameters of ids in `stay`.
 
-    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1. Factors
-    that hold a Parameter whose id is in `stay` are no constants.
+    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1.
     """
     matrices, numbers = matrix_factors(expression), {}
     for factor in factors(expression):
@@ -102,10 +101,9 @@ def symmetric(variable):
 
 
 def contents(base):
-    """Every node of a declaration's expressions once, with its numbers and the places of its arguments, as numbers and text.
+    """Every node of a declaration's expressions once, as numbers and text that tell whether two declarations are the same.
 
-    They tell whether two declarations are the same. Variables and Parameters go by the order in which they occur, as CVXPY
-    numbers those without a name anew in every session, and values of Parameters have no part in it.
+    Variables and Parameters go by the order in which they occur, as CVXPY numbers those without a name anew in every session.
     """
     found, places = [], {}
 

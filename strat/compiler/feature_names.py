@@ -8,13 +8,8 @@ from strat.rules import atoms
 def feature_names(base, columns):
     """The names of the entries of variables that multiply a data Parameter, ``{variable: (axis, names)}``.
 
-    In ``x @ theta``, ``theta @ x`` and ``multiply(x, theta)`` the entries of theta along one axis belong to those of x.
-
-    Parameters
-    ----------
-    base : BaseModel
-    columns : dict
-        Column names of the arguments that were DataFrames, by Parameter name.
+    In ``x @ theta``, ``theta @ x`` and ``multiply(x, theta)`` the entries of theta along one axis belong to those of x. `columns`
+    are the column names of the arguments that were DataFrames, by Parameter name.
     """
     data, found = {p.id: p.name() for p in base.data}, {}
     stack = [base.loss] + ([] if base.predict is None else [base.predict])

@@ -130,10 +130,9 @@ def attribute_constraints(variable, plain):
 class Sets:
     """Constraints and attributes of one stratum's variables, sorted by the sets that a prox knows.
 
-    ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and
-    A z <= b, ``balls`` are (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones``
-    names of semidefinite cones by variable name, ``transposed`` the coordinates of the transpose (symmetric variables),
-    ``other`` texts of what has no projection in closed form.
+    ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and A z <= b, ``balls``
+    (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones`` names of semidefinite cones
+    by variable, ``transposed`` the coordinates of the transpose (symmetric variables), ``other`` texts of what is none of these.
     """
 
     def __init__(self, variables, layout):

@@ -1,8 +1,7 @@
 """Piecewise linear functions of one number, read off atoms, and smoothing.
 
-Smoothing replaces piecewise linear functions of one scalar argument, and Euclidean norms, by their Moreau envelopes. Every
-spelling of one function must get the same envelope, so pieces over one argument are merged first: all rows
-that are multiples of one direction (apart from a constant) become functions of the same number u.
+Smoothing replaces them, and Euclidean norms, by their Moreau envelopes. Every spelling of one function must get the same
+envelope: all rows that are multiples of one direction, apart from a constant, become functions of the same number u.
 """
 
 from functools import reduce
@@ -77,10 +76,7 @@ def of_atom(binder, node, entry):
 
 
 def kinks_at_zero(binder, node):
-    """Whether an atom is a piecewise linear function of one number whose kinks are where it is 0.
-
-    So is max(|u| − ε, 0), though its inner |u| has another one.
-    """
+    """Whether an atom is a piecewise linear function of one number with kinks where it is 0, as max(|u| − ε, 0)."""
     found = [of_atom(binder, node, entry) for entry in range(node.size)]
     functions = [function.simplified() for _, function in found] if all(found) else []
     zeros = [np.abs(f.values).max() <= 1e-12 * max(1.0, np.abs(f.slopes).max()) for f in functions]

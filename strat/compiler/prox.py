@@ -25,8 +25,7 @@ from strat.rules.text import text
 def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False):
     """The oracle of a program with the prox of the expression, and of its constraints and attributes where `constrained`.
 
-    ``why["prox"]`` says why the prox has no closed form, where it has none. What is smoothed has no cones, as those of its
-    records are of another function. Symmetry of variables the prox always holds.
+    ``why["prox"]`` says why the prox has no closed form. What is smoothed has no cones, which are of another function.
     """
     binder, values = assembly.binder, walker.values
 
@@ -84,10 +83,7 @@ BYTES = 450
 
 
 class Once:
-    """A function without arguments that is called once, when its result is first needed.
-
-    `size` tells how many numbers of records the result will hold, before it is made.
-    """
+    """A function without arguments, called when its result of about `size` numbers of records is first needed."""
 
     def __init__(self, make, size=0):
         self._make, self._made, self._error, self.size = make, None, None, size
@@ -112,10 +108,9 @@ class Once:
 
 
 class ProxBuilder:
-    """Builds the prox of Σ weight × atom + linear + quadratic over a set, all on strata, by blocks that do not touch.
+    """Builds the prox of Σ weight × atom + linear + quadratic over a set, on strata, by blocks that do not touch.
 
-    `weights` is ``{atom node: (K or 1, size) weights}``, `linear` (K or 1, n), and `active` a mask of the strata that have
-    records.
+    `weights` is ``{atom node: (K or 1, size) weights}``, `linear` (K or 1, n), `active` a mask of strata that have records.
     """
 
     def __init__(self, binder, weights, linear, sets, layout, active=None):

@@ -25,10 +25,7 @@ TRIES = 600
 
 
 def random_records(program, rng, given):
-    """(arrays, flat oracle) of the first kinds of random data that the program accepts; (None, None) if none is.
-
-    `given` are values of hyperparameters by name.
-    """
+    """(arrays, flat oracle) of the first random data that the program accepts, or (None, None); `given` are hyperparameters."""
     for arrays in _draws(program.data, rng, len(INDEX)):
         try:
             if not program.data:

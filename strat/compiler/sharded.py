@@ -86,15 +86,9 @@ def follows_gradients(oracle):
 
 
 def sum_over(engine, K, like):
-    """The sum over an engine's shards: of quadratics by their statistics, where these are fewer than the records.
+    """The sum over an engine's shards of K strata: of quadratics by their statistics, where these are fewer than the records.
 
-    Parameters
-    ----------
-    engine : object with ``sum``
-    K : int
-        Strata.
-    like : SumOracle
-        That of a sample of the records, in one stratum.
+    `like` is the oracle of a sample of the records, in one stratum.
     """
     n, shards = like.n, Shards(engine, K, like)
     if like.quadratic and K * n * n <= STATISTICS and all(isinstance(part, Quadratic) for part in like.parts):

@@ -1,7 +1,7 @@
 """What the values of data and hyperparameters must satisfy: convexity, domains, constraints without variables.
 
-CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here each *factor* (a largest
-sub-expression without variables) is replaced by a parameter of the sign that its values have.
+CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here each *factor* (a largest sub-expression without
+variables) is replaced by a parameter of the sign that its values have.
 """
 
 import warnings
@@ -135,10 +135,7 @@ class Curvature:
 
 
 class Origin:
-    """Where sorted records came from, for messages.
-
-    `order` is the original position of each sorted record, and `arrays` are the data as given, unsorted.
-    """
+    """Where records, sorted by `order`, came from, for messages; `arrays` are the data as given."""
 
     def __init__(self, order, strata, data, arrays):
         self.order, self.strata, self.data, self.arrays = order, strata, data, arrays

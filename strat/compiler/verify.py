@@ -73,10 +73,7 @@ class Report:
 
 
 def check_program(program, seed=0):
-    """Compare a program's oracles with CVXPY.
-
-    The expression is rebuilt on leaves of its own: no Variable or Parameter of the declaration changes its value.
-    """
+    """Compare a program's oracles with CVXPY, on leaves of its own: no Variable or Parameter changes its value."""
     rng, rows, notes = np.random.default_rng(seed), [], []
     piece, given = f"{program.what}: {text(program.expression)}", _missing_values(program, rng)
     arrays, oracle = random_records(program, rng, given)

@@ -125,7 +125,7 @@ class Symbols:
 
 
 class Walker:
-    """Reads the expressions of one declaration into one set of symbols.
+    """Reads expressions into one set of symbols.
 
     `data` has the CVXPY ids of the Parameters that hold record data, ``rule_of(expression)`` gives the rule of a nonlinear
     atom, or raises, and `values` of hyperparameters by CVXPY id are read as constants.

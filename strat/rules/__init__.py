@@ -1,7 +1,6 @@
-"""The registry of rules: one class for each nonlinear CVXPY atom.
+"""The registry of rules: one class for each nonlinear CVXPY atom, found by ``isinstance``, the most derived class first.
 
-A rule is registered by ``@rule(classes)`` and found by ``isinstance``, the most derived class first. Tests,
-the table of the documentation and the compiler all read the registry, so adding an atom touches one file.
+Tests, the table of the documentation and the compiler all read it, so that adding an atom touches one file.
 """
 
 from functools import cache
@@ -46,13 +45,7 @@ def rules():
 
 
 def rule_of(expression):
-    """The rule class of an expression.
-
-    Raises
-    ------
-    NoOracleError
-        If no rule is registered for its class or a base of it.
-    """
+    """The rule class of an expression, of its class or a base of it; raises NoOracleError where there is none."""
     _load()
     kinds = (expression,) if isinstance(expression, str) else type(expression).__mro__
     for kind in kinds:

@@ -1,7 +1,7 @@
 """Functions that CVXPY writes by approximations of other atoms; here they are exact.
 
-CVXPY's ``loggamma`` is a maximum of lines and logarithms, and its ``log_normcdf`` a sum of squares. Both are recognised by
-what they are written as, so that a fit has the function that was meant. Cone programs cannot hold them.
+``loggamma``, to CVXPY a maximum of lines and logarithms, and ``log_normcdf``, a sum of squares, are recognised by what they
+are written as, so that a fit has the function that was meant. Cone programs cannot hold them.
 """
 
 import cvxpy as cp

@@ -160,10 +160,7 @@ class Rows(Rule):
 
 
 def at_point(expression, **point):
-    """The ``example`` of a rule: a function that gives ``(expression, {variable: point})``.
-
-    The variables have the names and shapes of the point; a symmetric matrix belongs to a symmetric variable.
-    """
+    """The ``example`` of a rule: a function that gives ``(expression, {variable: point})``; symmetric where points are."""
 
     def example():
         variables = []

@@ -13,20 +13,11 @@ from strat.rules.piecewise import Abs
 from strat.rules.text import text
 
 
-class _Largest(Rows):
-    """A sum of entries of each row, chosen by their sizes and weighed by ``_weights(u)``."""
-
-    kinks = "some"
-
-    def forward(self, args):
-        weights = self._weights(args[0])
-        return (weights * args[0]).sum(axis=-1), weights
-
-
 @rule(atoms.max)
-class Max(_Largest):
+class Max(Rows):
     """Largest entry of each row."""
 
+    kinks = "some"
     invariance = "ordered"
     example = at_point(cp.max, u=[0.3, -1.0, 2.0])
 
@@ -40,9 +31,11 @@ class Max(_Largest):
         largest = walker.apply(Max(), [rows], rows.shape[:1], e) if rows.shape[1] > 1 else rows
         return largest.reshaped(e.shape)
 
-    def _weights(self, u):
+    def forward(self, args):
+        (u,) = args
         largest = u == u.max(axis=-1, keepdims=True)
-        return (largest & (np.cumsum(largest, axis=-1) == 1)).astype(float)
+        weights = (largest & (np.cumsum(largest, axis=-1) == 1)).astype(float)
+        return (weights * u).sum(axis=-1), weights
 
 
 @rule(atoms.cummax)
@@ -88,13 +81,7 @@ class NormInf(Max):
 
 @rule(atoms.dotsort)
 class DotSort(Rows):
-    """Sum of the sorted entries of u times sorted weights; prox by isotonic regression of the sorted entries.
-
-    Parameters
-    ----------
-    weights : tuple of float
-        Ascending.
-    """
+    """Sum of the sorted entries of u times ascending weights, a tuple; prox by isotonic regression of the sorted entries."""
 
     kinks = "some"
     invariance = "ordered"
