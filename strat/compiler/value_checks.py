@@ -176,15 +176,13 @@ def on_rows(mask, N):
 
 def check_fixed(constraints, values):
     """Raise where a constraint without variables does not hold for the hyperparameters' values."""
-    for c in constraints:
-        if c.variables():
-            continue
+    for c in (c for c in constraints if not c.variables()):
         own = {id(p): atoms.Constant(values[p.id]) for p in c.parameters()}
         if not c.copy([rebuilt(a, own) for a in c.args]).value(tolerance=1e-8):
             have = ", ".join(f"{p.name()} = {values[p.id]}" for p in c.parameters())
             raise DeclarationError(
-                f"the constraint {text(c)} has no variable in it and does not hold{f' for {have}' if have else ''}, "
-                f"so no point satisfies the constraints. Correct it, or leave it out."
+                f"the constraint {text(c)} has no variable in it and does not hold{have and ' for '}{have}, so no point "
+                f"satisfies the constraints. Correct it, or leave it out."
             )
 
 
