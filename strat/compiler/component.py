@@ -2,7 +2,6 @@
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import breadth_first_order
 
 from strat.compiler.pieces import NoProx
 from strat.oracles.prox_chains import ChainBlock
@@ -92,11 +91,9 @@ class Component:
 
     def _subspace(self):
         """A quadratic on an affine subspace, where coordinates with one value are too."""
-        fixed = self.low == self.high
-        free = np.isinf(self.low) & np.isinf(self.high)
-        if self.several or self.single or len(self.less[1]) or self.balls or self.L > DENSE:
-            return None
-        if not np.all(fixed | free):
+        fixed, free = self.low == self.high, np.isinf(self.low) & np.isinf(self.high)
+        others = self.several or self.single or len(self.less[1]) or self.balls
+        if others or self.L > DENSE or not np.all(fixed | free):
             return None
         A = np.concatenate([self.equal[0].toarray(), np.eye(self.L)[fixed]])
         b = np.concatenate([self.equal[1], self.low[fixed]])
@@ -108,10 +105,7 @@ class Component:
 
     def _hyperplane(self):
         """Bounds and one affine equality or inequality."""
-        A, b = (
-            sp.vstack([self.equal[0], self.less[0]]).toarray(),
-            np.concatenate([self.equal[1], self.less[1]]),
-        )
+        A, b = (sp.vstack((self.equal[0], self.less[0])).toarray(), np.append(self.equal[1], self.less[1]))
         if self.several or self.single or self.balls or not self.diagonal or len(b) != 1 or not np.all(A):
             return None
         equal = len(self.equal[1]) == 1
@@ -171,19 +165,16 @@ class Component:
         return *parts, absolute, form.shape if whole else parts[0].shape[1:]
 
     def _inside_absolute(self, form):
-        """Rows of u for a form scale · |u|, scale >= 0; None for others."""
-        binder = self.builder.binder
-        inner = binder.atoms_of(form)
-        alone = len(inner) == 1 and binder.kinds(form)[1].all()
-        if not alone or not np.array_equal(form.row, np.arange(form.size)):
+        """Rows of u for a form |u|; None for others."""
+        inner = self.builder.binder.atoms_of(form)
+        plain = np.all(form.scale == 1.0) and not form.coefficient.any()
+        if len(inner) != 1 or not (plain and np.array_equal(form.row, np.arange(form.size))):
             return None
-        node, factor = inner[0][0], np.broadcast_to(binder.terms(form).reshape(-1), form.size)
-        if not isinstance(node.rule, Abs) or np.any(factor < 0):
-            return None
-        rows, pick = self.builder.rows(node.forms[0]), form.column - node.start
+        node = inner[0][0]
+        rows = self.builder.rows(node.forms[0]) if isinstance(node.rule, Abs) else None
         if rows is None or len(rows[0]) < node.size:
             return None
-        return form.row, rows[1][pick], rows[2][pick] * factor, rows[3][pick] * factor
+        return form.row, *(part[form.column - node.start] for part in rows[1:])
 
     def _simple(self, where):
         """Weights of absolute values and bounds (l1, low, high) of coordinates; None where kinks are not at 0."""
@@ -210,8 +201,9 @@ class Component:
         return not parts or (way == "ordered" and even(*parts, scale, offset) and not self.balls)
 
     def _chain(self):
-        """Absolute values and bounds of differences along one path."""
-        matrices, offsets, weights = [self.less[0]], [-self.less[1]], []
+        """Absolute values and bounds of the differences of neighbours."""
+        limits, weights = len(self.less[1]), [np.zeros((1, len(self.less[1])))]
+        matrices, offsets = [self.less[0]], [-self.less[1]]
         for node in self.several:
             found = self.builder.affine(node.forms[0]) if isinstance(node.rule, Abs) else None
             if found is None:
@@ -225,47 +217,25 @@ class Component:
         if self.balls or np.any(np.diff(A.indptr) != 2):
             return None
         ends, values = A.indices.reshape(-1, 2), A.data.reshape(-1, 2)
-        edges, first, edge = np.unique(ends, axis=0, return_index=True, return_inverse=True)
-        path, gap = _path(edges, self.L), -offset / values[:, 1]
-        edge = edge.reshape(-1)
-        if np.any(values.sum(axis=1)) or path is None or np.any(gap != gap[first][edge]):
-            return None
-        # Slopes where the second end rises above the first by more than the gap, and where by less: ∞ for an inequality.
-        K, bounds = max([1, *map(len, weights)]), np.zeros((2, len(self.less[1])))
-        bounds[0, values[: bounds.shape[1], 1] > 0], bounds[1, values[: bounds.shape[1], 1] < 0] = (
-            np.inf,
-            np.inf,
-        )
-        sizes = [np.broadcast_to(w, (K, w.shape[1])) for w in weights]
-        sizes = np.concatenate([np.zeros((K, bounds.shape[1])), *sizes], axis=1) * np.abs(values[:, 1])
-        up, down = np.zeros((K, len(edges))), np.zeros((K, len(edges)))
-        for slopes, bound in ((up, bounds[0]), (down, bounds[1])):
-            limits = np.concatenate([bound, np.zeros(len(edge) - len(bound))])
-            np.add.at(slopes, (slice(None), edge), sizes + limits)
-        # Edges in the order of the path, which passes some from their second end to their first.
-        place = np.argsort(path)[edges]
-        forward, order = place[:, 0] < place[:, 1], np.argsort(place.min(axis=1))
-        up, down = np.where(forward, up, down)[:, order], np.where(forward, down, up)[:, order]
-        gap = np.where(forward, gap[first], -gap[first])[order]
-        simple = self._simple(path[None, :])
+        edge, slope, gap = ends[:, 0], values[:, 1], np.zeros(self.L - 1)
+        gap[edge] = -offset / slope
+        odd = (ends[:, 1] != edge + 1) | (values.sum(axis=1) != 0) | (gap[edge] != -offset / slope)
+        simple = self._simple(np.arange(self.L)[None, :])
         # Absolute values and bounds combine with differences where they are the same along the path.
         parts = None if simple is None else [part for part in simple if part is not None]
-        if parts is None or not even(*parts) or (parts and np.any(gap)) or (self.single and np.ptp(self.Q)):
+        if np.any(odd) or parts is None or not even(*parts) or (parts and np.any(gap)):
             return None
+        if self.single and np.ptp(self.Q):
+            return None
+        # Slopes where the second end rises above the first by more than the gap, and where by less: ∞ for an inequality.
+        K, limit = max(map(len, weights)), np.where(np.arange(len(edge)) < limits, np.inf, 0.0)
+        sizes = np.concatenate([np.broadcast_to(w, (K, w.shape[1])) for w in weights], axis=1) * np.abs(slope)
+        up, down = np.zeros((2, K, 1, self.L - 1))
+        np.add.at(up[:, 0], (slice(None), edge), sizes + np.where(slope > 0, limit, 0.0))
+        np.add.at(down[:, 0], (slice(None), edge), sizes + np.where(slope < 0, limit, 0.0))
         shift = np.concatenate([[0.0], np.cumsum(gap)])[None, :]
-        q, Q = self.q[:, None, path], self.Q[None, None, path]
-        return ChainBlock(self.columns[path][None, :], q, Q, shift, up[:, None, :], down[:, None, :], *simple)
-
-
-def _path(edges, L):
-    """The coordinates in the order of the path that the edges are; None where they are no path."""
-    counts = np.bincount(edges.reshape(-1), minlength=L)
-    ends = np.flatnonzero(counts == 1)
-    if len(edges) != L - 1 or len(ends) != 2 or counts.max() > 2:
-        return None
-    graph = sp.csr_array((np.ones(len(edges)), edges.T), shape=(L, L))
-    order = breadth_first_order(graph, ends[0], directed=False)[0]
-    return order if len(order) == L else None
+        q, Q = self.q[:, None, :], self.Q[None, None, :]
+        return ChainBlock(self.columns[None, :], q, Q, shift, up, down, *simple)
 
 
 def even(*parts):
