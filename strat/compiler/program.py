@@ -58,8 +58,8 @@ class Program:
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
-        self.symbols = Symbols()
-        walker = self._walker(self.symbols, {})
+        self.symbols, self._ids = Symbols(), frozenset(p.id for p in self.data)
+        walker = Walker(self.symbols, self._ids, rule_of)
         self.form = walker(expression)
         if self.form.size == 1:
             self.form = self.form.reshaped(())
@@ -71,11 +71,8 @@ class Program:
     @cached_property
     def hyperparameters(self):
         """Parameters that are no record data, in order of appearance."""
-        ids = {p.id for p in self.data}
-        found = {}
-        for source in (self.expression, *self.constraints):
-            found.update((p.id, p) for p in source.parameters() if p.id not in ids)
-        return tuple(found.values())
+        sources = (self.expression, *self.constraints)
+        return tuple({p.id: p for s in sources for p in s.parameters() if p.id not in self._ids}.values())
 
     def __str__(self):
         return describe(self)
@@ -85,9 +82,6 @@ class Program:
     def __getstate__(self):
         """All but what goes by identities of expressions, which a copy has not."""
         return {k: v for k, v in self.__dict__.items() if k not in ("_curvature", "_last")}
-
-    def _walker(self, symbols, values):
-        return Walker(symbols, {p.id for p in self.data}, rule_of, values)
 
     @cached_property
     def _curvature(self):
@@ -101,7 +95,7 @@ class Program:
         key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
-            walker = self._walker(Symbols(), values)
+            walker = Walker(Symbols(), self._ids, rule_of, values)
             for expression in (self.expression, *self._curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)

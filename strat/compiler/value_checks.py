@@ -87,15 +87,15 @@ class Curvature:
 
     def _offending(self, signs):
         """Position of a factor, and the sign it should have, that keep the expression from being convex; None if unclear."""
-        best = None
-        for wanted in self._assignments()[1:]:
-            if self._convex(wanted):
-                wrong = [i for i, (s, w) in enumerate(zip(signs, wanted, strict=True)) if s not in (w, "0")]
-                # A factor may have any sign where the expression stays convex, the others being as wanted.
-                wrong = [i for i in wrong if not self._convex((*wanted[:i], signs[i], *wanted[i + 1 :]))]
-                if wrong and (best is None or len(wrong) < best[0]):
-                    best = len(wrong), wrong[0], wanted[wrong[0]]
-        return None if best is None else best[1:]
+        found = []
+        for wanted in filter(self._convex, self._assignments()[1:]):
+            pairs = enumerate(zip(signs, wanted, strict=True))
+            wrong = [(i, w) for i, (s, w) in pairs if s not in (w, "0")]
+            # A factor may have any sign where the expression stays convex, the others being as wanted.
+            found.append(
+                [p for p in wrong if not self._convex((*wanted[: p[0]], signs[p[0]], *wanted[p[0] + 1 :]))]
+            )
+        return min(filter(None, found), key=len, default=[None])[0]
 
     def check_values(self, walker, binder, origin=None):
         """Raise where the signs of data or hyperparameters make the expression non-convex; origin is that of the data."""

@@ -59,14 +59,14 @@ class Symbols:
     """The blocks of one expression, in order of creation (arguments come before what uses them)."""
 
     def __init__(self):
-        self.nodes, self._leaves, self._atoms, self._products = [], {}, {}, {}
+        self.nodes, self._known, self._products = [], {}, {}
         self._starts, self._first = [], np.zeros(0, dtype=np.int64)  # the second is the first as an array
         self._end = 1
 
     def copy(self):
         """The same blocks, to which others may be added."""
         twin = copy.copy(self)
-        for name in ("nodes", "_leaves", "_atoms", "_products", "_starts"):
+        for name in ("nodes", "_known", "_products", "_starts"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
 
@@ -78,19 +78,11 @@ class Symbols:
         self._starts.append(node.start)
         return node
 
-    def leaf(self, leaf, depends):
-        """Node of a CVXPY leaf, the same one at every occurrence."""
-        if leaf.id not in self._leaves:
-            self._leaves[leaf.id] = self.add(Leaf(leaf.shape, depends, leaf=leaf, name=leaf.name()))
-        return self._leaves[leaf.id]
-
-    def atom(self, rule, forms, shape, depends, expression):
-        """Node of an atom; equal rules on equal forms share one node."""
-        key = (rule.key, tuple(shape), *(f.fingerprint() for f in forms))
-        if key not in self._atoms:
-            node = AtomNode(shape, depends, rule=rule, forms=forms, expression=expression)
-            self._atoms[key] = self.add(node)
-        return self._atoms[key]
+    def known(self, key, kind, shape, depends, **own):
+        """The node with a key, the same one at every occurrence."""
+        if key not in self._known:
+            self._known[key] = self.add(kind(shape, depends, **own))
+        return self._known[key]
 
     def owner(self, ids):
         """Position in ``nodes`` of the node that owns each id, -1 for the id 0."""
@@ -181,20 +173,23 @@ class Walker:
         return rule.form(self, e, args)
 
     def _leaf(self, e):
-        if isinstance(e, atoms.Variable):
-            return forms.block(self.symbols.leaf(e, VARIABLE), as_columns=True)
-        if e.id in self.data:
-            return forms.block(self.symbols.leaf(e, DATA), as_columns=False)
         if e.id in self.values:
             return forms.constant(self.values[e.id])
-        return forms.block(self.symbols.leaf(e, HYPER), as_columns=False)
+        variable = isinstance(e, atoms.Variable)
+        depends = VARIABLE if variable else DATA if e.id in self.data else HYPER
+        node = self.symbols.known(e.id, Leaf, e.shape, depends, leaf=e, name=e.name())
+        return forms.block(node, as_columns=variable)
 
     def apply(self, rule, args, shape, expression):
         """Form of the entries of a rule's output (an atom node)."""
         depends = 0
         for form in args:
             depends |= self.symbols.depends(form.column) | self.symbols.depends(form.coefficient)
-        node = self.symbols.atom(rule, tuple(args), shape, depends, expression)
+        key, own = (
+            (rule.key, tuple(shape), *(f.fingerprint() for f in args)),
+            {"rule": rule, "forms": tuple(args)},
+        )
+        node = self.symbols.known(key, AtomNode, shape, depends, expression=expression, **own)
         return forms.block(node, as_columns=bool(depends & VARIABLE))
 
     def opaque(self, form):
