@@ -119,7 +119,9 @@ def _run(name, seed, model, train, test, metrics):
     seen, run = set(train.labels), {"model": name, "seed": seed, "status": "failed", "objective": None}
     unseen = np.array([label not in seen for label in test.labels])
     run |= {"error": None, "values": {}, "unseen": int(unseen.sum())}
-    parts = {"test": test, "train": train} | ({"unseen": test.part(np.flatnonzero(unseen))} if unseen.any() else {})
+    parts = {"test": test, "train": train} | (
+        {"unseen": test.part(np.flatnonzero(unseen))} if unseen.any() else {}
+    )
 
     def measured(part, metric):
         if isinstance(metric, str):
