@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from strat.errors import DeclarationError, GraphError, OptionError
-from strat.records.strata import some_of
 from strat.rules import atoms
 from strat.rules.text import short
 
@@ -85,13 +84,7 @@ def on_edges(base, given, prior, i, j):
     """
     if prior is None or not len(i) or not by_factor(base.couple):
         return weights(base.couple, base.layout, given)
-    unknown = [name for name in factors(base.couple)[1:] if name not in prior.factors]
-    if unknown:
-        known = f"has the factors {some_of(prior.factors)}" if prior.factors else "has no factors"
-        raise OptionError(
-            f"couple: {unknown[0]!r} is not a factor of the graph, which {known}. "
-            "Factors are the edge attribute 'factor'; strat.graphs sets it from name=."
-        )
+    prior.check_factors("couple", factors(base.couple)[1:])
     codes, several = prior.factor_on(i, j)
     if several.any():
         e = int(np.flatnonzero(several)[0])

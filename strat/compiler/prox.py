@@ -12,21 +12,22 @@ from strat.compiler.pieces import NoProx, Sets, Support, affine, quadratic, sing
 from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError
 from strat.oracles.cone_prox import ConeProx
+from strat.oracles.interior_point import KinkedProx
 from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_quadratic import QuadraticProx
 from strat.oracles.prox_separable import NewtonBlock, ScalarBlock, SoftBlock
-from strat.oracles.quadratic import summed_quadratics
 from strat.oracles.tape import Tape
 from strat.rules.piecewise import Abs
 from strat.rules.text import text
 
 
-def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False):
+def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None):
     """The oracle of a program with the prox of the expression, and of its constraints and attributes where `constrained`.
 
     ``why["prox"]`` says why the prox has no closed form. What is smoothed has no cones, which are of another function.
+    ``apart()`` gives the same parts with piecewise linear functions read as such, where the expression is of records.
     """
     binder, values = assembly.binder, walker.values
 
@@ -53,6 +54,13 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
     if constrained:
         sets.restrict_to(program, walker, binder)
+    if apart and not smoothed and not sets.restrict and sets.transposed is None:
+        parts = apart()
+        kinked = KinkedProx.of(parts, ConeProx(Once(of_both), program.what))
+        if kinked:
+            oracle = assembly.oracle(cones, parts)
+            oracle.prox = kinked
+            return oracle
     builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, program.layout, assembly.active)
     oracle = assembly.oracle(cones)
     # The loss of all records of a stratum may be one function of the stratum, as a regularizer is.
@@ -70,7 +78,7 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     # Newton's steps stop at a finite end of a domain without a finite derivative, wherever the minimum is.
     steep = any(not node.forms[i].is_data for node in inside for i in node.rule.steep)
     if not sets.restrict and not assembly.roots:
-        oracle.prox = QuadraticProx(summed_quadratics(assembly.parts()), sets.transposed)
+        oracle.prox = QuadraticProx.of(assembly.parts(), sets.transposed)
     elif not sets.restrict and oracle.has("hessian_operator") and not (steep and cone_prox):
         oracle.prox = NewtonProx(oracle, sets.transposed, cone_prox)
     else:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.oracles.prox_base import folded, present
 from strat.oracles.scalar_newton import safeguarded
 
@@ -50,7 +49,6 @@ class SoftBlock(SeparableBlock):
     def __init__(self, columns, q, Q, weight, centre, low, high):
         super().__init__(columns, q, Q, low, high)
         self.weight, self.centre = weight, present(centre)
-        self._plain = not self.bounded and all(part is None for part in (self.centre, self.q, self.Q))
 
     @property
     def diagonal(self):
@@ -58,11 +56,6 @@ class SoftBlock(SeparableBlock):
         if self.bounded or np.any(self.weight):
             return None
         return np.zeros((1, len(self.columns))) if self.Q is None else self.Q
-
-    def __call__(self, v, t):
-        if kernels.compiled and self._plain and (np.ndim(t) == 0 or t.shape[-1] == 1):
-            return kernels.compiled.soft_threshold(v, t, self.weight)
-        return super().__call__(v, t)
 
     def prox(self, v, t):
         threshold = t * self.weight
