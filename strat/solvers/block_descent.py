@@ -132,7 +132,7 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         theta, w = self.x.theta, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program, min(self.left, tol), self.whole)
+            inner = ConeNewton(fixed, theta, w, self.program, self.whole)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):

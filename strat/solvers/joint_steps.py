@@ -111,7 +111,7 @@ class JointSteps(Algorithm):
 
     def _cone_newton(self, fixed):
         """The method after one step that is a cone program of all strata."""
-        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program, self.theta_estimate)
+        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program)
         newton.start, self.program = newton.x.objective, newton.program
         newton.step()
         return newton
