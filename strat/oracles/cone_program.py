@@ -73,7 +73,7 @@ class ConeProgram:
         self._pattern = self._scaled = None
         self.last = None  # the last solution with a distance, with its unknowns, in scaled numbers, and how far theta had moved
 
-    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=None, distance=None):
+    def solve(self, H=None, g=None, weight=None, refined=False, distance=None):
         """Minimise.
 
         Parameters
@@ -85,8 +85,6 @@ class ConeProgram:
         refined : bool
             Whether to solve once more for the distance from the solution found, all numbers of which are small: where a
             constraint is held without force, the first error is only the root of the gap.
-        accuracy : float, optional
-            Relative accuracy to ask for first, where a rough solution will do.
         distance : float, optional
             About how far theta is from the last solution with such a distance. Where it is near the program is solved for
             the distance alone.
@@ -110,8 +108,7 @@ class ConeProgram:
             return Solution((unit * self.last[0])[theta].reshape(shape), None, None)
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
-        accuracies = ACCURACIES if accuracy is None else (accuracy, *ACCURACIES)
-        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
+        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope)
         largest = np.abs(x[: self.K * self.n]).max(initial=0.0)
         if NOISE < largest < SMALL:
             again = self._in_units(P, q, A, b, cones, size * largest, slope, strict=False)
@@ -135,12 +132,10 @@ class ConeProgram:
             total.max(initial=0.0) > CANCELS * max(np.abs(A @ x).max(initial=0.0), np.abs(b).max(initial=0.0))
         )
 
-    def _in_units(
-        self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
-    ):
+    def _in_units(self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED):
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
-        for accuracy in accuracies:
+        for accuracy in ACCURACIES:
             solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
             if str(solution.status) == "MaxTime":
                 raise OutOfTime
