@@ -132,10 +132,12 @@ class ConeProgram:
             total.max(initial=0.0) > CANCELS * max(np.abs(A @ x).max(initial=0.0), np.abs(b).max(initial=0.0))
         )
 
-    def _in_units(self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED):
+    def _in_units(
+        self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
+    ):
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
-        for accuracy in ACCURACIES:
+        for accuracy in accuracies:
             solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
             if str(solution.status) == "MaxTime":
                 raise OutOfTime
