@@ -135,13 +135,10 @@ class Point:
             self.add_regularizer()
         return self
 
-    def evaluate_smooth(self, gradient=False, arguments=None):
-        """Compute and return the smooth part of F, without the regularizer, with `gradient` its gradients, too.
-
-        `arguments` is `problem.arguments(theta)`, where it is known.
-        """
+    def evaluate_smooth(self, gradient=False):
+        """Compute and return the smooth part of F, without the regularizer, with `gradient` its gradients, too."""
         self.objective = self.smooth = np.inf
-        if self.evaluate_w() and self.evaluate_theta(gradient, arguments):
+        if self.evaluate_w() and self.evaluate_theta(gradient):
             self.add_laplacian(gradient)
             if gradient:
                 self._add_gradients()
@@ -155,13 +152,13 @@ class Point:
             self.graph = self.graph_oracle.set(self.w, self.degrees)
         return self.graph < np.inf
 
-    def evaluate_theta(self, gradient=False, arguments=None):
+    def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
         loss, self._coupling = self.problem.loss, None
         if not np.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
-        self.arguments = self.problem.arguments(self.theta) if arguments is None else arguments
+        self.arguments = self.problem.arguments(self.theta)
         if gradient:
             self.losses, self.loss_gradient = loss.value_and_gradient(self.theta, *self.arguments)
         else:
