@@ -23,7 +23,6 @@ class JointProblem:
         self.learned = graph_regularizer.learned
         if self.learned and self.couple is not None and self.couple.ndim == 2:
             self.edges = edges.coupled(self.couple)
-        self._arguments = getattr(loss, "arguments", None)
         self.start_point = None
 
     def point(self, theta=None, w=None):
@@ -56,11 +55,6 @@ class JointProblem:
     def scaled(self, theta):
         """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
-
-    def arguments(self, theta):
-        """The affine images of theta that the loss takes as second argument, in a tuple; empty if it takes none."""
-        arguments = None if self._arguments is None else self._arguments(theta)
-        return () if arguments is None else (arguments,)
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
@@ -127,7 +121,7 @@ class Point:
         self.graph, self.degrees = 0.0, None
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
-        self.arguments, self._coupling, self._memory, self._product = (), None, None, None
+        self._coupling, self._memory, self._product = None, None, None
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
@@ -158,11 +152,10 @@ class Point:
         if not np.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
-        self.arguments = self.problem.arguments(self.theta)
         if gradient:
-            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta, *self.arguments)
+            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta)
         else:
-            self.losses = loss.value(self.theta, *self.arguments)
+            self.losses = loss.value(self.theta)
         self.loss = float(np.add.reduce(self.losses))
         return self.loss < np.inf
 
@@ -203,7 +196,7 @@ class Point:
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""
-        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta, *self.arguments)[1]
+        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta)[1]
         return self._add_gradients()
 
     def _add_gradients(self):
