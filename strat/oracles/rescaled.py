@@ -16,7 +16,6 @@ class Rescaled(Oracle):
         f.
     weight : float
     unit : (n,) ndarray, optional
-        Ones by default.
     """
 
     def __init__(self, oracle, weight=1.0, unit=None):
