@@ -19,7 +19,6 @@ from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_quadratic import QuadraticProx
-from strat.oracles.quadratic import summed_quadratics
 
 
 def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None):
@@ -75,7 +74,7 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     else:
         cone_prox = None if smoothed else ConeProx(Once(of_both), program.what, builder.domain())
     if not sets.restrict and not assembly.roots:
-        oracle.prox = QuadraticProx(summed_quadratics(assembly.parts()), sets.transposed)
+        oracle.prox = QuadraticProx.of(assembly.parts(), sets.transposed)
     elif not sets.restrict and oracle.has("hessian_operator"):
         oracle.prox = NewtonProx(oracle, sets.transposed, cone_prox)
     else:

@@ -5,7 +5,7 @@ from scipy.sparse import coo_array
 
 from strat.compiler.pieces import NoProx
 from strat.compiler.piecewise import piecewise_entries
-from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock, SoftBlock
+from strat.oracles.prox_separable import NewtonBlock, PiecewiseBlock, ScalarBlock
 from strat.oracles.tape import Tape
 from strat.rules.piecewise import Abs
 from strat.rules.piecewise_linear import PiecewiseLinear
@@ -71,16 +71,15 @@ def _block(builder, columns, touching):
         if symmetric:
             weight = 0.5 * (weight + weight[:, pair])
         if not symmetric or np.array_equal(centre, centre[pair]):
-            return SoftBlock(columns, q, Q, weight, centre, low, high)
+            return PiecewiseBlock(
+                columns, q, Q, centre[None, None, :], np.stack([-weight, weight]), low, high
+            )
+    if symmetric:
+        raise NoProx("a function other than |z| of the entries of a symmetric variable")
     for known in (_scalar, _piecewise):
         made = known(builder, columns, touching)
         if made is not None:
-            block = made[0](columns, q, Q, *made[1:], low, high)
-            if not symmetric or block.symmetric(pair):
-                return block
-            break
-    if symmetric:
-        raise NoProx("a function other than |z| of the entries of a symmetric variable")
+            return made[0](columns, q, Q, *made[1:], low, high)
     binder = builder.binder
     flat = [n for n in binder.nodes(nodes) if not n.rule.curved]
     if flat:
@@ -91,7 +90,7 @@ def _block(builder, columns, touching):
         weight = builder.nodes[node] * np.isin(np.arange(node.size), _entries(matrix, columns))
         weights[binder.node(node)] = weight.reshape(len(weight), *node.shape)
     tape = Tape(binder.nodes(nodes), weights, None, builder.n, builder.active)
-    return NewtonBlock(columns, builder.n, tape, q, Q, *(end[None, columns] for end in builder.domain()))
+    return NewtonBlock(columns, q, Q, builder.n, tape, *(end[None, columns] for end in builder.domain()))
 
 
 def _entries(matrix, columns):

@@ -10,8 +10,6 @@ class Oracle:
 
     * ``value(theta)``: (K,), +inf outside the domain, never nan.
     * ``value_and_gradient(theta)``: (K,) and (K, n).
-    * ``arguments(theta)``: affine images of theta, which the two above take as a second argument instead of computing
-      them: an array or a list of arrays and None, or None.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap.
     * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
@@ -38,9 +36,6 @@ class Oracle:
         """The arguments of atoms with a domain, as `Limited`, where they are functions of affine forms."""
         return []
 
-    def arguments(self, theta):
-        """None: the other methods take theta alone."""
-
 
 def hessian_blocks(oracle, theta):
     """The blocks (K, n, n) of an oracle's Hessian at theta, by products with unit vectors where it has no cheaper way."""
@@ -50,3 +45,10 @@ def hessian_blocks(oracle, theta):
     units = (np.broadcast_to(e, theta.shape) for e in np.eye(theta.shape[1]))
     blocks = np.stack([product(e) for e in units], axis=2)
     return 0.5 * (blocks + blocks.swapaxes(1, 2))
+
+
+def symmetric(v, transposed):
+    """Vectors (K, n) or matrices (K, n, n) on symmetric variables; `transposed` has their transposes' coordinates, or is None."""
+    for axis in range(1, v.ndim if transposed is not None else 1):
+        v = 0.5 * (v + v.take(transposed, axis))
+    return v

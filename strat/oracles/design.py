@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.oracles import kernels
-from strat.oracles.segments import Grams
 
 
 class ConstantDesign:
@@ -22,53 +21,30 @@ class ConstantDesign:
     def __init__(self, row, column, scale, m, n):
         self.m, self.n = m, n
         self.nnz = len(row)
-        self._selects = len(row) == m and np.array_equal(row, np.arange(m)) and len(np.unique(column)) == m
         self._column, self._scale = column, scale
-        self._identity = (
-            self._selects and m == n and np.array_equal(column, np.arange(n)) and np.all(scale == 1.0)
-        )
-        small = m * n <= 4096 or self.nnz > 0.25 * m * n
-        if small:
-            self._c = np.zeros((m, n))
-            np.add.at(self._c, (row, column), scale)
-        else:
-            self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
-        self._ct = self._c.T if small else self._c.T.tocsr()
-        self._small = small
-        self._outer = None
+        whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
+        self._identity = whole and np.all(scale == 1.0)
+        self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
+        if m * n <= 4096 or self.nnz > 0.25 * m * n:
+            self._c = self._c.toarray()
 
     @property
-    def whole(self):
-        """Whether u = theta."""
-        return self._identity
-
-    def dense_matrix(self):
-        """C as an ndarray."""
-        return self._c if self._small else self._c.toarray()
+    def _dense(self):
+        return self._c.toarray() if sp.issparse(self._c) else self._c
 
     def gram(self, weights):
         """(K, m) to (K, n, n)."""
-        if self.m * self.n**2 > 2**20:
-            c = self.dense_matrix()
-            return np.matmul(c.T * weights[:, None, :], c)
-        if self._outer is None:
-            c = self.dense_matrix()
-            self._outer = (c[:, :, None] * c[:, None, :]).reshape(self.m, self.n**2)
-        return (weights @ self._outer).reshape(-1, self.n, self.n)
+        return np.matmul(self._dense.T * weights[:, None, :], self._dense)
 
     def pairs(self, weight, groups):
         """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (K, groups): (K, n, n)."""
         W = _of_pairs(weight, groups, self.m // groups)
-        c = self.dense_matrix().reshape(groups, -1, self.n)
+        c = self._dense.reshape(groups, -1, self.n)
         return np.matmul(np.matmul(np.swapaxes(c, 1, 2), W), c).sum(axis=1)
 
     def matvec(self, theta):
         """(K, n) to (K, m)."""
-        if self._identity:
-            return theta
-        if self._selects:
-            return theta[:, self._column] * self._scale
-        return theta @ self._ct if self._small else (self._c @ theta.T).T
+        return theta if self._identity else theta @ self._c.T
 
     def sizes(self):
         """Root mean square of the coefficients of every coordinate, (n,)."""
@@ -76,13 +52,7 @@ class ConstantDesign:
 
     def rmatvec(self, g):
         """(K, m) to (K, n)."""
-        if self._identity:
-            return g
-        if self._selects:
-            out = np.zeros((len(g), self.n))
-            out[:, self._column] = g * self._scale
-            return out
-        return g @ self._c if self._small else (self._ct @ g.T).T
+        return g if self._identity else g @ self._c
 
 
 def _sizes(values, columns, n):
@@ -165,10 +135,6 @@ class SharedDesign:
         return _sizes(self.coefficients, self.columns, self.n)
 
     @cached_property
-    def _grams(self):
-        return Grams(self.segments, self.coefficients)
-
-    @cached_property
     def _a(self):
         segments, p = self.segments, self.p
         N, K = segments.N, segments.K
@@ -220,7 +186,7 @@ class SharedDesign:
         out = np.zeros((self.segments.K, self.n, self.n))
         for r, columns in enumerate(self.columns):
             if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
-                block = self._grams(weights[:, r])
+                block = self.segments.gram(self.coefficients, weights[:, r])
             if self.m == 1 and self._order is None:
                 return block
             np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
@@ -231,7 +197,7 @@ class SharedDesign:
         out, columns = np.zeros((self.segments.K, self.n, self.n)), self.columns.reshape(groups, -1, self.p)
         for r, s in combinations_with_replacement(range(columns.shape[1]), 2):
             for own, some in zip(weight(r, s).T, columns, strict=True):
-                block = self._grams(np.ascontiguousarray(own))
+                block = self.segments.gram(self.coefficients, own)
                 for a, b in {(r, s), (s, r)}:
                     np.add.at(out, (slice(None), some[a][:, None], some[b][None, :]), block)
         return out

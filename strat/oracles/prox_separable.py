@@ -2,24 +2,15 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.oracles.prox_base import folded, present
-from strat.oracles.scalar_newton import safeguarded
 
+#: The bits of a number in floating point that order it among those of its sign.
+ORDER = np.int64(2**63 - 1)
 #: Next to 0, on the side where a function with a kink at 0 has its other slope.
 NEXT = 1e-300
 
 
-class Separable:
-    """A block of functions of one coordinate each."""
-
-    @property
-    def ties(self):
-        """Every coordinate may take a step of its own."""
-        return [[c] for c in self.columns]
-
-
-class SeparableBlock(Separable):
+class SeparableBlock:
     """A convex function of each coordinate, with linear and diagonal quadratic parts q and Q, between bounds.
 
     Clipping the prox to the bounds is exact for convex functions of one number.
@@ -31,13 +22,14 @@ class SeparableBlock(Separable):
         self.columns, self.q, self.Q, self.low, self.high = columns, present(q), present(Q), low, high
         self.bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
 
+    @property
+    def ties(self):
+        """Every coordinate may take a step of its own."""
+        return [[c] for c in self.columns]
+
     def __call__(self, v, t):
         z = self.prox(*folded(v, t, self.q, self.Q))
         return np.clip(z, self.low, self.high) if self.bounded else z
-
-    def symmetric(self, pair):
-        """Whether the functions of coordinates i and pair[i] are the same."""
-        return all(np.array_equal(part[..., pair], part) for part in self.parts)
 
 
 class ScalarBlock(SeparableBlock):
@@ -46,7 +38,6 @@ class ScalarBlock(SeparableBlock):
     def __init__(self, columns, q, Q, rule, others, weight, scale, offset, low, high):
         super().__init__(columns, q, Q, low, high)
         self.rule, self.others, self.weight, self.scale, self.offset = rule, others, weight, scale, offset
-        self.parts = (weight, scale, offset, *others)
 
     def prox(self, v, t):
         with np.errstate(all="ignore"):
@@ -70,7 +61,6 @@ class PiecewiseBlock(SeparableBlock):
     def __init__(self, columns, q, Q, knots, slopes, low, high):
         super().__init__(columns, q, Q, low, high)
         self.knots, self.slopes = knots, slopes
-        self.parts = (knots, slopes)
 
     def prox(self, v, t):
         z = v - t * self.slopes[0]
@@ -79,82 +69,83 @@ class PiecewiseBlock(SeparableBlock):
             z = np.maximum(np.minimum(z, knot), v - t * slope)
         return z
 
-
-class SoftBlock(PiecewiseBlock):
-    """weight × |z − centre| of each coordinate: soft thresholding."""
-
-    def __init__(self, columns, q, Q, weight, centre, low, high):
-        super().__init__(columns, q, Q, centre[None, None, :], np.stack([-weight, weight]), low, high)
-        self.weight, self.centre = weight, present(centre)
-        self._plain = not self.bounded and all(part is None for part in (self.centre, self.q, self.Q))
-
     @property
     def diagonal(self):
         """Diagonal of the Hessian, (1 or K, m), where this is a quadratic; None where it is not."""
-        if self.bounded or np.any(self.weight):
+        if self.bounded or np.any(self.slopes):
             return None
         return np.zeros((1, len(self.columns))) if self.Q is None else self.Q
 
-    def __call__(self, v, t):
-        if kernels.compiled and self._plain and (np.ndim(t) == 0 or t.shape[-1] == 1):
-            return kernels.compiled.soft_threshold(v, t, self.weight)
-        return super().__call__(v, t)
 
-    def prox(self, v, t):
-        if self.centre is not None:
-            return super().prox(v, t)
-        threshold = t * self.weight
-        return v - np.minimum(np.maximum(v, -threshold), threshold)
-
-
-class NewtonBlock(Separable):
+class NewtonBlock(SeparableBlock):
     """Any sum of functions of one coordinate each, between bounds: safeguarded Newton to rounding.
 
     Parameters
     ----------
-    columns : (m,) int ndarray
     n : int
         Scalars in a stratum.
     tape : Tape
         The functions; they touch only these columns.
-    q, Q : ndarray
-        Linear and diagonal quadratic parts.
-    low, high : (m,) ndarray
+    low, high : (1, m) ndarray
         Bounds, the domain's included.
     """
 
     kind = "Newton, to rounding"
 
-    def __init__(self, columns, n, tape, q, Q, low, high):
-        self.columns, self.n, self.tape, self.q, self.Q = columns, n, tape, q, Q
-        self.low, self.high = low, high
+    def __init__(self, columns, q, Q, n, tape, low, high):
+        super().__init__(columns, q, Q, low, high)
+        self.n, self.tape = n, tape
         self.kinked = any(node.rule.kinks != "none" for node in tape.nodes)
 
-    def _slopes(self, z):
-        theta = np.zeros((len(z), self.n))
-        theta[:, self.columns] = z
-        _, gradient = self.tape.value_and_gradient(theta)
-        ones = np.zeros_like(theta)
-        ones[:, self.columns] = 1.0
-        curvature = self.tape.hessian_operator(theta)(ones)
-        return gradient[:, self.columns], curvature[:, self.columns]
-
-    def __call__(self, v, t):
+    def prox(self, v, t):
         t = np.broadcast_to(t, v.shape)
 
         def residual(z):
-            slope, curvature = self._slopes(z)
-            return slope + self.q + self.Q * z + (z - v) / t, curvature + self.Q + 1.0 / t
+            theta, ones = np.zeros((2, len(z), self.n))
+            theta[:, self.columns], ones[:, self.columns] = z, 1.0
+            slope = self.tape.value_and_gradient(theta)[1][:, self.columns]
+            curvature = self.tape.hessian_operator(theta)(ones)[:, self.columns]
+            return slope + (z - v) / t, curvature + 1.0 / t
 
-        low, high = (np.broadcast_to(end, v.shape) for end in (self.low, self.high))
         with np.errstate(all="ignore"):
             at_zero = np.zeros(v.shape, dtype=bool)
             if self.kinked:  # the residual jumps at 0, which bisection comes near to but never meets
                 below, above = (residual(np.full(v.shape, z))[0] for z in (-NEXT, NEXT))
-                at_zero = (below < 0) & (above > 0) & (low < 0) & (high > 0)
+                at_zero = (below < 0) & (above > 0) & (self.low < 0) & (self.high > 0)
+            z = _root(residual, v, t, *(np.broadcast_to(end, v.shape) for end in (self.low, self.high)))
+            return np.where(at_zero, 0.0, z)
 
-            def without_jump(z):
-                value, slope = residual(z)
-                return np.where(at_zero, z / t, value), np.where(at_zero, 1.0 / t, slope)
 
-            return safeguarded(without_jump, np.where(at_zero, 0.0, v), v, t, low, high)
+def _root(residual, v, t, low, high):
+    """z in [low, high] nearest to the root of a function of each entry, of which (z − v)/t is an increasing part.
+
+    ``residual(z)`` gives the values and slopes. Newton steps that must at least halve, or else the bracket is halved (rtsafe,
+    Press et al. 2007, §9.4), by the numbers between its ends that there are in floating point: the root may be at any order
+    of distance from the end of a domain.
+    """
+    at_low, at_high = residual(low)[0] >= 0, residual(high)[0] <= 0
+    z = np.where((v > low) & (v < high), v, _middle(low, high))
+    f, slope = residual(z)
+    # The residual grows at least by 1/t a unit, so the root lies within t |f| of any point.
+    a = np.where(f > 0, np.maximum(low, z - t * f), z)
+    b = np.where(f < 0, np.minimum(high, z - t * f), z)
+    done, last = at_low | at_high, np.full(v.shape, np.inf)
+    for _ in range(200):
+        done |= np.abs(f) <= 4e-16 * (np.abs(z) + np.abs(v)) / t  # nothing but rounding
+        trial = z - f / slope
+        inside = (trial > a) & (trial < b) & (np.abs(trial - z) <= 0.5 * last)
+        new = np.where(done, z, np.where(inside, trial, _middle(a, b)))
+        last, z = np.abs(new - z), new
+        done |= last <= 4e-16 * np.abs(z)
+        if done.all():
+            break
+        f, slope = residual(z)
+        a, b = np.where(f < 0, z, a), np.where(f > 0, z, b)
+    return np.where(at_low, low, np.where(at_high, high, z))
+
+
+def _middle(a, b):
+    """The number halfway between others in the order of all numbers of floating point."""
+    a, b = (np.where(i < 0, -(i & ORDER), i) for i in (x.astype(float).view(np.int64) for x in (a, b)))
+    middle = a // 2 + b // 2
+    return np.where(middle < 0, -middle | ~ORDER, middle).view(float)

@@ -166,8 +166,8 @@ class DotSort(Rows):
         order = np.argsort(u, axis=-1, kind="stable")
         target = np.take_along_axis(u, order, axis=-1) - step[..., None] * np.array(self.weights)
         flat = target.reshape(-1, target.shape[-1])
-        free, never = np.zeros((1, flat.shape[1] - 1)), np.full((1, flat.shape[1] - 1), np.inf)
-        z = path_prox(flat, np.ones((1, 1)), free, never).reshape(target.shape)
+        free = np.zeros((len(flat), flat.shape[1] - 1))
+        z = path_prox(flat, np.ones(flat.shape), free, free + np.inf).reshape(target.shape)
         out = np.empty_like(u)
         np.put_along_axis(out, order, z, axis=-1)
         return out
