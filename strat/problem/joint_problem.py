@@ -121,7 +121,7 @@ class Point:
         self.graph, self.degrees = 0.0, None
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
-        self._coupling, self._memory, self._product = None, None, None
+        self._product = None
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
@@ -133,7 +133,7 @@ class Point:
         """Compute and return the smooth part of F, without the regularizer, with `gradient` its gradients, too."""
         self.objective = self.smooth = np.inf
         if self.evaluate_w() and self.evaluate_theta(gradient):
-            self.add_laplacian(gradient)
+            self.add_laplacian()
             if gradient:
                 self._add_gradients()
         return self.smooth
@@ -148,7 +148,7 @@ class Point:
 
     def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
-        loss, self._coupling = self.problem.loss, None
+        loss = self.problem.loss
         if not np.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
@@ -159,17 +159,10 @@ class Point:
         self.loss = float(np.add.reduce(self.losses))
         return self.loss < np.inf
 
-    def add_laplacian(self, gradient=False):
-        """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`; `gradient`: it follows."""
+    def add_laplacian(self):
+        """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`."""
         self._product = None
-        if gradient or self.graph_oracle is None:
-            self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
-        else:  # the value alone is cheaper, above all where several w are tried at one theta
-            edges = self.problem.edges
-            if self._coupling is None:
-                self._memory = edges.zeros() if self._memory is None else self._memory
-                self._coupling = edges.coupling(self.problem.scaled(self.theta), self._memory)
-            self.laplacian = edges.energy(self.w, self.degrees, self._coupling)
+        self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
         self.smooth = self.loss + self.laplacian + self.graph
 
     @property
