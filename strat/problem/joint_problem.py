@@ -211,24 +211,22 @@ class Point:
         return {"theta": _share(max(np.linalg.norm(step), lost), size), "W": self.w_residual()}
 
     def w_residual(self):
-        """The part of W in the residual, at a point with the gradient over the edges; 0 for a given graph."""
+        """||prox(w - gradient) - w||, with step 1, over the size of its terms, at a point with the gradient over the edges.
+
+        0 for a given graph.
+        """
         if self.graph_oracle is None:
             return 0.0
-        return w_residual(self.problem.edges, self.graph_oracle, self.w, self.w_gradient, self.w_scale())
+        edges = self.problem.edges
+        moved = (self.w - self.w_gradient) * edges.mask
+        self.graph_oracle.prox(moved, 1.0, out=moved)
+        return _share(edges.norm(moved - self.w), self.w_scale())
 
     def w_scale(self):
         """The size of the terms in the W part of the residual."""
         edges = self.problem.edges
         half = edges.add_half_distances(self.problem.scaled(self.theta), edges.zeros()) * edges.mask
         return self.graph_oracle.size(half)
-
-
-def w_residual(edges, graph_oracle, w, gradient, scale):
-    """||prox(w - gradient) - w|| / scale, for the prox with step 1 and the smooth part's gradient over the edges."""
-    moved = (w - gradient) * edges.mask
-    graph_oracle.prox(moved, 1.0, out=moved)
-    moved -= w
-    return _share(edges.norm(moved), scale)
 
 
 def _share(step, size):

@@ -9,6 +9,7 @@ from strat.oracles.base import hessian_blocks
 from strat.oracles.central_points import off_edges
 from strat.oracles.cone_program import ConeProgram
 from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.free_directions import times
 
 DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
@@ -55,10 +56,10 @@ class ConeNewton(Algorithm):
         ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
         H = H + ridge[:, None, None] * np.eye(n) * (not self.quadratic)
         if self.quadratic:
-            self._whole(*self._solved(H, g - _times(H, x.theta)))
+            self._whole(*self._solved(H, g - times(H, x.theta)))
             return
         try:
-            theta, solution = self._solved(H, g - _times(H, x.theta))
+            theta, solution = self._solved(H, g - times(H, x.theta))
         except NoOracleError:  # rounding may end one program and not one that is damped more
             if self.damping >= STEEP:
                 raise
@@ -109,7 +110,7 @@ class ConeNewton(Algorithm):
             return
         self._damp(*((0.1, RIDGE) if k == 0 else (10.0, 1e-6)))
         # What the model leaves of the stationarity condition at z, where the whole step is taken.
-        error = z.loss_gradient - x.loss_gradient - _times(H, d) + solution.error
+        error = z.loss_gradient - x.loss_gradient - times(H, d) + solution.error
         self.left = (error, solution.gap) if k == 0 else None
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.differentiated = z, x, True
@@ -158,7 +159,3 @@ def needs_cones(problem):
     usable = problem.loss.has("hessian_operator") or problem.loss.has("cones")
     costly = getattr(problem.regularizer.prox, "costly", False) or not problem.loss.has("value_and_gradient")
     return usable and costly
-
-
-def _times(H, theta):
-    return np.matmul(H, theta[..., None])[..., 0]
