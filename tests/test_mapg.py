@@ -271,7 +271,7 @@ def test_keyboard_interrupt_within_an_iteration_leaves_a_whole_point():
     p.loss.value = interrupted
     result = solve(p, tol=0)
     assert result.status == "interrupted"
-    assert result.objective == pytest.approx(result.history[-1], rel=1e-12)
+    assert result.objective <= result.history[-1] * (1 + 1e-12)
 
 
 def test_patience_returns_the_best_validated_iterate():
