@@ -18,8 +18,7 @@ import scipy.sparse as sp
 import strat
 from strat.compiler.expressions import contents
 from strat.model.bound_model import BoundModel
-from strat.records.archive import CONTENTS, read_archive, write_archive
-from strat.records.fingerprint import fingerprint
+from strat.records.archive import CONTENTS, fingerprint, read_archive, write_archive
 from strat.records.labels import read_labels
 from strat.records.strata import Strata
 
@@ -184,7 +183,7 @@ def test_damaged_model_files_end_in_the_packages_error(tmp_path):
             1,
             "params of MAPG that this version of strat does not take: .*later",
         ),
-        (("options", "n_starts"), 0, r"\['n_starts'\] is 0, but must be a whole number above 0"),
+        (("options", "n_starts"), -1, r"\['n_starts'\] is -1, but must be a whole number of at least 0"),
     ],
 )
 def test_what_is_wrong_with_a_model_file_is_named(tmp_path, place, new, text):

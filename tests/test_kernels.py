@@ -18,7 +18,6 @@ from strat.oracles.segments import SMALL, Segments
 from strat.problem.edges import AllPairs
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
-from strat.solvers.free_directions import invert, times
 
 ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
@@ -88,21 +87,6 @@ def test_sums_of_outer_products(monkeypatch, p):
     grams = Segments(z, K).gram(a, weight)
     if p <= SMALL:
         assert np.array_equal(grams, grams.swapaxes(1, 2))
-
-
-@compiled
-@pytest.mark.parametrize("K, n", [(1, 1), (5, 3), (4, 16), (3, 17), (2, 40)])
-def test_products_and_inverses_of_blocks(monkeypatch, K, n):
-    rng = np.random.default_rng(n)
-    half, x = rng.standard_normal((K, n, n + 2)), rng.standard_normal((K, n))
-    blocks = half @ half.swapaxes(1, 2)
-    for matrices in (blocks, np.broadcast_to(blocks[0], blocks.shape), blocks.swapaxes(1, 2)):
-        for product in both(monkeypatch, lambda m=matrices: times(m, x)):
-            np.testing.assert_allclose(product, np.einsum("kab,kb->ka", matrices, x), rtol=1e-12, atol=1e-11)
-        for inverse in both(monkeypatch, lambda m=matrices: invert(np.array(m))):
-            np.testing.assert_allclose(inverse @ matrices, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
-    blocks[-1] *= -1  # not definite, but invertible
-    np.testing.assert_allclose(invert(blocks.copy()) @ blocks, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
 
 
 def test_no_records_and_no_columns():

@@ -116,31 +116,6 @@ WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *r
                 out[a * p + b] = out[b * p + a];
 }
 
-/* The inverses of positive definite matrices, in place, by Gauss and Jordan; `failed` is 1 where one is not definite. */
-WIDE static void invert(ptrdiff_t count, ptrdiff_t n, double *restrict a, double *failed)
-{
-    for (ptrdiff_t k = 0; k < count; k++, a += n * n)
-        for (ptrdiff_t c = 0; c < n; c++) {
-            double *restrict own = a + c * n;
-            if ((*failed = !(own[c] > 0.0)))
-                return;
-            const double pivot = 1.0 / own[c];
-            own[c] = 1.0;
-            for (ptrdiff_t d = 0; d < n; d++)
-                own[d] *= pivot;
-            for (ptrdiff_t b = 0; b < n; b++) {
-                if (b == c)
-                    continue;
-                double *restrict other = a + b * n;
-                const double factor = other[c];
-                other[c] = 0.0;
-#pragma omp simd
-                for (ptrdiff_t d = 0; d < n; d++)
-                    other[d] -= factor * own[d];
-            }
-        }
-}
-
 /* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
    of line at the knots between (strat/oracles/prox_chains.py does the same in Python). */
 typedef struct {
@@ -246,7 +221,6 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
     _(rows_times, "nnrrrw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))                       \
     _(rows_sum, "nnnrrrw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                  \
     _(grams, "nnnrrrw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                        \
-    _(invert, "nnww", invert(v[0].n, v[1].n, v[2].a, v[3].a))                                                 \
     _(path_prox, "nnrrrrww", path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
 
 /* The loops run without Python's lock, so that threads share the strata. */

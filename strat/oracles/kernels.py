@@ -52,12 +52,6 @@ class Compiled:
         self._loops.grams(*x.shape, K, stratum, x, of_floats(weight), out)
         return out
 
-    def invert(self, matrices):
-        """In place, the inverses of positive definite matrices (K, n, n); return whether all are definite."""
-        failed = np.zeros(1)
-        self._loops.invert(len(matrices), matrices.shape[1], matrices, failed)
-        return not failed[0]
-
     def path_prox(self, *arrays):
         """Of v (P, L) and its terms, `strat.oracles.prox_chains.path_prox`."""
         (P, L), out = arrays[0].shape, np.empty(arrays[0].shape)
@@ -69,7 +63,7 @@ def _load():
     """The compiled loops, None where there are none."""
     try:
         return Compiled(import_module("strat.oracles._loops"))
-    except (ImportError, TypeError):  # not compiled, or not for this Python
+    except ImportError:  # not compiled, or not for this Python
         return None
 
 

@@ -4,11 +4,6 @@ import numpy as np
 
 from strat.oracles.prox_base import folded, present
 
-#: The bits of a number in floating point that order it among those of its sign.
-ORDER = np.int64(2**63 - 1)
-#: Next to 0, on the side where a function with a kink at 0 has its other slope.
-NEXT = 1e-300
-
 
 class SeparableBlock:
     """A convex function of each coordinate, with linear and diagonal quadratic parts q and Q, between bounds.
@@ -18,14 +13,14 @@ class SeparableBlock:
 
     kind = "closed form"
 
-    def __init__(self, columns, q, Q, low, high):
-        self.columns, self.q, self.Q, self.low, self.high = columns, present(q), present(Q), low, high
-        self.bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
-
     @property
     def ties(self):
         """Every coordinate may take a step of its own."""
         return [[c] for c in self.columns]
+
+    def __init__(self, columns, q, Q, low, high):
+        self.columns, self.q, self.Q, self.low, self.high = columns, present(q), present(Q), low, high
+        self.bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
 
     def __call__(self, v, t):
         z = self.prox(*folded(v, t, self.q, self.Q))
@@ -47,105 +42,22 @@ class ScalarBlock(SeparableBlock):
             ) / self.scale
 
 
-class PiecewiseBlock(SeparableBlock):
-    """A convex piecewise linear function of each coordinate.
+class SoftBlock(SeparableBlock):
+    """weight × |z − centre| of each coordinate: soft thresholding."""
 
-    Parameters
-    ----------
-    knots : (J, 1, m) ndarray
-        Ascending; +inf where a function has fewer.
-    slopes : (J + 1, 1 or K, m) ndarray
-        Between and outside the knots, ascending.
-    """
-
-    def __init__(self, columns, q, Q, knots, slopes, low, high):
+    def __init__(self, columns, q, Q, weight, centre, low, high):
         super().__init__(columns, q, Q, low, high)
-        self.knots, self.slopes = knots, slopes
-
-    def prox(self, v, t):
-        z = v - t * self.slopes[0]
-        for knot, slope in zip(self.knots, self.slopes[1:], strict=True):
-            # Up to the knot the piece before it decides, beyond it the next; between the two, z is the knot.
-            z = np.maximum(np.minimum(z, knot), v - t * slope)
-        return z
+        self.weight, self.centre = weight, present(centre)
 
     @property
     def diagonal(self):
         """Diagonal of the Hessian, (1 or K, m), where this is a quadratic; None where it is not."""
-        if self.bounded or np.any(self.slopes):
+        if self.bounded or np.any(self.weight):
             return None
         return np.zeros((1, len(self.columns))) if self.Q is None else self.Q
 
-
-class NewtonBlock(SeparableBlock):
-    """Any sum of functions of one coordinate each, between bounds: safeguarded Newton to rounding.
-
-    Parameters
-    ----------
-    n : int
-        Scalars in a stratum.
-    tape : Tape
-        The functions; they touch only these columns.
-    low, high : (1, m) ndarray
-        Bounds, the domain's included.
-    """
-
-    kind = "Newton, to rounding"
-
-    def __init__(self, columns, q, Q, n, tape, low, high):
-        super().__init__(columns, q, Q, low, high)
-        self.n, self.tape = n, tape
-        self.kinked = any(node.rule.kinks != "none" for node in tape.nodes)
-
     def prox(self, v, t):
-        t = np.broadcast_to(t, v.shape)
-
-        def residual(z):
-            theta, ones = np.zeros((2, len(z), self.n))
-            theta[:, self.columns], ones[:, self.columns] = z, 1.0
-            slope = self.tape.value_and_gradient(theta)[1][:, self.columns]
-            curvature = self.tape.hessian_operator(theta)(ones)[:, self.columns]
-            return slope + (z - v) / t, curvature + 1.0 / t
-
-        with np.errstate(all="ignore"):
-            at_zero = np.zeros(v.shape, dtype=bool)
-            if self.kinked:  # the residual jumps at 0, which bisection comes near to but never meets
-                below, above = (residual(np.full(v.shape, z))[0] for z in (-NEXT, NEXT))
-                at_zero = (below < 0) & (above > 0) & (self.low < 0) & (self.high > 0)
-            z = _root(residual, v, t, *(np.broadcast_to(end, v.shape) for end in (self.low, self.high)))
-            return np.where(at_zero, 0.0, z)
-
-
-def _root(residual, v, t, low, high):
-    """z in [low, high] nearest to the root of a function of each entry, of which (z − v)/t is an increasing part.
-
-    ``residual(z)`` gives the values and slopes. Newton steps that must at least halve, or else the bracket is halved (rtsafe,
-    Press et al. 2007, §9.4), by the numbers between its ends that there are in floating point: the root may be at any order
-    of distance from the end of a domain.
-    """
-    at_low, at_high = residual(low)[0] >= 0, residual(high)[0] <= 0
-    z = np.where((v > low) & (v < high), v, _middle(low, high))
-    f, slope = residual(z)
-    # The residual grows at least by 1/t a unit, so the root lies within t |f| of any point.
-    a = np.where(f > 0, np.maximum(low, z - t * f), z)
-    b = np.where(f < 0, np.minimum(high, z - t * f), z)
-    done, last = at_low | at_high, np.full(v.shape, np.inf)
-    for _ in range(200):
-        done |= np.abs(f) <= 4e-16 * (np.abs(z) + np.abs(v)) / t  # nothing but rounding
-        trial = z - f / slope
-        inside = (trial > a) & (trial < b) & (np.abs(trial - z) <= 0.5 * last)
-        new = np.where(done, z, np.where(inside, trial, _middle(a, b)))
-        last, z = np.abs(new - z), new
-        done |= last <= 4e-16 * np.abs(z)
-        if done.all():
-            break
-        f, slope = residual(z)
-        a, b = np.where(f < 0, z, a), np.where(f > 0, z, b)
-    return np.where(at_low, low, np.where(at_high, high, z))
-
-
-def _middle(a, b):
-    """The number halfway between others in the order of all numbers of floating point."""
-    a, b = (np.where(i < 0, -(i & ORDER), i) for i in (x.astype(float).view(np.int64) for x in (a, b)))
-    middle = a // 2 + b // 2
-    return np.where(middle < 0, -middle | ~ORDER, middle).view(float)
+        threshold = t * self.weight
+        far = v if self.centre is None else v - self.centre
+        z = far - np.minimum(np.maximum(far, -threshold), threshold)
+        return z if self.centre is None else z + self.centre

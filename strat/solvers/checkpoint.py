@@ -4,8 +4,7 @@ import time
 import warnings
 
 from strat.errors import DataWarning, OptionError
-from strat.records.archive import as_path, read_archive, write_archive
-from strat.records.fingerprint import fingerprint
+from strat.records.archive import as_path, fingerprint, read_archive, write_archive
 
 FORMAT = 3  # to be raised when a state gets other entries or another meaning
 SECONDS = 10.0  # between two writes

@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.solvers.prox_slope import FREE
-
-TOGETHER = 256  # matrices that are inverted at a time
 
 
 class FreeDirections:
@@ -66,16 +63,6 @@ def times(matrices, x):
     if matrices.ndim == 2:
         return matrices * x
     return np.einsum("kab,kb->ka", matrices, x)
-
-
-def invert(matrices):
-    """Invert symmetric matrices (K, n, n) in place, positive definite ones in less time; return them."""
-    for start in range(0, len(matrices), TOGETHER):
-        some = matrices[start : start + TOGETHER]
-        out = some.copy()
-        definite = kernels.compiled and kernels.compiled.invert(out)
-        some[...] = out if definite else np.linalg.inv(some)
-    return matrices
 
 
 def _by_coordinates(J, t):

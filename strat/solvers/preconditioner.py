@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpbtrf, dpbtrs
 
-from strat.solvers.free_directions import invert, times
+from strat.solvers.free_directions import times
 
 SPREAD = 16.0  # coordinates whose curvatures differ by a smaller factor share one factorisation
 WIDE = 200  # mean entries in a column of a sparse factor up to which it pays
@@ -66,7 +66,7 @@ class Preconditioner:
             return lambda r: r / scale
         blocks, self.rest = np.array(blocks), self.laplacians.between
         np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
-        return partial(times, invert(free.restricted(blocks, diagonal.mean(axis=1))))
+        return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
 
     @cached_property
     def _is_narrow(self):

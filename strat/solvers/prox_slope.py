@@ -46,8 +46,7 @@ class ProxSlope:
             for r, mate in enumerate(mates.T):
                 (rows,) = np.nonzero(mate >= 0)
                 full[:, rows, mate[rows]] = jacobian[:, rows, r]
-            # Rounding of the prox would cost the eigenvalues many iterations.
-            self.jacobian = np.round(0.5 * (full + full.swapaxes(1, 2)), 9)
+            self.jacobian = 0.5 * (full + full.swapaxes(1, 2))
 
     @cached_property
     def _eigen(self):
