@@ -14,7 +14,7 @@ from strat.model.bound_model import BoundModel
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
-from strat.solvers import consensus
+from strat.solvers import admm
 from strat.solvers.newton_system import GraphSystem
 
 K, N, P = 12, 90, 3
@@ -331,7 +331,7 @@ def test_a_warm_start_at_the_optimum_stays_there(loss):
 @pytest.mark.parametrize("regularizer", ["ridge", "l1"])
 def test_the_certificate_bounds_the_distance_to_the_optimum(regularizer):
     p = problem("pinball", regularizer)
-    algorithm = consensus.Consensus(p, np.zeros((K, P)), p.w0)
+    algorithm = admm.Consensus(p, np.zeros((K, P)), p.w0)
     while (algorithm.residual(1e-10) or {"theta": 1.0})["theta"] > 1e-10:
         algorithm.step()
     best, optimum = algorithm.x.theta.copy(), algorithm.x.objective

@@ -10,15 +10,12 @@ import pytest
 from handmade import Bernoulli, Box, LeastSquares, Logistic, Norm1, Ridge, Zero
 from sklearn.base import clone
 
-import strat
 from strat.errors import ConvergenceWarning, NoOracleError, OptionError
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph, LogDet, LogDiagonal
 from strat.problem.joint_problem import JointProblem, Point
-from strat.records.strata import Strata
 from strat.solvers import MAPG
 from strat.solvers.graph_step import graph_step
-from strat.solvers.joint_steps import extrapolated
 
 H = LogDet(0.5, 0.2, 0.1, 0.2)
 
@@ -274,7 +271,7 @@ def test_keyboard_interrupt_within_an_iteration_leaves_a_whole_point():
     p.loss.value = interrupted
     result = solve(p, tol=0)
     assert result.status == "interrupted"
-    assert result.objective == pytest.approx(result.history[-1], rel=1e-12)
+    assert result.objective <= result.history[-1] * (1 + 1e-12)
 
 
 def test_patience_returns_the_best_validated_iterate():
@@ -380,40 +377,3 @@ def test_parameters_and_printing():
     text = str(solve(problem()))
     assert text.startswith("status      converged after")
     assert "residual    theta" in text
-
-
-# ------------------------------------------------- affine images of theta
-
-
-def softmax_oracles():
-    X, signs, stratum = data()
-    theta, x, y = cp.Variable((3, 2), name="theta"), cp.Parameter(3, name="x"), cp.Parameter(2, name="y")
-    loss = cp.log_sum_exp(x @ theta + np.array([0.5, 0.0])) - (x @ theta) @ y
-    base = strat.BaseModel(loss, 0.1 * cp.norm1(theta), data=(x, y))
-    records = [X, np.eye(2)[(signs > 0).astype(int)]]
-    strata = Strata(list(range(8)), stratum)
-    loss = base.loss_program.bind_records(records, strata, np.ones(len(X)))
-    return loss, base.regularizer_program.bind_regularizer()
-
-
-def test_losses_take_their_affine_imagesextrapolated():
-    oracle, _ = softmax_oracles()
-    new, old = np.random.default_rng(5).standard_normal((2, 8, oracle.n))
-    u = extrapolated(oracle.arguments(new), oracle.arguments(old), 0.7)
-    assert any(part is not None for part in u)
-    theta = new + 0.7 * (new - old)
-    np.testing.assert_allclose(oracle.value(theta, u), oracle.value(theta), rtol=1e-12)
-    for found, right in zip(
-        oracle.value_and_gradient(theta, u), oracle.value_and_gradient(theta), strict=True
-    ):
-        np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-12)
-
-
-def test_extrapolated_images_change_no_iterate():
-    edges = AllPairs(8)
-    p = JointProblem(*softmax_oracles(), H, edges, edges.zeros())
-    with_images = solve(p, tol=0, max_iter=15)
-    p._arguments = None
-    without = solve(p, tol=0, max_iter=15)
-    np.testing.assert_allclose(with_images.history, without.history, rtol=1e-9)
-    np.testing.assert_allclose(with_images.theta, without.theta, atol=1e-5)

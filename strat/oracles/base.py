@@ -10,8 +10,6 @@ class Oracle:
 
     * ``value(theta)``: (K,), +inf outside the domain, never nan.
     * ``value_and_gradient(theta)``: (K,) and (K, n).
-    * ``arguments(theta)``: affine images of theta, which the two above take as a second argument instead of computing
-      them: an array or a list of arrays and None, or None.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap.
     * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
@@ -37,9 +35,6 @@ class Oracle:
     def limited(self):
         """The arguments of atoms with a domain, as `Limited`, where they are functions of affine forms."""
         return []
-
-    def arguments(self, theta):
-        """None: the other methods take theta alone."""
 
 
 def hessian_blocks(oracle, theta):

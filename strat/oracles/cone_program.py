@@ -68,7 +68,7 @@ class ConeProgram:
         self.size = int(self.first[-1])
         self._pattern = self._scaled = None
 
-    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=None):
+    def solve(self, H=None, g=None, weight=None, refined=False):
         """Minimise.
 
         Parameters
@@ -80,8 +80,6 @@ class ConeProgram:
         refined : bool
             Whether to solve once more for the distance from the solution found, all numbers of which are small: where a
             constraint is held without force, the first error is only the root of the gap.
-        accuracy : float, optional
-            Relative accuracy to ask for first, where a rough solution will do.
 
         Returns
         -------
@@ -100,8 +98,7 @@ class ConeProgram:
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
-        accuracies = ACCURACIES if accuracy is None else (accuracy, *ACCURACIES)
-        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
+        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
         terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
         small = NOISE < np.abs(x[theta]).max(initial=0.0) < SMALL

@@ -21,53 +21,30 @@ class ConstantDesign:
     def __init__(self, row, column, scale, m, n):
         self.m, self.n = m, n
         self.nnz = len(row)
-        self._selects = len(row) == m and np.array_equal(row, np.arange(m)) and len(np.unique(column)) == m
         self._column, self._scale = column, scale
-        self._identity = (
-            self._selects and m == n and np.array_equal(column, np.arange(n)) and np.all(scale == 1.0)
-        )
-        small = m * n <= 4096 or self.nnz > 0.25 * m * n
-        if small:
-            self._c = np.zeros((m, n))
-            np.add.at(self._c, (row, column), scale)
-        else:
-            self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
-        self._ct = self._c.T if small else self._c.T.tocsr()
-        self._small = small
-        self._outer = None
+        whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
+        self._identity = whole and np.all(scale == 1.0)
+        self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
+        if m * n <= 4096 or self.nnz > 0.25 * m * n:
+            self._c = self._c.toarray()
 
     @property
-    def whole(self):
-        """Whether u = theta."""
-        return self._identity
-
-    def dense_matrix(self):
-        """C as an ndarray."""
-        return self._c if self._small else self._c.toarray()
+    def _dense(self):
+        return self._c.toarray() if sp.issparse(self._c) else self._c
 
     def gram(self, weights):
         """(K, m) to (K, n, n)."""
-        if self.m * self.n**2 > 2**20:
-            c = self.dense_matrix()
-            return np.matmul(c.T * weights[:, None, :], c)
-        if self._outer is None:
-            c = self.dense_matrix()
-            self._outer = (c[:, :, None] * c[:, None, :]).reshape(self.m, self.n**2)
-        return (weights @ self._outer).reshape(-1, self.n, self.n)
+        return np.matmul(self._dense.T * weights[:, None, :], self._dense)
 
     def pairs(self, weight, groups):
         """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (K, groups): (K, n, n)."""
         W = _of_pairs(weight, groups, self.m // groups)
-        c = self.dense_matrix().reshape(groups, -1, self.n)
+        c = self._dense.reshape(groups, -1, self.n)
         return np.matmul(np.matmul(np.swapaxes(c, 1, 2), W), c).sum(axis=1)
 
     def matvec(self, theta):
         """(K, n) to (K, m)."""
-        if self._identity:
-            return theta
-        if self._selects:
-            return theta[:, self._column] * self._scale
-        return theta @ self._ct if self._small else (self._c @ theta.T).T
+        return theta if self._identity else theta @ self._c.T
 
     def sizes(self):
         """Root mean square of the coefficients of every coordinate, (n,)."""
@@ -75,13 +52,7 @@ class ConstantDesign:
 
     def rmatvec(self, g):
         """(K, m) to (K, n)."""
-        if self._identity:
-            return g
-        if self._selects:
-            out = np.zeros((len(g), self.n))
-            out[:, self._column] = g * self._scale
-            return out
-        return g @ self._c if self._small else (self._ct @ g.T).T
+        return g if self._identity else g @ self._c
 
 
 def _sizes(values, columns, n):

@@ -7,7 +7,7 @@ from strat.oracles.base import hessian_blocks, symmetric
 from strat.oracles.central_points import off_edges
 from strat.oracles.rescaled import Rescaled
 
-CHORD_STEPS = 15  # most steps with one Hessian
+MOST = 100  # steps
 EXACT = 1e-9  # error, relative to 1 + size, above which the cone program takes over
 
 
@@ -26,13 +26,13 @@ class NewtonProx:
         For strata where the steps do not lead to the end, as far out on an exponential, or where v is outside the domain.
     """
 
-    def __init__(self, oracle, transposed=None, rescue=None, max_iter=100):
-        self.oracle, self.transposed, self.rescue, self.max_iter = oracle, transposed, rescue, max_iter
+    def __init__(self, oracle, transposed=None, rescue=None):
+        self.oracle, self.transposed, self.rescue = oracle, transposed, rescue
 
     def rescaled(self, weight, unit):
         """The prox of weight × f(unit · z)."""
         rescue = self.rescue and self.rescue.rescaled(weight, unit)
-        return NewtonProx(Rescaled(self.oracle, weight, unit), self.transposed, rescue, self.max_iter)
+        return NewtonProx(Rescaled(self.oracle, weight, unit), self.transposed, rescue)
 
     @property
     def kind(self):
@@ -40,28 +40,12 @@ class NewtonProx:
         return "one linear system a stratum" if getattr(self.oracle, "quadratic", False) else "Newton"
 
     def __call__(self, v, t):
-        v, t = self._symmetric(v), _column(v, t)
-        return self._solved(v, t, v.copy())
+        return self.near(v, t, v)
 
     def near(self, v, t, z):
-        """The same where a point z near the solution is known: a few steps with one Hessian."""
-        v, t = self._symmetric(v), _column(v, t)
-        first, scale = z, _scale(v, t)
-        system = _ridged(self._hessian(z), t)
-        inverse = np.linalg.inv(system) if np.isfinite(system).all() else None
-        last = np.full(len(v), 1e100)
-        for _ in range(CHORD_STEPS if inverse is not None else 0):
-            gradient = self._gradient(z, v, t)
-            size = np.linalg.norm(gradient, axis=1)
-            pending = ~((size <= 1e-13 * scale) | ((size <= 1e-11 * scale) & (size >= 0.5 * last)))
-            if not pending.any():
-                if np.isfinite(self.oracle.value(z)).all():
-                    return z
-                break  # these steps do not see the end of the domain
-            if (pending & ~(size <= 0.5 * last)).any():
-                break
-            z, last = z - pending[:, None] * np.matmul(inverse, gradient[..., None])[..., 0], size
-        return self._solved(v, t, first)
+        """The same where a point z near the solution is known."""
+        v, t = self._symmetric(v), np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))[:, None]
+        return self._solved(v, t, np.array(self._symmetric(z)))
 
     def _solved(self, v, t, z):
         """Newton steps from z, and the cone program for strata that they leave."""
@@ -80,7 +64,7 @@ class NewtonProx:
     def _newton(self, v, t, z, some=True):
         """Newton steps from z with backtracking; some : mask of the strata that move."""
         scale, last, value = _scale(v, t), np.full(len(v), np.inf), self._value(z, v, t)
-        for _ in range(self.max_iter):
+        for _ in range(MOST):
             gradient = self._gradient(z, v, t)
             with np.errstate(over="ignore", invalid="ignore"):
                 size = np.sqrt((gradient**2).sum(axis=1))
@@ -139,11 +123,6 @@ class NewtonProx:
 
     def _value(self, z, v, t):
         return self.oracle.value(z) + 0.5 * ((z - v) ** 2 / t).sum(axis=1)
-
-
-def _column(v, t):
-    """Steps as (K, 1)."""
-    return np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))[:, None]
 
 
 def _scale(v, t):

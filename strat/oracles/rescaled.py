@@ -16,7 +16,6 @@ class Rescaled(Oracle):
         f.
     weight : float
     unit : (n,) ndarray, optional
-        Ones by default.
     """
 
     def __init__(self, oracle, weight=1.0, unit=None):
@@ -68,17 +67,13 @@ class Rescaled(Oracle):
     def _out(self, theta):
         return theta if self.unit is None else self.unit * theta
 
-    def arguments(self, theta):
-        """Affine images of theta, which value and gradient take."""
-        return self.oracle.arguments(self._out(theta))
-
-    def value(self, theta, *arguments):
+    def value(self, theta):
         """Values (K,)."""
-        return self.weight * self.oracle.value(self._out(theta), *arguments)
+        return self.weight * self.oracle.value(self._out(theta))
 
-    def value_and_gradient(self, theta, *arguments):
+    def value_and_gradient(self, theta):
         """Values (K,) and gradients (K, n)."""
-        value, gradient = self.oracle.value_and_gradient(self._out(theta), *arguments)
+        value, gradient = self.oracle.value_and_gradient(self._out(theta))
         return self.weight * value, self._out(self.weight * gradient)
 
     def hessian_operator(self, theta):

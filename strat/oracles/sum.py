@@ -54,44 +54,22 @@ class SumOracle(Oracle):
         """The sizes of the coordinates' coefficients."""
         return np.max([np.broadcast_to(part.sizes, self.n) for part in self.parts], axis=0)
 
-    def arguments(self, theta):
-        """Affine images of theta, one for each part or None where it takes none."""
-        return [part.arguments(theta) for part in self.parts]
-
-    def value(self, theta, arguments=None):
+    def value(self, theta):
         """Sum of the values (K,)."""
-        if len(self.parts) == 1:  # small problems spend more time on the calls than on the arrays
-            return self.parts[0].value(theta, *self._only(arguments))
-        first, *others = self._inputs(theta, arguments)
-        value = first[0].value(*first[1])
-        for part, inputs in others:
-            value = value + part.value(*inputs)
+        first, *others = self.parts
+        value = first.value(theta)
+        for part in others:
+            value = value + part.value(theta)
         return value
 
-    def value_and_gradient(self, theta, arguments=None):
+    def value_and_gradient(self, theta):
         """Sums of values (K,) and gradients (K, n)."""
-        if len(self.parts) == 1:
-            return self.parts[0].value_and_gradient(theta, *self._only(arguments))
-        first, *others = self._inputs(theta, arguments)
-        value, gradient = first[0].value_and_gradient(*first[1])
-        for part, inputs in others:
-            v, g = part.value_and_gradient(*inputs)
+        first, *others = self.parts
+        value, gradient = first.value_and_gradient(theta)
+        for part in others:
+            v, g = part.value_and_gradient(theta)
             value, gradient = value + v, gradient + g
         return value, gradient
-
-    @staticmethod
-    def _only(arguments):
-        """What the methods of a single part take beside theta."""
-        return () if arguments is None or arguments[0] is None else arguments
-
-    def _inputs(self, theta, arguments):
-        """The parts, each with what its methods take."""
-        if arguments is None:
-            return [(part, (theta,)) for part in self.parts]
-        return [
-            (part, (theta,) if u is None else (theta, u))
-            for part, u in zip(self.parts, arguments, strict=True)
-        ]
 
     def hessian(self, theta):
         """Sum of the Hessians' blocks (K, n, n)."""

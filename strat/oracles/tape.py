@@ -48,9 +48,9 @@ class BoundNode:
         u = form.design.matvec(np.random.default_rng(0).standard_normal((K, n)))
         return (u != 0).reshape(-1, *form.shape)
 
-    def forward(self, theta, outs, arguments=None):
-        """Arguments, output and memo; `arguments` is the only form's value, where it is known."""
-        args = [f.value(theta, outs) for f in self.forms] if arguments is None else [arguments]
+    def forward(self, theta, outs):
+        """Arguments, output and memo."""
+        args = [f.value(theta, outs) for f in self.forms]
         out, memo = self.rule.forward(args)
         return args, out, memo
 
@@ -142,12 +142,12 @@ class Tape(Oracle):
                     found.append(Limited(form, None if i in rule.definite else rule.intervals[i][0]))
         return found
 
-    def run(self, theta, arguments=None):
+    def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
         states, outs = {}, {}
         illegal = None
         for node in self.nodes:
-            states[node] = state = node.forward(theta, outs, arguments)
+            states[node] = state = node.forward(theta, outs)
             outs[node] = state[1]
             moving = self._steep.get(node)
             legal = node.rule.interior(state[0], moving) if moving else node.rule.domain(state[0])
@@ -172,20 +172,16 @@ class Tape(Oracle):
             total[np.isnan(total)] = np.inf
         return total
 
-    def arguments(self, theta):
-        """Affine images of theta for the methods below, where they take them."""
-        return None if self._form is None else self._form.value(theta, {})
-
-    def value(self, theta, arguments=None):
+    def value(self, theta):
         """Sum of each stratum."""
         with np.errstate(all="ignore"):
-            _, outs, illegal = self.run(theta, arguments)
+            _, outs, illegal = self.run(theta)
             return self._total(len(theta), outs, illegal)
 
-    def value_and_gradient(self, theta, arguments=None):
+    def value_and_gradient(self, theta):
         """Sum of each stratum, and its gradient."""
         with np.errstate(all="ignore"):
-            states, outs, illegal = self.run(theta, arguments)
+            states, outs, illegal = self.run(theta)
             gradient, _ = self._reverse(theta, states)
             return self._total(len(theta), outs, illegal), gradient
 

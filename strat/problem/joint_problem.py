@@ -23,7 +23,6 @@ class JointProblem:
         self.learned = graph_regularizer.learned
         if self.learned and self.couple is not None and self.couple.ndim == 2:
             self.edges = edges.coupled(self.couple)
-        self._arguments = getattr(loss, "arguments", None)
         self.start_point = None
 
     def point(self, theta=None, w=None):
@@ -56,11 +55,6 @@ class JointProblem:
     def scaled(self, theta):
         """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
-
-    def arguments(self, theta):
-        """The affine images of theta that the loss takes as second argument, in a tuple; empty if it takes none."""
-        arguments = None if self._arguments is None else self._arguments(theta)
-        return () if arguments is None else (arguments,)
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
@@ -127,7 +121,7 @@ class Point:
         self.graph, self.degrees = 0.0, None
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
-        self.arguments, self._coupling, self._memory, self._product = (), None, None, None
+        self._product = None
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
@@ -135,14 +129,11 @@ class Point:
             self.add_regularizer()
         return self
 
-    def evaluate_smooth(self, gradient=False, arguments=None):
-        """Compute and return the smooth part of F, without the regularizer, with `gradient` its gradients, too.
-
-        `arguments` is `problem.arguments(theta)`, where it is known.
-        """
+    def evaluate_smooth(self, gradient=False):
+        """Compute and return the smooth part of F, without the regularizer, with `gradient` its gradients, too."""
         self.objective = self.smooth = np.inf
-        if self.evaluate_w() and self.evaluate_theta(gradient, arguments):
-            self.add_laplacian(gradient)
+        if self.evaluate_w() and self.evaluate_theta(gradient):
+            self.add_laplacian()
             if gradient:
                 self._add_gradients()
         return self.smooth
@@ -155,31 +146,23 @@ class Point:
             self.graph = self.graph_oracle.set(self.w, self.degrees)
         return self.graph < np.inf
 
-    def evaluate_theta(self, gradient=False, arguments=None):
+    def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
-        loss, self._coupling = self.problem.loss, None
+        loss = self.problem.loss
         if not np.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
-        self.arguments = self.problem.arguments(self.theta) if arguments is None else arguments
         if gradient:
-            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta, *self.arguments)
+            self.losses, self.loss_gradient = loss.value_and_gradient(self.theta)
         else:
-            self.losses = loss.value(self.theta, *self.arguments)
+            self.losses = loss.value(self.theta)
         self.loss = float(np.add.reduce(self.losses))
         return self.loss < np.inf
 
-    def add_laplacian(self, gradient=False):
-        """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`; `gradient`: it follows."""
+    def add_laplacian(self):
+        """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`."""
         self._product = None
-        if gradient or self.graph_oracle is None:
-            self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
-        else:  # the value alone is cheaper, above all where several w are tried at one theta
-            edges = self.problem.edges
-            if self._coupling is None:
-                self._memory = edges.zeros() if self._memory is None else self._memory
-                self._coupling = edges.coupling(self.problem.scaled(self.theta), self._memory)
-            self.laplacian = edges.energy(self.w, self.degrees, self._coupling)
+        self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
         self.smooth = self.loss + self.laplacian + self.graph
 
     @property
@@ -206,7 +189,7 @@ class Point:
 
     def differentiate(self):
         """Compute the gradients of the smooth part at a point that is evaluated."""
-        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta, *self.arguments)[1]
+        self.loss_gradient = self.problem.loss.value_and_gradient(self.theta)[1]
         return self._add_gradients()
 
     def _add_gradients(self):
@@ -228,24 +211,22 @@ class Point:
         return {"theta": _share(max(np.linalg.norm(step), lost), size), "W": self.w_residual()}
 
     def w_residual(self):
-        """The part of W in the residual, at a point with the gradient over the edges; 0 for a given graph."""
+        """||prox(w - gradient) - w||, with step 1, over the size of its terms, at a point with the gradient over the edges.
+
+        0 for a given graph.
+        """
         if self.graph_oracle is None:
             return 0.0
-        return w_residual(self.problem.edges, self.graph_oracle, self.w, self.w_gradient, self.w_scale())
+        edges = self.problem.edges
+        moved = (self.w - self.w_gradient) * edges.mask
+        self.graph_oracle.prox(moved, 1.0, out=moved)
+        return _share(edges.norm(moved - self.w), self.w_scale())
 
     def w_scale(self):
         """The size of the terms in the W part of the residual."""
         edges = self.problem.edges
         half = edges.add_half_distances(self.problem.scaled(self.theta), edges.zeros()) * edges.mask
         return self.graph_oracle.size(half)
-
-
-def w_residual(edges, graph_oracle, w, gradient, scale):
-    """||prox(w - gradient) - w|| / scale, for the prox with step 1 and the smooth part's gradient over the edges."""
-    moved = (w - gradient) * edges.mask
-    graph_oracle.prox(moved, 1.0, out=moved)
-    moved -= w
-    return _share(edges.norm(moved), scale)
 
 
 def _share(step, size):

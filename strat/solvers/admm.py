@@ -1,7 +1,19 @@
-"""ADMM: a given graph, and any loss with a prox."""
+"""ADMM: a given graph, and any loss with a prox, on copies of the parameters that have to agree."""
 
+import math
+
+import numpy as np
+
+from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.base import Solver
-from strat.solvers.consensus import Consensus
+from strat.solvers.newton_system import GraphSystem
+
+RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
+FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
+UNBALANCED = 2.0  # the penalty moves where it is wrong by more than this factor
+# The gradient's residual is so many times the others' where theta is at an edge of the loss's domain.
+AT_EDGE = 1e3
+RANGE = 1e8  # the penalty stays within this factor of its first value
 
 
 class ADMM(Solver, max_iter=10000):
@@ -64,3 +76,141 @@ class ADMM(Solver, max_iter=10000):
 
     def _algorithm(self, problem, theta, w):
         return Consensus(problem, theta, w)
+
+
+class Consensus(Algorithm):
+    """ADMM for a given graph: one copy of the parameters for the loss, one for the regularizer, one for the graph.
+
+    theta = prox_{l/rho}(mean - y/rho), x = prox_{r/rho}(mean - z/rho), (G(w) + 2 rho I) mean = rho (theta + x) + y + z,
+    y += rho (theta - mean), z += rho (x - mean), with theta and x over-relaxed. The iterate is x, the regularizer's
+    copy, on which constraints hold exactly; its objective may rise on the way. Where the loss is infinite there, the
+    iterate is the projection of theta. rho balances the relative primal and dual residuals and is reconsidered ever
+    more rarely, so that it settles. Starting y at minus the gradient of the loss, or z at that of the regularizer,
+    makes an optimal start a fixed point.
+
+    (Tuck, Barratt and Boyd 2021, A distributed method for fitting Laplacian regularized stratified models.)
+    """
+
+    monotone = False
+    saved = ("theta", "mean", "y", "z", "rho", "first_rho", "wait", "interval", "primal", "dual", "started")
+
+    def __init__(self, problem, theta, w):
+        super().__init__(problem, theta, w)
+        self.system = GraphSystem(problem, w)
+        self.theta, self.mean = self.x.theta.copy(), self.x.theta.copy()
+        self.started = False
+        product = self.x.product
+        self.y = self._first_dual(product)
+        self.z = product - self.y  # y + z = G(w) mean, as after every iteration
+        self.rho = self.first_rho = self._first_rho()
+        self.wait = self.interval = FIRST
+        self.primal = self.dual = np.inf
+
+    def _first_dual(self, product):
+        if self.problem.loss.has("value_and_gradient"):
+            gradient = self.problem.loss.value_and_gradient(self.x.theta)[1]
+            # Next to a pole of the loss the gradient says nothing about the one at the end.
+            if np.linalg.norm(gradient) < 1e3 * (1 + np.linalg.norm(product) + self.x.theta.size):
+                return -gradient
+        if self.problem.regularizer.has("value_and_gradient"):
+            return product + self.problem.regularizer.value_and_gradient(self.x.theta)[1]
+        return 0.5 * product
+
+    def _first_rho(self):
+        """A curvature: that of the graph, or of the loss along its own gradient."""
+        guess = float(np.mean(self.problem.laplacians(self.x.w, self.x.degrees).degrees)) / 2 or 1.0
+        loss = self.problem.loss
+        if loss.has("hessian_operator") and np.any(self.y):
+            along = loss.hessian_operator(self.x.theta)(self.y)
+            curvature = float(np.vdot(self.y, along) / np.vdot(self.y, self.y))
+            if 0 < curvature < np.inf:  # an exponential far out has next to none
+                guess = max(math.sqrt(curvature * max(guess, 0.1 * curvature)), guess / RANGE)
+        return guess
+
+    def step(self):
+        """One iteration."""
+        rho, x = self.rho, self.x
+        v = self.mean - self.y / rho
+        theta = self._loss_prox(v, 1 / rho)
+        regular = self.problem.prox(self.mean - self.z / rho, 1 / rho)
+        # The iterate is whole at all times, as Ctrl-C may come in between.
+        self.theta, x.theta, self.started, self.differentiated = theta, regular, True, False
+        first = RELAXATION * theta + (1 - RELAXATION) * self.mean
+        second = RELAXATION * regular + (1 - RELAXATION) * self.mean
+        mean = self.system.solve(rho * (first + second) + self.y + self.z, rho, self.mean)
+        self.y += rho * (first - mean)
+        self.z += rho * (second - mean)
+        self._measure(theta, regular, mean)
+        self.mean = mean
+        if not x.evaluate().objective < np.inf:  # the copy for the loss is in its domain
+            x.theta = self.problem.prox(theta, PROJECTION)
+            x.evaluate()
+        self.wait -= 1
+        if self.wait <= 0:
+            self._adapt()
+
+    def _loss_prox(self, v, t):
+        """The loss's prox, from the last one where it is iterative."""
+        prox = self.problem.loss.prox
+        if self.started and hasattr(prox, "near"):
+            return prox.near(v, t, self.theta)
+        return getattr(prox, "next", prox)(v, t)
+
+    def _measure(self, theta, regular, mean):
+        """Relative primal residual (the copies agree) and dual residual (their subgradients balance)."""
+        floor = math.sqrt(2 * mean.size)
+        copies = math.hypot(np.linalg.norm(theta), np.linalg.norm(regular))
+        apart = math.hypot(np.linalg.norm(theta - mean), np.linalg.norm(regular - mean))
+        self.primal = apart / (floor + max(copies, math.sqrt(2) * np.linalg.norm(mean)))
+        moved = self.rho * math.sqrt(2) * np.linalg.norm(mean - self.mean)
+        self.dual = moved / (floor + math.hypot(np.linalg.norm(self.y), np.linalg.norm(self.z)))
+
+    def _adapt(self):
+        """Multiply rho by the root of the ratio of the residuals."""
+        self.interval += max(self.interval // 2, 1)
+        self.wait = self.interval
+        factor = math.sqrt((self.primal + 1e-300) / (self.dual + 1e-300))
+        if not 1 / UNBALANCED < factor < UNBALANCED:
+            rho = self.rho * min(max(factor, 0.1), 10.0)
+            self.rho = min(max(rho, self.first_rho / RANGE), self.first_rho * RANGE)
+
+    def residual(self, tol):
+        """Residual of x, or None where the copies are known not to agree yet."""
+        if not tol or max(self.primal, self.dual) > tol:
+            return None
+        residual = self.certificate(self.x.theta, self.x.w)
+        return {**residual, "theta": max(residual["theta"], self.primal, self.dual)}
+
+    def certificate(self, theta, w):
+        """The residual that is reported for a point."""
+        residual = {"theta": np.inf, "W": 0.0}
+        if self.problem.loss.has("value_and_gradient"):
+            residual = self.problem.residual(theta, w)
+        if residual["theta"] <= AT_EDGE * max(self.primal, self.dual):
+            return residual
+        # At the edge of the loss's domain the gradient is one subgradient of many.
+        return min(residual, self.subgradient_residual(theta, w), key=lambda one: one["theta"])
+
+    def subgradient_residual(self, theta, w):
+        """The residual of `JointProblem.residual` for a given graph, with a subgradient in the gradient's place.
+
+        The loss's prox at theta - t y gives a point nearby and a subgradient g there, exactly. The value at theta lies above
+        the linear function with that slope by some gap, which is 0 where g is a subgradient at theta too. If the step of
+        the prox-gradient step with that slope is small, theta is optimal up to that gap: F(theta) is at most
+        gap + ||step in terms of gradients|| ||theta - theta*|| above the minimum. The residual is the larger of
+        ||theta - prox_r(theta - g - G(w) theta)|| / (1 + max(||g||, ||G(w) theta||)) and gap / (1 + |F|).
+        """
+        problem, loss = self.problem, self.problem.loss
+        nearby = self._loss_prox(theta - self.y / self.rho, 1 / self.rho)
+        g = self.rho * (theta - nearby) - self.y
+        product = problem.laplacian(w, theta)
+        step = theta - problem.prox(theta - g - product, 1.0)
+        size = 1 + max(np.linalg.norm(g), np.linalg.norm(product))
+        gap = float(np.sum(loss.value(theta)) - np.sum(loss.value(nearby)) - np.vdot(g, theta - nearby))
+        share = gap / (1 + abs(problem.objective(theta, w)))
+        return {"theta": float(max(np.linalg.norm(step) / size, share)), "W": 0.0}
+
+    @property
+    def factorizations(self):
+        """Factorisations of G(w) + 2 rho I, one per different weight in `couple`."""
+        return super().factorizations + self.system.preconditioner.factorizations

@@ -18,9 +18,7 @@ SHARE = 0.01  # tolerance of a step, relative to the residual before it
 FINEST = 1e-10  # least tolerance of a step
 EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
 INNER = 500  # most iterations of one step
-TINY = (
-    1e-3  # the residual is relative to 1 or more, and says nothing where all gradients are smaller than this
-)
+TINY = 1e-3  # the residual, relative to 1 or more, says nothing where all gradients are smaller than this
 FALL = 1e-4  # with such gradients, a step ends where its last iteration lowers F by less than this share
 IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
@@ -132,7 +130,7 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         theta, w = self.x.theta, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program, min(self.left, tol), self.whole)
+            inner = ConeNewton(fixed, theta, w, self.program, self.whole)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):

@@ -9,10 +9,10 @@ from strat.oracles.base import hessian_blocks
 from strat.oracles.central_points import off_edges
 from strat.oracles.cone_program import ConeProgram
 from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.free_directions import times
 
 DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
-ROUGH, EXACT = 1e-4, 1e-10  # relative accuracies of the first programs and of the last
 FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 
@@ -26,9 +26,9 @@ class ConeNewton(Algorithm):
     that of another graph, to be used again; `whole` asks for the records' cones whatever derivatives the loss has.
     """
 
-    saved = ("damping", "accuracy", "reached")
+    saved = ("damping",)
 
-    def __init__(self, problem, theta, w, program=None, share=1.0, whole=False):
+    def __init__(self, problem, theta, w, program=None, whole=False):
         self.smooth = problem.loss.has("hessian_operator") and not whole
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
@@ -42,9 +42,6 @@ class ConeNewton(Algorithm):
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
-        # Accuracy of the next program and of the last. F does not tell points outside of constraints, where rough ones end.
-        self.roughest = EXACT if getattr(problem.regularizer.prox, "restricted", True) else ROUGH
-        self.accuracy, self.reached = self._accuracy(share), EXACT
 
     def step(self):
         """One iteration."""
@@ -59,20 +56,23 @@ class ConeNewton(Algorithm):
         ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
         H = H + ridge[:, None, None] * np.eye(n) * (not self.quadratic)
         if self.quadratic:
-            self._whole(*self._solved(H, g - _times(H, x.theta)))
+            self._whole(*self._solved(H, g - times(H, x.theta)))
             return
         try:
-            theta, solution = self._solved(H, g - _times(H, x.theta), self.accuracy)
+            theta, solution = self._solved(H, g - times(H, x.theta))
         except NoOracleError:  # rounding may end one program and not one that is damped more
             if self.damping >= STEEP:
                 raise
-            self.damping = min(max(30 * self.damping, 1e-4), STEEP)
+            self._damp(30.0, 1e-4)
             return
         self._searched(theta, H, solution)
 
-    def _solved(self, H, g, accuracy=None):
+    def _damp(self, factor, least):
+        self.damping = min(max(factor * self.damping, least), STEEP)
+
+    def _solved(self, H, g):
         """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
-        solution = self.program.solve(H, g, accuracy=accuracy)
+        solution = self.program.solve(H, g)
         theta = solution.theta
         for function in self.regularizer:
             theta = function.inside(theta)
@@ -105,18 +105,13 @@ class ConeNewton(Algorithm):
                 if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
                     break
         else:
-            if self.accuracy > EXACT:
-                self.accuracy = EXACT
-                return
             self.stalled = self.damping >= STEEP
-            self.damping = min(max(30 * self.damping, 1e-4), STEEP)
+            self._damp(30.0, 1e-4)
             return
-        self.damping = max(0.1 * self.damping, RIDGE) if k == 0 else min(max(10 * self.damping, 1e-6), STEEP)
+        self._damp(*((0.1, RIDGE) if k == 0 else (10.0, 1e-6)))
         # What the model leaves of the stationarity condition at z, where the whole step is taken.
-        error = z.loss_gradient - x.loss_gradient - _times(H, d) + solution.error
+        error = z.loss_gradient - x.loss_gradient - times(H, d) + solution.error
         self.left = (error, solution.gap) if k == 0 else None
-        if k == 0:
-            self.reached, self.accuracy = self.accuracy, self._accuracy(self._share())
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.differentiated = z, x, True
 
@@ -126,15 +121,11 @@ class ConeNewton(Algorithm):
         return None if self.left is None else self.left[0] - self.x.product
 
     def residual(self, tol):
-        """Residual of x, or None where it is not known, as after a program that was solved roughly."""
-        if self.left is None or (self.smooth and self.reached > max(EXACT, tol**2)):
+        """Residual of x, or None where it is not known, as after a step that was shortened."""
+        if self.left is None:
             return None
         share = self._share()
         return {"theta": share if self.smooth else max(share, self.left[1]), "W": 0.0}
-
-    def _accuracy(self, share):
-        """How exactly to solve the model where the residual is `share`: Newton's steps square it, and no more is needed."""
-        return min(max(share**2, EXACT), self.roughest)
 
     def _share(self):
         """What is left of the stationarity condition at x, relative to its terms."""
@@ -168,7 +159,3 @@ def needs_cones(problem):
     usable = problem.loss.has("hessian_operator") or problem.loss.has("cones")
     costly = getattr(problem.regularizer.prox, "costly", False) or not problem.loss.has("value_and_gradient")
     return usable and costly
-
-
-def _times(H, theta):
-    return np.matmul(H, theta[..., None])[..., 0]

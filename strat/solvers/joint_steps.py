@@ -49,7 +49,6 @@ class JointSteps(Algorithm):
             for point in (self.y, self.z):
                 point.w, point.degrees = self.x.w, self.x.degrees
         self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
-        self.arguments_ = self.x.arguments
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
@@ -71,14 +70,14 @@ class JointSteps(Algorithm):
         if taken:
             self.t = 1.0 if self.uphill else max(t, 1.618)
             old = self._move_to_z()
-            self.theta_[...], self.arguments_ = old.theta, old.arguments
+            self.theta_[...] = old.theta
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
         if self._newton_is_due(behind) and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
-            self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
+            self.theta_[...] = self.x.theta
             self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
 
@@ -111,7 +110,7 @@ class JointSteps(Algorithm):
 
     def _cone_newton(self, fixed):
         """The method after one step that is a cone program of all strata."""
-        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program, self.theta_estimate)
+        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program)
         newton.start, self.program = newton.x.objective, newton.program
         newton.step()
         return newton
@@ -159,17 +158,13 @@ class JointSteps(Algorithm):
 
     def _extrapolate(self, beta):
         x, y = self.x, self.y
-        extrapolated(x.theta, self.theta_, beta, out=y.theta)
+        y.theta[...] = x.theta + beta * (x.theta - self.theta_)
         if self.problem.learned:
-            np.maximum(extrapolated(x.w, self.w_, beta, out=y.w), 0.0, out=y.w)
-        # Affine images of theta are extrapolated, too, which saves the products with the data.
-        arguments = tuple(map(extrapolated, x.arguments, self.arguments_, (beta,) * len(x.arguments)))
-        return y.evaluate_smooth(gradient=True, arguments=arguments) < np.inf
-
-    def restore(self, state):
-        """Go back to a saved state."""
-        super().restore(state)
-        self.arguments_ = self.problem.arguments(self.theta_)
+            np.subtract(x.w, self.w_, out=y.w)
+            y.w *= beta
+            y.w += x.w
+            np.maximum(y.w, 0.0, out=y.w)
+        return y.evaluate_smooth(gradient=True) < np.inf
 
     def _try(self, y):
         """Set z to a step from y on which the model bounds F; return whether F(z) is sufficiently below F(x)."""
@@ -230,18 +225,6 @@ class JointSteps(Algorithm):
             self.wait, self.late = 0, LATE  # the estimate does not see what theta lacks
         self.trust = float(np.clip(max(residual.values()) / max(estimate, 1e-300), 0.2, 5.0))
         return residual
-
-
-def extrapolated(new, old, beta, out=None):
-    """new + beta (new - old), of arrays or lists of arrays; None stays None."""
-    if new is None:
-        return None
-    if isinstance(new, list):
-        return [extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
-    out = np.subtract(new, old, out=out)
-    out *= beta
-    out += new
-    return out
 
 
 def swap_graphs(a, b):

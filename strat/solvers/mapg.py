@@ -5,11 +5,13 @@ from numbers import Real
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from strat.solvers import edge
+from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
 from strat.solvers.cone_newton import ConeNewton, needs_cones
-from strat.solvers.fixed_steps import FixedSteps
 from strat.solvers.joint_steps import JointSteps
 
 # Edges a stratum, with more of which a cone program of the whole graph costs more than many proxes.
@@ -81,3 +83,67 @@ class MAPG(Solver):
         if problem.learned:
             return BlockDescent(problem, theta, w, self.tol)
         return ConeNewton(problem, theta, w)
+
+
+class FixedSteps(Algorithm):
+    """Monotone accelerated proximal gradient with the steps (alpha_x, alpha_y).
+
+    y = x + (t_/t)(z - x) + ((t_ - 1)/t)(x - x_), z = prox(y - alpha_y grad f(y)), v = prox(x - alpha_x grad f(x)),
+    and the next x is whichever of z, v has the smaller objective. The paper's alpha moves an edge weight by alpha / 2,
+    as it counts every edge twice. Where the extrapolated y is outside the domain (mu I + G(W) not positive definite, a
+    loss that is not finite), it is projected onto W >= 0 and the constraints on theta; if that does not help, y is x.
+    """
+
+    monotone = False
+    saved = ("theta_", "w_", "z_theta", "z_w", "t_", "t")
+
+    def __init__(self, problem, theta, w, step):
+        super().__init__(problem, theta, w)
+        self.alpha_x, self.alpha_y = step
+        self.y, self.z, self.v = (self.new_point() for _ in range(3))
+        self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
+        self.z_theta, self.z_w = self.x.theta.copy(), self.x.w.copy()
+        self.t_, self.t = 0.0, 1.0
+
+    def step(self):
+        """One iteration."""
+        x, y, a, b = self.x, self.y, self.t_ / self.t, (self.t_ - 1) / self.t
+        np.copyto(y.theta, x.theta + a * (self.z_theta - x.theta) + b * (x.theta - self.theta_))
+        np.copyto(y.w, x.w + a * (self.z_w - x.w) + b * (x.w - self.w_))
+        self.differentiate_x()
+        base = y if self._evaluate(y) else x
+        self._prox_step(base, self.alpha_y, self.z)
+        self._prox_step(x, self.alpha_x, self.v)
+        self.t_, self.t = self.t, (1 + np.sqrt(1 + 4 * self.t**2)) / 2
+        self.theta_[...], self.w_[...] = x.theta, x.w
+        self.z_theta[...], self.z_w[...] = self.z.theta, self.z.w
+        if self.z.objective <= self.v.objective:
+            self.x, self.z = self.z, x
+        else:
+            self.x, self.v = self.v, x
+        self.differentiated = False
+        self.diverged = not self.x.objective < np.inf
+
+    def residual(self, tol):
+        """Residual of x, or None where it is known to be above tol."""
+        return None if self.diverged else super().residual(tol)
+
+    def _evaluate(self, y):
+        if y.evaluate_smooth(gradient=True) < np.inf:
+            return True
+        y.theta[...] = self.problem.prox(y.theta, PROJECTION)
+        if self.problem.learned:
+            y.graph_oracle.prox(y.w, PROJECTION, out=y.w)
+        return y.evaluate_smooth(gradient=True) < np.inf
+
+    def _prox_step(self, base, alpha, target):
+        problem = self.problem
+        target.theta[...] = problem.prox(base.theta - alpha * base.theta_gradient, alpha)
+        if problem.learned:
+            np.multiply(base.w_gradient, problem.edges.mask, out=target.w)
+            target.w *= -alpha / 2
+            target.w += base.w
+            target.graph_oracle.prox(target.w, alpha / 2, out=target.w)
+        else:
+            target.w[...] = base.w
+        target.evaluate()

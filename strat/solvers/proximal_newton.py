@@ -24,10 +24,8 @@ FORCING = 0.1  # largest relative residual of the Newton equations
 JOINT_FORCING = 0.03  # the same within the joint iteration, where Newton steps are rare
 REDUCED = 0.1  # a step without a gradient step before it leaves at most this share of the gradient,
 SUFFICIENT = 0.3  # or lowers F by this share of its slope along the step (a quadratic falls by one half)
-EXACT, IDLE = (
-    1e-10,
-    4,
-)  # share by which a quadratic's fall may differ from its model's, and idle iterations that are a stall
+EXACT = 1e-10  # share by which a quadratic's fall may differ from its model's
+IDLE = 4  # iterations without a gain that are a stall
 
 
 class ProximalNewton(Algorithm):
@@ -64,6 +62,7 @@ class ProximalNewton(Algorithm):
         self.plain = self.bend is not None and (self.quadratic or Smoothed.of(problem, self.system) is None)
         self.damping, self.size = np.full(problem.K, RIDGE), np.inf
         self.idle, self.polished = 0, False
+        self._probes = probes(problem.regularizer.prox, problem.n)
 
     @cached_property
     def strata_metric(self):
@@ -72,11 +71,6 @@ class ProximalNewton(Algorithm):
         metric = StrataMetric(self.problem, self.x, curvature)
         metric.share = SAFE
         return metric
-
-    @cached_property
-    def blocks(self):
-        """Which coordinates of the prox are probed together."""
-        return probes(self.problem.regularizer.prox, self.problem.n)
 
     @cached_property
     def part(self):
@@ -223,7 +217,7 @@ class ProximalNewton(Algorithm):
     def _direction(self):
         """Newton's direction at p and C times it; None where there is none."""
         p, system, ridge = self.p, self.system, self._ridge(self.p, self.strata_metric.loss_curvature)
-        free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self.blocks))
+        free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self._probes))
         self.fresh = False
         system.set(free, ridge)
         b = -(p.theta_gradient + self.u)
@@ -266,7 +260,8 @@ class ProximalNewton(Algorithm):
         """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
         target = self.p.theta + length * d
         bent, straight = self._bent(length, d, bend), self.problem.prox(target, PROJECTION)
-        crossed = _differ(bent, target, length * d).any(axis=1, keepdims=True)
+        longest = length * np.abs(d).max(axis=1, keepdims=True)
+        crossed = (np.abs(bent - target) > CROSSED * longest).any(axis=1, keepdims=True)
         if crossed.any():
             yield np.where(crossed, bent, straight)
         yield straight
@@ -304,8 +299,3 @@ class ProximalNewton(Algorithm):
 def _scale(point):
     """Size of the terms that balance in the residual, at a differentiated point."""
     return 1 + max(np.linalg.norm(point.loss_gradient), np.linalg.norm(point.product))
-
-
-def _differ(a, b, d):
-    """Coordinates in which two points at the end of a step d from one point are not the same to rounding."""
-    return np.abs(a - b) > CROSSED * np.abs(d).max(axis=1, keepdims=True)

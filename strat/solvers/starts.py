@@ -15,18 +15,18 @@ the best graph for theta instead.
 
 import copy
 import time
-from contextlib import nullcontext, suppress
+import warnings
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 
-from strat.errors import OptionError
-from strat.oracles.clock import OutOfTime, seconds_left, within
+from strat.errors import ConvergenceWarning, OptionError
+from strat.oracles.clock import within
 from strat.solvers.algorithm import PROJECTION, for_given_graph, forget
-from strat.solvers.cone_newton import ConeNewton, needs_cones
-from strat.solvers.consensus import Consensus
+from strat.solvers.cone_newton import needs_cones
+from strat.solvers.default import default_solver
 from strat.solvers.graph_step import graph_step
-from strat.solvers.joint_steps import JointSteps
 from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
@@ -147,21 +147,16 @@ def _theta(problem, name, seed, limit):
 
 def _fit(problem, theta, w, limit):
     """Roughly fitted parameters for the weights w, as far as time allows."""
-    units = Units(for_given_graph(problem, w), theta)
-    fixed, theta = units.problem, units.inside(theta)
-    smooth = problem.loss.has("value_and_gradient")
-    if needs_cones(fixed):
-        algorithm = ConeNewton(fixed, theta, w)
-    else:
-        algorithm = JointSteps(fixed, theta, w) if smooth else Consensus(fixed, theta, w)
-    with limit(), suppress(OutOfTime):
-        for _ in range(ROUGH_ITERATIONS):
-            residual = algorithm.residual(ROUGH)
-            small = residual is not None and residual["theta"] <= ROUGH
-            if small or algorithm.stalled or seconds_left() <= 0:
-                break
-            algorithm.step()
-    return inside(problem, units.outside(algorithm.x.theta))
+    solver = default_solver(problem.loss, False, problem.regularizer)
+    solver.set_params(tol=ROUGH, max_iter=ROUGH_ITERATIONS)
+    with limit(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = solver.run(for_given_graph(problem, w), theta, w)
+    if (
+        result.status == "interrupted" and not result.notes
+    ):  # otherwise the records are lost, as the fit will see
+        raise KeyboardInterrupt
+    return inside(problem, result.theta)
 
 
 def _plan(start, n_starts):

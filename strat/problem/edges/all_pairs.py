@@ -77,12 +77,6 @@ class AllPairs(EdgeSet):
         """Function theta -> A(w) theta, for many products with one w."""
         return self.packed.operator(w)
 
-    def coupling(self, theta, out=None):
-        """What `energy` needs: ||theta_k||^2 / 2 of each stratum, and -theta_i . theta_j of each pair, written to out."""
-        theta = theta - theta.mean(axis=0)  # for less cancellation
-        out = self.zeros() if out is None else out
-        return 0.5 * np.vecdot(theta, theta), self.packed.add_products(-1.0, theta, 0.0, out)
-
     def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term."""
         theta = theta - theta.mean(axis=0)

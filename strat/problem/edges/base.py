@@ -42,11 +42,6 @@ class EdgeSet:
             np.minimum.at(out, end, self.vector(c))
         return out
 
-    def energy(self, w, degrees, coupling):
-        """1/2 sum_e w_e ||theta_i - theta_j||^2 from the `coupling` of theta."""
-        of_strata, of_edges = coupling
-        return float(degrees @ of_strata) + self.dot(w, of_edges)
-
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
         return degrees[:, None] * theta - self.adjacency_operator(w)(theta)

@@ -97,10 +97,6 @@ class EdgeList(EdgeSet):
         """Whether all pairs are edges of one weight, so that products need no list of them."""
         return self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0
 
-    def coupling(self, theta, out=None):
-        """What `energy` needs: zero for each stratum, and half the squared distance of each edge."""
-        return np.zeros(self.K), self.distances(theta) / 2
-
     def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
         g += self.distances(theta) / 2
