@@ -15,7 +15,7 @@ from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised
-from strat.selection.tuning.likelihood import evidence_of
+from strat.selection.tuning.evidence import Evidence
 
 
 def seconds(f, times=3):
@@ -46,7 +46,7 @@ def line(side):
     model, (X, y, z) = problem(side)
     fit, _ = seconds(lambda: model.fit(X, y, strata=z))
     part = Sample([model], (X, y, z), "train").part()
-    evidence, _ = evidence_of(model, read_graph(model.graph), part)
+    evidence = Evidence(model, read_graph(model.graph), part)
     near, h, x = 0.01 * np.random.default_rng(1).normal(size=evidence.shape), 1e-4, np.zeros(evidence.shape)
     _, gradient = evidence(x)
     units = np.eye(x.size).reshape(-1, *x.shape)

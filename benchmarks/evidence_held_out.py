@@ -22,7 +22,7 @@ from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised, tuned_parts
-from strat.selection.tuning.likelihood import evidence_of
+from strat.selection.tuning.evidence import Evidence
 
 LOSSES = {
     "squares": lambda y, u: cp.square(y - u),
@@ -99,7 +99,7 @@ def losses(model, train, test, seed):
     found = strat.search({"model": model}, train=train, folds=strat.StrataKFold(5, random_state=seed))
     constants = next(row["constants"] for row in found.table if row["candidate"] == "model")
     start, prior = clone(model).set_params(**constants), read_graph(model.graph)
-    evidence, _ = evidence_of(start, prior, Sample([start], train, "train").part())
+    evidence = Evidence(start, prior, Sample([start], train, "train").part())
     models, ways = [start], (PRODUCT, TABLE)
     for way, (x, _) in zip(ways, maximised(evidence, ways, 2, Clock(None)), strict=True):
         scale, base = tuned_parts(start, prior, x, way == TABLE)

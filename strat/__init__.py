@@ -22,8 +22,7 @@ _HOMES = {
     "compiler": ("Program", "compile"),
     "compiler.base_model": ("BaseModel",),
     "derivatives.hypergradient": ("hypergradient",),
-    "derivatives.sensitivity": ("sensitivity",),
-    "derivatives.sensitivity_bound": ("sensitivity_bound",),
+    "derivatives.sensitivity": ("sensitivity", "sensitivity_bound"),
     "derivatives.standard_errors": ("covariances", "standard_errors"),
     "graphs": (),
     "losses": (),
@@ -37,7 +36,7 @@ _HOMES = {
     "selection.blend": ("blend",),
     "selection.compare": ("compare",),
     "selection.search": ("search",),
-    "selection.tuning": ("tune",),
+    "selection.tuning.tune": ("tune",),
     "solvers": ("ADMM", "MAPG", "AlternatingMinimization", "Cone", "NewtonCG", "Result"),
 }
 

@@ -21,8 +21,8 @@ from strat.selection.tuning.by_evidence import (
     tuned_parts,
     ways_of,
 )
-from strat.selection.tuning.choice import paired_gain
-from strat.selection.tuning.likelihood import evidence_of
+from strat.selection.tuning.evidence import Evidence
+from strat.selection.tuning.path import paired_gain
 
 N = 3
 LOSSES = {
@@ -59,7 +59,7 @@ def records(nodes, count=6, seed=0, loss="squares"):
 
 
 def evidence(model, data):
-    return evidence_of(model, read_graph(model.graph), Sample([model], data, "train").part())[0]
+    return Evidence(model, read_graph(model.graph), Sample([model], data, "train").part())
 
 
 def with_other_edges():

@@ -9,7 +9,6 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import strat
-from strat.selection.constants import snake
 from strat.selection.means import mean_and_error
 
 RNG = np.random.default_rng(2)
@@ -261,12 +260,6 @@ def test_the_table_prints_and_converts(found):
 def test_wrong_arguments_raise(grid, options, error, words):
     with pytest.raises(error, match=words):
         strat.search(strat.lrsm(BASE, GRAPH), grid, **{"train": (X, Y, Z), **options})
-
-
-def test_a_snake_changes_one_value_at_a_time():
-    points = snake({"a": [1, 2, 3], "b": [1, 2], "c": [1, 2, 3]})
-    assert len(points) == 18 and len({tuple(p.values()) for p in points}) == 18
-    assert all(sum(p[k] != q[k] for k in p) == 1 for p, q in zip(points, points[1:], strict=False))
 
 
 def weighed_search(sample_weight, index, grid):

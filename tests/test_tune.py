@@ -1,6 +1,7 @@
 """strat.tune: graphs that help on records it has not seen, and the start where none does."""
 
 import logging
+from collections import Counter
 
 import cvxpy as cp
 import networkx as nx
@@ -13,12 +14,10 @@ import strat
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graphs.prior_graph import PriorGraph
 from strat.records.sample import Sample
-from strat.selection.tuning.arguments import with_candidate_edges
-from strat.selection.tuning.choice import START, choose
-from strat.selection.tuning.descent import descend
-from strat.selection.tuning.objective import Branch, HeldOutLoss, InnerFits, Objective
-from strat.selection.tuning.path import Point
-from strat.selection.tuning.rounds import rounds_of
+from strat.selection.tuning.branches import Branch, with_candidate_edges
+from strat.selection.tuning.by_validation import rounds_of
+from strat.selection.tuning.objective import InnerFits, Objective
+from strat.selection.tuning.path import START, Point, choose, descend
 from strat.selection.tuning.space import Space
 
 SIDE, N = 6, 3
@@ -362,7 +361,7 @@ def test_gradients_equal_differences():
     for group in (None, np.arange(len(wide.i)) % 3):
         space = Space(model, wide, names, varied, group)
         even, odd = sample.part(np.arange(0, 24, 2)), sample.part(np.arange(1, 24, 2))
-        objective = Objective([HeldOutLoss(InnerFits(model, space, even), odd, "train")], {})
+        objective = Objective([(InnerFits(model, space, even), odd)], "train", Counter())
         assert np.allclose(space.at(space.start)[0], wide.weights({"r": 0.7}))
         point = space.start + np.where(space.active(["W0"]), 0.2, 0.1)
         gradient = objective(point)[1]
@@ -382,7 +381,7 @@ def test_a_failed_trial_is_rejected_and_logged_and_a_failed_start_is_an_error(ca
         return float((x[0] - 1.5) ** 4), 4 * (x - 1.5) ** 3
 
     def descended(start):
-        return descend(function, np.array([start]), (np.array([-9.0]), np.array([9.0])), lambda x: False, 50)
+        return descend(function, np.array([start]), np.full(1, -9.0), np.full(1, 9.0), lambda x: False, 50)
 
     with caplog.at_level(logging.WARNING, logger="strat"):
         assert abs(descended(-1.0)[0] - 1.5) < 0.1
@@ -392,24 +391,22 @@ def test_a_failed_trial_is_rejected_and_logged_and_a_failed_start_is_an_error(ca
 
 
 def path(*means):
-    return [Point(0, k, np.zeros(1), 0.0, np.array(losses)) for k, losses in enumerate(means)]
+    return {(0, k): Point(np.zeros(1), 0.0, np.array(losses)) for k, losses in enumerate(means)}
 
 
 def test_the_guard_judges_a_choice_by_records_that_did_not_make_it():
     start = [1.0, 1.1, 0.9]
     lucky = {"model": path(start, [0.1, 0.1, 0.1])}
     unlucky = {"model": path(start, [1.5, 1.4, 1.6])}
-    choice = choose([lucky, unlucky])
     # Both together would choose the step, with a gain; each alone condemns what the other chose.
-    assert choice.key == ("model", 0, 1) and choice.gain == pytest.approx(-0.25) and not choice.improves
-    choice = choose([lucky, lucky, lucky])
-    assert choice.improves and choice.gain == pytest.approx(0.9)
-    assert choose([unlucky, unlucky]).key == START
-    assert not choose([lucky]).improves  # nobody left to judge
-    choice = choose([lucky, unlucky, lucky], in_time=True)
+    assert choose([lucky, unlucky])[:2] == (("model", 0, 1), pytest.approx(-0.25))
+    choice, gain, se = choose([lucky, lucky, lucky])
+    assert choice == ("model", 0, 1) and gain == pytest.approx(0.9) and gain > se
+    assert choose([unlucky, unlucky])[0] == START
+    assert choose([lucky])[0] == choose([lucky], in_time=True)[0] == START  # nobody left to judge
     # The first round's choice loses in the second, that of both gains in the third; the first judges nothing.
-    assert choice.gain == pytest.approx((-0.5 - 0.3 - 0.7 + 0.9 + 1.0 + 0.8) / 6) and not choice.improves
-    assert not choose([lucky], in_time=True).improves
+    gain, se = choose([lucky, unlucky, lucky], in_time=True)[1:]
+    assert gain == pytest.approx((-0.5 - 0.3 - 0.7 + 0.9 + 1.0 + 0.8) / 6) and gain < se
 
 
 def test_time_limit_and_interrupt_return_the_best_so_far(monkeypatch):

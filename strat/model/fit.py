@@ -124,7 +124,7 @@ def _start(model, problem, init, labels):
             return None
         w = edges.from_matrix(model.W_) if model.W_.shape == (K, K) else None
         # The last graph may be infeasible for new constants.
-        feasible = w is not None and problem.graph_regularizer.feasible(edges, w)
+        feasible = w is not None and problem.feasible(w)
         return {"theta": theta, "w": w} if feasible else {"theta": theta}
     if init is None or isinstance(init, str):
         return init

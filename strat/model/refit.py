@@ -38,7 +38,7 @@ class Refits:
             solver.set_params(time_limit=time_limit)
         start = None if theta is None else {"theta": theta}
         # Without w the start is W0, or the best graph for theta where W0 is infeasible.
-        if start is not None and w is not None and problem.graph_regularizer.feasible(problem.edges, w):
+        if start is not None and w is not None and problem.feasible(w):
             start["w"] = w
         result = solve(problem, solver, start, random_state=self.model.random_state)
         if result.status == "interrupted":  # no callback is left that could have stopped it

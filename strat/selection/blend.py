@@ -91,50 +91,37 @@ class Blend(ScoredByPrediction):
         self.models, self.weights, self.folds = models, weights, folds
         self.guard, self.random_state = guard, random_state
 
-    @property
-    def base(self):
-        """The declaration of the first model, whose loss measures."""
-        return self.models[0].base
-
-    @property
-    def strata(self):
-        """The columns that hold the strata."""
-        return self.models[0].strata
-
-    @property
-    def values(self):
-        """The first model's hyperparameters by name."""
-        return self.models[0].values
+    #: Those of the first model, whose loss measures.
+    base = property(lambda self: self.models[0].base)
+    strata = property(lambda self: self.models[0].strata)
+    values = property(lambda self: self.models[0].values)
 
     def fit(self, *data, strata=None, sample_weight=None):
         """Choose the weights by held-out records, and fit every model to all."""
         records = self._read(data, strata, "fit", sample_weight)
-        arguments = data if strata is None and self.strata is not None else (*data, strata)
-        sample = Sample(list(self.models), arguments, "fit")
-        labels = in_order(list(sample.labels.values))
-        models = [with_strata(model, labels) for model in self.models]
-        predicted, at, folds = [], [], sample.splits(self.folds, self.random_state)
+        sample, predicted, at = Sample(list(self.models), (*data, strata), "fit"), [], []
+        folds = sample.splits(self.folds, self.random_state)
+        models = [with_strata(model, in_order(list(sample.labels.values))) for model in self.models]
+
+        def fitted(part, weight):
+            return [fit_within(clone(model), part.data, part.strata, weight) for model in models]
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fits to all records say what is wrong
             for inside, outside in folds:
-                train, test = sample.part(inside), sample.part(outside)
-                weight = None if sample_weight is None else records.weight[inside]
-                fitted = [fit_within(clone(model), train.data, train.strata, weight) for model in models]
-                predicted.append(np.stack([prediction_of(m, test) for m in fitted], axis=1))
+                weight, test = None if sample_weight is None else records.weight[inside], sample.part(outside)
+                those = fitted(sample.part(inside), weight)
+                predicted.append(np.stack([prediction_of(model, test) for model in those], axis=1))
                 arrays = [array[outside] for array in records.arrays]
                 at.append(LossOfPrediction(self.base, self.values, arrays, "blend"))
         weight = [records.weight[outside] for _, outside in folds]
         self.weights_, self.losses_ = self._choose(predicted, at, weight)
-        everything = sample.part()
-        self.models_ = [
-            fit_within(clone(m), everything.data, everything.strata, sample_weight) for m in models
-        ]
+        self.models_ = fitted(sample.part(), sample_weight)
         return self
 
     def prediction(self, *data, strata=None):
         """Predictions (N,) for all data arguments, of which the target is not used."""
-        arguments = data if strata is None and self.strata is not None else (*data, strata)
-        part = Sample(list(self.models), arguments, "predict").part()
+        part = Sample(list(self.models), (*data, strata), "predict").part()
         used = [(w, m) for w, m in zip(self.weights_, self.models_, strict=True) if w]
         return sum(w * prediction_of(m, part) for w, m in used)
 

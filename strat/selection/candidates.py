@@ -2,12 +2,14 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
 
 from strat import graphs
 from strat.compiler import coupling
+from strat.errors import OptionError
 from strat.graphs.reading import read_graph
 from strat.model.baselines import common, lrsm, separate
 from strat.model.estimator import StratifiedModel
@@ -16,14 +18,13 @@ from strat.oracles.base import hessian_blocks
 
 #: A complete graph has an edge for each pair: with more strata it would cost more than all others.
 MOST_COMPLETE = 500
+#: Factors of its weight where a grid is given for the other models.
+COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
 
 @dataclass
 class Axis:
-    """One number of a search: log10 of a factor that multiplies some constants.
-
-    A first scan moves all axes of one kind together.
-    """
+    """One number of a search: log10 of a factor that multiplies some constants."""
 
     kind: str  # "scale", "regularizer" or "graph_regularizer"
     start: dict  # the constants by full name, where the factor is 1
@@ -47,33 +48,62 @@ class Candidate:
         moved = zip(self.axes, x, strict=True)
         return {name: value * 10.0**e for axis, e in moved for name, value in axis.start.items()}
 
-    def place(self, constants):
-        """The point where the axes come nearest to given constants."""
-        starts = [axis.start.items() for axis in self.axes]
-        logs = [[np.log10(constants.get(name, value) / value) for name, value in start] for start in starts]
-        return tuple(float(np.mean(each)) for each in logs)
+
+def candidates_of(models, grids, part, weight, nodes):
+    """The given models and simple ones of their declarations, with the constants of each that are searched or on a grid."""
+    units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}
+    units = {key: curvature(model, part, weight, nodes) for key, model in units.items()}
+    simple = simple_models(models, nodes)
+    if grids is None:
+        named = [*((name, model) for _, name, model in simple), *models.items()]
+        return [c for name, model in named for c in default_candidates(name, model, units[id(model.base)])]
+    candidates = [Candidate(name, m, points=grid_points(m, grids), each=True) for name, m in models.items()]
+    for kind, name, model in simple:
+        points = grid_points(model, grids, prefix="base__")
+        if kind == "complete graph":
+            points = [{**p, "scale": s * units[id(model.base)]} for p in points for s in COMPLETE_SCALES]
+        candidates.append(Candidate(name, model, points=points))
+    return candidates
 
 
 def default_candidates(name, model, unit):
-    """A model with the constants that are searched without a grid, after its special case of a single scale.
+    """A model with the constants that are searched without a grid, after its special case of a single scale."""
+    axes = _axes(model, unit) if isinstance(model, StratifiedModel) else []
+    whole, others = Candidate(name, model, axes), [axis for axis in axes if axis.kind != "scale"]
+    if len(axes) - len(others) < 2:
+        return [whole]
+    scales = {key: value for axis in axes if axis.kind == "scale" for key, value in axis.start.items()}
+    whole.refines = Candidate(f"{name}, one scale", model, [Axis("scale", scales), *others])
+    return [whole.refines, whole]
+
+
+def _axes(model, unit):
+    """The scales of the graph's factors, scalar hyperparameters that only the regularizer has, and constants of a learned W.
 
     Where the graph is given, the factor 1 of a scale stands for a mean degree of `unit`, whatever the user's weights are.
     """
-    if not isinstance(model, StratifiedModel):
-        return [Candidate(name, model)]
-    others = [*_regularizer_axes(model), *_graph_regularizer_axes(model)]
-    if model.shared or not _has_weights(model):
-        return [Candidate(name, model, others)]
-    # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
-    scales = {f"scale__{factor}": scale for factor, scale in model._scales().items() if scale > 0}
-    scales = scales or {"scale": model.scale}
-    if not model.graph_regularizer.learned:
-        scales = {key: unit / degree for key in scales if (degree := _mean_degree(model, key)) > 0}
-    whole = Candidate(name, model, [Axis("scale", {key: float(s)}) for key, s in scales.items()] + others)
-    if len(scales) < 2:
-        return [whole]
-    whole.refines = Candidate(f"{name}, one scale", model, [Axis("scale", scales), *others])
-    return [whole.refines, whole]
+    base, learned, axes = model.base, not model.shared and model.graph_regularizer.learned, []
+    if not model.shared and _has_weights(model):
+        prior = read_graph(model.graph)
+        # A scale that is 0 stays so, as separate models or W0 = 0 ask for.
+        for factor, scale in (model._scales() or {None: model.scale}).items():
+            moved = slice(None) if factor is None else prior.term_factor == prior.factors.index(factor)
+            weight = prior.term_weight[moved].sum()
+            if scale > 0 and (learned or weight > 0):
+                start = scale if learned else unit * prior.K / (2 * weight)
+                axes.append(Axis("scale", {"scale" if factor is None else f"scale__{factor}": float(start)}))
+    constraints = (p for c in base.constraints for p in c.parameters())
+    programs = [p for p in (base.loss_program, base.predict_program) if p is not None]
+    elsewhere = {p.id for p in (*coupling.parameters(base.couple), *constraints)}
+    elsewhere |= {p.id for program in programs for p in program.hyperparameters}
+    for p in base.regularizer_program.hyperparameters:
+        if p.id not in elsewhere and p.shape == ():
+            value = float(model.values.get(p.name(), p.value) or 0.0)
+            axes.append(Axis("regularizer", {f"base__{p.name()}": value if value > 0 else 1.0}))
+    for name, value in model.graph_regularizer.get_params().items() if learned else ():
+        if name in ("lambda1", "lambda2", "sigma") and value > 0:
+            axes.append(Axis("graph_regularizer", {f"graph_regularizer__{name}": float(value)}))
+    return axes
 
 
 def simple_models(models, nodes):
@@ -88,22 +118,22 @@ def simple_models(models, nodes):
             by_declaration.setdefault(id(model.base), {})[name] = model
     for group in by_declaration.values():
         # The first graph that has a node for every label, as a model's graph should.
-        graphs_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
-        model, labels = next((pair for pair in graphs_of if set(nodes) <= set(pair[1])), graphs_of[0])
-        without_edges = (list(labels), sp.csr_array((len(labels), len(labels))))
+        labels_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
+        model, labels = next((pair for pair in labels_of if set(nodes) <= set(pair[1])), labels_of[0])
+        without_edges = (list(labels), sp.csr_array((len(labels),) * 2))
         options = {"strata": model.strata, "random_state": model.random_state}
         if not model.graph_regularizer.learned:
             options["solver"] = model.solver
-        made = {}
+        made = []
         if not any(m.shared for m in group.values()):
-            made["common"] = common(model.base, without_edges, **options)
-        if not any(map(_is_separate, group.values())):
-            made["separate"] = separate(model.base, without_edges, **options)
+            made.append(("common", common(model.base, without_edges, **options)))
+        together = [m.shared or m.graph_regularizer.learned or _has_weights(m) for m in group.values()]
+        if all(together):
+            made.append(("separate", separate(model.base, without_edges, **options)))
         if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(model.base.couple):
-            made["complete graph"] = lrsm(
-                model.base, graphs.complete(labels, weight=1 / (len(labels) - 1)), **options
-            )
-        for kind, simple_model in made.items():
+            graph = graphs.complete(labels, weight=1 / (len(labels) - 1))
+            made.append(("complete graph", lrsm(model.base, graph, **options)))
+        for kind, simple_model in made:
             simple_model._values = dict(model.values)
             name = kind if len(by_declaration) == 1 else f"{next(iter(group))}: {kind}"
             simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
@@ -111,7 +141,7 @@ def simple_models(models, nodes):
 
 
 def curvature(model, part, weight, nodes):
-    """The mean curvature of a stratum's loss, at the fit that is common to all strata: a degree that weighs as much.
+    """The mean curvature of a stratum's loss where all strata have one fit: a degree that weighs as much.
 
     It is the geometric mean over the coefficients; the number of records of a stratum where the loss has no curvature.
     """
@@ -126,45 +156,49 @@ def curvature(model, part, weight, nodes):
     return (typical if 0 < typical < np.inf else float(weight.sum())) / len(labels)
 
 
-def _regularizer_axes(model):
-    """One axis for each scalar hyperparameter Parameter that only the regularizer has."""
-    base = model.base
-    elsewhere = {p.id for p in base.loss_program.hyperparameters}
-    elsewhere |= {p.id for p in coupling.parameters(base.couple)}
-    elsewhere |= {p.id for c in base.constraints for p in c.parameters()}
-    if base.predict_program is not None:
-        elsewhere |= {p.id for p in base.predict_program.hyperparameters}
-    axes = []
-    for p in base.regularizer_program.hyperparameters:
-        if p.id not in elsewhere and p.shape == ():
-            value = float(model.values.get(p.name(), p.value) or 0.0)
-            axes.append(Axis("regularizer", {f"base__{p.name()}": value if value > 0 else 1.0}))
-    return axes
-
-
-def _graph_regularizer_axes(model):
-    """One axis for each of lambda1, lambda2 and sigma that is above 0, where the graph is learned."""
-    if model.shared or not model.graph_regularizer.learned:
-        return []
-    return [
-        Axis("graph_regularizer", {f"graph_regularizer__{name}": float(value)})
-        for name, value in model.graph_regularizer.get_params().items()
-        if name in ("lambda1", "lambda2", "sigma") and value > 0
-    ]
-
-
-def _mean_degree(model, scale):
-    """Mean degree of a model's graph by the edges that one scale multiplies, without the scale."""
-    prior, factor = read_graph(model.graph), scale.removeprefix("scale").removeprefix("__")
-    moved = prior.term_factor == prior.factors.index(factor) if factor else slice(None)
-    return float(2 * prior.term_weight[moved].sum() / prior.K)
-
-
 def _has_weights(model):
     """Whether some edge of the model's graph has weight."""
     return model.graph is not None and read_graph(model.graph).weights(model.scale).any()
 
 
-def _is_separate(model):
-    """Whether the strata have nothing in common."""
-    return not (model.shared or model.graph_regularizer.learned or _has_weights(model))
+def names_of(model):
+    """The names of a model's constants in ``get_params``."""
+    if not isinstance(model, StratifiedModel):
+        return []
+    used = ("base__",) if model.shared else ("base__", "graph_regularizer__", "scale")
+    unused = ("scale",) if model.graph is None else ()
+    return [name for name in model.get_params() if name.startswith(used) and not name.startswith(unused)]
+
+
+def full_name(model, key):
+    """The name in ``get_params`` of a constant such as ``lambda1`` or ``NAME``, None where the model has no such constant."""
+    names = names_of(model)
+    return next((name for name in (key, f"graph_regularizer__{key}", f"base__{key}") if name in names), None)
+
+
+def read_grid(grid, models):
+    """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are no list."""
+    grids = [grid] if isinstance(grid, dict) else grid
+    if not isinstance(grids, (list, tuple)) or not grids or not all(isinstance(g, dict) and g for g in grids):
+        raise OptionError(
+            'grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such dicts.'
+        )
+    for key, values in (item for g in grids for item in g.items()):
+        if isinstance(values, (str, bytes)) or np.ndim(values) == 0 or not len(values):
+            raise OptionError(f"grid[{key!r}] must be a list of values to try, not {values!r}.")
+        if not any(full_name(model, key) for model in models):
+            known = dict.fromkeys(name for model in models for name in names_of(model))
+            raise OptionError(
+                f"grid: no model has a constant {key!r}; known are {', '.join(known) or 'none'}."
+            )
+    return list(grids)
+
+
+def grid_points(model, grids, prefix=""):
+    """Distinct dicts of the constants on a grid that concern a model, by full names that begin with a prefix."""
+    points = []
+    for grid in grids:
+        named = {full_name(model, key): values for key, values in grid.items()}
+        named = {name: values for name, values in named.items() if name and name.startswith(prefix)}
+        points += [dict(zip(named, values, strict=True)) for values in product(*named.values())]
+    return [point for k, point in enumerate(points) if point not in points[:k]]

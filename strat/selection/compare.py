@@ -80,7 +80,15 @@ def compare(
     'lrsm'
     """
     models = checked_models(models)
-    metrics = _checked_metrics(metrics)
+    metrics = {"loss": "loss"} if metrics is None else metrics
+    metrics = {metrics: metrics} if isinstance(metrics, str) else metrics
+    if not isinstance(metrics, dict) or not metrics:
+        raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
+    for name, metric in metrics.items():
+        if metric != "loss" and not isinstance(metric, Callable):
+            raise OptionError(
+                f'the metric {name!r} must be "loss" or a function f(y_true, prediction), not {metric!r}.'
+            )
     if (train is None) != (test is None):
         raise OptionError("train= and test= go together; give both, or data= to be split.")
     if (train is None) == (data is None):
@@ -108,13 +116,20 @@ def compare(
 
 def _run(name, seed, model, train, test, metrics):
     """Fit one model to one split and measure it."""
-    parts = {"test": test, "train": train}
-    seen = set(train.labels)
+    seen, run = set(train.labels), {"model": name, "seed": seed, "status": "failed", "objective": None}
     unseen = np.array([label not in seen for label in test.labels])
-    if unseen.any():
-        parts["unseen"] = test.part(np.flatnonzero(unseen))
-    run = {"model": name, "seed": seed, "status": "failed", "objective": None, "error": None}
-    run |= {"values": {}, "unseen": int(unseen.sum())}
+    run |= {"error": None, "values": {}, "unseen": int(unseen.sum())}
+    parts = {"test": test, "train": train} | (
+        {"unseen": test.part(np.flatnonzero(unseen))} if unseen.any() else {}
+    )
+
+    def measured(part, metric):
+        if isinstance(metric, str):
+            return -model.score(*part.data, strata=part.strata)
+        truth = part.data[-1]
+        truth = truth.toarray() if sp.issparse(truth) else np.asarray(truth)
+        return float(metric(truth, prediction_of(model, part)))
+
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -122,9 +137,9 @@ def _run(name, seed, model, train, test, metrics):
             fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started
             run["values"] = {
-                (where, metric): _measure(model, part, function)
+                (where, name): measured(part, metric)
                 for where, part in parts.items()
-                for metric, function in metrics.items()
+                for name, metric in metrics.items()
             }
             run["status"] = "fitted"
             if hasattr(model, "result_"):
@@ -133,15 +148,6 @@ def _run(name, seed, model, train, test, metrics):
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
     return {"seconds": time.perf_counter() - started, **run}
-
-
-def _measure(model, part, metric):
-    """One metric of a fitted model on some records."""
-    if isinstance(metric, str):
-        return -model.score(*part.data, strata=part.strata)
-    prediction = prediction_of(model, part)
-    truth = part.data[-1]
-    return float(metric(truth.toarray() if sp.issparse(truth) else np.asarray(truth), prediction))
 
 
 def _pairs(sample, splits, test_size, random_state):
@@ -161,17 +167,3 @@ def _pairs(sample, splits, test_size, random_state):
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
     pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]
     return sample.splits(pairs), seeds
-
-
-def _checked_metrics(metrics):
-    metrics = {"loss": "loss"} if metrics is None else metrics
-    if isinstance(metrics, str):
-        metrics = {metrics: metrics}
-    if not isinstance(metrics, dict) or not metrics:
-        raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
-    for name, metric in metrics.items():
-        if metric != "loss" and not isinstance(metric, Callable):
-            raise OptionError(
-                f'the metric {name!r} must be "loss" or a function f(y_true, prediction), not {metric!r}.'
-            )
-    return metrics

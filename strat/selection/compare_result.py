@@ -3,6 +3,8 @@
 import math
 from collections import Counter
 
+import numpy as np
+
 from strat.errors import OptionError
 from strat.plot import canvas
 from strat.records.tables import Table, aligned, number
@@ -25,13 +27,13 @@ class Comparison(Table):
 
     def __init__(self, models, metrics, runs, notes=()):
         self.models, self.metrics, self.runs, self.notes = models, metrics, runs, list(notes)
-        any_unseen = any(("unseen", metrics[0]) in run["values"] for run in runs)
-        self.parts = [part for part in PARTS if part != "unseen" or any_unseen]
+        self.parts = [*PARTS] if any(run["unseen"] for run in runs) else [*PARTS[:2]]
         self.splits = len(runs) // len(models)
         self._measures = [(part, metric) for part in self.parts for metric in metrics]
         kinds = ("", " s.e.") if self.splits > 1 else ("",)
         measured = [f"{part} {metric}{kind}" for part, metric in self._measures for kind in kinds]
         self.columns = ["model", *measured, "seconds", "status", "objective", "error"]
+        self._outcomes = {name: self._outcome(name) for name in models}
 
     def mean(self, model, metric=None, part="test"):
         """Mean over the splits, and its standard error.
@@ -69,15 +71,13 @@ class Comparison(Table):
         dict
             ``{model: (mean difference, its standard error)}``; below 0: lower than the reference.
         """
-        if reference not in self.models:
-            raise OptionError(f"{reference!r} is none of the models {', '.join(self.models)}.")
         subtracted = self._values(reference, metric, part)
-
-        def differences(name):
-            pairs = zip(self._values(name, metric, part), subtracted, strict=True)
-            return [a - b for a, b in pairs if a is not None and b is not None]
-
-        return {name: mean_and_error(differences(name)) for name in self.models if name != reference}
+        others = {name: self._values(name, metric, part) for name in self.models if name != reference}
+        pairs = {name: zip(values, subtracted, strict=True) for name, values in others.items()}
+        return {
+            name: mean_and_error([a - b for a, b in both if a is not None and b is not None])
+            for name, both in pairs.items()
+        }
 
     def best(self, metric=None):
         """Name of the model with the lowest mean of a metric on the test records.
@@ -99,22 +99,19 @@ class Comparison(Table):
         """Rows of values, one a model."""
         shown = slice(None) if self.splits > 1 else slice(1)  # the standard error of several splits
         rows = []
-        for name in self.models:
+        for name, outcome in self._outcomes.items():
             means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
-            rows.append([name, *(value for pair in means for value in pair), *self._outcome(name)])
+            rows.append([name, *sum(means, ()), *outcome])
         return rows
 
     def texts(self):
         """Head and rows as texts, mean and standard error in one cell."""
         failed = any(run["error"] for run in self.runs)
-        head = ["model", *map(" ".join, self._measures), "seconds", "status", "objective"]
-        lines = [head + ["error"] * failed]
-        for name in self.models:
+        lines = [["model", *map(" ".join, self._measures), "seconds", "status", "objective", "error"]]
+        for name, (seconds, status, objective, error) in self._outcomes.items():
             means = [text_of(*self.mean(name, metric, part), 4) for part, metric in self._measures]
-            seconds, status, objective, error = self._outcome(name)
-            row = [name, *means, number(seconds, 2), status, number(objective, 8)]
-            lines.append(row + [error or ""] * failed)
-        return lines
+            lines.append([name, *means, number(seconds, 2), status, number(objective, 8), error or ""])
+        return lines if failed else [line[:-1] for line in lines]
 
     def plot(self, metric=None, ax=None):
         """Dots with standard errors: test records filled, training records empty.
@@ -131,31 +128,24 @@ class Comparison(Table):
         matplotlib.axes.Axes
             With the drawing.
         """
-        metric, K = self._known(metric), len(self.models)
+        metric, K = self.metrics[0] if metric is None else metric, len(self.models)
         ax = canvas.axes(ax, (6, 0.8 + 0.4 * K))
         styles = {"test": {"color": "C0"}, "train": {"color": "0.55", "mfc": "white"}}
         for lower, (part, style) in enumerate(styles.items()):
-            means = [(row, *self.mean(name, metric, part)) for row, name in enumerate(self.models)]
-            measured = [
-                (mean, row + 0.12 * lower, error or 0.0) for row, mean, error in means if mean is not None
-            ]
-            if measured:
-                x, y, errors = zip(*measured, strict=True)
-                ax.errorbar(x, y, xerr=errors, fmt="o", markersize=5, capsize=2, label=part, **style)
+            means = np.array([self.mean(name, metric, part) for name in self.models], dtype=float)
+            y, errors = np.arange(K) + 0.12 * lower, np.nan_to_num(means[:, 1])
+            ax.errorbar(means[:, 0], y, xerr=errors, fmt="o", markersize=5, capsize=2, label=part, **style)
         ax.set_yticks(range(K), self.models)
-        ax.set_ylim(K - 0.5, -0.5)
-        ax.set_xlabel(metric)
+        ax.set(ylim=(K - 0.5, -0.5), xlabel=metric, axisbelow=True)
         ax.grid(axis="x", color="0.9")
-        ax.set_axisbelow(True)
         ax.legend(frameon=False)
         ax.spines[["top", "right"]].set_visible(False)
         return ax
 
     def __str__(self):
-        failures = [(name, self._outcome(name)[-1]) for name in self.models]
-        width = len(self.texts()[0]) - any(error for _, error in failures)
+        width = 4 + len(self._measures)  # errors have lines of their own
         lines = [aligned([line[:width] for line in self.texts()])]
-        lines += [f"failed  {name}: {error}" for name, error in failures if error]
+        lines += [f"failed  {name}: {error}" for name, (*_, error) in self._outcomes.items() if error]
         seeds = [run["seed"] for run in self.runs[:: len(self.models)] if run["seed"] is not None]
         if self.splits > 1:
             how = f", seeds {seeds[0]} to {seeds[-1]}" if seeds else ""
@@ -171,26 +161,18 @@ class Comparison(Table):
 
     __repr__ = __str__
 
-    def _known(self, metric):
-        metric = self.metrics[0] if metric is None else metric
-        if metric not in self.metrics:
-            raise OptionError(f"{metric!r} is none of the metrics {', '.join(self.metrics)}.")
-        return metric
-
     def _values(self, model, metric, part):
-        key = (part, self._known(metric))
-        if model not in self.models:
-            raise OptionError(f"{model!r} is none of the models {', '.join(self.models)}.")
-        return [run["values"].get(key) for run in self.runs if run["model"] == model]
+        metric = self.metrics[0] if metric is None else metric
+        for name, known, what in ((metric, self.metrics, "metrics"), (model, self.models, "models")):
+            if name not in known:
+                raise OptionError(f"{name!r} is none of the {what} {', '.join(known)}.")
+        return [run["values"].get((part, metric)) for run in self.runs if run["model"] == model]
 
     def _outcome(self, name):
-        """Seconds, status, objective, error of one model."""
+        """Mean seconds, statuses, mean objective and first error of one model."""
         runs = [run for run in self.runs if run["model"] == name]
-        states = Counter(run["status"] for run in runs)
-        status = (
-            next(iter(states)) if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states.most_common())
-        )
-        errors = [run["error"] for run in runs if run["error"]]
+        states = Counter(run["status"] for run in runs).most_common()
+        status = states[0][0] if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states)
         seconds, _ = mean_and_error([run["seconds"] for run in runs])
         objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
-        return [seconds, status, objective, errors[0] if errors else None]
+        return [seconds, status, objective, next((run["error"] for run in runs if run["error"]), None)]

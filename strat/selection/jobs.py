@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,6 @@ from scipy.optimize import minimize
 from sklearn.utils.parallel import Parallel, delayed
 
 from strat.selection.clock import OutOfTime
-from strat.selection.cross_validation import Trials
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
@@ -35,13 +35,13 @@ class Job:
     most: float = math.inf  # points to try
     trials: list = field(default_factory=list)  # the best, or all where each is a row
     tried: dict = field(default_factory=dict)  # losses by points
-    states: dict = field(default_factory=dict)  # counts of the fits' statuses
+    states: Counter = field(default_factory=Counter)  # of the fits' statuses
     seconds: float = 0.0
     stopped: str | None = None  # "time_limit" or "interrupted"
 
     def __call__(self):
         """Try them; a point whose fit fails has an infinite loss."""
-        started, self._fit = time.perf_counter(), Trials(self.validation, self.clock)
+        started, self._last = time.perf_counter(), None
         try:
             for x in self.scan:
                 self.value(x)
@@ -50,20 +50,21 @@ class Job:
         except (OutOfTime, KeyboardInterrupt) as stop:
             self.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
         for trial in self.trials:
-            trial.losses, trial.fits = self.validation.losses(trial), []
-        self.states, self.seconds = self._fit.states, time.perf_counter() - started
-        self.validation = self._fit = None
+            trial.fits = []
+            trial.losses = None if trial.error else np.concatenate([losses() for losses in trial.losses])
+        self.seconds, self.validation, self._last = time.perf_counter() - started, None, None
         return self
 
     def value(self, x):
-        """The loss at a point, tried at most once; +inf where no more may be tried."""
+        """The loss at a point, tried at most once, from the last fits; +inf where no more may be tried."""
         x = tuple(round(float(c), 6) + 0.0 for c in x)
         if x in self.known:
             return self.known[x]
         if x not in self.tried:
             if len(self.tried) >= self.most or (self.start and max(map(abs, x)) > FAR):
                 return math.inf
-            trial = self._fit(self.candidate.constants(x))
+            trial = self.validation.trial(self.candidate.constants(x), self._last, self.clock, self.states)
+            self._last = trial if math.isfinite(trial.loss) else self._last
             self.tried[x] = trial.loss
             if self.candidate.each or not self.trials:
                 self.trials.append(trial)
@@ -72,12 +73,10 @@ class Job:
         return self.tried[x]
 
     def _descend(self, x):
-        """Cover every axis of a model whose graph is given, then lower the loss by ever shorter steps.
-
-        Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
-        """
+        """Cover every axis of a model whose graph is given, then lower the loss by ever shorter steps."""
         learned, before = any(axis.kind == "graph_regularizer" for axis in self.candidate.axes), None
         units = np.eye(len(x))
+        # Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
         while not learned and not np.array_equal(x, before):
             before = x
             for unit in units:
@@ -90,7 +89,7 @@ class Job:
 
 
 def first_jobs(candidate, most, scanned):
-    """What each piece of the first scan is: all scales together, for each factor of the regularizer's constants together."""
+    """The pieces of the first scan: all scales together, for each factor of the regularizer's constants together."""
     if candidate.points is not None:
         points = [(k,) for k in range(len(candidate.points))]
         return [{"scan": points[k : k + PIECE]} for k in range(0, len(points), PIECE)]
@@ -98,18 +97,17 @@ def first_jobs(candidate, most, scanned):
         return []
     kinds = [axis.kind for axis in candidate.axes]
     along, across = (SCAN[kind] if kind in kinds else (0.0,) for kind in ("scale", "regularizer"))
-    rows = [[{"scale": s, "regularizer": r, "graph_regularizer": 0.0} for s in along] for r in across]
-    rows = [[tuple(at[kind] for kind in kinds) for at in row] for row in rows]
-    rows = rows if len(along) > 1 else [sum(rows, [])]
-    return [{"scan": row, "most": max(most // len(rows), 1)} for row in rows]
+    steps = [{"scale": s, "regularizer": r, "graph_regularizer": 0.0} for r in across for s in along]
+    return [{"scan": [tuple(step[kind] for kind in kinds) for step in steps], "most": most}]
 
 
 def second_jobs(candidate, most, scanned):
     """Descents from the best points of the scan: from two apart where the candidate has several scales, else from one."""
     if candidate.points is not None or not candidate.axes:
         return []
-    source = candidate.refines or candidate
-    known = {candidate.place(source.constants(x)): loss for job in scanned for x, loss in job.tried.items()}
+    # The scan has one axis for all scales.
+    scales = 1 + len(candidate.axes) - len((candidate.refines or candidate).axes)
+    known = {x[:1] * scales + x[1:]: loss for job in scanned for x, loss in job.tried.items()}
     starts = []
     for x in sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
         apart = all(np.abs(np.subtract(x, y)).max() >= 2.0 for y in starts)
@@ -120,20 +118,8 @@ def second_jobs(candidate, most, scanned):
     return [{"start": x, "known": known, "most": share} for x in starts if share > 0]
 
 
-#: What this process keeps of the last search: its validations by their keys, whose records are bound once.
-_KEPT = {}
-
-
-def _work(job):
-    key = job.validation.key
-    if not any(key[0] == known[0] for known in _KEPT):
-        _KEPT.clear()
-    job.validation = _KEPT.setdefault(key, job.validation)
-    return job()
-
-
 def done(jobs, n_jobs):
     """The jobs when they are done, in their order."""
     if n_jobs == 1:
         return (job() for job in jobs)
-    return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(delayed(_work)(job) for job in jobs)
+    return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(map(delayed(Job.__call__), jobs))

@@ -20,10 +20,7 @@ TREE_PACKAGES = ("catboost", "lightgbm", "xgboost")
 
 
 class ScoredByPrediction(BaseEstimator):
-    """A model with ``base`` and ``prediction(*data, strata)``, whose losses are those of the declaration at its predictions.
-
-    Its hyperparameters are the declaration's, of which `values` go first.
-    """
+    """A model with ``base`` and ``prediction(*data, strata)``, whose losses are those of the declaration at its predictions."""
 
     def losses(self, *data, strata=None):
         """Loss of each record, (N,)."""
@@ -57,17 +54,7 @@ class OtherModel(ScoredByPrediction):
 
     Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order; all
     other estimators get one column for each value of each part.
-
-    Parameters
-    ----------
-    base : BaseModel
-        The declaration whose loss measures.
-    estimator : regressor or classifier
-        It is cloned.
-    strata : str or list, optional
-        Columns of the first data argument that hold the strata.
-    values : dict, optional
-        Values of hyperparameters by name.
+    It is cloned; `base` is the declaration whose loss measures, with the hyperparameters `values`.
     """
 
     def __init__(self, base, estimator, strata=None, values=None):
@@ -87,13 +74,17 @@ class OtherModel(ScoredByPrediction):
                     f"{name} is a classifier, for which {self.base.data[-1].name()} must have two values, but it has "
                     f"{len(self.labels_)}. Take a regressor."
                 )
-        self.encoders_ = [_encoder(column, _splits(self.estimator)) for column in parts.T]
+        self.encoder_, self.numeric_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False), []
+        inner = [self.estimator, *self.estimator.get_params().values()]  # one of which may split columns
+        if any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner):
+            self.encoder_ = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+            numbers = [all(isinstance(value, (int, float)) for value in column) for column in parts.T]
+            self.numeric_ = np.flatnonzero(numbers)  # which stay as they are
+        self.encoder_.fit(parts.astype(str))
         self.records_ = len(y)
-        weights = {}
-        if sample_weight is not None:
-            if not has_fit_parameter(self.estimator, "sample_weight"):
-                raise OptionError(f"{name} takes no sample_weight; leave the weights out.")
-            weights = {"sample_weight": records.weight}
+        weights = {} if sample_weight is None else {"sample_weight": records.weight}
+        if weights and not has_fit_parameter(self.estimator, "sample_weight"):
+            raise OptionError(f"{name} takes no sample_weight; leave the weights out.")
         self.estimator_ = clone(self.estimator).fit(self._features(records), y, **weights)
         return self
 
@@ -117,42 +108,21 @@ class OtherModel(ScoredByPrediction):
         used = {p.id for p in self.base.predict_program.data}
         pairs = zip(self.base.data, records.arrays, strict=True)
         blocks = [a if sp.issparse(a) else a.reshape(len(a), -1) for p, a in pairs if p.id in used]
-        columns = zip(self.encoders_, _parts(records.strata.labels).T, strict=True)
-        blocks += [_encoded(encoder, column)[records.strata.index] for encoder, column in columns]
+        parts = _parts(records.strata.labels)
+        columns = self.encoder_.transform(parts.astype(str))
+        columns[:, self.numeric_] = parts[:, self.numeric_]
+        blocks.append(columns[records.strata.index])
         return sp.hstack(blocks, format="csr") if any(map(sp.issparse, blocks)) else np.hstack(blocks)
 
 
 def _parts(labels):
     """The parts of labels, (K, parts): those of tuples of one length, or the labels themselves."""
     lengths = {len(label) if type(label) is tuple else 0 for label in labels}
-    table = np.empty((len(labels), max(lengths) if len(lengths) == 1 else 1), dtype=object)
+    split = len(lengths) == 1 and lengths != {0}
+    table = np.empty((len(labels), lengths.pop() if split else 1), dtype=object)
     for k, label in enumerate(labels):
-        table[k] = label if lengths - {0} and len(lengths) == 1 else [label]
+        table[k] = label if split else [label]
     return table
-
-
-def _encoder(column, ordinal):
-    """What turns the values of one part of the labels into columns of numbers; None where they are numbers."""
-    if not ordinal:
-        return OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(_texts(column))
-    if all(isinstance(value, (int, float)) for value in column):
-        return None
-    return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1).fit(_texts(column))
-
-
-def _encoded(encoder, column):
-    """Columns of numbers (K, …) for values of one part of the labels."""
-    return column.astype(float)[:, None] if encoder is None else encoder.transform(_texts(column))
-
-
-def _texts(column):
-    return np.array([[str(value)] for value in column], dtype=object)
-
-
-def _splits(estimator):
-    """Whether an estimator, or one inside it, splits columns as trees do."""
-    inner = [estimator, *estimator.get_params().values()]
-    return any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner)
 
 
 def checked_models(models):

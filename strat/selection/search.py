@@ -1,8 +1,6 @@
 """Choose constants by cross-validation, with simple models for comparison."""
 
 import math
-import os
-import time
 from collections import Counter
 from typing import Any
 
@@ -11,13 +9,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from strat.errors import OptionError
-from strat.model.estimator import StratifiedModel
 from strat.records.records import read_weight
 from strat.records.sample import Sample
 from strat.records.strata import in_order
-from strat.selection.candidates import MOST_COMPLETE, Candidate, curvature, default_candidates, simple_models
+from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
 from strat.selection.clock import Clock
-from strat.selection.constants import grid_points, read_grid
 from strat.selection.cross_validation import CrossValidation
 from strat.selection.jobs import Job, done, first_jobs, second_jobs
 from strat.selection.means import mean_and_error
@@ -25,12 +21,9 @@ from strat.selection.other_model import checked_models
 from strat.selection.search_result import Search
 from strat.solvers.progress import Progress
 
-#: Factors of the weight of the complete graph where a grid is given for the other models.
-COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
-
 
 def search(
-    models: "dict | StratifiedModel",
+    models: Any,
     grid: dict | list | None = None,
     *,
     train: tuple,
@@ -42,7 +35,7 @@ def search(
     n_jobs: int | None = 1,
     time_limit: float | None = None,
     verbose: bool = False,
-) -> "Search":
+) -> Search:
     """Choose constants by the lowest held-out loss, and refit the winner to all records.
 
     The given models compete with those that a search must beat: the common model, separate models, and an LRSM on a
@@ -51,8 +44,8 @@ def search(
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. The
     scales of a given graph count from the curvature of the loss, so that the weights it comes with do not matter. A scan
     over powers of ten moves all scales together; from its best points every constant is covered by itself, over powers of
-    ten again, until none helps, and then steps down to a factor 1.8 follow. Fits are warm-started. Ctrl-C and `time_limit`
-    end the search with the best constants tried so far.
+    ten again, until none helps, and then a descent by Nelder and Mead's method follows. Fits are warm-started. Ctrl-C and
+    `time_limit` end the search with the best constants tried so far.
 
     Parameters
     ----------
@@ -75,7 +68,7 @@ def search(
     tol : float
         Tolerance of the fits on folds; the winner is fitted with its own solver's.
     max_trials : int
-        Most choices of constants tried for one candidate by the pattern search.
+        Most choices of constants tried for one candidate without a grid.
     n_jobs : int
         Number of processes, -1 for one a processor; the result is the same. Starting them takes seconds, once.
     time_limit : float, optional
@@ -109,43 +102,51 @@ def search(
     """
     clock = Clock(time_limit)
     models = checked_models({"model": models} if hasattr(models, "get_params") else models)
-    _check(tol, max_trials, n_jobs)
+    if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
+        raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
+    if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
+        raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
+        raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
     sample = Sample(list(models.values()), train, "train")
     weight = read_weight(sample_weight, len(sample))
-    pairs = _without_weight_0(sample.splits(folds, random_state), weight)
-    nodes = in_order(list(sample.labels.values))
-    simple, whole = simple_models(models, nodes), sample.part()
-    units = {id(m.base): m for m in models.values() if isinstance(m, StratifiedModel)}
-    units = {key: curvature(model, whole, weight, nodes) for key, model in units.items()}
-    if grid is None:
-        named = [*((name, model) for _, name, model in simple), *models.items()]
-        candidates = [c for name, m in named for c in default_candidates(name, m, units[id(m.base)])]
-    else:
-        candidates = _on_grid(models, simple, read_grid(grid, list(models.values())), units)
-    token, options = f"{os.getpid()} {time.time_ns()}", (sample, pairs, nodes, tol, weight)
-    validations = {
-        id(c.model): CrossValidation((token, k), c.model, *options) for k, c in enumerate(candidates)
-    }
+    pairs = sample.splits(folds, random_state)
+    pairs = [(train[weight[train] > 0], test[weight[test] > 0]) for train, test in pairs]
+    if not all(len(train) and len(test) for train, test in pairs):
+        raise OptionError(
+            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or leave out the "
+            "records of weight 0 yourself."
+        )
+    held_weight = np.concatenate([weight[test] for _, test in pairs])  # fold after fold
+    nodes, whole = in_order(list(sample.labels.values)), sample.part()
+    grids = None if grid is None else read_grid(grid, list(models.values()))
+    candidates, options = (
+        candidates_of(models, grids, whole, weight, nodes),
+        (sample, pairs, nodes, tol, weight),
+    )
+    validations = {id(c.model): CrossValidation(c.model, *options) for c in candidates}
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (first_jobs, second_jobs):
             todo = []
             for c in candidates:
                 scanned = jobs[(c.refines or c).name]
-                todo += [
-                    (scanned, Job(validations[id(c.model)], c, clock, **job))
-                    for job in pieces(c, max_trials, scanned)
-                ]
+                own = pieces(c, max_trials, scanned)
+                todo += [(scanned, Job(validations[id(c.model)], c, clock, **job)) for job in own]
             # The longest first, so that no process waits for another in the end.
             todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
             for job in done([job for _, job in todo], n_jobs):
                 jobs[job.candidate.name].append(job)
-                failures += [trial.failure for trial in job.trials if trial.failure is not None]
-                progress.step(sum(map(len, jobs.values())), _told(job))
+                failed = [trial for trial in job.trials if trial.error]
+                failures += [trial.failure for trial in failed]
+                best = min(job.tried.values(), default=math.inf)
+                told = f"{job.candidate.name}  {len(job.tried)} choices  lowest held-out loss {best:.6g}"
+                told += f"  {failed[0].error}" if failed else ""
+                progress.step(sum(map(len, jobs.values())), told)
                 if job.stopped == "interrupted":
                     raise KeyboardInterrupt
             clock.check()
-    table = [row for c in candidates for row in _rows(c, jobs, validations[id(c.model)].held_weight)]
+    table = [row for c in candidates for row in _rows(c, jobs, held_weight)]
     if all(row["error"] for row in table):
         if failures:
             raise failures[0]
@@ -153,22 +154,26 @@ def search(
             raise KeyboardInterrupt
         raise OptionError(f"time_limit={time_limit} ended before a single choice of constants was tried.")
     table.sort(key=lambda row: row["mean"])
-    _add_differences(table, validations[id(table[0]["model"])].held_weight)
+    for row in table:  # differences to the best, record by record
+        known = row["error"] is None and np.isfinite(row["losses"]).all()
+        gap = mean_and_error(row["losses"] - table[0]["losses"], held_weight) if known else (None, None)
+        row["difference"], row["difference_se"] = gap
 
     def fitted(row):
-        model = clone(row["model"]).set_params(**row["constants"])
-        return model.fit(
-            *whole.data, strata=whole.strata, sample_weight=None if sample_weight is None else weight
+        model, counted = (
+            clone(row["model"]).set_params(**row["constants"]),
+            None if sample_weight is None else weight,
         )
+        return model.fit(*whole.data, strata=whole.strata, sample_weight=counted)
 
     best = fitted(table[0])
     notes = [
         f"{row['candidate']}: the held-out loss of fold {', '.join(row['infinite'])} of {len(pairs)} is infinite"
         for row in table
-        if row.get("infinite")
+        if row["infinite"]
     ]
-    result = getattr(best, "result_", None)
-    notes += [f"{table[0]['candidate']}: {note}" for note in getattr(result, "notes", ())]
+    of_best = getattr(getattr(best, "result_", None), "notes", ())
+    notes += [f"{table[0]['candidate']}: {note}" for note in of_best]
     if clock.status != "finished":
         tried = len({row["candidate"] for row in table if not row["error"]})
         how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
@@ -176,26 +181,12 @@ def search(
     states = sum((job.states for each in jobs.values() for job in each), Counter())
     if stopped := states.total() - states["converged"]:
         notes.append(f"{stopped} of {states.total()} fits on folds stopped before tol")
-    if not any(kind == "complete graph" for kind, _, _ in simple) and len(nodes) > MOST_COMPLETE:
+    if len(nodes) > MOST_COMPLETE:
         notes.append(
             f"the complete graph is left out: with {len(nodes):,} strata it would have "
             f"{len(nodes) * (len(nodes) - 1) // 2:,} edges (it takes part up to {MOST_COMPLETE} strata)"
         )
-    records = sum(len(test) for _, test in pairs)
-    return Search(table, best, fitted, len(pairs), records, clock.seconds, notes)
-
-
-def _on_grid(models, simple, grids, units):
-    """The given models on the grid, the simple ones on what of it concerns their declaration."""
-    candidates = [
-        Candidate(name, model, points=grid_points(model, grids), each=True) for name, model in models.items()
-    ]
-    for kind, name, model in simple:
-        points = grid_points(model, grids, prefix="base__")
-        if kind == "complete graph":
-            points = [{**p, "scale": s * units[id(model.base)]} for p in points for s in COMPLETE_SCALES]
-        candidates.append(Candidate(name, model, points=points))
-    return candidates
+    return Search(table, best, fitted, len(pairs), len(held_weight), clock.seconds, notes)
 
 
 def _rows(candidate, jobs, weight):
@@ -207,50 +198,18 @@ def _rows(candidate, jobs, weight):
     seconds, count = sum(job.seconds for job in own), sum(len(job.tried) for job in own)
     if candidate.each:
         seconds, count = seconds / max(len(trials), 1), 1
-    shared = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
-    rows = []
-    for t in trials if candidate.each else trials[:1]:
-        se = None if t.error else mean_and_error(t.losses, weight)[1]
-        infinite = [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))]
-        row = {"constants": t.constants, "mean": t.loss, "se": se, "losses": t.losses, "error": t.error}
-        rows.append({**shared, **row, "infinite": infinite})
-    return rows
-
-
-def _told(job):
-    """A line for the log."""
-    failed = [trial.error for trial in job.trials if trial.error]
-    best = min(job.tried.values(), default=math.inf)
-    text = f"{job.candidate.name}  {len(job.tried)} choices  lowest held-out loss {best:.6g}"
-    return f"{text}  {failed[0]}" if failed else text
-
-
-def _without_weight_0(pairs, weight):
-    """Pairs of positions without the records of weight 0."""
-    if weight.all():
-        return pairs
-    pairs = [(train[weight[train] > 0], test[weight[test] > 0]) for train, test in pairs]
-    if not all(len(train) and len(test) for train, test in pairs):
-        raise OptionError(
-            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or leave out the "
-            "records of weight 0 yourself."
-        )
-    return pairs
-
-
-def _add_differences(table, weight):
-    """Differences to the first row, record by record."""
-    best = table[0]["losses"]
-    for row in table:
-        row["difference"] = row["difference_se"] = None
-        if row["error"] is None and np.isfinite(row["losses"]).all():
-            row["difference"], row["difference_se"] = mean_and_error(row["losses"] - best, weight)
-
-
-def _check(tol, max_trials, n_jobs):
-    if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
-        raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
-    if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
-        raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
-        raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
+    return [
+        {
+            "candidate": candidate.name,
+            "model": candidate.model,
+            "seconds": seconds,
+            "trials": count,
+            "constants": t.constants,
+            "mean": t.loss,
+            "se": None if t.error else mean_and_error(t.losses, weight)[1],
+            "losses": t.losses,
+            "error": t.error,
+            "infinite": [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))],
+        }
+        for t in (trials if candidate.each else trials[:1])
+    ]

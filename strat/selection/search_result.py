@@ -75,7 +75,11 @@ class Search(Table):
         for row in self.table:
             loss = "failed" if row["error"] else text_of(row["mean"], row["se"], 5)
             above = text_of(row["difference"], row["difference_se"], 2) if row["difference"] else ""
-            constants = [_value(row["constants"].get(name)) for name in self.names]
+            constants = [row["constants"].get(name) for name in self.names]
+            constants = [
+                number(float(c), 3) if isinstance(c, (int, float)) else "" if c is None else str(c)
+                for c in constants
+            ]
             lines.append(
                 [row["candidate"], loss, above, *constants, str(row["trials"]), number(row["seconds"], 2)]
             )
@@ -94,9 +98,3 @@ class Search(Table):
         return "\n".join(text + [f"note  {note}" for note in self.notes])
 
     __repr__ = __str__
-
-
-def _value(value):
-    if value is None:
-        return ""
-    return number(float(value), 3) if isinstance(value, (int, float)) else str(value)

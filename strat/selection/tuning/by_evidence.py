@@ -9,11 +9,10 @@ from strat.compiler.coupling import by_factor
 from strat.errors import DataError
 from strat.graphs.reading import read_graph
 from strat.records.splitters import RollingOrigin
-from strat.selection.tuning.choice import paired_gain, table_row
-from strat.selection.tuning.descent import descend, logger
-from strat.selection.tuning.likelihood import axes, check, evidence_of, table_of
-from strat.selection.tuning.result import Tuned, as_networkx, changes
-from strat.selection.tuning.rounds import in_order_of_time
+from strat.selection.tuning.evidence import Evidence, axes, check, table_of
+from strat.selection.tuning.path import descend, paired_gain, table_row
+from strat.selection.tuning.result import Tuned, as_networkx
+from strat.solvers.progress import logger
 
 #: Standard deviation of a normal prior on the logarithms of the multipliers, which keeps weights near the start where the
 #: records say little of them.
@@ -23,21 +22,22 @@ STEPS = 10  # of each maximisation; few, because the start was chosen by held-ou
 PRODUCT, TABLE = "evidence, product", "evidence, table"
 
 
-def tune_by_evidence(model, sample, held_out, folds, random_state, everything, clock, guard):
-    """Scales and couplings of higher evidence, where held-out records agree; the result is fitted to everything.
-
-    Without the guard, no records are held out, and the last way's end is the result.
-    """
-    prior = read_graph(model.graph)
+def tune_by_evidence(model, rounds, folds, everything, clock, guard):
+    """Scales and couplings of higher evidence, where held-out records agree or there is no guard; fitted to everything."""
+    prior, in_time = read_graph(model.graph), rounds.in_time or isinstance(folds, RollingOrigin)
     check(model, prior)
-    parts, in_time = _parts(sample, held_out, folds, random_state) if guard else ([], False)
-    where = "train" if held_out is None else "validation"
+    parts = rounds.parts(rounds.pairs) if guard else []
+    if guard and in_time and len(parts) < 3:
+        raise DataError(
+            'method="evidence" ignores time, and may do harm where a fit extrapolates: rolling folds need three '
+            f"origins at least for its guard, and there are {len(parts)}. Give more, or tune by held-out loss."
+        )
     ways, scaled = ways_of(model, prior), max(len(prior.factors), 1)
     losses, x, path = [], None, None
     with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
-            evidence, bound_model = evidence_of(model, prior, inside)
-            held = bound_model.held_out(outside.data, outside.strata, where=where)
+            evidence = Evidence(model, prior, inside)
+            held = evidence.bound_model.held_out(outside.data, outside.strata, where=rounds.held_out.where)
             ends = [end for end, _ in maximised(evidence, ways, scaled, clock)]
             points = [np.zeros(evidence.shape), *ends]
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
@@ -45,24 +45,23 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
         choice = last_that_gains(losses, in_time) if guard else len(ways)
         if choice:
-            evidence, _ = evidence_of(model, prior, everything.part())
+            evidence = Evidence(model, prior, everything.part())
             *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
+    choice = choice if clock.status == "finished" else 0
+    name = ways[choice - 1] if choice else "no tuning"
     start, *others = zip(*losses, strict=True) if losses else ([],)
     table = [table_row("start", start)] if losses else []
     table += [table_row(way, each, start, by_fold=in_time) for way, each in zip(ways, others, strict=False)]
     measured = {"gain": 0.0, "gain_se": np.nan}
-    if clock.status != "finished":
-        choice = 0
-    elif guard:
+    if guard and clock.status == "finished":
         measured = table[choice] if choice else min(table[1:], key=lambda row: row["loss"])
-    name = ways[choice - 1] if choice else "no tuning"
     scales, base = tuned_parts(model, prior, x, name == TABLE)
     tuned = clone(model).set_params(base=base, scale=scales)
     tuned.fit(*everything.data, strata=everything.strata)
-    W0 = as_networkx(model.graph, prior, prior.weights(scales))
     return Tuned(
+        start=model,
         model=tuned,
-        W0=W0,
+        W0=as_networkx(model.graph, prior, prior.weights(scales)),
         parameters={
             "scale": scales if isinstance(scales, dict) else {"all": scales},
             "couple": _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple)),
@@ -77,7 +76,6 @@ def tune_by_evidence(model, sample, held_out, folds, random_state, everything, c
             for fold in losses
         ],
         table=table,
-        changes=changes(model, W0),
         log_evidence=path,
     )
 
@@ -97,47 +95,38 @@ def maximised(evidence, ways, scaled, clock):
     A, m = evidence.shape
     of_axes = np.repeat(np.eye(A)[:scaled, :, None], m, axis=2)
     of_coefficients = np.repeat(np.eye(m)[:, None, :], A, axis=1)
-    directions, path = np.concatenate([of_axes, of_coefficients]), []
-    z = np.zeros(len(directions))
-    for way in ways:
-        if way == TABLE:
-            directions = np.concatenate([directions, np.eye(A * m).reshape(-1, A, m)])
-            z = np.r_[z, np.zeros(A * m)]
-        z, first, last = _maximise(evidence, z, directions, clock)
-        path = [*path, last] if path else [first, last]
-        yield np.tensordot(z, directions, 1), path
-
-
-def _maximise(evidence, z, directions, clock):
-    """Maximise over x = Σ_d z_d directions_d for a few steps; the end, and the log evidence at start and end."""
+    directions = np.concatenate([of_axes, of_coefficients, np.eye(A * m).reshape(-1, A, m)])
 
     def at(z):
-        value, gradient = evidence(np.tensordot(z, directions, 1))
-        return value, np.tensordot(directions, gradient, 2)
+        """Log evidence and its gradient at x = Σ_d z_d directions_d, of which a product has the first ones."""
+        value, gradient = evidence(np.tensordot(z, directions[: len(z)], 1))
+        return value, np.tensordot(directions[: len(z)], gradient, 2)
 
+    def function(z):
+        clock.check()
+        (value, gradient), unit = at(z), 1 + abs(path[-1])
+        return (0.5 * z @ z / WIDTH**2 - value) / unit, (z / WIDTH**2 - gradient) / unit
+
+    z = np.zeros(scaled + m)
     try:
-        first, _ = at(z)
+        path = [at(z)[0]]
     except np.linalg.LinAlgError as error:
         raise DataError(
             f'method="evidence" found none at the start: {error}. Some parameter is determined by neither records nor graph '
             f"nor regularizer, or there are too few records; a small ridge helps."
         ) from error
-    unit, unbounded = 1 + abs(first), np.full(len(z), np.inf)
-
-    def function(z):
-        clock.check()
-        value, gradient = at(z)
-        return (0.5 * z @ z / WIDTH**2 - value) / unit, (z / WIDTH**2 - gradient) / unit
-
-    end = descend(function, z, (-unbounded, unbounded), lambda z: False, STEPS)
-    return end, first, at(end)[0]
+    for way in ways:
+        z = np.r_[z, np.zeros(A * m)] if way == TABLE else z
+        unbounded = np.full(len(z), np.inf)
+        z = descend(function, z, -unbounded, unbounded, lambda z: False, STEPS)
+        path = [*path, at(z)[0]]
+        yield np.tensordot(z, directions[: len(z)], 1), path
 
 
 def last_that_gains(losses, in_time):
     """The last way that gains more than the standard error over the one before it that did; 0, the start, for none.
 
-    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2). Where folds follow one
-    another in time, standard errors are over folds.
+    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2).
     """
     best, (start, *others) = 0, zip(*losses, strict=True)
     for way, after in enumerate(others, start=1):
@@ -145,20 +134,6 @@ def last_that_gains(losses, in_time):
         if gain > error:
             best, start = way, after
     return best
-
-
-def _parts(sample, held_out, folds, random_state):
-    """Pairs of training and held-out parts, and whether they follow one another in time."""
-    if held_out is not None:
-        return [(sample.part(), held_out.part())], False
-    pairs = sample.splits(folds, random_state)
-    in_time = in_order_of_time(pairs) is not None or isinstance(folds, RollingOrigin)
-    if in_time and len(pairs) < 3:
-        raise DataError(
-            'method="evidence" ignores time, and may do harm where a fit extrapolates: rolling folds need three '
-            f"origins at least for its guard, and there are {len(pairs)}. Give more, or tune by held-out loss."
-        )
-    return [(sample.part(a), sample.part(b)) for a, b in pairs], in_time
 
 
 def tuned_parts(model, prior, x, table):
@@ -171,10 +146,7 @@ def tuned_parts(model, prior, x, table):
     start = model.scale if isinstance(model.scale, dict) else dict.fromkeys(names, model.scale)
     scales = {name: float(start.get(name, 1.0)) for name in names}
     if x is not None:
-        couple, without_scale = (
-            table_of(model, prior),
-            len(x) > len(names),
-        )  # edges without a factor have no scale
+        couple, without_scale = table_of(model, prior), len(x) > len(names)  # as edges without a factor
         varied = couple.any(axis=0)
         table = table or by_factor(base.couple)
         # A product is the same for every coefficient but for what all axes share: so are its scales.

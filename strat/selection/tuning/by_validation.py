@@ -2,95 +2,135 @@
 
 import warnings
 from collections import Counter
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from sklearn.base import clone
 
-from strat.errors import ConvergenceWarning
+from strat.errors import ConvergenceWarning, DataError, first_line
 from strat.graphs.reading import read_graph
-from strat.model.fit import fit_within
 from strat.problem.edges import EdgeList
-from strat.selection.tuning.arguments import (
-    check_scale,
-    checked_names,
-    checked_penalties,
-    groups_of,
-    with_candidate_edges,
-)
-from strat.selection.tuning.candidate_graphs import learned_graph, named_candidates
-from strat.selection.tuning.choice import START, choices, choose, losses_of, point_of, table_row
-from strat.selection.tuning.descent import FAILURES, logger
-from strat.selection.tuning.objective import Branch
-from strat.selection.tuning.path import Stage, Walk
-from strat.selection.tuning.result import Tuned, as_networkx, changes
-from strat.selection.tuning.space import Space
+from strat.records.sample import Sample
+from strat.records.splitters import StrataKFold
+from strat.selection.tuning.branches import branches_of
+from strat.selection.tuning.path import FAILURES, START, best, choices, choose, losses_of, table_row, walk
+from strat.selection.tuning.result import Tuned, as_networkx
+from strat.solvers.progress import logger
 
+#: Rounds, each of which leaves out its own records.
+ROUNDS = 3
 #: Share of the time limit for the rounds; the rest is for the last descent.
 FOR_ROUNDS = 0.7
 
 
-def _branches(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
-    """What to tune by name, and the graphs to tune by name, "model" for the model's own."""
-    names = checked_names(model, wrt, edges, tie)
-    penalties = checked_penalties(penalty, names if rounds.rounds else ())
-    candidates = named_candidates(candidates)
-    prior = read_graph(model.graph)
-    check_scale(prior, names, model.scale)
-    others = [name for name in names if name not in ("W0", "scale")]
-    scaling = Stage("scale", ("scale", *others))
-    if "W0" in names:
+@dataclass
+class Rounds:
+    """Pairs of positions (training records, held-out records), and which of them each round tunes on and leaves out."""
 
-        def parameters():
-            part = rounds.learned_from
-            return fit_within(clone(model), part.data, part.strata)._flat()
+    train: Sample  # has the training records
+    held_out: Sample  # has the held-out records: the same, or validation records
+    pairs: list  # one for each fold
+    in_time: bool  # whether the folds, and so the rounds, follow one another in time
+    rounds: list  # for each round the pairs that it tunes on, and the pairs that it leaves out
 
-        wide, varied = with_candidate_edges(prior, edges, parameters)
-        # The scales stay free, so that the penalty holds on to the ratios of the start's weights, not to their size.
-        moves = tuple(dict.fromkeys(["scale", *names]))
-        stages = [scaling, *(Stage("edges", moves, penalty) for penalty in penalties)]
+    def parts(self, pairs):
+        """Training records and held-out records of some pairs."""
+        return [(self.train.part(a), self.held_out.part(b)) for a, b in pairs]
+
+    @property
+    def learned_from(self):
+        """The records from which the graph of a candidate is learned in the end."""
+        return self.train.part(self.pairs[0][0] if len(self.pairs) == 1 else None)
+
+
+def rounds_of(train, validation, folds, random_state, guard=True):
+    """Rounds that split a validation set, or the folds of the training records; none without a guard."""
+    if validation is None:
+        pairs = train.splits(folds, random_state)
+        order = in_order_of_time(pairs)
+        pairs = pairs if order is None else [pairs[k] for k in order]
     else:
-        wide, varied = prior, None
-        stages = [Stage(", ".join(names), tuple(names), penalty) for penalty in penalties]
-    group = None if tie is None else groups_of(model.graph, wide, tie)
-    common = (
-        tie is not None and "scale" not in names
-    )  # factors' multipliers would change the ratios of tied edges
-    space = Space(model, wide, names, varied, group, common=common)
-    branches = {"model": Branch(model, rounds, stages, lambda part: space, notes)}
+        pairs, order = [(np.arange(len(train)), np.arange(len(validation)))], None
+    held_out, count, rounds = train if validation is None else validation, min(ROUNDS, len(pairs)), []
+    if guard and len(pairs) == 1:
+        # Each round leaves out a third of the held-out records.
+        inside, held = pairs[0]
+        if len(held) < 2:
+            raise DataError(
+                f"{held_out.where} holds out {len(held)} records, but tuning needs two at least: one tunes, one judges."
+            )
+        splits = StrataKFold(min(ROUNDS, len(held)), random_state=random_state)
+        splits = splits.split(np.zeros(len(held)), groups=held_out.part(held).labels)
+        rounds = [([(inside, held[a])], [(inside, held[b])]) for a, b in splits]
+    elif guard and order is not None:
+        # Each tunes on one origin more and leaves out the next; later records take no part.
+        if len(pairs) < 3:
+            raise DataError(
+                f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
+                f"one judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are "
+                f"then split."
+            )
+        rounds = [(pairs[:k], [pairs[k]]) for k in range(1, len(pairs))][-ROUNDS:]
+    elif guard:
+        # Each leaves out a third of the folds, and the records that they hold out from all other folds.
+        for number in range(count):
+            left_out = pairs[number::count]
+            hidden = np.unique(np.concatenate([held for _, held in left_out]))
+            others = [pair for k, pair in enumerate(pairs) if k % count != number]
+            tuning = [(np.setdiff1d(a, hidden), np.setdiff1d(b, hidden)) for a, b in others]
+            rounds.append(([(a, b) for a, b in tuning if len(a) and len(b)], left_out))
+        if not all(tuning for tuning, _ in rounds):
+            raise DataError(
+                "the folds hold out the same records, so that none is left to judge; give folds whose held-out records "
+                "differ, or a single one, whose held-out records are then split."
+            )
+    return Rounds(train, held_out, pairs, order is not None, rounds)
 
-    def scaled_space(candidate, part):
-        graph = learned_graph(candidate, model, prior, part)
-        return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
 
-    for name, candidate in candidates.items():
-        branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate), notes)
-    return names, branches
+def in_order_of_time(pairs):
+    """The order in which folds follow one another in time; None where they do not.
+
+    They do where no fold trains on records that it or a later fold holds out, some fold trains on records that an earlier
+    one holds out, and no record is held out twice.
+    """
+    held = [np.unique(b) for _, b in pairs]
+    uses = np.array([[np.isin(b, a, assume_unique=True).any() for b in held] for a, _ in pairs])
+    # The later a fold, the more of the others' held-out records it trains on.
+    order = np.argsort(uses.sum(axis=1), kind="stable")
+    uses = uses[np.ix_(order, order)]
+    twice = len(np.unique(np.concatenate(held))) < sum(map(len, held))
+    return order if uses.any() and not np.triu(uses).any() and not twice else None
 
 
 def tune_by_validation(model, rounds, everything, clock, steps, **options):
     """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything.
 
-    Where there are no rounds, nothing is left out, and the lowest mean loss is the result. `steps` has the options
-    ``max_iter`` and ``patience`` of every descent.
+    Where there are no rounds, nothing is left out. `steps` has the options ``max_iter`` and ``patience`` of every descent.
     """
     notes = Counter()
-    names, branches = _branches(model, rounds, notes, **options)
+    names, branches = branches_of(model, rounds, notes, **options)
     start = branches["model"].objective(rounds.pairs)
-    x, name = start.space.start, "model"
-    history = [start.mean_loss(x)]
+    x, branch = start.space.start, branches["model"]
+    before, history = start.mean_losses(x), [start.mean_loss(x)]
     paths = _walk_rounds(rounds, branches, clock, steps)
-    choice = choose(paths, rounds.in_time)
-    keys = [choice.key] if choice.improves else []
+    choice, gain, gain_se = choose(paths, rounds.in_time)
+    keys = [choice] if choice != START and gain > gain_se else []
     if not rounds.rounds:
-        keys = [(name, len(branch.stages) - 1, np.inf) for name, branch in branches.items()]
+        keys = [(name, len(each.stages) - 1, np.inf) for name, each in branches.items()]
     improved = False
-    for key in keys:
-        tuned_x, values = _walk_to(key, rounds, branches, paths, clock, steps)
+    for key in keys if clock.status != "interrupted" else ():
+        name, number, step = key
+        stages, objective, points = branches[name].stages, branches[name].objective(rounds.pairs), {}
+        last = replace(stages[number], most=step) if stages[number].tunes_edges else stages[number]
+        with clock.interruptible():
+            walk(points, [*stages[:number], last], objective, None, "all records", clock.check, **steps)
+        values = [point.value for point in points.values()]
         if values and values[-1] < history[-1]:
-            improved, choice.key, x, name, history = True, key, tuned_x, key[0], [history[0], *values]
-    branch = branches[name]
-    end = branch.objective(rounds.pairs)
+            improved, choice, branch = True, key, branches[name]
+            *_, (x, _, _) = points.values()
+            history = [history[0], *values[name == "model" :]]  # which has the start already
+    after = branch.objective(rounds.pairs).mean_losses(x) if improved else before
     space = branch.fits(rounds.learned_from).space
     w, values = space.at(x)
     W0, scales = as_networkx(model.graph, space.prior, w), space.scales(x)
@@ -113,21 +153,19 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     if "W0" in names:
         graph = read_graph(W0)
         parameters["W0"] = EdgeList(graph.K, graph.i, graph.j).matrix(graph.weights())
+    folds = zip(start.counts.tolist(), before, after, strict=True)
     return Tuned(
+        start=model,
         model=tuned,
         W0=W0,
         parameters={name: parameters[name] for name in names},
         improved=improved,
-        gain=choice.gain,
-        gain_se=choice.se,
-        choice=_described(choice.key, branches),
+        gain=gain,
+        gain_se=gain_se,
+        choice=_described(choice, branches),
         history=history,
-        folds=[
-            {"records": int(old.count), "before": old.mean_loss(start.space.start), "after": new.mean_loss(x)}
-            for old, new in zip(start.terms, end.terms, strict=True)
-        ],
+        folds=[dict(zip(("records", "before", "after"), fold, strict=True)) for fold in folds],
         table=_table(paths, branches),
-        changes=changes(model, W0),
     )
 
 
@@ -138,55 +176,28 @@ def _walk_rounds(rounds, branches, clock, steps):
         for number, (tuning, left_out) in enumerate(rounds.rounds, start=1):
             paths.append({})
             for name, branch in branches.items():
+                path, label = {}, f"round {number} of {len(rounds.rounds)}  {name}"
                 try:
-                    objective, apart = branch.objective(tuning), branch.objective(left_out)
-                    label = f"round {number} of {len(rounds.rounds)}  {name}"
-                    walk = Walk(objective, apart, check=check, label=label, **steps)
-                    paths[-1][name] = walk.points
-                    walk.run(branch.stages)
+                    objectives = branch.objective(tuning), branch.objective(left_out)
+                    paths[-1][name] = path
+                    walk(path, branch.stages, *objectives, label, check, **steps)
                 except FAILURES as error:
                     if name == "model":
                         raise
-                    paths[-1].pop(name, None)  # one candidate's failure is no choice
-                    text = "tune: the candidate %s failed (%s: %s)"
-                    logger.warning(text, name, type(error).__name__, error)
+                    path.clear()  # one candidate's failure is no choice
+                    logger.warning("tune: the candidate %s failed (%s)", name, first_line(error))
     paths = [{name: path for name, path in walked.items() if path} for walked in paths]
     return [walked for walked in paths if "model" in walked]
-
-
-def _walk_to(key, rounds, branches, paths, clock, steps):
-    """Where all held-out records lead, and the mean loss after each accepted step.
-
-    Where there is no time, it is the mean of where the rounds were.
-    """
-    name, *until = key
-    branch = branches[name]
-    objective = branch.objective(rounds.pairs)
-    walk = Walk(objective, check=clock.check, label="all records", **steps)
-    if clock.status != "interrupted":
-        with clock.interruptible():
-            walk.run(branch.stages, tuple(until))
-    points = walk.points
-    if len(points) > 1 or (points and clock.status == "finished"):
-        first = 1 if name == "model" else 0  # the history has the start already
-        return points[-1].x, [point.value for point in points[first:]]
-    if not paths:
-        return None, []
-    x = np.mean([point_of(walked, key).x for walked in paths], axis=0)
-    return x, [objective.mean_loss(x)]
 
 
 def _table(paths, branches):
     """One row for the start and for each stage at its best step."""
     if not paths:
         return []
-    start, best = losses_of(paths, START), {}
-    for key in choices(paths)[1:]:
-        mean = np.concatenate(losses_of(paths, key)).mean()
-        if key[2] and (key[:2] not in best or mean < best[key[:2]][0]):
-            best[key[:2]] = mean, key
+    start, keys = losses_of(paths, START), [key for key in choices(paths) if key[2]]
     rows = [table_row("start", start)]
-    for _, key in best.values():
+    for place in dict.fromkeys(key[:2] for key in keys):
+        key = best(paths, [key for key in keys if key[:2] == place])
         step = key[2] if branches[key[0]].stages[key[1]].tunes_edges else None
         tried = _described(key, branches, with_step=False)
         rows.append(table_row(tried, losses_of(paths, key), start, step))

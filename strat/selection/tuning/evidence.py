@@ -13,55 +13,60 @@ F/φ + ½ (residuals - improper directions) log φ, with φ at its optimum.
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.lapack import dpotrf, dpotri
+from sklearn.base import clone
 
+from strat.compiler.walk import AtomNode
 from strat.derivatives.linearization import Linearization
+from strat.errors import GraphError, NoOracleError, OptionError
+from strat.model.refit import Refits
 from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries
+from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
+from strat.records.strata import Strata
+from strat.rules.text import text
 from strat.solvers import NewtonCG
 from strat.solvers.starts import solve
 
+RECORDS = 20  # whose Hessians say how many residuals a record has
 ACCURATE = 1e-8  # residual of a fit that is good enough to be differentiated
 STEP = 2e-4  # of the differences of Hessians, in units of the parameters' uncertainty
 
 
 class Evidence:
-    """Log evidence and its gradient, as functions of multipliers of the numbers T_ac.
+    """Log evidence of some records, and its gradient, as functions of the logarithms x of multipliers of the numbers T_ac."""
 
-    Parameters
-    ----------
-    problem : JointProblem
-        With a fixed graph, a smooth loss, and a regularizer that is a quadratic of single coefficients.
-    terms : (A, E) ndarray
-        The weights of each axis on the edges at the start, positive in sum.
-    table : (A, n) ndarray
-        T at the start.
-    ridge : (n,) ndarray
-        R, the regularizer's curvature.
-    residuals : float or None
-        Number of squared residuals of a loss of squares, None for other losses.
-    """
-
-    def __init__(self, problem, terms, table, ridge, residuals=None):
-        self.terms, self.table, self.ridge, self.residuals = terms, table, ridge, residuals
-        self.problem, self.edges, self.w = problem, problem.edges, terms.sum(axis=0)
-        self.varied = np.flatnonzero(table.any(axis=0))  # the coupled coefficients
+    def __init__(self, model, prior, part):
+        fits = clone(model).set_params(graph=prior, solver=NewtonCG(), n_starts=1, warm_start=False)
+        self.bound_model = Refits(fits, part.data, part.strata).bound_model
+        self.problem = problem = self.bound_model.problem()
+        if not problem.loss.has("hessian_operator"):
+            raise NoOracleError(
+                f'method="evidence" needs a loss with second derivatives, but {problem.loss.missing("hessian_operator")}.'
+            )
+        positive, weight = prior.weights(model.scale) > 0, prior.scaled_terms(model.scale)
+        self.edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
+        codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
+        terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
+        self.terms = terms = np.stack(terms)[
+            :, positive
+        ]  # (A, E) weights of each axis on the edges at the start
+        self.table, self.ridge, self.w = table_of(model, prior), ridge_of(model), terms.sum(axis=0)
+        self.residuals = residuals_of(model, self.bound_model.records) if problem.loss.quadratic else None
+        self.varied = np.flatnonzero(self.table.any(axis=0))  # the coupled coefficients
         self.shape = len(terms), len(self.varied)  # of x: axes and coupled coefficients
-        self.theta = None
-        K, n = problem.K, problem.n
-        index = np.arange(K * n).reshape(K, n)
-        i, j = self.edges.ends
-        self._rows = np.r_[np.repeat(index, n, axis=1).ravel(), index[i].ravel()]
-        self._columns = np.r_[np.tile(index, n).ravel(), index[j].ravel()]
-        self._components = [self._component_of(used) for used in (terms.T @ table > 0).T]
-
-    def _component_of(self, used):
-        """Component (K,) of every stratum in the graph of some edges, those of positive weight for one coefficient."""
-        i, j = (end[used] for end in self.edges.ends)
-        links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(self.problem.K,) * 2)
-        return sp.csgraph.connected_components(links.tocsr(), directed=False)[1]
+        self.theta, self._index = None, np.arange(problem.K * problem.n).reshape(problem.K, problem.n)
+        # Where the prior is improper, the first stratum of each component gets a precision s, which changes no difference
+        # within the component: det⁺ is the determinant with it, times the component's size, divided by s.
+        self._pinned, self._log_det = np.zeros((problem.K, problem.n)), 0.0
+        for c in np.flatnonzero(self.ridge == 0):
+            weight = terms.T @ self.table[:, c]
+            i, j = (end[weight > 0] for end in self.edges.ends)
+            links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(problem.K,) * 2)
+            _, label = sp.csgraph.connected_components(links, directed=False)
+            self._pinned[np.unique(label, return_index=True)[1], c] = s = weight.mean() or 1.0
+            self._log_det += np.log(np.bincount(label) / s).sum()
 
     def at(self, x):
         """The table T, (A, n), for the logarithms x (A, m) of the multipliers of its coupled coefficients."""
@@ -72,9 +77,8 @@ class Evidence:
     def fit(self, x):
         """The linearised optimality conditions at the fit, where the next fit starts."""
         couple = self.terms.T @ self.at(x) / self.w[:, None]
-        problem = JointProblem(
-            self.problem.loss, self.problem.regularizer, FixedGraph(), self.edges, self.w, couple
-        )
+        oracles = self.problem.loss, self.problem.regularizer
+        problem = JointProblem(*oracles, FixedGraph(), self.edges, self.w, couple)
         problem.start_point = self.problem.start_point
         start = None if self.theta is None else {"theta": self.theta}
         fit = Linearization(problem, solve(problem, NewtonCG(), start).theta, self.w)
@@ -89,60 +93,40 @@ class Evidence:
         theta, problem = fit.theta, fit.problem
         laplacians = problem.laplacians(self.w)
         blocks = hessian_blocks(problem.loss, theta) + hessian_blocks(problem.regularizer, theta)
-        log_det, C, across = self._inverse(blocks, laplacians)
-        prior_log_det, rank, prior = self._prior(laplacians)
+        i, j = self.edges.ends
+        log_det, C, across = self._inverse(sp.block_diag(list(blocks)), laplacians, theta.shape[1])
+        variance = np.einsum("kcc->kc", C)
+        precisions = sp.diags_array((self.ridge + self._pinned).ravel())
+        prior_log_det, prior, between = self._inverse(precisions, laplacians, 1)
+        prior = prior[i, :, 0] + prior[j, :, 0] - 2 * between
         objective, precision = problem.objective(theta, self.w), 1.0
-        value = 0.5 * prior_log_det - 0.5 * log_det
+        value = 0.5 * (prior_log_det + self._log_det - log_det)
         if self.residuals is None:
             value -= objective
         else:
-            freedom = self.residuals - (theta.size - rank)
+            freedom = self.residuals - np.count_nonzero(self._pinned)
             if not (freedom > 0 and objective > 0):
                 raise np.linalg.LinAlgError("too few residuals remain to estimate the noise")
             precision = freedom / (2 * objective)  # 1 / φ
             value -= 0.5 * freedom * (1 - np.log(precision))
         # With M[e] = M_ii + M_jj - 2 M_ij at an edge e = (i, j), twice the derivative in its weight for coefficient c is
         # A_c⁺[e] - (theta_i - theta_j)² / φ - H⁻¹[e], plus what the change of the fit does to the Hessian of the loss.
-        i, j = self.edges.ends
-        gap, variance = theta[i] - theta[j], np.einsum("kcc->kc", C)
+        gap = theta[i] - theta[j]
         slope = prior - precision * gap**2 - (variance[i] + variance[j] - 2 * across)
-        if not getattr(problem.loss, "quadratic", False):
+        if not problem.loss.quadratic:
             v = fit.solve(self._hessian_slope(problem.loss, theta, C, blocks, laplacians.degrees))
             slope += (v[i] - v[j]) * gap
         gradient = 0.5 * self.at(x) * (self.terms @ slope)
         return float(value), gradient[:, self.varied]
 
-    def _inverse(self, blocks, laplacians):
-        """Log det of H, the diagonal blocks of its inverse, and its entries (E, n) between the ends of the edges."""
-        K, n = blocks.shape[:2]
-        A = sp.csr_array(sp.block_diag(list(blocks), format="csr") + laplacians.matrix())
-        log_det, entries = inverse_entries(A, self._rows, self._columns)
-        return log_det, entries[: K * n * n].reshape(K, n, n), entries[K * n * n :].reshape(-1, n)
-
-    def _prior(self, laplacians):
-        """Σ_c log det⁺ A_c, the rank of the prior, and (E, n) quadratic forms of A_c⁺ at the edges.
-
-        Adding s times the projection on vectors that are constant over components makes A_c well conditioned. It adds s to
-        their eigenvalue R_c, and changes no quadratic form at an edge.
-        """
-        i, j = self.edges.ends
-        total, rank, forms = 0.0, 0, np.empty((len(i), self.problem.n))
-        for c, (ridge, label) in enumerate(zip(self.ridge, self._components, strict=True)):
-            A, degrees = np.zeros((len(label),) * 2), laplacians.degrees[:, c]
-            size, s = np.bincount(label), degrees.mean() or 1.0
-            together = label[:, None] == label
-            A[together] = (s / size)[np.broadcast_to(label, together.shape)[together]]
-            A[j, i] -= laplacians.entries[:, c]
-            A.flat[:: len(A) + 1] += degrees + ridge
-            factor, info = dpotrf(A, lower=1, overwrite_a=1)
-            if info:
-                raise np.linalg.LinAlgError("the prior is not positive definite")
-            total += 2 * np.log(factor.diagonal()).sum() - len(size) * np.log(ridge + s)
-            total += len(size) * np.log(ridge) if ridge > 0 else 0.0
-            rank += len(label) - (0 if ridge > 0 else len(size))
-            inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
-            forms[:, c] = inverse[i, i] + inverse[j, j] - 2 * inverse[j, i]
-        return float(total), rank, forms
+    def _inverse(self, precisions, laplacians, width):
+        """Log det of precisions + Laplacians; diagonal blocks (all n columns, or the diagonal) and edges of the inverse."""
+        (K, n), (i, j), index = self._index.shape, self.edges.ends, self._index
+        rows, columns = np.repeat(index, width, axis=1), np.tile(index, width) if width == n else index
+        rows, columns = np.r_[rows.ravel(), index[i].ravel()], np.r_[columns.ravel(), index[j].ravel()]
+        log_det, entries = inverse_entries(sp.csr_array(precisions + laplacians.matrix()), rows, columns)
+        blocks, between = np.split(entries, [K * n * width])
+        return log_det, blocks.reshape(K, n, width), between.reshape(-1, n)
 
     def _hessian_slope(self, loss, theta, C, blocks, degrees):
         """The gradient in theta of Σ_k ⟨C_k, Hessian of loss k⟩ at fixed C, by central differences."""
@@ -150,11 +134,89 @@ class Evidence:
         steps = STEP / np.sqrt(np.maximum(curvature, 1e-300))
         out = np.empty_like(theta)
         for c in range(theta.shape[1]):
-
-            def at(times, c=c):
-                moved = theta.copy()
-                moved[:, c] += times * steps[:, c]
-                return np.einsum("kab,kab->k", C, hessian_blocks(loss, moved))
-
-            out[:, c] = (at(1) - at(-1)) / (2 * steps[:, c])
+            move = steps * (np.arange(theta.shape[1]) == c)
+            blocks = hessian_blocks(loss, theta + move) - hessian_blocks(loss, theta - move)
+            out[:, c] = np.einsum("kab,kab->k", C, blocks) / (2 * steps[:, c])
         return out
+
+
+def axes(prior):
+    """The factors, and None where there are edges without one."""
+    return (*prior.factors, None) if (prior.term_factor < 0).any() else prior.factors
+
+
+def table_of(model, prior):
+    """Weights of every coefficient in ``couple`` on the edges of every axis, (A, n)."""
+    return np.stack([model.base.couple_weights(model.values, axis) for axis in axes(prior)])
+
+
+def check(model, prior):
+    """Raise where there is no evidence, or no weight to scale."""
+    base = model.base
+    atoms = (node for node in base.loss_program.symbols.nodes if isinstance(node, AtomNode))
+    jumps = [n for n in atoms if n.rule.curvature == "jumps" or n.rule.kinks_of(n.forms) != "none"]
+    if base.smoothing is not None or jumps:
+        what = "kinks that smoothing= rounds off" if base.smoothing is not None else text(jumps[0].expression)
+        raise NoOracleError(
+            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {what} jump. Tune by '
+            "held-out loss."
+        )
+    constrained = base.regularizer_program.constraints or any(
+        value is not None and value is not False and not (sp.issparse(value) or np.size(value) == 0)
+        for v in base.regularizer_program.variables
+        for value in v.attributes.values()
+    )
+    if constrained:
+        raise NoOracleError(
+            'method="evidence" reads the regularizer as minus the logarithm of a Gaussian prior, which constraints and '
+            "attributes of variables, such as bounds, cut. Leave them out, or tune by held-out loss."
+        )
+    ridge_of(model)
+    weights = prior.weights(model.scale)
+    names = [f"the factor {name!r}" for name in prior.factors] or ["the graph"]
+    for code, name in enumerate(names, start=0 if prior.factors else -1):
+        if not weights[prior.term_edge[prior.term_factor == code]].any():
+            raise GraphError(
+                f'method="evidence" multiplies weights, but all those of {name} are 0. Give it a positive scale.'
+            )
+    without_factor = prior.factors and (prior.term_factor < 0).any()
+    if without_factor and not isinstance(model.scale, dict) and model.scale != 1:
+        raise OptionError(
+            'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them too; give the scale of '
+            "each factor as a dict."
+        )
+    if not table_of(model, prior).any():
+        raise OptionError(
+            'method="evidence": couple= uncouples every variable, so there is no weight to tune.'
+        )
+
+
+def ridge_of(model):
+    """The regularizer's curvature (n,), where it is a sum of squares of single coefficients."""
+    regularizer = model.base.regularizer_program.bind_regularizer(model.values)
+    if not regularizer.has("hessian_operator"):
+        reason = regularizer.missing("hessian_operator")
+    elif not regularizer.quadratic:
+        reason = "its curvature is not the same everywhere"
+    else:
+        H = np.zeros((model.base.layout.n,) * 2)
+        H += hessian_blocks(regularizer, np.zeros((1, len(H))))[0]
+        ridge = np.diag(H)
+        if np.abs(H - np.diag(ridge)).max(initial=0.0) <= 1e-12 * ridge.max(initial=0.0):
+            return ridge.copy()
+        reason = "it ties several coefficients together"
+    raise NoOracleError(
+        'method="evidence" takes regularizers that are sums of squares of single coefficients, such as '
+        f"lam * cp.sum_squares(theta), or none; of this one, {reason}. Tune by held-out loss."
+    )
+
+
+def residuals_of(model, records):
+    """The number of squared residuals: for each record the rank of its Hessian, from a few records."""
+    N = len(records.weight)
+    few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)
+    one_record_each = Strata(list(range(len(few))), np.arange(len(few)))
+    arrays = [array[few] for array in records.arrays]
+    oracle = model.base.loss_program.bind_records(arrays, one_record_each, np.ones(len(few)), model.values)
+    blocks = hessian_blocks(oracle, np.zeros((len(few), model.base.layout.n)))
+    return N * float(np.mean(np.linalg.matrix_rank(blocks, hermitian=True)))

@@ -1,16 +1,15 @@
-"""The function that tuning minimises: the mean loss of held-out records after a fit, with its derivative."""
+"""The function that tuning minimises: the mean loss of held-out records after fits, with its derivative."""
 
 import warnings
-from collections import deque
 
 import numpy as np
 from sklearn.base import clone
 
-from strat.derivatives.chain_rule import over_edges, over_parameter
+from strat.derivatives.hypergradient import derivatives, over_edges
 from strat.derivatives.linearization import Linearization
-from strat.errors import NoOracleError
+from strat.errors import ConvergenceWarning, NoOracleError
 from strat.model.refit import Refits
-from strat.selection.tuning.descent import FAILURES
+from strat.selection.tuning.path import FAILURES
 from strat.solvers import NewtonCG
 
 #: Fits that are remembered: an accepted step was evaluated a moment before.
@@ -18,17 +17,15 @@ REMEMBERED = 3
 
 
 class InnerFits:
-    """Polished fits of a model to one set of training records (a part of a Sample) at any x of a Space, each started at the last.
-
-    A fit without derivatives is a NoOracleError.
-    """
+    """Polished fits of a model to one part of a Sample at any x of a Space, each started at the last."""
 
     def __init__(self, model, space, part):
         options = {"scale": 1.0, "solver": NewtonCG(), "n_starts": 1, "warm_start": False}
         model = clone(model).set_params(graph=space.prior, **options)
         self.refits = Refits(model, part.data, part.strata)
-        self.space, self.theta, self.remembered = space, None, deque(maxlen=REMEMBERED)
-        loss = self.problem(*space.at(space.start)).loss
+        self.space, self.theta, self.remembered = space, None, {}
+        w, values = space.at(space.start)
+        loss = self.refits.bound_model.problem(w0=w, values=values).loss
         if not loss.has("hessian_operator"):
             raise NoOracleError(
                 f"tune needs derivatives of the fit, so a loss with second derivatives, but "
@@ -36,117 +33,79 @@ class InnerFits:
                 f"constants without derivatives."
             )
 
-    def problem(self, w, values):
-        """The problem at edge weights w and values of hyperparameters."""
-        return self.refits.bound_model.problem(w0=w, values=values)
-
     def at(self, x):
         """The linearised optimality conditions at the fit."""
-        for known, fit in self.remembered:
-            if np.array_equal(known, x):
-                return fit
-        w, values = self.space.at(x)
-        fit = self.refits.fit(theta=self.theta, w0=w, values=values)
-        fit = Linearization(fit.problem, fit.theta, w)
-        if not np.isfinite(fit.theta).all() or not np.isfinite(fit.residual):
-            raise np.linalg.LinAlgError("the fit is not finite")
-        self.theta = fit.theta
-        self.remembered.append((np.array(x), fit))
-        return fit
+        key = x.tobytes()
+        if key not in self.remembered:
+            w, values = self.space.at(x)
+            fit = self.refits.fit(theta=self.theta, w0=w, values=values)
+            fit = Linearization(fit.problem, fit.theta, w)
+            if not np.isfinite(fit.theta).all() or not np.isfinite(fit.residual):
+                raise np.linalg.LinAlgError("the fit is not finite")
+            self.theta = fit.theta
+            self.remembered = dict([*self.remembered.items()][1 - REMEMBERED :]) | {key: fit}
+        return self.remembered[key]
 
-
-class HeldOutLoss:
-    """The loss of held-out records (a part of a Sample) after InnerFits, as a function of x.
-
-    The loss itself has the model's own hyperparameters at every x. `where` is the name of the records' argument.
-    """
-
-    def __init__(self, fits, part, where):
-        self.fits, self.space, self.count = fits, fits.space, float(len(part))
-        self.held = fits.refits.bound_model.held_out(part.data, part.strata, where=where, smooth=True)
-
-    def losses(self, x):
-        """Loss of each record, +inf where the fit fails."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return self.held.losses(self.fits.at(x).theta)
-        except FAILURES:
-            return np.full(int(self.count), np.inf)
-
-    def mean_loss(self, x):
-        """Mean loss, smoothed where the declaration says so."""
-        return self.held.mean_loss_and_gradient(self.fits.at(x).theta)[0]
-
-    def value_and_gradient(self, x):
-        """Mean loss and its gradient in x."""
-        fit = self.fits.at(x)
-        loss, b = self.held.mean_loss_and_gradient(fit.theta)
+    def value_and_gradient(self, x, held):
+        """Mean loss of records held out, and its gradient in x."""
+        fit = self.at(x)
+        loss, b = held.mean_loss_and_gradient(fit.theta)
         v = fit.solve(b)
-        edges = over_edges(fit.problem.couple, fit.theta, v, *fit.problem.edges.ends)
-        slopes = {p.name: self._slope(p.name, x, fit, b, v) for p in self.space.parameters}
-        return loss, self.space.back(x, edges, slopes)
-
-    def _slope(self, name, x, fit, b, v):
-        """Derivative in each entry of a hyperparameter."""
+        edges, slopes = over_edges(fit.problem.couple, fit.theta, v, *fit.problem.edges.ends), {}
         w, values = self.space.at(x)
-        parameter, value = self.held.base.hyperparameters[name], np.asarray(values[name], dtype=float)
-        return over_parameter(
-            fit, b, v, parameter, value, lambda moved: self.fits.problem(w, {**values, name: moved})
-        )
+        for p in self.space.parameters:
+
+            def change(moved, name=p.name):
+                problem = self.refits.bound_model.problem(w0=w, values={**values, name: moved})
+                return fit.change(problem, v, b)
+
+            value = np.asarray(values[p.name], dtype=float)
+            slopes[p.name] = derivatives(change, held.base.hyperparameters[p.name], value)
+        return loss, self.space.back(x, edges, slopes)
 
 
 class Objective:
-    """The mean over all held-out records of several HeldOutLoss, and its gradient; `notes` counts texts of warnings."""
+    """The mean loss of all held-out records of several folds, and its gradient; `notes` counts texts of warnings.
 
-    def __init__(self, terms, notes):
-        counts = np.array([term.count for term in terms])
-        self.terms, self.share, self.notes = terms, counts / counts.sum(), notes
-        self.space = terms[0].space
+    The loss itself has the model's own hyperparameters at every x, and is smoothed where the declaration says so.
+    """
+
+    def __init__(self, folds, where, notes):
+        self.folds = [
+            (fits, fits.refits.bound_model.held_out(part.data, part.strata, where=where, smooth=True))
+            for fits, part in folds
+        ]
+        self.counts = np.array([len(part) for _, part in folds])
+        self.space, self.notes = folds[0][0].space, notes
 
     def __call__(self, x):
         """Mean loss and gradient at x."""
-        loss, gradient = 0.0, np.zeros(len(x))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            for share, term in zip(self.share, self.terms, strict=True):
-                value, slope = term.value_and_gradient(x)
-                loss += share * value
-                gradient += share * slope
-        self.notes.update({str(w.message) for w in caught})
-        return loss, gradient
+        each = self._of_each(lambda fits, held: fits.value_and_gradient(x, held))
+        losses, gradients = zip(*each, strict=True)
+        return np.average(losses, weights=self.counts), np.average(gradients, axis=0, weights=self.counts)
+
+    def mean_losses(self, x):
+        """Mean loss at x of each fold."""
+        return self._of_each(lambda fits, held: held.mean_loss_and_gradient(fits.at(x).theta)[0])
 
     def mean_loss(self, x):
         """Mean loss at x."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return float(np.dot(self.share, [term.mean_loss(x) for term in self.terms]))
+        return float(np.average(self.mean_losses(x), weights=self.counts))
 
     def losses(self, x):
-        """Loss of each record."""
-        return np.concatenate([term.losses(x) for term in self.terms])
+        """Loss of each record, +inf where the fit of its fold fails."""
 
+        def losses(fits, held):
+            try:
+                return held.losses(fits.at(x).theta)
+            except FAILURES:
+                return np.full(len(held.records.arrays[-1]), np.inf)
 
-class Branch:
-    """One graph to tune, the model's own or a learned candidate, and the stages of its descent.
+        return np.concatenate(self._of_each(losses))
 
-    ``space_of(part)`` returns the variables; a candidate's graph is learned from these training records. Fits to the same
-    records are shared by all rounds.
-    """
-
-    def __init__(self, model, rounds, stages, space_of, notes):
-        self.model, self.rounds, self.stages, self.notes = model, rounds, stages, notes
-        self.space_of, self.known = space_of, {}
-
-    def objective(self, pairs):
-        """Mean held-out loss over pairs of positions (training records, held-out records)."""
-        parts, where = self.rounds.parts(pairs), self.rounds.where
-        return Objective([HeldOutLoss(self.fits(train), held, where) for train, held in parts], self.notes)
-
-    def fits(self, part):
-        """Fits to some training records."""
-        key = part.index.tobytes()
-        if key not in self.known:
-            space = self.space_of(part)
-            self.known[key] = InnerFits(self.model, space, part)
-        return self.known[key]
+    def _of_each(self, evaluate):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            values = [evaluate(*fold) for fold in self.folds]
+        self.notes.update({str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)})
+        return values

@@ -1,10 +1,52 @@
-"""The way from the start to the tuned point: stages of descent with an ever weaker pull towards the start."""
+"""The way from the start to the tuned point, by stages of projected L-BFGS, and the choice among its points."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import Bounds, minimize
 
-from strat.selection.tuning.descent import descend, logger
+from strat.errors import first_line
+from strat.selection.means import mean_and_error
+from strat.solvers.progress import logger
+
+#: Relative reduction of a step, and size of the projected gradient of a function of size 1, at which a descent ends.
+FTOL, GTOL = 1e-6, 1e-5
+#: What a fit raises where it fails.
+FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
+#: The choice that changes nothing: branch, stage and step.
+START = ("model", 0, 0)
+
+
+def descend(function, x, lower, upper, accept, max_iter):
+    """Minimise a function over a box; return where the descent ended.
+
+    ``function(x)`` returns value and gradient, and must be finite at the start. A later trial at which it raises or is not
+    finite is rejected and logged, and the line search shortens its step. ``accept(x)`` is called after each accepted step,
+    and returns True to stop.
+    """
+    free, values = lower < upper, []
+
+    def guarded(x):
+        try:
+            value, gradient = function(x)
+            if not (np.isfinite(value) and np.isfinite(gradient).all()):
+                raise ValueError("the loss or its gradient is not finite")
+        except FAILURES as error:
+            if not values:
+                raise
+            logger.warning("tune: a trial is rejected (%s)", first_line(error))
+            return values[0] + 2 * abs(values[0]) + 1, np.zeros(len(x))
+        values.append(value)
+        return value, np.where(free, gradient, 0.0)
+
+    def callback(x):
+        if accept(x):
+            raise StopIteration
+
+    options = {"maxiter": max_iter, "ftol": FTOL, "gtol": GTOL, "maxcor": 20, "maxls": 20}
+    options = {"bounds": Bounds(lower, upper), "callback": callback, "options": options}
+    return minimize(guarded, x, jac=True, method="L-BFGS-B", **options).x
 
 
 @dataclass(frozen=True)
@@ -14,6 +56,7 @@ class Stage:
     name: str  # what moves, for the report
     moves: tuple  # of "scale", "W0" and hyperparameters
     penalty: float = 0.0  # weight of the mean squared change, in units of the start's loss
+    most: float = np.inf  # steps
 
     @property
     def tunes_edges(self):
@@ -21,80 +64,116 @@ class Stage:
         return "W0" in self.moves
 
 
-@dataclass(frozen=True)
-class Point:
-    """One accepted step; the start is step 0 of stage 0. In a round, the end of a stage without single edges is step 1."""
+class Point(NamedTuple):
+    """One accepted step."""
 
-    stage: int
-    step: int
     x: np.ndarray
     value: float  # mean validation loss without the penalty
-    losses: np.ndarray | None  # of the records left out
-
-    @property
-    def held_out(self):
-        """Mean loss of the records left out."""
-        return self.losses.mean()
+    losses: np.ndarray | None = None  # of the records left out
 
 
-class Walk:
-    """Descends stage after stage, each from the end of the one before.
+def walk(points, stages, objective, left_out, label, check, *, max_iter, patience):
+    """Descend stage after stage, each from the end of the one before.
 
-    `left_out` is the objective of records that take no part: a stage of single edges ends where their loss has not
-    fallen for `patience` steps in a row, and the walk ends after one that has not lowered it. A stage has at most `max_iter`
-    steps. ``check()`` is called before each evaluation and may raise: `points` then has the path so far.
+    `points` gets the path by stage and step. The start is step 0 of stage 0. `left_out` is the objective of records that
+    take no part, or None: a stage of single edges ends where their loss has not fallen for `patience` steps in a row, and
+    the walk ends after one that has not lowered it; the end of any other stage is its step 1. ``check()`` is called before
+    each evaluation and may raise.
     """
+    space = objective.space
 
-    def __init__(self, objective, left_out=None, *, max_iter, patience, check, label):
-        self.objective, self.left_out, self.space = objective, left_out, objective.space
-        self.max_iter, self.patience, self.check, self.label = max_iter, patience, check, label
-        self.points = []
+    def point_at(x):
+        return Point(x, objective.mean_loss(x), None if left_out is None else left_out.losses(x))
 
-    def run(self, stages, until=None):
-        """Walk through the stages, or to the stage and step `until`; a stage without single edges goes to its end."""
-        self.check()
-        self.points.append(self._point(0, 0, self.space.start))
-        for number, stage in enumerate(stages):
-            before = list(self.points)
-            lowest = self._descend(number, stage, until)
-            if until is not None and number >= until[0]:
-                return
-            if self.left_out is not None and stage.tunes_edges and lowest >= min(p.held_out for p in before):
-                return  # a weaker pull did not help, a still weaker one will not
-
-    def _point(self, number, step, x):
-        losses = None if self.left_out is None else self.left_out.losses(x)
-        return Point(number, step, x, self.objective.mean_loss(x), losses)
-
-    def _descend(self, number, stage, until):
-        """Descend one stage; return the lowest held-out loss on its way, None without records left out."""
-        x, unit = self.points[-1].x, abs(self.points[0].value) or 1.0
-        mask = self.space.active(stage.moves)
-        bounds = np.where(mask, self.space.lower, x), np.where(mask, self.space.upper, x)
-        steps = [self.points[-1]]
+    def descended(number, stage, start):
+        """The held-out losses at the start and at each step."""
+        x, steps, moves = start.x, [start], space.active(stage.moves)
+        held_out = [] if left_out is None else [start.losses.mean()]
 
         def function(x):
-            self.check()
-            loss, gradient = self.objective(x)
-            distance, slope = self.space.distance(x, stage.moves)
+            check()
+            loss, gradient = objective(x)
+            distance, slope = space.distance(x, stage.moves)
             return loss / unit + stage.penalty * distance, gradient / unit + stage.penalty * slope
 
         def accept(x):
-            point = self._point(number, len(steps), x)
+            point = point_at(x)
             steps.append(point)
-            if self.left_out is None or stage.tunes_edges:
-                self.points.append(point)
-            held_out = "" if self.left_out is None else f"  held out {point.held_out:.6g}"
-            text = "tune  %s  %s  step %d  validation loss %.6g%s"
-            logger.info(text, self.label, stage.name, point.step, point.value, held_out)
-            if self.left_out is None:
-                return stage.tunes_edges and until == (number, point.step)
-            since_lowest = len(steps) - 1 - int(np.argmin([p.held_out for p in steps]))
-            return stage.tunes_edges and since_lowest >= self.patience
+            text = f"tune  {label}  {stage.name}  step {len(steps) - 1}  validation loss {point.value:.6g}"
+            if left_out is None or stage.tunes_edges:
+                points[number, len(steps) - 1] = point
+            if left_out is not None:
+                held_out.append(point.losses.mean())
+                text += f"  held out {held_out[-1]:.6g}"
+            logger.info(text)
+            return stage.tunes_edges and bool(held_out) and len(steps) - 1 - np.argmin(held_out) >= patience
 
-        descend(function, x, bounds, accept, self.max_iter)
-        if self.left_out is None:
-            return None
-        if not stage.tunes_edges:
-            self.points.append(replace(steps[-1], stage=number, step=1))
-        return min(p.held_out for p in steps)
+        bounds = np.where(moves, space.lower, x), np.where(moves, space.upper, x)
+        descend(function, x, *bounds, accept, min(max_iter, stage.most))
+        if left_out is not None and not stage.tunes_edges:
+            points[number, 1] = steps[-1]
+        return held_out
+
+    check()
+    points[0, 0] = point_at(space.start)
+    unit = abs(points[0, 0].value) or 1.0
+    for number, stage in enumerate(stages):
+        *_, start = before = [*points.values()]
+        held_out = descended(number, stage, start)
+        if stage.tunes_edges and held_out and min(held_out) >= min(point.losses.mean() for point in before):
+            return  # a weaker pull did not help, a still weaker one will not
+
+
+def choose(rounds, in_time=False):
+    """The choice by all rounds; and how much lower its loss is than the start's, with the standard error over records.
+
+    A round has the points of each branch by stage and step. The gain is over records that did not choose: in each round,
+    of what the other rounds choose. Where rounds follow one another in time (`in_time`), a round measures what the rounds
+    before it choose, and the first one measures nothing. Where fewer than two rounds were finished, the choice is the start.
+    """
+    before, after = [], []
+    for k, measuring in enumerate(rounds):
+        choosing = rounds[:k] if in_time else rounds[:k] + rounds[k + 1 :]
+        if choosing:
+            before += losses_of([measuring], START)
+            after += losses_of([measuring], best(choosing))
+    gain, se = paired_gain(before, after)
+    return (best(rounds), gain, se) if np.isfinite(se) else (START, 0.0, np.nan)
+
+
+def best(rounds, keys=None):
+    """The choice with the lowest mean loss over the records of some rounds, the earliest of equals."""
+    return min(keys or choices(rounds), key=lambda key: np.concatenate(losses_of(rounds, key)).mean())
+
+
+def choices(rounds):
+    """All choices that some round reached, of the branches that all rounds began; the start first."""
+    branches = [name for name in rounds[0] if all(name in paths for paths in rounds)]
+    return [
+        (name, *place) for name in branches for place in sorted({p for paths in rounds for p in paths[name]})
+    ]
+
+
+def losses_of(rounds, key):
+    """Held-out losses at a choice, an array for each round; a path that ended before stays where it ended."""
+    branch, *place = key
+    paths = [paths[branch] for paths in rounds]
+    return [path[max(p for p in path if p <= tuple(place))].losses for path in paths]
+
+
+def paired_gain(before, after, by_fold=False):
+    """How much lower the mean loss is after than before, and the standard error of that, over records or folds.
+
+    Both have an array for each fold. Where there is no standard error, the result is 0 and nan.
+    """
+    gaps = [a - b for a, b in zip(before, after, strict=True)]
+    records = np.concatenate(gaps) if gaps else []
+    error = mean_and_error([gap.mean() for gap in gaps] if by_fold else records)[1]
+    return (0.0, np.nan) if error is None else (float(records.mean()), error)
+
+
+def table_row(tried, losses, start=None, step=None, by_fold=False):
+    """What was tried: its held-out loss, and its gain over the losses of the start."""
+    gain, se = (None, None) if start is None else paired_gain(start, losses, by_fold)
+    loss = float(np.concatenate(losses).mean())
+    return {"tried": tried, "step": step, "loss": loss, "gain": gain, "gain_se": se}

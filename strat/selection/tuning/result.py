@@ -1,6 +1,7 @@
 """The result of tuning, and its graph with the nodes and attributes of the user's."""
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
+from functools import cached_property
 
 import networkx as nx
 import numpy as np
@@ -46,7 +47,7 @@ class Tuned(Table):
     choice : str
         What had the lowest held-out loss.
     grew, fell, vanished : list of tuple
-        Edges (u, v, before, after) with more weight, with less, and with none left; the largest change first.
+        Edges (u, v, before, after) with more weight, with less but some, and with none left; the largest change first.
     log_evidence : list of float or None
         With ``method="evidence"``: at the start and the end of each maximisation, over all records.
     status : {"finished", "time_limit", "interrupted"}
@@ -57,6 +58,7 @@ class Tuned(Table):
         The result without the guard, computed at the first use.
     """
 
+    start: InitVar[object]
     model: object
     W0: nx.Graph
     parameters: dict
@@ -67,53 +69,32 @@ class Tuned(Table):
     history: list
     folds: list
     table: list
-    changes: list
     log_evidence: list | None = None
     status: str = "finished"
     seconds: float = 0.0
-    _unguarded: object = None
+    unguarded_call: object = None
     columns = ("tried", "step", "held-out loss", "gain", "gain s.e.")
 
-    @property
+    def __post_init__(self, start):
+        records = [fold["records"] for fold in self.folds]
+        self.before, self.after = (
+            float(np.average([fold[key] for fold in self.folds], weights=records)) if records else np.nan
+            for key in ("before", "after")
+        )
+        nodes, prior, new = list(self.W0), read_graph(start.graph), read_graph(self.W0)
+        before, after = prior.weights_on(new.i, new.j, start.scale), new.weights()
+        gone = (before > 0) & (after <= VANISHED * after.max(initial=0.0))
+        fell = (after < before * (1 - VANISHED)) & ~gone
+        order = np.argsort(-abs(after - before), kind="stable")
+        self.grew, self.fell, self.vanished = (
+            [(nodes[new.i[e]], nodes[new.j[e]], float(before[e]), float(after[e])) for e in order if mask[e]]
+            for mask in (after > before * (1 + VANISHED), fell, gone)
+        )
+
+    @cached_property
     def unguarded(self):
         """The result of the same call with ``guard=False``; itself where that was the call."""
-        if callable(self._unguarded):
-            self._unguarded = self._unguarded()
-        return self if self._unguarded is None else self._unguarded
-
-    @property
-    def before(self):
-        """Mean validation loss of the start."""
-        return self._mean("before")
-
-    @property
-    def after(self):
-        """Mean validation loss with the tuned graph and parameters."""
-        return self._mean("after")
-
-    def _mean(self, key):
-        records = [fold["records"] for fold in self.folds]
-        return float(np.average([fold[key] for fold in self.folds], weights=records)) if records else np.nan
-
-    @property
-    def grew(self):
-        """Edges with more weight than before, the largest gain first."""
-        edges = [edge for edge in self.changes if edge[3] > edge[2] * (1 + VANISHED)]
-        return sorted(edges, key=lambda edge: edge[2] - edge[3])
-
-    @property
-    def fell(self):
-        """Edges with less weight than before but some, the largest loss first."""
-        gone = {edge[:2] for edge in self.vanished}
-        edges = [e for e in self.changes if e[3] < e[2] * (1 - VANISHED) and e[:2] not in gone]
-        return sorted(edges, key=lambda edge: edge[3] - edge[2])
-
-    @property
-    def vanished(self):
-        """Edges that lost all weight, the heaviest first."""
-        least = VANISHED * max((edge[3] for edge in self.changes), default=0.0)
-        edges = [edge for edge in self.changes if edge[2] > 0 and edge[3] <= least]
-        return sorted(edges, key=lambda edge: -edge[2])
+        return self if self.unguarded_call is None else self.unguarded_call()
 
     def cells(self):
         """Rows of values, one for each thing tried."""
@@ -122,10 +103,9 @@ class Tuned(Table):
     def texts(self):
         """Head and rows as texts."""
         lines = [["tried", "step", "held-out loss", "gain"]]
-        for row in self.table:
-            gain = "" if row["gain"] is None else text_of(row["gain"], row["gain_se"], 3)
-            step = "" if row["step"] is None else str(row["step"])
-            lines.append([row["tried"], step, number(row["loss"], 5), gain])
+        for tried, step, loss, gain, se in self.cells():
+            gain, step = "" if gain is None else text_of(gain, se, 3), "" if step is None else str(step)
+            lines.append([tried, step, number(loss, 5), gain])
         return lines
 
     def plot(self, ax=None):
@@ -145,37 +125,34 @@ class Tuned(Table):
         ax.axhline(self.before, color="0.6", linestyle="--", label="start")
         ax.plot(range(len(self.history)), self.history, marker="o", markersize=3, label="tuned")
         ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_xlabel("accepted step")
-        ax.set_ylabel("mean validation loss")
-        ax.set_title("Tuning" if self.improved else "Tuning (the start was kept)")
+        title = "Tuning" if self.improved else "Tuning (the start was kept)"
+        ax.set(xlabel="accepted step", ylabel="mean validation loss", title=title)
         ax.legend(frameon=False)
         ax.grid(alpha=0.3)
         return ax
 
     def __str__(self):
-        records = sum(fold["records"] for fold in self.folds)
-        verdict = "tuning improved the held-out loss" if self.improved else "the start was kept"
-        if self.improved and self._unguarded is None:
+        verdict, gain = "the start was kept", "not measured"
+        if self.improved and self.unguarded_call is None:
             verdict = "the lowest point, which no other records have judged"
-        gain = "not measured"
+        elif self.improved:
+            verdict = "tuning improved the held-out loss"
         if np.isfinite(self.gain_se):
+            records = sum(fold["records"] for fold in self.folds)
             gain = f"{text_of(self.gain, self.gain_se, 3)} (standard error over {records} records)"
         lines = [
             f"tuned       {', '.join(self.parameters)}: {verdict}",
             f"gain        {gain}, on records held out of tuning",
             f"validation  {number(self.before, 5)} at the start, {number(self.after, 5)} now, with {self.choice}",
         ]
-        for name, value in self.parameters.items():
-            if name != "W0":
-                lines.append(f"{name:<11} {_text(value)}")
+        lines += [f"{name:<11} {_text(value)}" for name, value in self.parameters.items() if name != "W0"]
         if self.log_evidence:
-            lines.append(
-                f"evidence    log {number(self.log_evidence[0], 6)} → {number(self.log_evidence[-1], 6)}"
-            )
+            first, *_, last = self.log_evidence
+            lines.append(f"evidence    log {number(first, 6)} → {number(last, 6)}")
         moved = {"grew": self.grew, "fell": self.fell, "vanished": self.vanished}
         if any(moved.values()):
             counts = ", ".join(f"{len(edges)} {name}" for name, edges in moved.items())
-            lines.append(f"edges       {counts}, of {len(self.changes)}")
+            lines.append(f"edges       {counts}, of {self.W0.number_of_edges()}")
             lines += [
                 f"  {name:<9} {u!r} – {v!r}  {number(a, 3)} → {number(b, 3)}"
                 for name, edges in moved.items()
@@ -197,22 +174,10 @@ def _text(value):
 def as_networkx(graph, prior, w):
     """A networkx graph with weights w and the nodes and attributes of `graph`; new edges of weight 0 are left out."""
     old = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
-    nodes = dict(zip(read_graph(old).labels, old, strict=True))
-    new = nx.Graph(**old.graph)
-    new.add_nodes_from(old.nodes(data=True))
+    nodes, old = dict(zip(read_graph(old).labels, old, strict=True)), nx.Graph(old)
+    new = nx.create_empty_copy(old)
     for i, j, weight in zip(prior.i.tolist(), prior.j.tolist(), w.tolist(), strict=True):
         u, v = nodes[prior.labels[i]], nodes[prior.labels[j]]
-        known = old.has_edge(u, v)
-        if weight > 0 or known:
-            attributes = old.get_edge_data(u, v) if known else {}
-            attributes = next(iter(attributes.values())) if known and old.is_multigraph() else attributes
-            new.add_edge(u, v, **{**attributes, "weight": weight})
+        if weight > 0 or old.has_edge(u, v):
+            new.add_edge(u, v, **{**old.get_edge_data(u, v, {}), "weight": weight})
     return new
-
-
-def changes(model, W0):
-    """The edges of W0 as (u, v, weight in the model's graph, weight in W0)."""
-    nodes, prior, new = list(W0), read_graph(model.graph), read_graph(W0)
-    before, after = prior.weights_on(new.i, new.j, model.scale), new.weights()
-    edges = zip(new.i.tolist(), new.j.tolist(), before.tolist(), after.tolist(), strict=True)
-    return [(nodes[i], nodes[j], old, weight) for i, j, old, weight in edges]

@@ -17,22 +17,9 @@ class Space:
     they are tied. x holds the logarithms s, the groups' r >= 0 and the hyperparameters (the logarithms of those declared
     with a sign, so that they keep it).
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        The start.
-    prior : PriorGraph
-        Its graph, candidate edges included.
-    names : list of str
-        What to tune: "scale", "W0", hyperparameters.
-    varied : (E,) ndarray of bool, optional
-        The edges to tune, all by default.
-    group : (E,) ndarray of int, optional
-        The group of each edge, each its own by default.
-    scale : float or dict, optional
-        The graph's multipliers at the start, by default the model's.
-    common : bool
-        Whether all edges have one multiplier, in place of one for each factor.
+    `names` says what to tune at the start `model`: "scale", "W0", hyperparameters; `prior` is its graph, candidate edges
+    included, with the multipliers `scale`; `varied` is a mask (E,) of the edges to tune, `group` (E,) the number of each edge's
+    group; with `common` all edges have one multiplier, in place of one for each factor.
     """
 
     def __init__(self, model, prior, names, varied=None, group=None, scale=None, common=False):
@@ -47,69 +34,59 @@ class Space:
         s, unbounded = np.zeros(len(self.factors)), np.full(len(r), np.inf)
         blocks = {"scale": (s, s - MOST, s + MOST), "W0": (r, 0 * r, unbounded)}
         blocks |= {p.name: (p.start, p.lower, p.upper) for p in self.parameters}
-        ends = np.cumsum([len(start) for start, _, _ in blocks.values()]).tolist()
-        self.slices = dict(zip(blocks, map(slice, [0, *ends], ends), strict=False))
         self.start, self.lower, self.upper = map(np.concatenate, zip(*blocks.values(), strict=True))
+        owner = np.repeat(list(blocks), [len(start) for start, _, _ in blocks.values()])
+        self.masks = {name: owner == name for name in blocks}
 
     def active(self, names):
         """Mask of the coordinates of some names."""
-        mask = np.zeros(len(self.start), dtype=bool)
-        for name in names:
-            mask[self.slices[name]] = True
-        return mask
+        return sum(self.masks[name] for name in names).astype(bool)
 
     def at(self, x):
         """Edge weights (E,) and values of hyperparameters by name."""
         w = self.unit * self._multipliers(x) * self._linear(x)
-        return w, {p.name: p.value(x[self.slices[p.name]]) for p in self.parameters}
+        return w, {p.name: p.value(x[self.masks[p.name]]) for p in self.parameters}
 
     def scales(self, x):
         """The factors' multipliers by name."""
         start = self.scale if isinstance(self.scale, dict) else dict.fromkeys(self.factors, self.scale)
-        change = np.exp(x[self.slices["scale"]])
+        change = np.exp(x[self.masks["scale"]])
         return {f: float(start.get(f, 1.0) * e) for f, e in zip(self.factors, change, strict=True)}
 
     def back(self, x, edges, values):
         """Gradient in x from the gradients in the edges' weights and in hyperparameters by name."""
-        gradient, scale = np.zeros(len(x)), self.slices["scale"]
-        in_m = self.shares[:, : len(self.factors)].T @ (self.unit * self._linear(x) * edges)
-        gradient[scale] = np.exp(x[scale]) * in_m
-        gradient[self.slices["W0"]] = self.pattern.T @ (self.unit * self._multipliers(x) * edges)
-        for p in self.parameters:
-            where = self.slices[p.name]
-            gradient[where] = p.slope(x[where]) * values[p.name].ravel()
-        return gradient
+        edges = self.unit * edges
+        in_m = self.shares[:, : len(self.factors)].T @ (self._linear(x) * edges)
+        blocks = [np.exp(x[self.masks["scale"]]) * in_m, self.pattern.T @ (self._multipliers(x) * edges)]
+        blocks += [p.slope(x[self.masks[p.name]]) * values[p.name].ravel() for p in self.parameters]
+        return np.concatenate(blocks)
 
     def distance(self, x, names):
         """Mean squared change of what `names` are, and its gradient; of edges only, where they are among them."""
-        change, weight = x - self.start, np.zeros(len(x))
+        change, weight = x - self.start, self.active(names) / max(self.active(names).sum(), 1)
         if "W0" in names:
-            weight[self.slices["W0"]] = (self.pattern**2).sum(axis=0) / max(self.pattern.nnz, 1)
-        else:
-            mask = self.active(names)
-            weight[mask] = 1 / max(mask.sum(), 1)
+            weight = np.zeros(len(x))
+            weight[self.masks["W0"]] = (self.pattern**2).sum(axis=0) / max(self.pattern.nnz, 1)
         return float(weight @ change**2), 2 * weight * change
 
     def _multipliers(self, x):
-        return self.shares @ np.append(np.exp(x[self.slices["scale"]]), 1.0)
+        return self.shares @ np.append(np.exp(x[self.masks["scale"]]), 1.0)
 
     def _linear(self, x):
-        return self.fixed + self.pattern @ x[self.slices["W0"]]
+        return self.fixed + self.pattern @ x[self.masks["W0"]]
 
     def _shares(self):
         """(E, F + 1) share of each factor in an edge, the last column of what has none; rows sum to 1."""
         prior, F = self.prior, len(self.factors)
         if self.factors != prior.factors:
             return np.tile([1.0, 0.0], (len(prior.i), 1))
-        weight = prior.scaled_terms(self.scale)
         code = np.where(prior.term_factor < 0, F, prior.term_factor)
-        shares, named = np.zeros((len(prior.i), F + 1)), np.zeros((len(prior.i), F + 1))
-        np.add.at(shares, (prior.term_edge, code), weight)
-        known = prior.term_factor >= 0
-        np.add.at(named, (prior.term_edge[known], code[known]), 1.0)
-        whole = shares.sum(axis=0) if shares.any() else np.eye(F + 1)[F]
-        empty = shares.sum(axis=1) == 0  # an edge of weight 0: its factor's, or the mean edge's
-        shares[empty] = np.where(named[empty].any(axis=1, keepdims=True), named[empty], whole)
+        least = np.where(
+            code < F, np.finfo(float).tiny, 0.0
+        )  # an edge of weight 0 is its factors', or like the mean edge
+        shares = np.zeros((len(prior.i), F + 1))
+        np.add.at(shares, (prior.term_edge, code), np.maximum(prior.scaled_terms(self.scale), least))
+        shares[shares.sum(axis=1) == 0] = shares.sum(axis=0) if shares.any() else np.eye(F + 1)[F]
         return shares / shares.sum(axis=1, keepdims=True)
 
 
@@ -134,14 +111,12 @@ class _Coordinates:
     def __init__(self, model, name):
         p = model.base.hyperparameters[name]
         value = np.asarray(model.values.get(name, p.value), dtype=float)
-        special = [
-            key for key in ("symmetric", "PSD", "NSD", "diag", "sparsity") if _is_set(p.attributes.get(key))
-        ]
-        if special:
-            raise OptionError(
-                f"wrt has the Parameter {name}, whose entries are tied ({special[0]}); tune varies each by itself. "
-                f"Write it as a function of a Parameter without attributes."
-            )
+        for key in ("symmetric", "PSD", "NSD", "diag", "sparsity"):
+            if p.attributes.get(key) not in (None, False):
+                raise OptionError(
+                    f"wrt has the Parameter {name}, whose entries are tied ({key}); tune varies each by itself. "
+                    f"Write it as a function of a Parameter without attributes."
+                )
         self.name, self.shape, flat = name, value.shape, value.ravel()
         sign = 1.0 if p.is_nonneg() else -1.0 if p.is_nonpos() else 0.0
         self.log = sign * flat > 0
@@ -151,12 +126,8 @@ class _Coordinates:
         self.upper = np.where(self.log, MOST, 0.0 if sign < 0 else np.inf)
 
     def value(self, x):
-        flat = self.unit * np.where(self.log, np.exp(np.where(self.log, x, 0.0)), x)
+        flat = self.unit * np.where(self.log, np.exp(x * self.log), x)
         return flat.reshape(self.shape) if self.shape else float(flat[0])
 
     def slope(self, x):
-        return self.unit * np.where(self.log, np.exp(np.where(self.log, x, 0.0)), 1.0)
-
-
-def _is_set(attribute):
-    return attribute is not None and attribute is not False
+        return self.unit * np.exp(x * self.log)

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
-from strat.errors import OptionError
+from strat.errors import OptionError, type_name
+from strat.model.estimator import StratifiedModel
 from strat.model.fit import check_options
 from strat.records.sample import Sample, joined
 from strat.selection.clock import Clock
-from strat.selection.tuning.arguments import check_counts, check_model, is_by_evidence
 from strat.selection.tuning.by_evidence import tune_by_evidence
-from strat.selection.tuning.by_validation import tune_by_validation
-from strat.selection.tuning.rounds import rounds_of
-from strat.solvers.progress import Listening
+from strat.selection.tuning.by_validation import rounds_of, tune_by_validation
+from strat.solvers.progress import listening
 
 
 def tune(
@@ -129,28 +129,61 @@ def tune(
     >>> min(tuned.W0.edges(data="weight"), key=lambda edge: edge[2])[:2]
     (3, 4)
     """
-    check_model(model)
+    _check_model(model)
     check_options(model)
-    check_counts(max_iter, patience)
+    for name, value in {"max_iter": max_iter, "patience": patience}.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise OptionError(f"{name} must be a whole number of at least 1, not {value!r}.")
     clock = Clock(time_limit)
     if validation is not None and folds is not None:
         raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
     options = {"wrt": wrt, "edges": edges, "tie": tie, "penalty": penalty, "candidates": candidates}
-    by_evidence = is_by_evidence(method, options)
+    by_evidence = _is_by_evidence(method, options)
     splits = 5 if folds is None else folds
     sample = Sample([model], train, "train")
     held_out = None if validation is None else Sample([model], validation, "validation")
     everything = sample if held_out is None else joined(sample, held_out, [model])
-    with Listening(verbose):
+    rounds = rounds_of(sample, held_out, splits, random_state, guard and not by_evidence)
+    with listening(verbose):
         if by_evidence:
-            tuned = tune_by_evidence(model, sample, held_out, splits, random_state, everything, clock, guard)
+            tuned = tune_by_evidence(model, rounds, splits, everything, clock, guard)
         else:
-            rounds = rounds_of(sample, held_out, splits, random_state, guard)
             steps = {"max_iter": max_iter, "patience": patience}
             tuned = tune_by_validation(model, rounds, everything, clock, steps, **options)
     tuned.status, tuned.seconds = clock.status, clock.seconds
     if guard:
         options |= {"folds": folds, "max_iter": max_iter, "patience": patience, "time_limit": time_limit}
         options |= {"random_state": random_state, "method": method}
-        tuned._unguarded = partial(tune, clone(model), train, validation, guard=False, **options)
+        tuned.unguarded_call = partial(tune, clone(model), train, validation, guard=False, **options)
     return tuned
+
+
+def _check_model(model):
+    """Raise unless the model is an LRSM with a graph."""
+    if not isinstance(model, StratifiedModel):
+        raise OptionError(
+            f"tune needs a StratifiedModel such as strat.lrsm(base, graph), not {type_name(model)}."
+        )
+    refused = {
+        "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
+        "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
+        "on: strat.joint(base, graph=tuned.W0).": model.graph_regularizer.learned,
+        "the model has no graph. Give one, such as strat.lrsm(base, graph).": model.graph is None,
+    }
+    for why, is_so in refused.items():
+        if is_so:
+            raise OptionError(f"tune: {why}")
+
+
+def _is_by_evidence(method, options):
+    """Whether the method is "evidence", for which some options must have their defaults."""
+    if method not in ("validation", "evidence"):
+        raise OptionError(f'method is {method!r}; it is "validation" or "evidence".')
+    defaults = {"wrt": [("scale",), ["scale"], "scale"], "edges": ["prior"], "candidates": [(), [], {}]}
+    for name, value in options.items() if method == "evidence" else ():
+        if repr(value) not in map(repr, defaults.get(name, [None])):
+            raise OptionError(
+                f'{name}= is no option of method="evidence", which tunes one weight for each axis and coefficient; leave '
+                f'it out, or tune by held-out loss (method="validation").'
+            )
+    return method == "evidence"

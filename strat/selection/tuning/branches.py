@@ -1,0 +1,188 @@
+"""What tuning by held-out loss varies: the model's own graph, or a learned candidate, and the stages of its descent."""
+
+import math
+from collections.abc import Hashable, Mapping
+from functools import partial
+
+import networkx as nx
+import numpy as np
+from sklearn.base import clone
+
+from strat import graphs
+from strat.derivatives.hypergradient import wrt_names
+from strat.errors import GraphError, OptionError
+from strat.graphs.candidates import candidate_edges
+from strat.graphs.prior_graph import PriorGraph
+from strat.graphs.reading import read_graph
+from strat.model.baselines import joint
+from strat.model.estimator import StratifiedModel
+from strat.model.fit import fit_within
+from strat.records.strata import some_of
+from strat.selection.tuning.objective import InnerFits, Objective
+from strat.selection.tuning.path import Stage
+from strat.selection.tuning.space import Space
+
+#: Penalties that are tried on edges, from strong to weak.
+PENALTIES = (1.0, 0.1, 0.01, 0.001)
+#: Kernels of ``graphs.from_parameters``.
+KERNELS = ("knn", "exponential", "entropy")
+
+
+class Branch:
+    """One graph to tune: ``space_of(part)`` is its Space, where a candidate is learned from these training records."""
+
+    def __init__(self, model, rounds, stages, space_of, notes):
+        self.model, self.rounds, self.stages, self.notes = model, rounds, stages, notes
+        self.space_of, self.known = space_of, {}
+
+    def objective(self, pairs):
+        """Mean held-out loss over pairs of positions (training records, held-out records)."""
+        folds = [(self.fits(train), held) for train, held in self.rounds.parts(pairs)]
+        return Objective(folds, self.rounds.held_out.where, self.notes)
+
+    def fits(self, part):
+        """Fits to some training records, shared by all rounds."""
+        key = part.index.tobytes()
+        if key not in self.known:
+            self.known[key] = InnerFits(self.model, self.space_of(part), part)
+        return self.known[key]
+
+
+def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
+    """What to tune by name, and the branches by name, "model" for the model's own graph."""
+    names = wrt_names(model, wrt)
+    if not names:
+        raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
+    used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
+    for option, is_used in used.items():
+        if is_used and "W0" not in names:
+            raise OptionError(
+                f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
+            )
+    penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
+    candidates, prior = _named_candidates(candidates), read_graph(model.graph)
+    if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
+        raise GraphError(
+            'wrt has "scale", but all weights of the graph are 0, so that no multiplier changes anything. '
+            'Give it positive weights, or tune "W0".'
+        )
+    others = [name for name in names if name not in ("W0", "scale")]
+    scaling, wide, varied = Stage("scale", ("scale", *others)), prior, None
+    stages = [Stage(", ".join(names), tuple(names), penalty) for penalty in penalties]
+    if "W0" in names:
+
+        def parameters():
+            part = rounds.learned_from
+            return fit_within(clone(model), part.data, part.strata)._flat()
+
+        wide, varied = with_candidate_edges(prior, edges, parameters)
+        # The scales stay free, so that the penalty holds on to the ratios of the start's weights, not to their size.
+        moves = tuple(dict.fromkeys(["scale", *names]))
+        stages = [scaling, *(Stage("edges", moves, penalty) for penalty in penalties)]
+    group = None if tie is None else _groups_of(model.graph, wide, tie)
+    # Factors' multipliers would change the ratios of tied edges.
+    common = tie is not None and "scale" not in names
+    space = Space(model, wide, names, varied, group, common=common)
+
+    def scaled_space(candidate, part):
+        graph = _learned_graph(candidate, model, prior, part)
+        return Space(model, graph, ["scale", *others], np.zeros(len(graph.i), dtype=bool), scale=1.0)
+
+    branches = {"model": Branch(model, rounds, stages, lambda part: space, notes)}
+    for name, candidate in candidates.items():
+        branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate), notes)
+    return names, branches
+
+
+def _checked_penalties(penalty, several):
+    """Penalties to try, from strong to weak."""
+    if penalty is None:
+        return PENALTIES if several else (0.0,)
+    penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
+    for value in penalties:
+        is_number = not isinstance(value, bool | str) and isinstance(value, int | float | np.number)
+        if not is_number or not 0 <= value < math.inf:
+            raise OptionError(
+                f"penalty must be a number of at least 0, or several to choose from, not {penalty!r}."
+            )
+    if not penalties:
+        raise OptionError("penalty is empty; give a number, several to choose from, or None.")
+    return sorted({float(value) for value in penalties}, reverse=True)
+
+
+def with_candidate_edges(prior, edges, parameters=None):
+    """The graph with candidate edges of weight 0 added, and a mask of the candidates among its edges."""
+    i, j = candidate_edges(edges, prior, parameters)
+    terms = [np.r_[prior.i[prior.term_edge], i], np.r_[prior.j[prior.term_edge], j]]
+    codes = [prior.factors[c] if c >= 0 else None for c in prior.term_factor] + [None] * len(i)
+    weight = np.r_[prior.term_weight, np.zeros(len(i))]
+    wide = PriorGraph.from_terms(prior.labels, *terms, weight, codes, prior.name)
+    return wide, np.isin(wide.i * wide.K + wide.j, i * wide.K + j)
+
+
+def _groups_of(graph, wide, tie):
+    """The number (E,) of each edge's group: edges of one value of an attribute, and all edges without it."""
+    if not isinstance(tie, str):
+        raise OptionError(f'tie is the name of an edge attribute, such as "factor", not {tie!r}.')
+    graph = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
+    position = {node: k for k, node in enumerate(graph)}
+    values = {
+        frozenset((position[u], position[v])): value if isinstance(value, Hashable) else repr(value)
+        for u, v, value in graph.edges(data=tie)
+        if value is not None
+    }
+    if not values:
+        raise OptionError(f"tie={tie!r}, but no edge of the graph has that attribute.")
+    found = [values.get(frozenset(edge)) for edge in zip(wide.i.tolist(), wide.j.tolist(), strict=True)]
+    numbers = {value: k for k, value in enumerate(dict.fromkeys(found))}
+    return np.array([numbers[value] for value in found])
+
+
+def _named_candidates(candidates):
+    """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
+    if not isinstance(candidates, Mapping):
+        numbered = enumerate(candidates, start=1)
+        candidates = {c if isinstance(c, str) else f"candidate {k}": c for k, c in numbered}
+    for name, candidate in candidates.items():
+        if name in ("start", "model"):
+            raise OptionError(f"candidates: the name {name!r} is taken; give another one.")
+        if isinstance(candidate, str):
+            if candidate not in (*KERNELS, "joint"):
+                raise OptionError(
+                    f'candidates has {candidate!r}, but a candidate is "knn", "exponential", "entropy", "joint", a model '
+                    f"that learns W, or a graph."
+                )
+        elif not isinstance(candidate, StratifiedModel):
+            read_graph(candidate)
+        elif candidate.shared or not candidate.graph_regularizer.learned:
+            raise OptionError(f"candidates: the model {name!r} learns no graph; pass its graph instead.")
+    return dict(candidates)
+
+
+def _learned_graph(candidate, model, prior, part):
+    """A candidate's graph over the model's strata, without factors, with the total weight of the model's graph `prior`."""
+    if isinstance(candidate, str) and candidate in KERNELS:
+        fitted = fit_within(clone(model), part.data, part.strata)
+        graph = read_graph(graphs.from_parameters(fitted, candidate))
+    elif isinstance(candidate, str | StratifiedModel):
+        learner = candidate
+        if isinstance(candidate, str):
+            learner = joint(model.base, model.graph, scale=model.scale, strata=model.strata)
+            learner._values = dict(model.values)
+        fitted = fit_within(clone(learner), part.data, part.strata)
+        graph = read_graph((fitted.strata_, fitted.W_))
+    else:
+        graph = read_graph(candidate)
+    unknown = [label for label in graph.labels if label not in prior.position]
+    if unknown:
+        raise GraphError(
+            f"candidates: {unknown[0]!r} is no stratum of the model's graph, whose strata are {some_of(prior.labels)}."
+        )
+    position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
+    positive = graph.weights() > 0
+    if not positive.any():
+        raise GraphError("candidates: the graph has no edges of positive weight.")
+    w = graph.weights()[positive]
+    total = float(prior.weights(model.scale).sum()) or float(len(w))
+    ends = position[graph.i[positive]], position[graph.j[positive]]
+    return PriorGraph.from_terms(prior.labels, *ends, w * (total / w.sum()))
