@@ -11,11 +11,9 @@ flags = (
 loops = Extension(
     "strat.oracles._loops",
     ["strat/oracles/_loops.c"],
-    depends=["strat/oracles/kernels.c"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     extra_compile_args=flags,
-    libraries=[] if sys.platform == "win32" else ["m"],
     optional=True,
 )
 setup(ext_modules=[loops], options={"bdist_wheel": {"py_limited_api": "cp311"}})

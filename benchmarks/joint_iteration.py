@@ -73,7 +73,7 @@ def iterations(K, most, repeats):
 def one_run(problem, most):
     """CPU seconds of each iteration and of each floor, potrf and potri an iteration, and the number of iterations."""
     floor = Floor(problem.K)
-    algorithm = strat.MAPG().algorithm(problem, np.zeros((problem.K, problem.n)), problem.w0)
+    algorithm = strat.MAPG()._algorithm(problem, np.zeros((problem.K, problem.n)), problem.w0)
     for _ in range(5):
         algorithm.step()
     before, seconds = (algorithm.factorizations, algorithm.inversions), []

@@ -98,7 +98,7 @@ def joint_iteration(K):
     K = K or 10_000
     model, (X, Y, z) = joint(neighbours(K), "least squares", 10, 1e-6)
     problem = BoundModel(model, (X, Y), z).problem()
-    algorithm = model.solver.algorithm(problem, np.zeros((problem.K, problem.n)), problem.w0)
+    algorithm = model.solver._algorithm(problem, np.zeros((problem.K, problem.n)), problem.w0)
     for _ in range(3):
         algorithm.step()
     done, start = 20, time.process_time()

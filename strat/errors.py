@@ -3,6 +3,11 @@
 Every message says what is wrong, where, why, and what to do about it.
 """
 
+import sys
+import warnings
+from importlib import import_module
+from numbers import Integral
+
 
 class StratError(ValueError):
     """Base class of every error that the package raises on purpose."""
@@ -40,15 +45,27 @@ class OptionError(StratError):
     """An option of a model, solver or function is out of its range."""
 
 
-class ConvergenceWarning(UserWarning):
+class StratWarning(UserWarning):
+    """Base class of the warnings."""
+
+    @classmethod
+    def warn(cls, message):
+        """Warn of something at the line of the user: the first outside of the package."""
+        frame, level = sys._getframe(1), 2
+        while frame.f_back and frame.f_globals["__name__"].startswith("strat."):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(message, cls, stacklevel=level)
+
+
+class ConvergenceWarning(StratWarning):
     """A solver stopped before it reached its tolerance."""
 
 
-class CollapseWarning(UserWarning):
+class CollapseWarning(StratWarning):
     """A learned graph pulled all strata to one common model."""
 
 
-class DataWarning(UserWarning):
+class DataWarning(StratWarning):
     """The data are usable, but something about them deserves attention."""
 
 
@@ -61,3 +78,17 @@ def type_name(value):
 def first_line(error):
     """An exception's type and the first line of its message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def check_whole(name, value, least):
+    """Raise an OptionError unless an argument is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def optional(module, what, extra):
+    """Import a module of an extra of the package that `what` needs."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f'{what} needs {module}: pip install "strat[{extra}]".') from error

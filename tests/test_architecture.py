@@ -15,7 +15,7 @@ PACKAGE = ROOT / "strat"
 
 #: What iterates sees arrays only: CVXPY is never called inside an iteration.
 WITHOUT_CVXPY = ["errors", "oracles", "problem", "solvers"]
-WITHOUT_CVXPY += ["derivatives.reduced_hessian", "derivatives.linearization"]
+WITHOUT_CVXPY += ["derivatives.linearization"]
 #: Graph regularizers give their formula as a CVXPY expression, on request.
 ON_REQUEST = "problem.graph_regularizers"
 MAX_ENTRIES, MAX_FLOORS = 14, 12

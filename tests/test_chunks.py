@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 
 import strat
@@ -182,3 +183,13 @@ def test_float32_records_are_not_copied(records):
     model = model_of(LOSSES["least squares"]).fit(X.astype(np.float32), Y, strata=z)
     assert model._training.arrays[0].dtype == np.float32
     assert model.theta_["theta"].dtype == float
+
+
+def test_chunks_hold_declared_columns_of_strata(records):
+    X, Y, z, _ = records
+    base, table = base_of(LOSSES["least squares"]), np.c_[z, X]
+    expected = strat.separate(base).fit(X, Y, strata=z).theta_["theta"]
+    for declared, rows in ((0, table), ("z", pd.DataFrame(table, columns=list("zabc")))):
+        chunks = [(rows[first : first + 300], Y[first : first + 300]) for first in range(0, N, 300)]
+        model = strat.separate(base, strata=declared).fit(chunks=chunks)
+        assert np.allclose(model.theta_["theta"], expected, rtol=1e-6)

@@ -10,6 +10,7 @@ import pytest
 
 import strat
 from strat.model import first_point
+from strat.model.bound_model import BoundModel
 from strat.oracles.clock import OutOfTime, seconds_left, within
 from strat.oracles.cone_program import ConeProgram
 
@@ -290,6 +291,6 @@ def test_the_time_of_what_is_inside_is_that_of_what_is_around_it():
 
 def test_a_point_that_is_not_finite_has_no_prox():
     model = fitted(cp.square(y - u))
-    problem = model._bound.__class__(model, (X, TARGETS), STRATA).problem()
+    problem = BoundModel(model, (X, TARGETS), STRATA).problem()
     assert np.isnan(problem.prox(np.full((K, 3), np.inf), 1.0)).all()
     assert problem.point(np.full((K, 3), np.nan), problem.w0).objective == np.inf

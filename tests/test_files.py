@@ -18,8 +18,7 @@ import scipy.sparse as sp
 import strat
 from strat.compiler.expressions import contents
 from strat.model.bound_model import BoundModel
-from strat.records.archive import CONTENTS, read_archive, write_archive
-from strat.records.fingerprint import fingerprint
+from strat.records.archive import CONTENTS, fingerprint, read_archive, write_archive
 from strat.records.labels import read_labels
 from strat.records.strata import Strata
 
@@ -184,7 +183,7 @@ def test_damaged_model_files_end_in_the_packages_error(tmp_path):
             1,
             "params of MAPG that this version of strat does not take: .*later",
         ),
-        (("options", "n_starts"), 0, r"\['n_starts'\] is 0, but must be a whole number above 0"),
+        (("options", "n_starts"), -1, r"\['n_starts'\] is -1, but must be a whole number of at least 0"),
     ],
 )
 def test_what_is_wrong_with_a_model_file_is_named(tmp_path, place, new, text):
@@ -264,19 +263,8 @@ def test_damaged_checkpoints_end_in_the_packages_error(tmp_path):
             assert run(path) == whole
     assert tried > 300
     del saved[CONTENTS]
-    for entry, value, text in (  # a state that a run wrote so, as one of another version
-        ("history", saved["history"][:2], r"'history' has the shape \(2,\), but must have \(5,\)"),
-        ("algorithm_x_theta", saved["algorithm_x_theta"][:1], r"the shape \(1, 2\), but must have \(4, 2\)"),
-        ("best_w", saved["algorithm_x_w"], "entry 'best_w' is unknown"),
-        ("algorithm_x_w", -1 - saved["algorithm_x_w"], "'algorithm_x_w' holds negative weights"),
-        ("algorithm_w_", np.nan * saved["algorithm_x_w"], "'algorithm_w_' is not finite"),
-        ("iteration", np.zeros(2), "holds no state of this fit"),
-    ):
-        write_archive(path, {**saved, entry: value})
-        with pytest.raises(strat.OptionError, match=text):
-            run(path)
-    write_archive(path, {name: value for name, value in saved.items() if name != "algorithm_t"})
-    with pytest.raises(strat.OptionError, match="has no entry 'algorithm_t'"):
+    write_archive(path, {name: value for name, value in saved.items() if name != "algorithm_x_w"})
+    with pytest.raises(strat.OptionError, match="has no 'x_w'"):
         run(path)
 
 

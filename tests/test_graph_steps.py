@@ -9,7 +9,7 @@ import strat
 from strat import Entropy, LogDet, LogDiagonal, TraceConstraint
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
 from strat.problem.edges import AllPairs, EdgeList
-from strat.problem.graph_regularizers.simplex import onto_simplex
+from strat.problem.graph_regularizers.trace_constraint import onto_simplex
 
 K = 6
 EDGES = [AllPairs(K), EdgeList(K, [0, 0, 1, 2, 4, 3], [1, 5, 3, 4, 5, 2])]
@@ -114,14 +114,14 @@ def test_projection_on_the_simplex_far_away():
 def test_feasible():
     edges = AllPairs(3)
     one = edges.mask / 3
-    assert LogDiagonal(1.0, 1.0).feasible(edges, one)
-    assert not LogDiagonal(1.0, 1.0).feasible(edges, edges.zeros())
-    assert not LogDiagonal(1.0, 1.0).feasible(edges, -one)
-    assert LogDiagonal(0.0, 1.0).feasible(edges, edges.zeros())
-    assert TraceConstraint(2.0, 1.0).feasible(edges, one)
-    assert not TraceConstraint(2.1, 1.0).feasible(edges, one)
-    assert Entropy(1.0).feasible(edges, edges.zeros())
-    assert not Entropy(1.0).feasible(edges, -one)
+    assert LogDiagonal(1.0, 1.0).oracle(edges, edges.zeros()).feasible(one)
+    assert not LogDiagonal(1.0, 1.0).oracle(edges, edges.zeros()).feasible(edges.zeros())
+    assert not LogDiagonal(1.0, 1.0).oracle(edges, edges.zeros()).feasible(-one)
+    assert LogDiagonal(0.0, 1.0).oracle(edges, edges.zeros()).feasible(edges.zeros())
+    assert TraceConstraint(2.0, 1.0).oracle(edges, edges.zeros()).feasible(one)
+    assert not TraceConstraint(2.1, 1.0).oracle(edges, edges.zeros()).feasible(one)
+    assert Entropy(1.0).oracle(edges, edges.zeros()).feasible(edges.zeros())
+    assert not Entropy(1.0).oracle(edges, edges.zeros()).feasible(-one)
 
 
 # ----------------------------------------------------------------- the graph step
@@ -146,7 +146,7 @@ def test_graph_step_against_cvxpy(edges, h, scale):
     w, iterations = oracle_of(h, edges).minimize(c)
     best = cvxpy_minimum(h, edges, c)
     assert objective(h, edges, c, w) == pytest.approx(best, rel=1e-8, abs=1e-8)
-    assert h.feasible(edges, w)
+    assert h.oracle(edges, edges.zeros()).feasible(w)
     assert iterations <= 40
 
 

@@ -10,9 +10,10 @@ from strat.errors import DataWarning
 from strat.model.bound_model import BoundModel
 from strat.oracles.interior_point import KinkedProx
 from strat.problem.edges import EdgeList
-from strat.solvers.band import BandFactor
+from strat.problem.edges.laplacians import Laplacians
 from strat.solvers.interior_point import Smoothed
 from strat.solvers.newton_system import NewtonSystem
+from strat.solvers.preconditioner import Preconditioner
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
@@ -61,22 +62,27 @@ def test_band_factors_solve(name, n, masked):
         whole = np.where(both, whole, np.eye(len(whole)))
         blocks = np.where(mask[:, :, None] & mask[:, None, :], blocks, np.eye(n))
         b *= mask
-    x = BandFactor(edges, w, couple).factor(blocks - np.eye(n), np.ones(b.shape), mask)(b)
+    factor = Preconditioner(Laplacians(edges, w, couple))._banded
+    x = factor(blocks - np.eye(n), np.ones(b.shape), mask)(b)
     np.testing.assert_allclose(x.ravel(), np.linalg.solve(whole, b.ravel()), rtol=1e-10, atol=1e-12)
 
 
 def test_band_factor_refuses_what_is_not_definite():
     edges, w, couple, blocks, _ = system_of(nx.path_graph(5), 2)
     blocks[3] -= 50 * np.eye(2)
-    assert BandFactor(edges, w, couple).factor(blocks, np.zeros((5, 2)), None) is None
+    factor = Preconditioner(Laplacians(edges, w, couple))._banded
+    assert factor(blocks, np.zeros((5, 2)), None) is None
 
 
 def test_which_graphs_have_cheap_factors():
+    def is_narrow(edges, n):
+        return Preconditioner(Laplacians(edges, edges.mask, np.ones(n)))._is_narrow
+
     chain, star = EdgeList(1000, np.arange(999), np.arange(1, 1000)), nx.star_graph(500)
     assert chain.band[1] == 1
-    assert BandFactor.cheap(chain, 10)
-    assert not BandFactor.cheap(EdgeList(501, *np.array(star.edges).T), 10)
-    assert not BandFactor.cheap(EdgeList(4, [], []), 3)  # nothing is coupled
+    assert is_narrow(chain, 10)
+    assert not is_narrow(EdgeList(501, *np.array(star.edges).T), 10)
+    assert not is_narrow(EdgeList(4, [], []), 3)  # nothing is coupled
 
 
 # ---------------------------------------------------------------- fits

@@ -10,19 +10,14 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import strat
 from strat.oracles import kernels
 from strat.oracles.design import SharedDesign
-from strat.oracles.prox_chains import path_prox
-from strat.oracles.segments import SMALL, Grams, Segments
-from strat.oracles.sparse_cholesky import _elimination_tree
-from strat.problem.edges import AllPairs, EdgeList
+from strat.oracles.segments import SMALL, Segments
+from strat.problem.edges import AllPairs
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
-from strat.solvers.band import BandFactor
-from strat.solvers.free_directions import invert, times
 
 ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif(kernels.compiled is None, reason="nothing was compiled at installation")
@@ -63,27 +58,6 @@ def test_sums_over_packed_triangles(monkeypatch, K, n):
 
 
 @compiled
-@pytest.mark.parametrize("K", [1, 2, 3, 9, 100])
-def test_the_log_determinant_and_its_derivatives(monkeypatch, K):
-    rng, edges = np.random.default_rng(K), AllPairs(K)
-    w = edges.from_vector(rng.random(edges.count))
-    w0 = edges.from_vector(rng.random(edges.count))
-    graph_oracles = [strat.LogDet(5.0, 0.3, 0.1, 0.2).oracle(edges, prior) for prior in (w0, edges.zeros())]
-    for graph_oracle in graph_oracles:
-
-        def numbers(graph_oracle=graph_oracle):
-            value, gradient = graph_oracle.set(w, edges.degrees(w)), edges.zeros()
-            ends = graph_oracle.split_gradient(gradient)
-            curvature = edges.vector(graph_oracle.curvature(edges.zeros()))
-            return [value, edges.vector(gradient), ends, curvature, graph_oracle.scale()]
-
-        for found, expected in zip(*both(monkeypatch, numbers), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
-    lost = both(monkeypatch, lambda: graph_oracles[0].set(-w, edges.degrees(-w)))
-    assert lost == (np.inf, np.inf) or K == 1
-
-
-@compiled
 @pytest.mark.parametrize("p", [1, 2, 5, 16])
 def test_rows_of_records(monkeypatch, p):
     rng, K = np.random.default_rng(p), 6
@@ -112,70 +86,11 @@ def test_sums_of_outer_products(monkeypatch, p):
     a, weight = rng.standard_normal((61, p)), rng.random(61)
     expected = np.stack([(a[z == k] * weight[z == k, None]).T @ a[z == k] for k in range(K)])
     for data in (a, np.asfortranarray(a)):
-        for grams in both(monkeypatch, lambda d=data: Grams(Segments(z, K), d)(weight)):
+        for grams in both(monkeypatch, lambda d=data: Segments(z, K).gram(d, weight)):
             np.testing.assert_allclose(grams, expected, atol=1e-13)
-    grams = Grams(Segments(z, K), a)(weight)
+    grams = Segments(z, K).gram(a, weight)
     if p <= SMALL:
         assert np.array_equal(grams, grams.swapaxes(1, 2))
-
-
-@compiled
-@pytest.mark.parametrize("N, width", [(1, 0), (1, 3), (4, 6), (30, 1), (30, 5), (50, 20)])
-def test_band_factors(N, width):
-    rng = np.random.default_rng(N + width)
-    band = rng.standard_normal((N, width + 1))
-    band[:, 0] = 3 + 2 * width
-    whole = np.zeros((N, N))
-    for d in range(min(width + 1, N)):
-        whole[np.arange(d, N), np.arange(N - d)] = whole[np.arange(N - d), np.arange(d, N)] = band[: N - d, d]
-    b, factor = rng.standard_normal(N), band.copy()
-    assert kernels.compiled.band_factor(factor)
-    np.testing.assert_allclose(
-        kernels.compiled.band_solve(factor, b.copy()), np.linalg.solve(whole, b), rtol=1e-12
-    )
-    for bad in (0.0, -1.0, np.nan):
-        band[N // 2, 0] = bad
-        assert not kernels.compiled.band_factor(band.copy())
-
-
-@compiled
-def test_a_chain_is_solved_alike(monkeypatch):
-    rng, edges = np.random.default_rng(0), EdgeList(20, np.arange(19), np.arange(1, 20))
-    half, r, w = rng.standard_normal((20, 3, 3)), rng.standard_normal((20, 3)), rng.random(19)
-    blocks, degrees = half @ half.swapaxes(1, 2), edges.degrees(w)
-    factor = BandFactor(edges, w, np.ones(3))
-    for x in both(monkeypatch, lambda: factor.factor(blocks, 1 + np.tile(degrees[:, None], 3), None)(r)):
-        there = (blocks @ x[..., None])[..., 0] + x + edges.laplacian(w, x, degrees)
-        np.testing.assert_allclose(there, r, atol=1e-12)
-
-
-@compiled
-@pytest.mark.parametrize("K, n", [(1, 1), (5, 3), (4, 16), (3, 17), (2, 40)])
-def test_products_and_inverses_of_blocks(monkeypatch, K, n):
-    rng = np.random.default_rng(n)
-    half, x = rng.standard_normal((K, n, n + 2)), rng.standard_normal((K, n))
-    blocks = half @ half.swapaxes(1, 2)
-    for matrices in (blocks, np.broadcast_to(blocks[0], blocks.shape), blocks.swapaxes(1, 2)):
-        for product in both(monkeypatch, lambda m=matrices: times(m, x)):
-            np.testing.assert_allclose(product, np.einsum("kab,kb->ka", matrices, x), rtol=1e-12, atol=1e-11)
-        for inverse in both(monkeypatch, lambda m=matrices: invert(np.array(m))):
-            np.testing.assert_allclose(inverse @ matrices, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
-    blocks[-1] *= -1  # not definite, but invertible
-    np.testing.assert_allclose(invert(blocks.copy()) @ blocks, np.tile(np.eye(n), (K, 1, 1)), atol=1e-6)
-
-
-@compiled
-def test_elimination_trees(monkeypatch):
-    rng, K = np.random.default_rng(0), 30
-    A = sp.coo_array(np.tril(rng.random((K, K)) < 0.1, -1) + 20.0 * np.eye(K))
-    L = np.linalg.cholesky((A + A.T).toarray())
-    filled = np.abs(L) > 1e-14
-    rows = sp.csr_array(sp.tril(A, -1))
-    parts = rows.indptr.astype(np.intp), rows.indices.astype(np.intp)
-    for parent, count in both(monkeypatch, lambda: _elimination_tree(*parts)):
-        below = np.tril(filled, -1)
-        assert np.array_equal(parent, np.where(below.any(axis=0), below.argmax(axis=0), -1))
-        assert np.array_equal(count, filled.sum(axis=0))
 
 
 def test_no_records_and_no_columns():
@@ -202,7 +117,7 @@ def logistic(K, records=120):
 def test_the_iterates_are_the_same(monkeypatch, K):
     def run():
         problem = logistic(K)
-        algorithm = strat.MAPG().algorithm(problem, np.zeros((K, 3)), problem.w0)
+        algorithm = strat.MAPG()._algorithm(problem, np.zeros((K, 3)), problem.w0)
         metric, objectives = algorithm.edge_metric, []
         for _ in range(6):
             algorithm.step()
@@ -212,95 +127,6 @@ def test_the_iterates_are_the_same(monkeypatch, K):
 
     for found, expected in zip(*both(monkeypatch, run), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
-
-
-@compiled
-def test_a_projected_step_and_its_measures():
-    rng, edges = np.random.default_rng(0), 1001
-    inverse, curvature, gradient, old, current = rng.random((5, edges)) + [[0.1], [0.1], [-0.5], [0], [0]]
-    new = np.empty(edges)
-    found = kernels.compiled.projected_step(0.7, inverse, curvature, gradient, old, current, new)
-    expected = np.maximum(old - 0.7 * inverse * gradient, 0)
-    np.testing.assert_allclose(new, expected, rtol=1e-15, atol=1e-15)
-    move = expected - old
-    weighted = curvature * move
-    measures = [gradient @ move, weighted @ move, weighted @ weighted, weighted @ (expected - current)]
-    np.testing.assert_allclose(found, measures, rtol=1e-12)
-
-
-@compiled
-def test_sums_of_strata():
-    rng, stratum = np.random.default_rng(0), np.array([0, 0, 1, 3, 3])
-    values, weight = rng.standard_normal((5, 4)), rng.random((5, 4))
-    sums = np.zeros(4)
-    np.add.at(sums, stratum, (weight * values).sum(axis=1))
-    np.testing.assert_allclose(kernels.compiled.sums(values, 4, stratum, weight), sums, atol=1e-14)
-    rows = kernels.compiled.sums(values, 5, None, weight[:1])
-    np.testing.assert_allclose(rows, values @ weight[0], atol=1e-14)
-    values[3] = np.nan
-    found = kernels.compiled.sums(values, 4, stratum)
-    assert found[3] == np.inf
-    np.testing.assert_allclose(found[:3], [values[:2].sum(), values[2].sum(), 0.0], atol=1e-14)
-    assert np.array_equal(kernels.compiled.sums(np.zeros((0, 4)), 2, np.zeros(0, dtype=np.intp)), [0.0, 0.0])
-
-
-@compiled
-def test_soft_thresholds():
-    rng = np.random.default_rng(0)
-    v = rng.standard_normal((6, 4))
-    for weight in (rng.random(4), rng.random((1, 4)), rng.random((6, 4))):
-        for t in (rng.random((6, 1)), 0.3):
-            expected = np.sign(v) * np.maximum(np.abs(v) - t * weight, 0.0)
-            np.testing.assert_allclose(kernels.compiled.soft_threshold(v, t, weight), expected, atol=1e-16)
-
-
-@compiled
-def test_the_logistic_function_is_right_to_a_few_roundings():
-    rng = np.random.default_rng(0)
-    u = np.concatenate([rng.standard_normal(500) * s for s in (1e-9, 1e-3, 0.3, 3.0, 30.0, 300.0)])
-    u = np.r_[u, 0.0, -0.0, 1e4, -1e4, 36.7, -36.7, 708.0, -708.0, 746.0, -746.0, np.inf, -np.inf]
-    out, e = kernels.compiled.logistic(u)
-    slope = kernels.compiled.logistic_slope(u, e)
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.testing.assert_allclose(e, np.exp(-np.abs(u)), rtol=1e-15, atol=1e-307)
-        np.testing.assert_allclose(
-            out, np.maximum(u, 0) + np.log1p(np.exp(-np.abs(u))), rtol=1e-15, atol=1e-307
-        )
-        np.testing.assert_allclose(slope, np.where(u < 0, e, 1.0) / (1 + e), rtol=1e-15, atol=1e-307)
-    assert np.isnan(kernels.compiled.logistic(np.array([np.nan, 1.0]))[0]).tolist() == [True, False]
-
-
-@compiled
-def test_arrays_to_read_are_converted_and_arrays_to_write_are_not():
-    w, K = np.arange(12.0)[::2], 3
-    for form in (w, w.astype(int), w.astype(np.float32), w.astype(">f8")):
-        assert np.array_equal(kernels.compiled.degrees(K, form), kernels.compiled.degrees(K, w.copy()))
-    frozen = w.copy()
-    frozen.flags.writeable = False
-    kernels.compiled.degrees(K, frozen)
-    for out in (frozen, w, w.astype(int).copy()):
-        with pytest.raises((TypeError, ValueError, BufferError)):
-            kernels.compiled.add_ends(K, np.ones(K), out)
-    with pytest.raises(ValueError):
-        kernels.compiled.degrees(K, "w")
-    with pytest.raises(TypeError):
-        kernels.compiled.sums(np.ones(3), 2, np.zeros(3))  # positions are whole numbers
-
-
-@compiled
-@pytest.mark.parametrize("L", [2, 3, 30])
-@pytest.mark.parametrize("alike", [True, False])
-def test_proxes_along_paths(monkeypatch, L, alike):
-    rng, P = np.random.default_rng(L), 40
-    v = np.round(rng.normal(size=(P, L)), 1)  # with ties
-    curvature = np.full((1, 1), 0.7) if alike else rng.uniform(0.1, 3.0, size=(P, L))
-    up, down = rng.choice([0.0, 0.1, 1.0], size=(2, 1 if alike else P, L - 1))
-    for slope in (up, down):
-        slope[:, rng.random(L - 1) < 0.3] = np.inf
-    ours, theirs = both(monkeypatch, lambda: path_prox(v, curvature, up, down))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-13, atol=1e-14)
-    assert (np.diff(ours)[np.isinf(np.broadcast_to(up, (P, L - 1)))] <= 0).all()
-    assert (np.diff(ours)[np.isinf(np.broadcast_to(down, (P, L - 1)))] >= 0).all()
 
 
 def test_what_cannot_be_loaded_is_left_alone(monkeypatch):

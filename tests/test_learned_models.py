@@ -59,7 +59,7 @@ def test_joint_fits_are_stationary_and_monotone(solver, h, edges, couple):
     assert is_monotone(result)
     assert result.objective == pytest.approx(result.history[-1], rel=1e-10)
     assert result.objective == pytest.approx(sum(result.parts.values()))
-    assert h.feasible(p.edges, result.w)
+    assert p.feasible(result.w)
     # Neither block alone can be improved: the graph step gives the same graph, ...
     best = graph_step(p, result.theta)
     assert result.parts["laplacian"] + result.parts["graph"] - best.objective <= 1e-7 * (

@@ -190,7 +190,7 @@ def test_rounding_beyond_its_estimate_does_not_shorten_the_steps(monkeypatch, h)
     estimate = Point.noise.fget
     monkeypatch.setattr(Point, "noise", property(lambda point: 0.01 * estimate(point)))
     p = problem(h)
-    algorithm = MAPG(tol=1e-30).algorithm(p, np.zeros((p.K, p.n)), p.w0)
+    algorithm = MAPG(tol=1e-30)._algorithm(p, np.zeros((p.K, p.n)), p.w0)
     for _ in range(300):
         algorithm.step()
     assert algorithm.edge_metric.length > 1e-3
@@ -348,7 +348,7 @@ def test_a_finished_fit_removes_its_checkpoint(tmp_path):
         ({"patience": 0}, "patience = 0"),
         ({"time_limit": "long"}, "time_limit = 'long'"),
         ({"callback": 3}, "callback = 3"),
-        ({"step": 0.1}, r"step = 0.1: give two numbers \(alpha_x, alpha_y\) above 0"),
+        ({"step": 0.1}, r"step = 0.1 is out of range: it must be two numbers \(alpha_x, alpha_y\) above 0"),
         ({"step": (1, 0)}, "step"),
     ],
 )

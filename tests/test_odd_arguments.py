@@ -135,7 +135,11 @@ TOO_LARGE = "too large to compute with, in column 0 of record 0"
     ("fit", "error", "text"),
     [
         (lambda: strat.lrsm(BASE, PATH).fit(X, Y, Z), DataError, "fit needs 2 data arguments .*strata="),
-        (lambda: fitted(sample_weight=2.0), ShapeError, "sample_weight is 2.0, but .* the 40 records"),
+        (
+            lambda: fitted(sample_weight=2.0),
+            ShapeError,
+            "sample_weight has shape \\(\\), but .* the 40 records",
+        ),
         (lambda: fitted(data=(X * 1e80, Y)), DataError, TOO_LARGE),
         (lambda: fitted(data=(sp.csr_array(X * 1e80), Y)), DataError, TOO_LARGE),
         (lambda: fitted(strat.lrsm(BASE, (np.eye(4), list("abcd")))), GraphError, "no matrix of numbers"),

@@ -40,8 +40,8 @@ def test_validation_records_are_checked():
     bad[3, 1] = np.nan
     for given, error, match in (
         ((bad, Y, z), strat.DataError, "x has NaN in column 1 of record 3"),
-        ((X, Y[:-1], z), strat.ShapeError, "y has 11 records, but x has 12"),
-        ((X, Y, z[:-1]), strat.ShapeError, "strata has 11 labels"),
+        ((X, Y[:-1], z), strat.ShapeError, "y has 11 records, but the strata have 12"),
+        ((X, Y, z[:-1]), strat.ShapeError, "the strata have 11 labels"),
         ((X, Y, ["q"] * 12), strat.GraphError, "stratum 'q' is not a node"),
         ((X[:0], Y[:0], []), strat.DataError, "no records"),
     ):

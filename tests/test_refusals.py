@@ -128,7 +128,7 @@ ARRAYS = [
     ((X, 1.0), ShapeError, r"y was declared with shape \(\)"),
     ((X[..., None, None], Y), ShapeError, "x was declared"),
     (([[1, 2, 3], [1, 2]], [1, 2]), ShapeError, "x is ragged"),
-    ((sp.csr_array(X[:, :2]), Y), ShapeError, r"the sparse matrix has shape \(4, 2\)"),
+    ((sp.csr_array(X[:, :2]), Y), ShapeError, r"the matrix has shape \(4, 2\)"),
     ((X,), DataError, r"needs 2 data arguments \(x, y\), but 1 was given"),
     ((X, Y, Y), DataError, r"needs 2 data arguments \(x, y\), but 3 were given"),
     ((), DataError, r"needs 2 data arguments \(x, y\), but 0 were given"),
@@ -203,7 +203,7 @@ WEIGHTS = [
     ([0, 0, 0, 0], DataError, "all weights in sample_weight are zero"),
     ([1, -1, 1, 1], DataError, "sample_weight is -1 in record 1; weights must be at least 0"),
     ([1, np.nan, 1, 1], DataError, "sample_weight has NaN"),
-    ([1, 1, 1], ShapeError, "sample_weight has 3 entries, but there are 4 records"),
+    ([1, 1, 1], ShapeError, r"sample_weight has shape \(3,\), but .* the 4 records"),
     (
         [[1, 1, 1, 1]],
         ShapeError,

@@ -229,3 +229,13 @@ def test_variables_of_every_attribute_are_declared_checked_fitted_and_saved(attr
     model.save(tmp_path / "model.npz")
     loaded = strat.load(tmp_path / "model.npz", base=base)
     assert np.array_equal(loaded.theta_["M"], model.theta_["M"])
+
+
+def test_a_model_with_strata_by_position_is_saved(tmp_path):
+    theta, x, y = cp.Variable(name="theta"), cp.Parameter(1, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(cp.square(y - x[0] * theta), data=(x, y), predict=x[0] * theta)
+    rows = np.array([[0.0, 1.0], [1.0, 2.0]])
+    model = strat.separate(base, strata=0).fit(rows, [1.0, 4.0])
+    model.save(tmp_path / "model.npz")
+    loaded = strat.load(tmp_path / "model.npz", base)
+    assert loaded.strata == 0 and np.array_equal(loaded.predict(rows), model.predict(rows))

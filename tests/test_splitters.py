@@ -88,7 +88,7 @@ def test_time_may_be_a_column_or_a_factor():
     mean, y = cp.Variable(name="mean"), cp.Parameter(name="y")
     model = strat.lrsm(strat.BaseModel(cp.square(y - mean), data=(y,)), graph)
     sample = Sample([model], (np.arange(12.0), list(zip(place, year, strict=True))), "train")
-    pairs = sample.splits(strat.RollingOrigin(2, time="year"), None)
+    pairs = sample.splits(strat.RollingOrigin(2, time="year"))
     assert [test.tolist() for _, test in pairs] == expected
     with pytest.raises(strat.OptionError, match="no factor of a model's graph"):
-        sample.splits(strat.RollingOrigin(2, time="month"), None)
+        sample.splits(strat.RollingOrigin(2, time="month"))

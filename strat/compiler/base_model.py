@@ -122,10 +122,9 @@ class BaseModel(Shown):
             Of the loss, the regularizer with its constraints, and the prediction. It prints as a table; ``ok``
             says whether everything agreed. Nothing is printed, and no Variable or Parameter changes its value.
         """
-        report = self.loss_program.check(seed) + self.regularizer_program.check(seed)
-        return (
-            report if self.predict_program is None else report + check_prediction(self.predict_program, seed)
-        )
+        report, predict = self.loss_program.check(seed), self.predict_program
+        report += self.regularizer_program.check(seed)
+        return report if predict is None else report + check_prediction(predict, seed)
 
     def couple_weights(self, given: dict | None = None, factor: str | None = None) -> np.ndarray:
         """Weight of each coordinate in the distance between strata.
@@ -176,9 +175,8 @@ class BaseModel(Shown):
         if self.predict is not None:
             lines.append(f"predict  {text(self.predict, 80)}")
         if self.smoothing is not None:
-            lines.append(
-                f"smoothing  piecewise linear parts and norms in the loss become Moreau envelopes of width {self.smoothing:g}"
-            )
+            what = "piecewise linear parts and norms in the loss become Moreau envelopes"
+            lines.append(f"smoothing  {what} of width {self.smoothing:g}")
         return "\n".join(lines)
 
     def __repr__(self):

@@ -1,12 +1,20 @@
-"""From symbols to arrays: the forms and atoms of one declaration, evaluated and bound to records."""
+"""From symbols to arrays: the forms and atoms of one declaration bound to records, and the oracles of their sums."""
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.symbols import DATA, AtomNode, Leaf, Product
+from strat.compiler.piecewise import first_kink
+from strat.compiler.walk import DATA, AtomNode, Leaf, Product
 from strat.oracles.bound_form import BoundForm, Inner
 from strat.oracles.design import ConstantDesign, RowDesign, SharedDesign
-from strat.oracles.tape import BoundNode
+from strat.oracles.quadratic import Quadratic
+from strat.oracles.sum import SumOracle
+from strat.oracles.tape import BoundNode, Tape
+from strat.rules.powers import Square
+from strat.rules.text import text
+
+#: Share of a column's squares about its mean below which sums of squares are no gain, and below which it is rounding.
+SPREAD, ROUNDING = 1e-4, 1e-14
 
 
 class Binder:
@@ -85,35 +93,31 @@ class Binder:
 
     def columns(self, ids, scale=None):
         """Values of coefficients, times `scale` where it is given: (R, len(ids)), sparse where the data are."""
-        ids = np.asarray(ids)
+        ids, factor = np.asarray(ids), 1.0 if scale is None else scale
         if not ids.any():
-            return np.ones((1, len(ids))) if scale is None else np.array(scale)[None, :]
+            return np.ones((1, len(ids))) * factor
         if len(ids) > 1 and np.all(ids == ids[0]):
-            value = self.columns(ids[:1])
-            return value if scale is None else value * scale
+            return self.columns(ids[:1]) * factor
         owners = self.symbols.owner(ids)
         parts = [(np.flatnonzero(owners == o), o) for o in np.unique(owners)]
         values = [
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
             for where, o in parts
         ]
+        rows, out = max(v.shape[0] for v in values), values[0]
         if any(sp.issparse(v) for v in values):
-            rows, stacked = max(v.shape[0] for v in values), values[0]
             if len(values) > 1:
                 blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
-                stacked = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-                stacked = stacked[:, np.argsort(np.concatenate([where for where, _ in parts]))]
-            return stacked if scale is None else sp.csr_array(stacked @ sp.diags_array(scale))
+                out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
+                out = out[:, np.argsort(np.concatenate([where for where, _ in parts]))]
+            return out if scale is None else sp.csr_array(out @ sp.diags_array(scale))
         if len(values) == 1:
-            return values[0] if scale is None else values[0] * scale
-        out = np.empty((max(len(v) for v in values), len(ids)))
+            return out if scale is None else out * scale
+        out = np.empty((rows, len(ids)))
         for (where, _), value in zip(parts, values, strict=True):
-            near = where[-1] - where[0] == len(where) - 1
-            block = out[:, where[0] : where[-1] + 1] if near else out[:, where]
-            np.multiply(value, 1.0 if scale is None else scale[where], out=block)
-            if not near:
-                out[:, where] = block
-        return out
+            near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
+            out[:, slice(where[0], where[-1] + 1) if near else where] = value
+        return np.multiply(out, factor, out=out)
 
     def _pick(self, node, ids):
         positions = ids - node.start
@@ -198,3 +202,107 @@ def _shared_rows(form):
 def dense(values):
     """Values as an array."""
     return values.toarray() if sp.issparse(values) else values
+
+
+class Assembly:
+    """The parts of Σ_records form, sorted by how they are evaluated.
+
+    The form is a scalar of one record, weighed by `weight` (N,), or of one stratum, where that is None. With `statistics`
+    squares may become sums over records.
+    """
+
+    def __init__(self, form, binder, weight, statistics=True):
+        self.statistics = statistics
+        self.binder, self.weight, self.segments = binder, weight, binder.segments
+        self.active = None if self.segments is None else self.segments.counts > 0
+        variable, _, rest = binder.kinds(form)
+        K, N = (1, 1) if self.segments is None else (self.segments.K, max(self.segments.N, 1))
+        self.constant, self.linear = np.zeros(K), np.zeros((K, binder.n))
+        if rest.any():
+            self.constant += self._sums(binder.values(form.where(rest)))[:, 0]
+        part = form.where(variable)
+        columns = binder.flat(part.column)
+        # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.
+        step = max(1, 2**20 // N)
+        for first in range(0, len(columns), step):
+            terms = np.arange(len(columns))[first : first + step]
+            sums = self._sums(binder.terms(part.where(terms)))
+            np.add.at(self.linear, (slice(None), columns[terms]), sums)
+        self.roots, self.quadratics = {}, []
+        for node, terms in binder.atoms_of(form):
+            self._add(node, form.at(terms))
+
+    def _sums(self, values):
+        """Σ weight × values over each stratum's records: (R, T) values, R = N or 1, to (K, T)."""
+        segments, weight = self.segments, self.weight
+        if segments is None:
+            return np.asarray(values, dtype=float)
+        if values.shape[0] == 1 and segments.N != 1:
+            return segments.sum(weight[:, None]) * dense(values)
+        if sp.issparse(values):
+            places = (segments.index, np.arange(segments.N))
+            return (sp.csr_array((weight, places), (segments.K, segments.N)) @ values).toarray()
+        return segments.sum(values * weight[:, None])
+
+    def _add(self, node, form):
+        """One atom of the sum: a quadratic, or a root of the tape with weights."""
+        binder, values = self.binder, dense(self.binder.columns(form.coefficient)) * form.scale
+        weights = np.zeros((len(values), node.size))
+        np.add.at(weights, (slice(None), form.column - node.start), values)
+        if not node.has_data:
+            self.roots[node] = self._sums(weights)
+            return
+        weights = weights * self.weight[:, None]
+        squares = self.statistics and isinstance(node.rule, Square)
+        quadratic = _least_squares(binder.node(node).forms[0], weights) if squares else None
+        if quadratic is None:
+            self.roots[node] = weights
+        else:
+            self.quadratics.append(quadratic)
+
+    def parts(self):
+        """The oracles whose sum this is."""
+        parts = list(self.quadratics)
+        if self.linear.any() or self.constant.any() or not (parts or self.roots):
+            parts.insert(0, Quadratic(self.constant, self.linear))
+        if self.roots:
+            weights = {self.binder.node(node): w.reshape(-1, *node.shape) for node, w in self.roots.items()}
+            nodes = self.binder.nodes(self.roots)
+            parts.append(Tape(nodes, weights, self.segments, self.binder.n, self.active))
+        return parts
+
+    def oracle(self, cones=None, parts=None):
+        """The sum as one oracle, without a prox; `parts` are the oracles whose sum it is, where they are known."""
+        kink = first_kink(self.binder, self.roots)
+        curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
+        why = f"{text(kink.expression)} is not differentiable" if kink is not None else ""
+        whys = dict.fromkeys(("value_and_gradient", "hessian_operator"), why) if why else {}
+        return SumOracle(parts or self.parts(), self.binder.n, kink is None, curved, None, whys, cones)
+
+
+def _least_squares(form, weights):
+    """Σ weights × (affine form)² over records, weights (N, m), as a quadratic a stratum; None where that is no gain."""
+    design, segments = form.design, form.segments
+    if design is None or form.inner:
+        return None
+    K, n = segments.K, design.n
+    if K * n * n > max(design.nnz, segments.N) or design.m > 64 or not design.dense:
+        return None
+    hessian = 2.0 * design.gram(weights)
+    total = np.maximum(segments.sum(weights.sum(axis=1)), 1e-300)
+    square = np.einsum("kaa->ka", hessian)
+    left = square - 2.0 * design.rmatvec(weights) ** 2 / total[:, None]
+    if np.any((left > ROUNDING * square) & (left < SPREAD * square)):
+        return None  # a column is so far from 0 for its spread that the sums lose digits
+
+    def residual_sums(theta):
+        residual = form.value(theta, {}).reshape(-1, form.m)
+        return segments.sum((weights * residual**2).sum(axis=1)), 2.0 * design.rmatvec(weights * residual)
+
+    # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
+    ridge = 1e-9 * np.trace(hessian, axis1=1, axis2=2) / n + 1e-300
+    _, slope = residual_sums(np.zeros((K, n)))
+    centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
+    centre[~np.isfinite(centre)] = 0.0
+    c, g = residual_sums(centre)
+    return Quadratic(c, g, hessian, centre, design.sizes())

@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.symbols import Symbols
+from strat.compiler.expressions import eigenvalues
 from strat.compiler.value_checks import check_fixed
-from strat.compiler.walk import Walker
+from strat.compiler.walk import Symbols, Walker
 from strat.errors import (
     DataWarning,
     DeclarationError,
@@ -46,13 +46,13 @@ def as_expression(value, what):
     """The value as a CVXPY expression; numbers are constants."""
     if isinstance(value, atoms.Expression):
         return value
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        return atoms.Constant(value)
     if getattr(value, "dtype", None) == np.dtype(object):
         raise DeclarationError(
             f"{what} is a NumPy or pandas array of CVXPY expressions, which np.dot, np.array, np.sum or an operation "
             f"with a Series makes. Use CVXPY's own: x @ theta, cp.hstack([…]), cp.sum(…)."
         )
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
-        return atoms.Constant(value)
     raise DeclarationError(
         f"{what} must be a CVXPY expression such as cp.logistic(-y * (x @ theta)), but it is {type_name(value)}."
     )
@@ -114,25 +114,13 @@ def _check_numbers(expression, what, infinite=False):
         if any(not isinstance(a, atoms.Expression) for a in e.args):
             raise no_rule(e)
         if isinstance(e, atoms.psd_wrap) and e.args[0].is_constant() and not e.args[0].parameters():
-            lowest = _negative(e.args[0].value)
-            if lowest is not None:
+            values = eigenvalues(e.args[0].value)
+            if values[0] < -1e-8 * np.abs(values).max():
                 raise NotConvexError(
                     f"{what} is not convex: {text(e)} says that its matrix is positive semidefinite, but it has the "
-                    f"eigenvalue {lowest:.3g}. psd_wrap is for matrices that rounding alone makes indefinite; "
+                    f"eigenvalue {values[0]:.3g}. psd_wrap is for matrices that rounding alone makes indefinite; "
                     f"correct the matrix."
                 )
-
-
-def _negative(matrix):
-    """The lowest eigenvalue where it is more negative than rounding explains, else None."""
-    matrix = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
-    size = np.linalg.norm(matrix)  # at least the largest eigenvalue, at most that times √n
-    try:
-        np.linalg.cholesky(matrix + 1e-8 * size / np.sqrt(len(matrix)) * np.eye(len(matrix)))
-        return None
-    except np.linalg.LinAlgError:
-        values = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))
-    return float(values[0]) if values[0] < -1e-8 * np.abs(values).max() else None
 
 
 def _check_broadcasts(expression, what):
@@ -226,9 +214,8 @@ def check_per_record(expression, data):
     ids = {p.id for p in data}
     walker = Walker(Symbols(), ids, rule_of)
     for e in atoms.nodes(expression):
-        if not isinstance(e, (*SIZES, *OVER_RECORDS)) or not e.variables():
-            continue
-        word = _taken(e, walker) if any(p.id in ids for p in e.parameters()) else None
+        known = isinstance(e, (*SIZES, *OVER_RECORDS)) and e.variables()
+        word = _taken(e, walker) if known and any(p.id in ids for p in e.parameters()) else None
         if word is not None:
             raise NotPerRecordError(
                 f"{text(e)} takes the {word} of one number. The loss is that of ONE record and is summed over "
@@ -240,19 +227,16 @@ def check_per_record(expression, data):
 
 def _taken(e, walker):
     """What is taken of a single number, or None where all is well."""
-    size = e.args[0].size
-    if size == 1:
-        for kind, word in OVER_RECORDS.items():
-            if isinstance(e, kind):
-                return word
-        if isinstance(e, atoms.Pnorm) and (atoms.exponent(e) or 1.0) < 1:
-            return "harmonic or other mean"
-    if size > 1 or not isinstance(e, SIZES) or not e.args[0].is_affine():
-        return None
-    if size == 0:
+    size, sized = e.args[0].size, isinstance(e, SIZES) and e.args[0].is_affine()
+    if size == 1 and isinstance(e, tuple(OVER_RECORDS)):
+        return next(word for kind, word in OVER_RECORDS.items() if isinstance(e, kind))
+    if size == 1 and isinstance(e, atoms.Pnorm) and (atoms.exponent(e) or 1.0) < 1:
+        return "harmonic or other mean"
+    if size == 0 and sized:
         return "total variation or difference"
     # x minus its own mean is identically 0 where x is one number.
-    return "variance or standard deviation" if not len(walker(e.args[0]).row) else None
+    zero = size == 1 and sized and not len(walker(e.args[0]).row)
+    return "variance or standard deviation" if zero else None
 
 
 def warn_of_meanings(expression, constraints, stacklevel):

@@ -16,17 +16,14 @@ from strat.rules.approximated import refuse_approximations
 def stratum_cones(program, values, low=None, high=None, transposed=None):
     """The expression of a program without data, its constraints and its variables' attributes, as `Cones` of one stratum.
 
-    `values` are hyperparameters by CVXPY id. `low` and `high` are bounds that solutions are to keep exactly, as they keep
-    the symmetry of variables whose transposes have the coordinates `transposed`. Raises NoOracleError where CVXPY has no
-    cone program.
+    `values` are hyperparameters by CVXPY id; solutions keep the bounds `low` and `high`, and the symmetry, exactly.
     """
     refuse_approximations(program.expression, *(a for c in program.constraints for a in c.args))
     theta = cp.Variable(program.layout.n)
-    plain = _parts(program, theta)
-    leaves = {id(v): with_sign(v, plain[v.name()]) for v in program.variables} | _constants(program, values)
+    leaves = _variables(program, theta) | {id(p): cp.Constant(values[p.id]) for p in program.hyperparameters}
     constraints = [c.copy([folded(a, leaves) for a in c.args]) for c in program.constraints]
     for v in program.variables:
-        constraints += attribute_constraints(v, plain[v.name()])
+        constraints += attribute_constraints(v, leaves[id(v)])
     # The sum of all variables keeps them in the canonical form; it is taken off again below.
     problem = cp.Problem(cp.Minimize(folded(program.expression, leaves) + cp.sum(theta)), constraints)
     cones = _canonical(problem, theta, program.what, low=low, high=high, transposed=transposed)
@@ -46,14 +43,11 @@ def record_cones(program, walker, binder, weight):
     return cones.scaled(weight)
 
 
-def _parts(program, theta):
-    """The variables by name, as parts of the vector of all coordinates."""
+def _variables(program, theta):
+    """The variables, by id, as parts of the vector of all coordinates."""
     slices = program.layout.slices
-    return {v.name(): cp.reshape(theta[slices[v.name()]], v.shape, order="C") for v in program.variables}
-
-
-def _constants(program, values):
-    return {id(p): cp.Constant(values[p.id]) for p in program.hyperparameters}
+    parts = {v: cp.reshape(theta[slices[v.name()]], v.shape, order="C") for v in program.variables}
+    return {id(v): with_sign(v, part) for v, part in parts.items()}
 
 
 def _canonical(problem, theta, what, parameters=(), N=1, **others):
@@ -76,10 +70,8 @@ def _canonical(problem, theta, what, parameters=(), N=1, **others):
         if start is not None:
             axes = (*range(values.ndim - 1, 0, -1), 0)  # Fortran order of the entries, records last
             numbers[start : start + parameter.size] = values.transpose(axes).reshape(-1, len(values))
-    place, first = (
-        np.full(size, -1),
-        written.var_id_to_col[theta.id],
-    )  # new places of columns: theta comes first
+    # New places of columns: theta comes first.
+    place, first = np.full(size, -1), written.var_id_to_col[theta.id]
     place[first : first + n] = np.arange(n)
     place[place < 0] = np.arange(n, size)
     row, column, values = _entries(written.A, m, numbers)
@@ -118,15 +110,12 @@ class _Template:
     """
 
     def __init__(self, program, walker, binder):
-        self.program, self.walker, self.binder = program, walker, binder
+        self.what, self.walker, self.binder = program.what, walker, binder
         self.parameters, self.constraints, self.theta = [], [], cp.Variable(binder.n)
-        parts = _parts(program, self.theta)
-        self.variables = {id(v): with_sign(v, parts[v.name()]) for v in program.variables}
-        data = {id(p) for p in program.data}
+        self.variables = _variables(program, self.theta)
+        numbers = {id(p): cp.Constant(walker.values[p.id]) for p in program.hyperparameters}
         try:
-            self.expression = self._copied(
-                folded(program.expression, _constants(program, walker.values), data)
-            )
+            self.expression = self._copied(folded(program.expression, numbers, {id(p) for p in program.data}))
         except Exception as error:  # CVXPY takes no Parameter where it takes the numbers
             raise NoOracleError(
                 f"{program.what} has no cone program that is linear in the data ({type(error).__name__}: {error})"
@@ -134,62 +123,46 @@ class _Template:
 
     def _copied(self, e):
         """The expression in theta and Parameters."""
-        if id(e) in self.variables:
-            return self.variables[id(e)]
-        if not e.parameters():
+        if id(e) in self.variables or not e.parameters():
             return rebuilt(e, self.variables)
         if not e.variables():
             return self._factor(e)
-        form = self.walker(e)
-        if not self.binder.kinds(form)[1].any():
-            return self._affine(form, e)
+        if not self.binder.kinds(self.walker(e))[1].any():
+            return self._affine(e)
         if isinstance(e, (atoms.multiply, atoms.MulExpression, atoms.DivExpression)):
             return self._product(e)
-        if (
-            isinstance(e, (atoms.QuadForm, atoms.MatrixFrac))
-            and e.args[0].ndim == 1
-            and not e.args[1].variables()
-        ):
-            return self._quadratic(e)
+        matrix = isinstance(e, (atoms.QuadForm, atoms.MatrixFrac)) and not e.args[1].variables()
+        if matrix and e.args[0].ndim == 1:
+            return cp.sum_squares(self._affine(e.args[0], self._root(e)))
         return e.copy([self._copied(a) for a in e.args])
 
     def _factor(self, e):
         values = self.binder.values(self.walker(e))
-        sign = {"nonneg": bool((values >= 0).all()), "nonpos": bool((values <= 0).all())}
-        if all(sign.values()):
-            sign["nonpos"] = False
-        return self._parameter(e.shape, values, **sign)
+        sign = "nonneg" if (values >= 0).all() else "nonpos" if (values <= 0).all() else None
+        return self._parameter(values, e.shape, **({sign: True} if sign else {}))
 
-    def _quadratic(self, e):
-        """uᵀ S u or uᵀ S⁻¹ u with a matrix S of each record: the squares of R u, where Rᵀ R is S or its inverse."""
-        P, q = self._rows(self.walker(e.args[0]))
+    def _root(self, e):
+        """R for each record with Rᵀ R = S, or its inverse, where uᵀ S u and uᵀ S⁻¹ u are the squares of R u."""
         S = self.binder.values(self.walker(e.args[1])).reshape(-1, *e.args[1].shape)
         values, vectors = np.linalg.eigh(0.5 * (S + S.swapaxes(1, 2)))
         root = np.sqrt(np.maximum(values, 0.0))
-        R = (1.0 / root if isinstance(e, atoms.MatrixFrac) else root)[..., None] * vectors.swapaxes(1, 2)
-        offset = np.matmul(R, q[..., None])[..., 0]
-        u = self._parameter(P.shape[1:], np.matmul(R, P)) @ self.theta + self._parameter(q.shape[1:], offset)
-        return cp.sum_squares(u)
+        return (1.0 / root if isinstance(e, atoms.MatrixFrac) else root)[..., None] * vectors.swapaxes(1, 2)
 
-    def _affine(self, form, e):
-        """P @ theta + q, of the shape of e."""
-        P, q = self._rows(form)
-        u = self._parameter(P.shape[1:], P) @ self.theta
-        if q.any():
-            u = u + self._parameter(q.shape[1:], q)
-        return cp.reshape(u, e.shape, order="C")
-
-    def _rows(self, form):
-        """P (R, m, n) and q (R, m) of an affine form P @ theta + q, R the number of records or 1."""
-        binder, m = self.binder, form.size
-        if binder.kinds(form)[1].any():
-            raise NoOracleError(f"{self.program.what} has a quadratic form of an argument that is not affine")
-        variable, _, rest = binder.kinds(form)
+    def _affine(self, e, R=None):
+        """P @ theta + q, of the shape of e, or R times it."""
+        binder, form = self.binder, self.walker(e)
+        variable, atom, rest = binder.kinds(form)
+        if atom.any():
+            raise NoOracleError(f"{self.what} has a quadratic form of an argument that is not affine")
         part = form.where(variable)
         terms = np.asarray(dense(binder.terms(part)))
-        P = np.zeros((len(terms), m, binder.n))
+        P = np.zeros((len(terms), form.size, binder.n))
         np.add.at(P, (slice(None), part.row, binder.flat(part.column)), terms)
-        return P, np.asarray(binder.values(form.where(rest))) if rest.any() else np.zeros((1, m))
+        q = np.asarray(binder.values(form.where(rest))) if rest.any() else np.zeros((1, form.size))
+        if R is not None:
+            P, q = np.matmul(R, P), np.matmul(R, q[..., None])[..., 0]
+        u = self._parameter(P) @ self.theta
+        return cp.reshape(u + self._parameter(q) if q.any() else u, e.shape, order="C")
 
     def _product(self, e):
         """A product of a part without variables and a function, which becomes an unknown."""
@@ -205,7 +178,8 @@ class _Template:
             return cp.multiply(self._factor(1 / e.args[1]), args[0])
         return e.copy(args)
 
-    def _parameter(self, shape, values, **sign):
+    def _parameter(self, values, shape=None, **sign):
+        shape = values.shape[1:] if shape is None else shape
         parameter = cp.Parameter(shape, **sign)
         self.parameters.append((parameter, np.asarray(values, dtype=float).reshape(-1, *shape)))
         return parameter

@@ -5,16 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from strat.errors import DeclarationError, GraphError, OptionError
-from strat.records.strata import some_of
 from strat.rules import atoms
 from strat.rules.text import short
 
 
 def declared(couple, variables):
-    """``couple`` of a ``BaseModel`` as weights by variable name: a number, an array, a Parameter, or a dict by factor.
-
-    `variables` are the model's by id.
-    """
+    """``couple`` of a ``BaseModel`` as weights by name: numbers, arrays, Parameters or dicts by factor; variables are by id."""
     if couple is None:
         return {}
     couple = (couple,) if isinstance(couple, atoms.Variable) else couple
@@ -22,14 +18,13 @@ def declared(couple, variables):
         raise DeclarationError(
             f"couple must be a dict {{variable: weight}} or a tuple of the variables that the graph couples, not {couple!r}."
         )
+    names, out = {v.name(): v for v in variables.values()}, {}
     if not isinstance(couple, dict):
-        coupled = {getattr(v, "id", None) for v in couple}
-        unknown = [v for v in couple if getattr(v, "id", None) not in variables]
+        coupled = {getattr(v, "id", None): v for v in couple}
+        unknown = [v for key, v in coupled.items() if key not in variables]
         if unknown:
             raise DeclarationError(f"couple holds {unknown[0]}, which is no variable of the model.")
-        return {v.name(): 0.0 for v in variables.values() if v.id not in coupled}
-    names = {v.name(): v for v in variables.values()}
-    out = {}
+        return {name: 0.0 for name, v in names.items() if v.id not in coupled}
     for key, weight in couple.items():
         name = key.name() if isinstance(key, atoms.Variable) else key
         if name not in names or (isinstance(key, atoms.Variable) and key.id != names[name].id):
@@ -57,10 +52,7 @@ def factors(couple):
 
 
 def weights(couple, layout, given, factor=None):
-    """Weight of each coordinate, (n,), on edges of one factor; None is for edges without.
-
-    `given` are values of hyperparameters by name, which go before the Parameters' own.
-    """
+    """Weight of each coordinate, (n,), on edges of one factor, None for those without; `given` goes before Parameters' values."""
     out = np.ones(layout.n)
     for name, weight in couple.items():
         where = f"couple[{name!r}]"
@@ -86,20 +78,13 @@ def weights(couple, layout, given, factor=None):
 
 
 def on_edges(base, given, prior, i, j):
-    """Weight of each coordinate in the distance: (n,), or (E, n) on the edges (i, j) where factors differ in it.
+    """Weight of each coordinate in the distance: (n,), or (E, n) on the edges (i, j) of the graph `prior` with factors.
 
-    `given` are values of hyperparameters by name, and `prior` is the graph whose factors these are; without one no edge has
-    a factor, as edges that it lacks. Raises where a factor is none of the graph, and where an edge has several.
+    Raises where a factor is none of the graph, and where an edge has several.
     """
     if prior is None or not len(i) or not by_factor(base.couple):
         return weights(base.couple, base.layout, given)
-    unknown = [name for name in factors(base.couple)[1:] if name not in prior.factors]
-    if unknown:
-        known = f"has the factors {some_of(prior.factors)}" if prior.factors else "has no factors"
-        raise OptionError(
-            f"couple: {unknown[0]!r} is not a factor of the graph, which {known}. "
-            "Factors are the edge attribute 'factor'; strat.graphs sets it from name=."
-        )
+    prior.check_factors("couple", factors(base.couple)[1:])
     codes, several = prior.factor_on(i, j)
     if several.any():
         e = int(np.flatnonzero(several)[0])

@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from strat.rules import atoms
 from strat.rules.atoms import nodes
@@ -52,10 +53,9 @@ def _power(e, base, exponent):
 
 
 def folded(expression, leaves, stay=()):
-    """The expression on other leaves, by id, its factors as constants, so that CVXPY sees the signs of their values.
+    """The expression on other leaves, by id, its factors as constants but for those with Parameters of ids in `stay`.
 
-    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1. Factors
-    that hold a Parameter whose id is in `stay` are no constants.
+    CVXPY sees no sign in ``1.0 + -1.0``, so that ``(1 - y) * log(1 - p)`` would not be concave for it where y = 1.
     """
     matrices, numbers = matrix_factors(expression), {}
     for factor in factors(expression):
@@ -69,15 +69,19 @@ def folded(expression, leaves, stay=()):
 
 def sign_of(values, matrix=False):
     """Sign of an array of values: "+", "-", "0" (all zero) or "?" (both); definiteness for matrices."""
-    values = np.asarray(values, dtype=float)
-    if matrix:
-        values = np.linalg.eigvalsh(0.5 * (values + np.swapaxes(values, -1, -2)))
+    values = eigenvalues(values) if matrix else np.asarray(values, dtype=float)
     low, high = values.min(initial=0.0), values.max(initial=0.0)
     size = max(-low, high)
     slack = (1e-8 if matrix else 1e-12) * size
     if size == 0:
         return "0"
     return "+" if low >= -slack else "-" if high <= slack else "?"
+
+
+def eigenvalues(matrix):
+    """Eigenvalues of the symmetric part of matrices, ascending."""
+    matrix = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
+    return np.linalg.eigvalsh(0.5 * (matrix + np.swapaxes(matrix, -1, -2)))
 
 
 def with_sign(variable, plain):
@@ -97,19 +101,17 @@ def symmetric(variable):
 
 
 def contents(base):
-    """Every node of a declaration's expressions once, with its numbers and the places of its arguments.
+    """Every node of a declaration's expressions once, as numbers and text that tell whether two declarations are the same.
 
-    These are plain numbers and text, to tell whether two declarations are the same. Variables and Parameters go by the
-    order in which they occur, as CVXPY numbers those without a name anew in every session. Values of Parameters have no
-    part in it.
+    Variables and Parameters go by the order in which they occur, as CVXPY numbers those without a name anew in every session.
     """
     found, places = [], {}
 
     def read(part):
+        if isinstance(part, slice):
+            part = [part.start, part.stop, part.step]
         if isinstance(part, (list, tuple)):
             return [read(inner) for inner in part]
-        if isinstance(part, slice):
-            return [read(inner) for inner in (part.start, part.stop, part.step)]
         if not isinstance(part, atoms.Expression | atoms.Constraint):
             return part
         if id(part) not in places:
@@ -118,8 +120,7 @@ def contents(base):
             elif isinstance(part, atoms.Variable | atoms.Parameter):
                 says = [(name, read(value)) for name, value in part.attributes.items()]
             else:  # a constraint's data end with its number
-                data = part.get_data() or []
-                says = read(data[:-1] if isinstance(part, atoms.Constraint) else data)
+                says = read((part.get_data() or [])[: -1 if isinstance(part, atoms.Constraint) else None])
             node = (type(part).__name__, getattr(part, "shape", None), says, read(part.args))
             places[id(part)] = len(found)
             found.append(node)

@@ -8,13 +8,8 @@ from strat.rules import atoms
 def feature_names(base, columns):
     """The names of the entries of variables that multiply a data Parameter, ``{variable: (axis, names)}``.
 
-    In ``x @ theta``, ``theta @ x`` and ``multiply(x, theta)`` the entries of theta along one axis belong to those of x.
-
-    Parameters
-    ----------
-    base : BaseModel
-    columns : dict
-        Column names of the arguments that were DataFrames, by Parameter name.
+    In ``x @ theta``, ``theta @ x`` and ``multiply(x, theta)`` the entries of theta along one axis belong to those of x. `columns`
+    are the column names of the arguments that were DataFrames, by Parameter name.
     """
     data, found = {p.id: p.name() for p in base.data}, {}
     stack = [base.loss] + ([] if base.predict is None else [base.predict])
@@ -46,10 +41,9 @@ def entry_names(base, columns):
 
 def column_names(base, columns):
     """Names of the n numbers of a stratum for a table: a feature's own name where no other entry is called so."""
-    features = feature_names(base, columns)
-    full = [name for names in entry_names(base, columns).values() for name in names.values()]
-    bare = []
-    for variable, shape in base.layout.shapes.items():
-        alone = variable in features and len(shape) == 1
-        bare += features[variable][1] if alone else list(entry_names(base, columns)[variable].values())
+    features, full, bare = feature_names(base, columns), [], []
+    for variable, names in entry_names(base, columns).items():
+        full += names.values()
+        alone = variable in features and len(base.layout.shapes[variable]) == 1
+        bare += features[variable][1] if alone else names.values()
     return [short if bare.count(short) == 1 else name for short, name in zip(bare, full, strict=True)]

@@ -19,23 +19,22 @@ ROUNDING = 1e-6
 _KNOWN = WeakKeyDictionary()
 
 
-def label_codes(program, values, arrays):
+def label_codes(program, values, records):
     """``{position of a data Parameter: "signs", (low, high) or "one-hot"}`` for those that are labels.
 
     "signs" is a loss of a margin, y times a prediction: one number other than 0 where y is 0, and not growing with the
     prediction where y is 1. The others are bounded below for labels in a range alone, as logistic(m) - y m is for y between
-    0 and 1. `values` are hyperparameters by name, and `arrays` records, of which only matrices matter; the codes do not depend
+    0 and 1. `values` are hyperparameters by name, and `records` arrays, of which only matrices matter; the codes do not depend
     on them and are kept.
     """
     if program not in _KNOWN:
-        _KNOWN[program] = _found(program, values, arrays)
+        labels = [i for i, p in enumerate(program.data) if p.ndim < 2]
+        _KNOWN[program] = _found(program, values, records, labels) if labels else {}
     return _KNOWN[program]
 
 
-def _found(program, values, records):
-    rng, labels = np.random.default_rng(0), [i for i, p in enumerate(program.data) if p.ndim < 2]
-    if not labels:
-        return {}
+def _found(program, values, records, labels):
+    rng = np.random.default_rng(0)
     points = np.multiply.outer(STEPS, rng.normal(size=(DIRECTIONS, program.layout.n)))
     points = points.reshape(-1, program.layout.n)
     shape = (len(points), len(labels), len(CODES))
@@ -72,16 +71,12 @@ def _falls(far):
 def _of_margin(near, far):
     """Whether a loss is constant but not 0 for the code 0, and does not grow towards one side for the code 1."""
     zero, one = near[:, 0], near[:, 1]
-    constant = np.isfinite(zero).all() and zero.min() == zero.max() != 0
     falls = np.all(np.minimum(far[:, 0], far[:, 3]) <= one.min(axis=1)) and one.min() < one.max()
-    return bool(constant and falls)
+    return bool(falls and np.isfinite(zero).all() and zero.min() == zero.max() != 0)
 
 
 def warn_of_label_codes(codes, parameters, arrays, weight):
-    """Warn where labels have other codes than their loss is made for, and say how to recode them.
-
-    `codes` are from `label_codes`; records of weight 0 do not count.
-    """
+    """Warn where labels of records with a weight have other codes than their loss is made for; codes from `label_codes`."""
     labels = {i: arrays[i] if weight.all() else arrays[i][weight > 0] for i in codes}
     signs = [i for i, kind in codes.items() if kind == "signs"]
     # Where a product of several data multiplies the prediction, one of them is the label.

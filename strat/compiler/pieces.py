@@ -6,9 +6,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.rules import atoms
+from strat.rules import atoms, forms
 from strat.rules.base import Elementwise
+from strat.rules.piecewise import Abs, Maximum
 from strat.rules.powers import QuadForm, Square
+from strat.rules.rows import Max
 from strat.rules.text import text
 
 
@@ -128,10 +130,9 @@ def attribute_constraints(variable, plain):
 class Sets:
     """Constraints and attributes of one stratum's variables, sorted by the sets that a prox knows.
 
-    ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and
-    A z <= b, ``balls`` are (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones``
-    names of semidefinite cones by variable name, ``transposed`` the coordinates of the transpose (symmetric variables),
-    ``other`` texts of what has no projection in closed form.
+    ``low`` and ``high`` bound coordinates, ``equalities`` and ``inequalities`` are (A, b) of rows A z = b and A z <= b, ``balls``
+    (atom node, weights of its entries, radius, text) of sets Σ weight × entry <= radius, ``cones`` names of semidefinite cones
+    by variable, ``transposed`` the coordinates of the transpose (symmetric variables), ``other`` texts of what is none of these.
     """
 
     def __init__(self, variables, layout):
@@ -160,73 +161,66 @@ class Sets:
         for c in program.constraints:
             if not c.variables():
                 continue
-            if isinstance(c, atoms.PSD):
-                self._semidefinite(c)
-            elif isinstance(c, (atoms.Inequality, atoms.NonPos)):
-                self._inequality(walker(c.expr), binder, c)
+            if isinstance(c, (atoms.Inequality, atoms.NonPos)):
+                self._add(walker(c.expr), binder, text(c))
             elif isinstance(c, atoms.NonNeg):
-                self._inequality(walker(-c.args[0]), binder, c)
+                self._add(walker(-c.args[0]), binder, text(c))
             elif isinstance(c, (atoms.Equality, atoms.Zero)):
-                self._equality(walker(c.expr), binder, c)
+                self._add(walker(c.expr), binder, text(c), equal=True)
+            elif isinstance(c, atoms.PSD) and isinstance(c.args[0], atoms.Variable):
+                e = c.args[0]
+                if e.is_symmetric():
+                    self.cones[e.name()] = "PSD"
+                else:
+                    self.other.append(f"{text(c)} (declare {e.name()} with PSD=True instead)")
             else:
-                self._other(c)
+                self.other.append(text(c))
+        if self.transposed is not None:
+            self.low = np.maximum(self.low, self.low[self.transposed])
+            self.high = np.minimum(self.high, self.high[self.transposed])
 
-    def _other(self, constraint, why=""):
-        self.other.append(text(constraint) + (f" ({why})" if why else ""))
-
-    def _semidefinite(self, constraint):
-        e = constraint.args[0]
-        if isinstance(e, atoms.Variable) and e.is_symmetric():
-            self.cones[e.name()] = "PSD"
-        else:
-            variable = isinstance(e, atoms.Variable)
-            self._other(constraint, f"declare {e.name()} with PSD=True instead" if variable else "")
-
-    def _inequality(self, form, binder, constraint):
+    def _add(self, form, binder, name, equal=False):
+        """Rows of a form that are 0, or at most 0: bounds of one coordinate, and what ties several."""
         found = affine(binder, form)
         if found is None:
-            self._balls(form, binder, constraint)
+            self._add_atoms(form, binder, name, equal)
             return
         A, b = found
         counts = np.diff(A.indptr)
-        if np.any(b[counts == 0] > 0):
-            self._other(constraint, "it cannot hold")
+        if np.any((b[counts == 0] != 0) if equal else (b[counts == 0] > 0)):
+            self.other.append(f"{name} (it cannot hold)")
         single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
         column, scale = A.indices[A.indptr[single]], A.data[A.indptr[single]]
-        bound = -b[single] / scale
-        np.minimum.at(self.high, column[scale > 0], bound[scale > 0])
-        np.maximum.at(self.low, column[scale < 0], bound[scale < 0])
+        bound, above, below = -b[single] / scale, (scale > 0) | equal, (scale < 0) | equal
+        np.minimum.at(self.high, column[above], bound[above])
+        np.maximum.at(self.low, column[below], bound[below])
         if len(several):
-            self.inequalities.append((A[several], -b[several]))
+            (self.equalities if equal else self.inequalities).append((A[several], -b[several]))
 
-    def _balls(self, form, binder, constraint):
-        """Rows Σ weight × entries of one atom <= radius."""
-        variable, atom, rest = binder.kinds(form)
-        found, balls = [(node, form.at(terms)) for node, terms in binder.atoms_of(form)], []
-        if binder.has_data(form) or variable.any():
-            self._other(constraint)
+    def _add_atoms(self, form, binder, name, equal):
+        """Rows Σ weight × entries of one atom <= radius, and rows max(a, b, …) <= 0 as rows a <= 0, b <= 0, …"""
+        (variable, _, rest), found = binder.kinds(form), binder.atoms_of(form)
+        if equal or len(found) != 1 or binder.has_data(form):
+            self.other.append(name)
             return
-        offset = binder.values(form.where(rest)).reshape(-1) if rest.any() else np.zeros(form.size)
-        for row in range(form.size):
-            here = [(node, part.where(part.row == row)) for node, part in found]
-            here = [(node, part) for node, part in here if len(part.row)]
-            if len(here) != 1:
-                self._other(constraint)
-                return
-            ((node, part),) = here
-            weights = np.zeros(node.size)
-            np.add.at(weights, part.column - node.start, binder.terms(part).reshape(-1))
-            balls.append((node, weights, -float(offset[row]), text(constraint)))
-        self.balls += balls
-
-    def _equality(self, form, binder, constraint):
-        found = affine(binder, form)
-        if found is None:
-            self._other(constraint)
-            return
-        A, b = found
-        some = np.diff(A.indptr) > 0
-        if np.any(b[~some] != 0):
-            self._other(constraint, "it cannot hold")
-        if some.any():
-            self.equalities.append((A[np.flatnonzero(some)], -b[some]))
+        node, terms = found[0]
+        part, rest, entries = form.at(terms), form.where(variable | rest), form.column[terms] - node.start
+        values = binder.terms(part).reshape(-1)
+        alone = np.array_equal(part.row, np.arange(form.size)) and np.all(values >= 0)
+        if alone and isinstance(node.rule, (Abs, Maximum, Max)):
+            inner = node.forms
+            if isinstance(node.rule, Abs):
+                inner = [inner[0], inner[0].scaled(-1.0)]
+            elif isinstance(node.rule, Max):
+                inner = [forms.take(inner[0], places) for places in inner[0].positions.T]
+            rows = np.tile(np.arange(form.size), len(inner))
+            args = forms.concatenate([forms.take(f, entries) for f in inner])
+            factor = forms.Form(form.shape, part.row, 0 * part.row, part.coefficient, part.scale)
+            product = forms.multiply(binder.symbols, forms.take(factor, rows), args, rows.shape)
+            self._add(forms.add([forms.take(rest, rows), product], rows.shape), binder, name)
+        elif variable.any() or len(np.unique(part.row)) < form.size:
+            self.other.append(name)
+        else:
+            weights, radius = np.zeros((form.size, node.size)), -binder.values(rest).reshape(-1)
+            np.add.at(weights, (part.row, entries), values)
+            self.balls += [(node, *ball, name) for ball in zip(weights, radius.tolist(), strict=True)]

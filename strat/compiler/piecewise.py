@@ -1,8 +1,7 @@
 """Piecewise linear functions of one number, read off atoms, and smoothing.
 
-Smoothing replaces piecewise linear functions of one scalar argument, and Euclidean norms, by their Moreau envelopes. Every
-spelling of one function must get the same envelope, so pieces over one argument are merged first: all rows
-that are multiples of one direction (apart from a constant) become functions of the same number u.
+Smoothing replaces them, and Euclidean norms, by their Moreau envelopes. Every spelling of one function must get the same
+envelope: all rows that are multiples of one direction, apart from a constant, become functions of the same number u.
 """
 
 from functools import reduce
@@ -10,10 +9,10 @@ from functools import reduce
 import numpy as np
 
 from strat.rules import forms
-from strat.rules.piecewise import Abs, Maximum, Minimum
+from strat.rules.piecewise import Abs, Maximum
 from strat.rules.piecewise_linear import Envelope, PiecewiseLinear
 from strat.rules.power_norms import Norm2
-from strat.rules.rows import Max, Min
+from strat.rules.rows import Max
 
 
 class Direction:
@@ -59,11 +58,11 @@ def _of_form(binder, form):
 
 def of_atom(binder, node, entry):
     """(Direction, PiecewiseLinear) of one entry of an atom, or None."""
-    if not isinstance(node.rule, (Abs, Maximum, Minimum, Max, Min)):
+    if not isinstance(node.rule, (Abs, Maximum, Max)):
         return None
     found = []
     for form in node.forms:
-        length = form.size // node.size if isinstance(node.rule, (Max, Min)) else 1
+        length = form.size // node.size if isinstance(node.rule, Max) else 1
         rows = range(entry * length, (entry + 1) * length)
         found += [_of_form(binder, forms.take(form, [r])) for r in rows]
     if not all(found):
@@ -73,50 +72,57 @@ def of_atom(binder, node, entry):
         return None
     if isinstance(node.rule, Abs):
         functions.append(functions[0].scaled(-1.0))
-    lower = isinstance(node.rule, (Minimum, Min))
-    return directions[0], reduce(PiecewiseLinear.minimum if lower else PiecewiseLinear.maximum, functions)
+    return directions[0], reduce(PiecewiseLinear.maximum, functions)
 
 
 def kinks_at_zero(binder, node):
-    """Whether an atom is a piecewise linear function of one number whose kinks are where it is 0.
-
-    So is max(|u| − ε, 0), though its inner |u| has another one.
-    """
+    """Whether an atom is a piecewise linear function of one number with kinks where it is 0, as max(|u| − ε, 0)."""
     found = [of_atom(binder, node, entry) for entry in range(node.size)]
     functions = [function.simplified() for _, function in found] if all(found) else []
     zeros = [np.abs(f.values).max() <= 1e-12 * max(1.0, np.abs(f.slopes).max()) for f in functions]
     return bool(all(found) and all(zeros))
 
 
-def piecewise_entries(binder, node, entries):
-    """``[(columns, values, function)]`` of an atom's entries: piecewise linear functions of rows; None for others."""
-    if not isinstance(node.rule, (Abs, Maximum, Minimum)) or node.has_data:
-        return None
-    out = []
-    for entry in entries:
-        found = of_atom(binder, node, int(entry))
-        if found is None or found[0].coefficient.any():
-            return None
-        direction, function = found
-        varying = direction.column > 0
-        out.append((binder.flat(direction.column[varying]), direction.scale[varying], function.simplified()))
-    return out
+def first_kink(binder, roots):
+    """The first node at which the sum over the roots is not differentiable, or None.
+
+    A kink where the output is 0 disappears below an atom that is flat there, such as the square of a positive part.
+    """
+    seen, stack = set(), [(node, False) for node in roots]
+    while stack:
+        node, flattened = stack.pop()
+        if (node, flattened) in seen:
+            continue
+        seen.add((node, flattened))
+        if flattened and kinks_at_zero(binder, node):
+            continue
+        kink = node.rule.kinks_of(node.forms)
+        if kink == "some" or (kink == "zero" and not flattened):
+            return node
+        for form in node.forms:
+            # Each row of the form is a number times one atom's entry.
+            alone = np.array_equal(form.row, np.arange(form.size)) and binder.kinds(form)[1].all()
+            for inner, _ in binder.atoms_of(form):
+                stack.append((inner, node.rule.flat_at_zero and alone))
+    return None
 
 
-def interval_below(binder, node, entries, weights, level):
-    """(low, high) of the coordinate z where Σ weight × entry, piecewise linear in z alone, is <= level; None for others."""
-    found = piecewise_entries(binder, node, entries)
-    if found is None or any(len(columns) != 1 for columns, _, _ in found):
-        return None
-    scales = {float(values[0]) for _, values, _ in found}
-    if len(scales) != 1:
-        return None
-    parts = [function.scaled(weight) for (_, _, function), weight in zip(found, weights, strict=True)]
-    low, high = reduce(PiecewiseLinear.__add__, parts).below(level)
-    if low > high:
-        return np.inf, -np.inf
-    scale = scales.pop()
-    return tuple(sorted((low / scale, high / scale)))
+def split(form, walker, binder):
+    """The form with each larger of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
+    used, parts = np.zeros(len(form.row), dtype=bool), []
+    for node, terms in binder.atoms_of(form):
+        inner = node.forms
+        if not isinstance(node.rule, Maximum) or len(inner) != 2 or any(map(binder.atoms_of, inner)):
+            continue
+        used[terms] = True
+        difference = forms.add([inner[0], inner[1].scaled(-1.0)], node.shape)
+        size = walker.apply(Abs(), [difference], node.shape, node.expression)
+        both = forms.take(forms.add([*inner, size], node.shape).scaled(0.5), form.column[terms] - node.start)
+        rows, zeros = np.arange(len(terms)), np.zeros(len(terms), dtype=int)
+        weights = forms.Form(rows.shape, rows, zeros, form.coefficient[terms], form.scale[terms])
+        product = forms.multiply(walker.symbols, weights, both, rows.shape)
+        parts.append(forms.scatter(product, form.row[terms], form.shape))
+    return forms.add([form.where(~used), *parts], form.shape) if parts else form
 
 
 def smoothed(form, walker, binder, delta):

@@ -9,16 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from strat.compiler.bind import Assembly, Evaluation, first_kink
-from strat.compiler.binder import Binder
-from strat.compiler.bound_oracle import BoundOracle
-from strat.compiler.piecewise import smoothed
+from strat.compiler.binder import Assembly, Binder
+from strat.compiler.bound_oracle import BoundOracle, Evaluation
+from strat.compiler.piecewise import first_kink, smoothed, split
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
-from strat.compiler.symbols import Symbols
 from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
-from strat.compiler.walk import Walker
+from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.layout import Layout
 from strat.oracles.segments import Segments, compact
@@ -30,7 +28,8 @@ from strat.rules import atoms, rule_of
 class Program:
     """A compiled expression: what it is made of, before any data.
 
-    Made by ``strat.compile``; ``print`` it to see which rule each piece got.
+    Made by ``strat.compile``; ``print`` it to see which rule each piece got. ``layout`` says where each variable lies in a
+    stratum's flat parameter vector.
 
     Parameters
     ----------
@@ -44,11 +43,6 @@ class Program:
         Width of the envelopes of piecewise linear parts.
     curvature : Curvature, optional
         What is known of the expression's convexity.
-
-    Attributes
-    ----------
-    layout : Layout
-        Where each variable lies in a stratum's flat parameter vector.
     """
 
     def __init__(
@@ -64,8 +58,8 @@ class Program:
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
-        self.symbols = Symbols()
-        walker = self._walker(self.symbols, {})
+        self.symbols, self._ids = Symbols(), frozenset(p.id for p in self.data)
+        walker = Walker(self.symbols, self._ids, rule_of)
         self.form = walker(expression)
         if self.form.size == 1:
             self.form = self.form.reshaped(())
@@ -77,11 +71,8 @@ class Program:
     @cached_property
     def hyperparameters(self):
         """Parameters that are no record data, in order of appearance."""
-        ids = {p.id for p in self.data}
-        found = {}
-        for source in (self.expression, *self.constraints):
-            found.update((p.id, p) for p in source.parameters() if p.id not in ids)
-        return tuple(found.values())
+        sources = (self.expression, *self.constraints)
+        return tuple({p.id: p for s in sources for p in s.parameters() if p.id not in self._ids}.values())
 
     def __str__(self):
         return describe(self)
@@ -91,9 +82,6 @@ class Program:
     def __getstate__(self):
         """All but what goes by identities of expressions, which a copy has not."""
         return {k: v for k, v in self.__dict__.items() if k not in ("_curvature", "_last")}
-
-    def _walker(self, symbols, values):
-        return Walker(symbols, {p.id for p in self.data}, rule_of, values)
 
     @cached_property
     def _curvature(self):
@@ -107,7 +95,7 @@ class Program:
         key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
-            walker = self._walker(Symbols(), values)
+            walker = Walker(Symbols(), self._ids, rule_of, values)
             for expression in (self.expression, *self._curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)
@@ -140,17 +128,17 @@ class Program:
         return walker, Binder(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 
     def values(self, given=None):
-        """Values of the hyperparameters.
+        """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own.
 
         Parameters
         ----------
         given : dict, optional
-            Values by name, which go before the Parameters' own.
+            Values by name.
 
         Returns
         -------
         dict
-            Values by CVXPY id.
+            Of arrays.
         """
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
         missing = [p.name() for p, value in found if value is None]
@@ -224,7 +212,7 @@ class Program:
         return BoundOracle(self, oracle, list(grouped.labels))
 
     def bind_regularizer(self, given=None):
-        """Flat oracle of a program without data.
+        """Flat oracle, of (K, n) arrays, of a program without data.
 
         Parameters
         ----------
@@ -234,12 +222,12 @@ class Program:
         Returns
         -------
         SumOracle
-            The oracle of (K, n) arrays.
+            With a prox.
         """
         walker, binder, _ = self.read(given)
         self._curvature.check_values(walker, binder)
-        assembly = Assembly(walker(self.expression).reshaped(()), binder, None)
-        return with_prox(self, assembly, walker)
+        form = split(walker(self.expression).reshaped(()), walker, binder)
+        return with_prox(self, Assembly(form, binder, None), walker)
 
     @property
     def constraints_alone(self):
@@ -255,35 +243,28 @@ class Program:
         prox=False,
         smooth=True,
         constrained=True,
-        part=None,
         statistics=True,
+        part=None,
     ):
-        """Flat oracle of a program with data.
+        """Flat oracle, of (K, n) arrays, of a program with data.
 
         Parameters
         ----------
-        arrays : list of ``(N, *shape)`` ndarray or (N, size) csr_array
-            The records' data.
-        strata : Strata
-            The grouping of records.
-        weight : (N,) ndarray
-            The records' weights; those of weight 0 are left out.
+        arrays, strata, weight : list of (N, *shape) ndarray or (N, size) csr_array, Strata, (N,) ndarray
+            The records' data, strata and weights; those of weight 0 are left out.
         given : dict, optional
             Values of hyperparameters by name.
-        prox, smooth : bool
-            Whether to look for a prox, and whether the declared smoothing applies.
-        constrained : bool
-            Whether the prox must hold constraints and attributes; symmetry it always holds.
+        prox, smooth, constrained, statistics : bool
+            Whether to look for a prox, whether the declared smoothing applies, whether the prox must hold constraints and
+            attributes (symmetry it always holds), and whether sums over records may take the place of the records.
         part : (M,) int ndarray, optional
-            Positions of the records to bind, sorted by stratum and of positive weight; all by default. The oracle is one of
-            the strata that these belong to, in order, and has no cones.
-        statistics : bool
-            Whether sums over records may take the place of the records.
+            Positions of the records to bind, sorted by stratum and of positive weight. The oracle is one of the strata that
+            these belong to, in order, and has no cones.
 
         Returns
         -------
         SumOracle
-            The oracle of (K, n) arrays.
+            With a prox where one was asked for.
         """
         walker, binder, origin = self.read(given, arrays, strata, weight, part)
         self._curvature.check_values(walker, binder, origin)

@@ -9,8 +9,6 @@ from scipy.sparse.csgraph import connected_components
 from strat.compiler.component import Component
 from strat.compiler.cone_form import record_cones, stratum_cones
 from strat.compiler.pieces import NoProx, Sets, Support, affine, quadratic, single_rows
-from strat.compiler.piecewise import interval_below
-from strat.compiler.separable import separable
 from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError
 from strat.oracles.cone_prox import ConeProx
@@ -19,15 +17,16 @@ from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_quadratic import QuadraticProx
-from strat.oracles.quadratic import summed_quadratics
+from strat.oracles.prox_separable import ScalarBlock, SoftBlock
+from strat.rules.piecewise import Abs
+from strat.rules.text import text
 
 
 def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None):
     """The oracle of a program with the prox of the expression, and of its constraints and attributes where `constrained`.
 
-    ``why["prox"]`` says why the prox has no closed form, where it has none. What is smoothed has no cones, as those of its
-    records are of another function. Symmetry of variables the prox always holds. ``apart()`` gives the same parts with
-    piecewise linear functions read as such, where the expression is of records.
+    ``why["prox"]`` says why the prox has no closed form. What is smoothed has no cones, which are of another function.
+    ``apart()`` gives the same parts with piecewise linear functions read as such, where the expression is of records.
     """
     binder, values = assembly.binder, walker.values
 
@@ -74,9 +73,12 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
         cone_prox = ConeProx(cones, program.what, restricted=sets.restrict)
     else:
         cone_prox = None if smoothed else ConeProx(Once(of_both), program.what, builder.domain())
+    inside = binder.inside(assembly.roots)
+    # Newton's steps stop at a finite end of a domain without a finite derivative, wherever the minimum is.
+    steep = any(not node.forms[i].is_data for node in inside for i in node.rule.steep)
     if not sets.restrict and not assembly.roots:
-        oracle.prox = QuadraticProx(summed_quadratics(assembly.parts()), sets.transposed)
-    elif not sets.restrict and oracle.has("hessian_operator"):
+        oracle.prox = QuadraticProx.of(assembly.parts(), sets.transposed)
+    elif not sets.restrict and oracle.has("hessian_operator") and not (steep and cone_prox):
         oracle.prox = NewtonProx(oracle, sets.transposed, cone_prox)
     else:
         oracle.prox = cone_prox
@@ -89,21 +91,18 @@ BYTES = 450
 
 
 class Once:
-    """A function without arguments that is called once, when its result is first needed.
-
-    `size` tells how many numbers of records the result will hold, before it is made.
-    """
+    """A function without arguments, called when its result of about `size` numbers of records is first needed."""
 
     def __init__(self, make, size=0):
         self._make, self._made, self._error, self.size = make, None, None, size
 
     def __call__(self):
-        if self._made is None and self._error is None:
+        if self._make is not None:
+            make, self._make = self._make, None
             try:
-                if self.size:
-                    way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
-                    check_memory("the cone program of all records", BYTES * self.size, way)
-                self._made = self._make()
+                way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
+                check_memory("the cone program of all records", BYTES * self.size, way)
+                self._made = make()
             except (NoOracleError, OptionError) as error:
                 self._error = str(error)
         if self._error is not None:
@@ -113,14 +112,13 @@ class Once:
     def __getstate__(self):
         with suppress(NoOracleError):
             self()  # functions inside functions are not pickled, their result is
-        return {**self.__dict__, "_make": None}
+        return self.__dict__
 
 
 class ProxBuilder:
-    """Builds the prox of Σ weight × atom + linear + quadratic over a set, all on strata, by blocks that do not touch.
+    """Builds the prox of Σ weight × atom + linear + quadratic over a set, on strata, by blocks that do not touch.
 
-    `weights` is ``{atom node: (K or 1, size) weights}``, `linear` (K or 1, n), and `active` a mask of the strata that have
-    records.
+    `weights` is ``{atom node: (K or 1, size) weights}``, `linear` (K or 1, n), `active` a mask of strata that have records.
     """
 
     def __init__(self, binder, weights, linear, sets, layout, active=None):
@@ -166,27 +164,27 @@ class ProxBuilder:
 
     def build(self):
         """The prox in closed form; raises NoProx with the reason where some coordinates have none."""
-        if self.sets.other:
-            raise NoProx(f"the constraint {self.sets.other[0]} has no projection in closed form")
-        labels = self._components()
+        sets = self.sets
+        if sets.other:
+            raise NoProx(f"the constraint {sets.other[0]} has no projection in closed form")
+        if np.any(sets.low > sets.high):
+            raise NoProx("no point satisfies the constraints on one coordinate")
+        labels, tied = self._components()
         sizes = np.bincount(labels, minlength=self.n)
-        single = sizes[labels] == 1
-        single[self._bound(single)] = False
+        single = (sizes[labels] == 1) & ~tied
         order, ends = np.argsort(labels, kind="stable"), np.cumsum(sizes)
         parts = [np.flatnonzero(single)] if single.any() else []
         parts += [order[ends[k] - sizes[k] : ends[k]] for k in np.unique(labels[~single])]
         blocks, reasons = [], []
         for columns in parts:
             try:
-                if np.any(self.sets.low[columns] > self.sets.high[columns]):
-                    raise NoProx("no point satisfies the constraints on one coordinate")
                 alone = single[columns[0]]
-                blocks += separable(self, columns) if alone else [Component(self, columns).block()]
+                blocks += self._separable(columns) if alone else [Component(self, columns).block()]
             except NoProx as error:
                 reasons.append(str(error))
         if reasons:
             raise NoProx("; ".join(reasons))
-        return BlockProx(blocks, self.sets.transposed)
+        return BlockProx(blocks, sets.transposed)
 
     def domain(self):
         """Bounds of all coordinates, those from atoms that are not finite everywhere among them."""
@@ -201,41 +199,89 @@ class ProxBuilder:
                     np.minimum.at(high, column, bounds[1])
         return low, high
 
-    def _bound(self, single):
-        """Turn constraints on one coordinate alone into bounds; return the coordinates where that cannot be done."""
-        sets, left = self.sets, []
-        for A, b in sets.equalities:
-            rows = np.flatnonzero((np.diff(A.indptr) == 1) & single[A.indices[A.indptr[:-1]]])
-            column, value = A.indices[A.indptr[rows]], b[rows] / A.data[A.indptr[rows]]
-            np.maximum.at(sets.low, column, value)
-            np.minimum.at(sets.high, column, value)
-        for node, weight, radius, _ in sets.balls:
-            entries = np.flatnonzero(weight)
-            touched = np.unique(self.support.node(node)[entries].indices)
-            if len(touched) != 1 or not single[touched[0]]:
-                continue
-            interval = interval_below(self.binder, node, entries, weight[entries], radius)
-            if interval is None:
-                left.append(touched[0])
-                continue
-            sets.low[touched] = np.maximum(sets.low[touched], interval[0])
-            sets.high[touched] = np.minimum(sets.high[touched], interval[1])
-        return left
-
     def _components(self):
-        """Label of the block that each coordinate belongs to."""
+        """Label of the block that each coordinate belongs to, and whether it is in a ball or cone."""
         sets, links = self.sets, [matrix for _, matrix in self.pieces]
         links += [A for A, _ in sets.equalities + sets.inequalities]
-        for node, weight, _, _ in sets.balls:
-            touched = np.unique(self.support.node(node)[np.flatnonzero(weight)].indices)
-            links.append(csr_array((np.ones(len(touched)), (np.zeros_like(touched), touched)), (1, self.n)))
-        for name in sets.cones:
-            where = self.layout.slices[name]
-            columns = np.arange(where.start, where.stop)
-            links.append(csr_array((np.ones(len(columns)), (np.zeros_like(columns), columns)), (1, self.n)))
+        where = [self.layout.slices[name] for name in sets.cones]
+        rows = [np.arange(s.start, s.stop) for s in where]
+        rows += [self.support.node(node)[np.flatnonzero(weight)].indices for node, weight, *_ in sets.balls]
+        tied = np.isin(np.arange(self.n), np.concatenate([[], *rows]))
+        links += [csr_array((np.ones(len(r)), r, [0, len(r)]), (1, self.n)) for r in rows]
         if not links and np.array_equal(*self.H.nonzero()):
-            return np.arange(self.n)
+            return np.arange(self.n), tied
         # A graph of the coordinates and of one node for each row that ties some of them.
         rows, columns = (links := vstack([self.H, *links])).nonzero()
         graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=links.shape[:1] * 2)
-        return connected_components(graph, directed=False)[1][: self.n]
+        return connected_components(graph, directed=False)[1][: self.n], tied
+
+    def _separable(self, columns):
+        """Blocks of single coordinates: one for all absolute values, and one for each other atom."""
+        owner, absolute = np.full(self.n, -1), np.zeros(self.n, dtype=bool)
+        for i, (node, matrix) in enumerate(self.pieces):
+            mine = np.intersect1d(matrix.indices, columns)
+            if isinstance(node.rule, Abs):
+                absolute[mine] = True
+            elif np.any(owner[mine] >= 0):
+                raise NoProx("functions of one coordinate have no joint closed form")
+            else:
+                owner[mine] = i
+        if np.any(absolute & (owner >= 0)):
+            raise NoProx("functions and absolute values of one coordinate have no joint closed form")
+        soft = columns[owner[columns] < 0]
+        blocks = [self._soft(soft)] if len(soft) else []
+        for i in np.unique(owner[owner >= 0]):
+            blocks.append(self._scalar(np.flatnonzero(owner == i), self.pieces[i][0]))
+        return blocks
+
+    def _soft(self, columns):
+        """The block of coordinates with absolute values alone, or nothing."""
+        nodes = [node for node, matrix in self.pieces if np.isin(matrix.indices, columns).any()]
+        found, p = self.soft_parts(nodes), self.sets.transposed
+        if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
+            raise NoProx(
+                "absolute values of one coordinate have no joint closed form: they have several centres"
+            )
+        weight, centre = found
+        weight = weight if p is None else 0.5 * (weight + weight[:, p])
+        parts, ends = self._parts(columns)
+        return SoftBlock(columns, *parts, weight[:, columns], centre[columns], *ends)
+
+    def soft_parts(self, nodes):
+        """(weights (K, n), centres (n,)) of the absolute values of single coordinates; None where some have two centres."""
+        K = max((len(self.nodes[node]) for node in nodes), default=1)
+        weight, centre = np.zeros((K, self.n)), np.full(self.n, np.nan)
+        for node in nodes:
+            found = self.affine(node.forms[0])
+            if found is None:
+                return None
+            A, b = found
+            row = np.flatnonzero(np.diff(A.indptr) == 1)
+            column, scale = A.indices[A.indptr[row]], A.data[A.indptr[row]]
+            at = -b[row] / scale
+            known = ~np.isnan(centre[column])
+            if np.any(centre[column][known] != at[known]):
+                return None
+            centre[column] = at
+            if np.any(centre[column] != at):
+                return None
+            np.add.at(weight, (slice(None), column), self.nodes[node][:, row] * np.abs(scale))
+        return weight, np.nan_to_num(centre) + 0.0
+
+    def _scalar(self, columns, node):
+        """The block of one elementwise atom that knows its prox, once a coordinate."""
+        p, rows, constants = self.sets.transposed, self.rows(node.forms[0]), node.forms[1:]
+        known = node.rule.separable and node.rule.has("prox") and all(form.is_data for form in constants)
+        plain = p is None or np.array_equal(p[columns], columns)
+        if not (known and plain) or rows is None or len(rows[1]) != len(columns):
+            why = f"{node.rule.name} in {text(node.expression)}"
+            raise NoProx(f"functions of one coordinate have no joint closed form: {why}")
+        row, column, scale, offset = (part[np.argsort(rows[1])] for part in rows)
+        others = [self.binder.values(form).reshape(1, -1)[:, row] for form in constants]
+        parts, ends = self._parts(columns)
+        return ScalarBlock(columns, *parts, node.rule, others, self.nodes[node][:, row], scale, offset, *ends)
+
+    def _parts(self, columns):
+        """Linear and quadratic parts, and the bounds."""
+        parts = self.q[:, columns], self.diagonal[columns][None, :]
+        return parts, (self.sets.low[columns], self.sets.high[columns])

@@ -1,8 +1,6 @@
 """What to write instead of what is not convex by the rules of disciplined convex programming."""
 
-import numpy as np
-import scipy.sparse as sp
-
+from strat.compiler.expressions import eigenvalues
 from strat.rules import atoms
 
 CONCAVE = (
@@ -63,8 +61,7 @@ def _of_matrix(e):
     matrix = e.args[1]
     if matrix.variables() or matrix.parameters() or not e.args[0].is_affine():
         return "The matrix of a quadratic form is a number or Parameter, positive semidefinite, and the vector is affine."
-    value = matrix.value.toarray() if sp.issparse(matrix.value) else np.asarray(matrix.value, dtype=float)
-    low = np.linalg.eigvalsh(0.5 * (value + value.T))[0]
+    low = eigenvalues(matrix.value)[0]
     return (
         f"Its matrix must be positive semidefinite, but it has the eigenvalue {low:.3g}; where only rounding makes it "
         f"negative, write cp.quad_form(u, cp.psd_wrap(P))."

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from strat.compiler.bind import first_kink
 from strat.compiler.binder import Binder
-from strat.compiler.random_records import random_records
-from strat.compiler.symbols import DATA, AtomNode, Leaf, Product, Value
+from strat.compiler.piecewise import first_kink
+from strat.compiler.random_records import GROUPED, random_records
+from strat.compiler.walk import DATA, AtomNode, Leaf, Product, Value
 from strat.rules.text import short, text
 
 
@@ -19,15 +19,11 @@ def prox_line(program, constrained=True):
     """How the prox is computed, where hyperparameters have values; of a loss, as at a few random records."""
     if any(p.value is None for p in program.hyperparameters):
         return []
-    if program.data:
-        records, oracle = random_records(program, np.random.default_rng(0), {})
-        if records is None:
-            return []
-        if not constrained:
-            given = records.arrays, records.strata, records.weight
-            oracle = program.bind_records(*given, prox=True, constrained=False)
-    else:
-        oracle = program.bind_regularizer()
+    arrays, oracle = random_records(program, np.random.default_rng(0), {})
+    if arrays is None:
+        return []
+    if program.data and not constrained:
+        oracle = program.bind_records(arrays, *GROUPED, prox=True, constrained=False)
     kind = oracle.prox.kind if oracle.has("prox") else "none"
     if getattr(oracle.prox, "costly", False):
         kind += ", so that a given graph is fitted by strat.Cone()"
@@ -48,13 +44,10 @@ def piece_rows(program):
     """Rows (weight, piece, rule, argument, oracles) of the sum."""
     symbols, form = program.symbols, program.form
     binder = Binder(symbols, {}, {}, program.layout.n, None)
-    owners, rows, linear = symbols.owner(form.column), [], []
-    for o in dict.fromkeys(owners.tolist()):
-        node = symbols.nodes[o]
-        if o >= 0 and isinstance(node, AtomNode):
-            rows.append(_atom_row(binder, form.at(np.flatnonzero(owners == o)), node))
-        elif o >= 0:
-            linear.append(node.name)
+    owners = symbols.owner(form.column)
+    places = {symbols.nodes[o]: np.flatnonzero(owners == o) for o in dict.fromkeys(owners.tolist()) if o >= 0}
+    rows = [_atom_row(binder, form.at(at), n) for n, at in places.items() if isinstance(n, AtomNode)]
+    linear = [node.name for node in places if isinstance(node, Leaf)]
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
         rows.append(
@@ -65,17 +58,14 @@ def piece_rows(program):
 
 def _atom_row(binder, form, node):
     weights = {_weight(binder.symbols, form.at(form.column == c)) for c in np.unique(form.column)}
-    weight = weights.pop() if len(weights) == 1 else "by row"
-    size = node.forms[0].size
-    if node.has_data:
-        argument = f"record data, {size} row{'s' * (size != 1)}"
-    else:
-        argument = f"no data, {size} entr{'ies' if size != 1 else 'y'}"
-    affine = not any(binder.atoms_of(inner) for inner in node.forms)
-    if node.has_data and affine and node.rule.name == "Square":
+    size, data = node.forms[0].size, node.has_data
+    rows = "row" + "s" * (size != 1) if data else "entry" if size == 1 else "entries"
+    argument = f"{'record data' if data else 'no data'}, {size} {rows}"
+    if data and node.rule.name == "Square" and not any(map(binder.atoms_of, node.forms)):
         argument += ", Gram matrix if smaller"
     smooth = first_kink(binder, [node]) is None
     oracles = ["value", *["gradient"] * smooth, *["hvp"] * (smooth and node.rule.curved), "prox"]
+    weight = weights.pop() if len(weights) == 1 else "by row"
     return (weight, text(node.expression, 46), node.rule.name, argument, " ".join(oracles))
 
 
@@ -85,14 +75,13 @@ def _weight(symbols, form):
     for scale, coefficient in zip(form.scale, form.coefficient, strict=True):
         name = _name(symbols, coefficient)
         size = f"{abs(scale):g}" if name == "" or abs(scale) != 1 else ""
-        part = "*".join(p for p in (size, name) if p)
         sign = "-" if scale < 0 else "+" if out else ""
-        out += (f" {sign} " if out else sign) + part
+        out += (f" {sign} " if out else sign) + "*".join(filter(None, (size, name)))
     return short(out, 24)
 
 
 def _name(symbols, symbol):
-    """A coefficient's name, such as x[2] or y*x[2]."""
+    """A coefficient's name, such as x[2] or y*x[2]; none for the number one."""
     if symbol == 0:
         return ""
     node = symbols.nodes[symbols.owner(symbol)]

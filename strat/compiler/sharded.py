@@ -29,27 +29,21 @@ def in_pieces(program, arrays, strata, weight, given, smooth=True):
     bind = partial(program.bind_records, arrays, weight=weight, given=given, smooth=smooth)
     some = np.flatnonzero(weight)
     like = bind(strata=strata.merged(), part=some[:: max(1, len(some) // SAMPLE)])
-    del some
     if not follows_gradients(like):
         return None
-    keep = N * width <= KEPT
     step = max(1, PIECE // width)
     # Neighbours in memory make a piece where its sums over all strata are no larger than itself.
-    order = None if K * n * n <= PIECE else strata.order
-    small = np.min_scalar_type(K)
-
-    def positions(first):
-        return np.arange(first, min(first + step, N)) if order is None else order[first : first + step]
+    neighbours, small = K * n * n <= PIECE, np.min_scalar_type(K)
 
     def piece(first):
-        part = positions(first)
+        part = np.arange(first, min(first + step, N)) if neighbours else strata.order[first : first + step]
         part = part[weight[part] > 0]
-        if order is None:
+        if neighbours:
             part = part[np.argsort(strata.index[part].astype(small), kind="stable")]
         return shard(bind, strata, part)
 
     shards = [partial(piece, first) for first in range(0, N, step)]
-    shards = [Kept(make) for make in shards] if keep else shards
+    shards = [Kept(make) for make in shards] if N * width <= KEPT else shards
     return sum_over(LocalSum(lambda: shards, K), K, like)
 
 
@@ -86,15 +80,9 @@ def follows_gradients(oracle):
 
 
 def sum_over(engine, K, like):
-    """The sum over an engine's shards: of quadratics by their statistics, where these are fewer than the records.
+    """The sum over an engine's shards of K strata: of quadratics by their statistics, where these are fewer than the records.
 
-    Parameters
-    ----------
-    engine : object with ``sum``
-    K : int
-        Strata.
-    like : SumOracle
-        That of a sample of the records, in one stratum.
+    `like` is the oracle of a sample of the records, in one stratum.
     """
     n, shards = like.n, Shards(engine, K, like)
     if like.quadratic and K * n * n <= STATISTICS and all(isinstance(part, Quadratic) for part in like.parts):

@@ -1,7 +1,7 @@
 """What the values of data and hyperparameters must satisfy: convexity, domains, constraints without variables.
 
-CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here each *factor* (a largest
-sub-expression without variables) is replaced by a parameter of the sign that its values have.
+CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here each *factor* (a largest sub-expression without
+variables) is replaced by a parameter of the sign that its values have.
 """
 
 import warnings
@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.binder import dense
-from strat.compiler.expressions import factors, matrix_factors, rebuilt, sign_of
+from strat.compiler.expressions import eigenvalues, factors, matrix_factors, rebuilt, sign_of
 from strat.compiler.replacements import CONCAVE, replacement
-from strat.compiler.symbols import DATA
+from strat.compiler.walk import DATA
 from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
 from strat.rules import atoms
 from strat.rules.text import text
@@ -32,6 +32,7 @@ class Curvature:
 
     def __init__(self, expression, what):
         self.expression, self.what = expression, what
+        self.names = ", ".join(v.name() for v in expression.variables())
         self.factors, self.matrices = factors(expression), matrix_factors(expression)
         self._unknown, self._known = ("?",) * len(self.factors), {}
         powers = [e.p for e in atoms.nodes(expression) if isinstance(e, atoms.Power)]
@@ -45,10 +46,7 @@ class Curvature:
 
     def _convex(self, signs):
         """Whether the expression is convex where the factors have these signs."""
-        powers = tuple(float(p.value) for p in self._exponents if p.value is not None)
-        if self._known.get((*self._unknown, *powers)):
-            return True  # whatever the signs
-        key = (*signs, *powers)
+        key = (*signs, *(float(p.value) for p in self._exponents if p.value is not None))
         if key not in self._known:
             self._known[key] = self._signed(self.expression, signs).is_convex()
         return self._known[key]
@@ -62,76 +60,67 @@ class Curvature:
         return rebuilt(e, own)
 
     def _assignments(self):
-        if len(self.factors) > MAX_FACTORS:
-            return [self._unknown]
-        return [self._unknown, *product("+-", repeat=len(self.factors))]
+        few = len(self.factors) <= MAX_FACTORS
+        return [self._unknown, *(product("+-", repeat=len(self.factors)) if few else ())]
 
     def check_declaration(self):
         """Raise NotConvexError where no values of the parameters could make the expression convex."""
-        assignments = self._assignments()
-        if len(self.factors) > MAX_FACTORS or any(self._convex(signs) for signs in assignments):
+        if len(self.factors) > MAX_FACTORS or any(map(self._convex, self._assignments())):
             return
-        culprit = self._innermost(self.expression, assignments)
+        culprit = self._innermost(self.expression)
         line = f"  {text(self.expression)}   is concave"
         if culprit is not None:
             line = f"  {text(culprit)}   is neither convex nor concave by the rules of disciplined convex programming"
         hint = CONCAVE if culprit is None else replacement(culprit)
         raise NotConvexError(
-            f"{self.what} is not convex in ({self._names}).\n{line}\n"
+            f"{self.what} is not convex in ({self.names}).\n{line}\n"
             f"{'No sign of the data makes it' if self.factors else 'It must be'} convex in the variables. {hint}"
         )
 
-    @property
-    def _names(self):
-        return ", ".join(v.name() for v in self.expression.variables())
-
-    def _innermost(self, e, assignments):
+    def _innermost(self, e):
         """The innermost expression that is neither convex nor concave for any signs, or None."""
         for a in e.args:
-            if a.variables() and (found := self._innermost(a, assignments)) is not None:
+            if a.variables() and (found := self._innermost(a)) is not None:
                 return found
-        signed = (self._signed(e, signs) for signs in assignments)
+        signed = (self._signed(e, signs) for signs in self._assignments())
         return None if any(s.is_convex() or s.is_concave() for s in signed) else e
 
     def _offending(self, signs):
         """Position of a factor, and the sign it should have, that keep the expression from being convex; None if unclear."""
-        best = None
-        for wanted in self._assignments()[1:]:
-            if self._convex(wanted):
-                wrong = [i for i, (s, w) in enumerate(zip(signs, wanted, strict=True)) if s not in (w, "0")]
-                # A factor may have any sign where the expression stays convex, the others being as wanted.
-                wrong = [i for i in wrong if not self._convex((*wanted[:i], signs[i], *wanted[i + 1 :]))]
-                if wrong and (best is None or len(wrong) < best[0]):
-                    best = len(wrong), wrong[0], wanted[wrong[0]]
-        return None if best is None else best[1:]
+        found = []
+        for wanted in filter(self._convex, self._assignments()[1:]):
+            pairs = enumerate(zip(signs, wanted, strict=True))
+            wrong = [(i, w) for i, (s, w) in pairs if s not in (w, "0")]
+            # A factor may have any sign where the expression stays convex, the others being as wanted.
+            found.append(
+                [p for p in wrong if not self._convex((*wanted[: p[0]], signs[p[0]], *wanted[p[0] + 1 :]))]
+            )
+        return min(filter(None, found), key=len, default=[None])[0]
 
     def check_values(self, walker, binder, origin=None):
         """Raise where the signs of data or hyperparameters make the expression non-convex; origin is that of the data."""
         if self.always:
             return
-        values = []
+        values, signs = [], []
         for factor in self.factors:
             form, matrix = walker(factor), id(factor) in self.matrices
             value = binder.values(form, sparse=not matrix)
             values.append(value.reshape(-1, *form.shape) if matrix else value)
-        signs = [
-            sign_of(value.data if sp.issparse(value) else value, id(factor) in self.matrices)
-            for factor, value in zip(self.factors, values, strict=True)
-        ]
+            signs.append(sign_of(value.data if sp.issparse(value) else values[-1], matrix))
         if self._convex(signs):
             return
         found = self._offending(signs)
         if found is None:
             raise NotConvexError(
-                f"{self.what} is not convex in ({self._names}) for these values of data and hyperparameters: "
+                f"{self.what} is not convex in ({self.names}) for these values of data and hyperparameters: "
                 f"{text(self.expression)}."
             )
         factor, value, sign = self.factors[found[0]], values[found[0]], 1.0 if found[1] == "+" else -1.0
         words = ">= 0" if sign > 0 else "<= 0"
         if id(factor) in self.matrices:
             words = f"is {'positive' if sign > 0 else 'negative'} semidefinite"
-            value = np.linalg.eigvalsh(0.5 * (value + np.swapaxes(value, 1, 2)))
-        only = f"{self.what} is convex in ({self._names}) only where {text(factor)} {words}, but"
+            value = eigenvalues(value)
+        only = f"{self.what} is convex in ({self.names}) only where {text(factor)} {words}, but"
         if origin is None or not walker.symbols.depends(walker(factor).coefficient) & DATA:
             have = [f"{p.name()} = {shown(walker.values.get(p.id, np.nan))}" for p in factor.parameters()]
             raise NotConvexError(
@@ -146,10 +135,7 @@ class Curvature:
 
 
 class Origin:
-    """Where sorted records came from, for messages.
-
-    `order` is the original position of each sorted record, and `arrays` are the data as given, unsorted.
-    """
+    """Where records, sorted by `order`, came from, for messages; `arrays` are the data as given."""
 
     def __init__(self, order, strata, data, arrays):
         self.order, self.strata, self.data, self.arrays = order, strata, data, arrays
@@ -190,15 +176,13 @@ def on_rows(mask, N):
 
 def check_fixed(constraints, values):
     """Raise where a constraint without variables does not hold for the hyperparameters' values."""
-    for c in constraints:
-        if c.variables():
-            continue
+    for c in (c for c in constraints if not c.variables()):
         own = {id(p): atoms.Constant(values[p.id]) for p in c.parameters()}
         if not c.copy([rebuilt(a, own) for a in c.args]).value(tolerance=1e-8):
             have = ", ".join(f"{p.name()} = {values[p.id]}" for p in c.parameters())
             raise DeclarationError(
-                f"the constraint {text(c)} has no variable in it and does not hold{f' for {have}' if have else ''}, "
-                f"so no point satisfies the constraints. Correct it, or leave it out."
+                f"the constraint {text(c)} has no variable in it and does not hold{have and ' for '}{have}, so no point "
+                f"satisfies the constraints. Correct it, or leave it out."
             )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from strat.compiler.expressions import folded, symmetric, with_sign
 from strat.compiler.pieces import attribute_constraints
-from strat.compiler.random_records import INDEX, Records, random_points, random_records
+from strat.compiler.random_records import GROUPED, INDEX, random_points, random_records
 from strat.compiler.report import table
 from strat.errors import StratError
 from strat.rules.approximated import approximations
@@ -73,29 +73,25 @@ class Report:
 
 
 def check_program(program, seed=0):
-    """Compare a program's oracles with CVXPY.
-
-    The expression is rebuilt on leaves of its own: no Variable or Parameter of the declaration changes its value.
-    """
-    rng = np.random.default_rng(seed)
+    """Compare a program's oracles with CVXPY, on leaves of its own: no Variable or Parameter changes its value."""
+    rng, rows, notes = np.random.default_rng(seed), [], []
     piece, given = f"{program.what}: {text(program.expression)}", _missing_values(program, rng)
-    records, oracle = random_records(program, rng, given)
+    arrays, oracle = random_records(program, rng, given)
     if oracle is None:
         return Report([], [f"{piece}: no random records were found for which it is convex"])
     theta = random_points(program, oracle, rng, len(STEPS))
     if theta is None:
         return Report([], [f"{piece}: no random point was found at which it is finite"])
-    reference, true, rows, notes = Reference(program, records, given), oracle, [], []
-    if program.smoothing is not None:
-        true = program.bind_records(records.arrays, records.strata, records.weight, given, smooth=False)
-    known = not approximations(program.expression)
-    if known:
+    reference, known, smoothed = Reference(program, arrays, given), True, program.smoothing is not None
+    if approximations(program.expression):
+        known = False
+        notes.append(f"{piece}: its value is exact and was not compared, as CVXPY's is an approximation")
+    else:
+        true = program.bind_records(arrays, *GROUPED, given, smooth=False) if smoothed else oracle
         wanted = reference.values(theta)
         rows.append(Row(piece, "value", _error(true.value(theta) - wanted, wanted), len(theta)))
-    else:
-        notes.append(f"{piece}: its value is exact and was not compared, as CVXPY's is an approximation")
-    function = oracle.value if program.smoothing is not None or not known else reference.values
-    directions = [program.layout.pack(_directions(program, rng, len(theta))) for _ in range(3)]
+    function = oracle.value if smoothed or not known else reference.values
+    directions = [_directions(program, rng, len(theta)) for _ in range(3)]
     with np.errstate(all="ignore"):
         if oracle.has("value_and_gradient"):
             gradient = oracle.value_and_gradient(theta)[1]
@@ -105,9 +101,13 @@ def check_program(program, seed=0):
             slopes = lambda point: oracle.value_and_gradient(point)[1]  # noqa: E731
             error = _slope_error(slopes, oracle.hessian_operator(theta), theta, directions)
             rows.append(Row(piece, "Hessian product", error, len(theta) * len(directions)))
-    if oracle.has("prox") and program.smoothing is None and known:
-        found = _prox(piece, program, oracle, reference, rng)
-        (rows if isinstance(found, Row) else notes).append(found)
+    if oracle.has("prox") and not smoothed and known:
+        try:
+            error = _prox_error(oracle, reference, _directions(program, rng, len(STEPS)))
+            rows.append(Row(piece, "prox", error, len(STEPS)))
+        except (StratError, cp.error.SolverError, cp.error.DCPError) as error:
+            why = short(str(error).splitlines()[0], 120)
+            notes.append(f"{piece}: the prox was not compared: {why}")
     return Report(rows, notes)
 
 
@@ -115,14 +115,14 @@ def check_prediction(program, seed=0):
     """Compare the values of a prediction, of any shape, with CVXPY's."""
     rng = np.random.default_rng(seed)
     given = _missing_values(program, rng)
-    records = Records([rng.uniform(0.2, 2, size=(len(INDEX), *p.shape)) for p in program.data])
-    theta = rng.uniform(0.2, 2, size=(records.strata.K, program.layout.n))
-    values = program.evaluation(records.arrays, records.strata, given)(theta)
-    reference, errors = Reference(program, records, given), []
-    for record, k in enumerate(INDEX):
-        wanted = reference.value(theta, k, record if program.data else None).reshape(values[record].shape)
-        errors.append(_error(values[record] - wanted, wanted))
-    return Report([Row(f"predict: {text(program.expression)}", "value", max(errors), len(errors))])
+    arrays = [rng.uniform(0.2, 2, size=(len(INDEX), *p.shape)) for p in program.data]
+    theta = rng.uniform(0.2, 2, size=(len(STEPS), program.layout.n))
+    values = program.evaluation(arrays, GROUPED[0], given)(theta)
+    wanted = [Reference(program, arrays, given).value(theta[k], row) for row, k in enumerate(INDEX)]
+    wanted = np.reshape(wanted, values.shape)
+    return Report(
+        [Row(f"predict: {text(program.expression)}", "value", _error(values - wanted, wanted), len(INDEX))]
+    )
 
 
 def _slope_error(function, product, theta, directions, h=1e-5):
@@ -137,14 +137,10 @@ def _slope_error(function, product, theta, directions, h=1e-5):
     return float(np.max(errors))
 
 
-def _prox(piece, program, oracle, reference, rng):
+def _prox_error(oracle, reference, v):
     """Error of the prox: the distance to CVXPY's solution, or what the objectives of both say if that is less."""
-    v = program.layout.pack(_directions(program, rng, len(STEPS)))
     v[1] = 0.0
-    try:
-        z, found = oracle.prox(v, STEPS), reference.prox(v, STEPS)
-    except (StratError, cp.error.SolverError, cp.error.DCPError) as error:
-        return f"{piece}: the prox was not compared: {short(str(error).splitlines()[0], 120)}"
+    z, found = oracle.prox(v, STEPS), reference.prox(v)
 
     def objective(point):
         return oracle.value(point) + ((point - v) ** 2).sum(axis=1) / (2 * STEPS)
@@ -154,49 +150,51 @@ def _prox(piece, program, oracle, reference, rng):
     with np.errstate(invalid="ignore"):
         gap = np.sqrt(2 * STEPS * np.maximum(objective(z) - objective(found), 0.0))
     error = np.fmin(distance, np.where(np.isnan(gap), np.inf, gap)) + reference.violation(z)
-    return Row(piece, "prox", float(np.where(np.isfinite(objective(z)), error, np.inf).max()), len(STEPS))
+    return float(np.where(np.isfinite(objective(z)), error, np.inf).max())
 
 
 class Reference:
     """CVXPY's own answers, on copies of the declaration's leaves."""
 
-    def __init__(self, program, records, given):
-        self.program, self.records, self.given = program, records, given
+    def __init__(self, program, arrays, given):
+        self.program, self.arrays, self.given = program, arrays, given
 
     def _on(self, e, variables, record=None):
         """The expression of one record on other variables, by name, each part without them as a number of known sign."""
-        program, own = (
-            self.program,
-            {id(x): with_sign(x, variables[x.name()]) for x in self.program.variables},
-        )
+        program = self.program
         values = {p: self.given[p.name()] for p in program.hyperparameters if p.name() in self.given}
         if record is not None:
-            values |= {p: a[record] for p, a in zip(program.data, self.records.arrays, strict=True)}
+            values |= {p: a[record] for p, a in zip(program.data, self.arrays, strict=True)}
+        own = {id(x): with_sign(x, variables[x.name()]) for x in program.variables}
         return folded(e, own | {id(p): cp.Constant(value) for p, value in values.items()})
 
-    def _rows(self, k):
-        return np.flatnonzero(k == INDEX) if self.program.data else [None]
+    def _sum(self, variables, k, of=lambda e: e):
+        """The sum over the records of stratum k."""
+        rows = np.flatnonzero(k == INDEX) if self.program.data else [None]
+        return sum(of(self._on(self.program.expression, variables, row)) for row in rows)
 
-    def value(self, theta, k, record):
-        """The expression's value in stratum k."""
-        named = self.program.layout.unpack(theta[k : k + 1])
-        constants = {name: cp.Constant(value[0]) for name, value in named.items()}
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CVXPY's about invalid values, at points outside the domain
-            return np.asarray(self._on(self.program.expression, constants, record).value, dtype=float)
+    def _named(self, theta, make=cp.Constant):
+        named = self.program.layout.unpack(theta[None])
+        return {name: make(value[0]) for name, value in named.items()}
+
+    def value(self, theta, record):
+        """The expression's value for one record of a stratum."""
+        with np.errstate(all="ignore"):
+            return self._on(self.program.expression, self._named(theta), record).value
 
     def values(self, theta):
         """Sum over the records of each stratum, (K,)."""
-        out = [sum(self.value(theta, k, row).item() for row in self._rows(k)) for k in range(len(theta))]
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CVXPY's about invalid values, at points outside the domain
+            out = [self._sum(self._named(at), k, lambda e: float(e.value)) for k, at in enumerate(theta)]
         return np.where(np.isnan(out), np.inf, out)
 
-    def prox(self, v, steps):
+    def prox(self, v):
         """The prox of every stratum, from one CVXPY problem."""
-        total, limits, parts, layout = 0, [], [], self.program.layout
-        for k, t in enumerate(steps):
-            named, fresh = layout.unpack(v[k : k + 1]), self._fresh()
-            total = total + sum(cp.sum_squares(x - named[name][0]) for name, x in fresh.items()) / (2 * t)
-            total = total + sum(self._on(self.program.expression, fresh, record) for record in self._rows(k))
+        total, limits, parts = 0, [], []
+        for k, t in enumerate(STEPS):
+            fresh, at = self._named(v[k], lambda value: cp.Variable(value.shape)), self._named(v[k])
+            total += self._sum(fresh, k) + sum(cp.sum_squares(fresh[x] - at[x]) for x in at) / (2 * t)
             limits += self._limits(fresh)
             parts.append(fresh)
         problem = cp.Problem(cp.Minimize(total), limits)
@@ -205,43 +203,38 @@ class Reference:
             problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
         if problem.status not in ("optimal", "optimal_inaccurate"):
             raise cp.error.SolverError(f"CVXPY reports {problem.status}")
-        return layout.pack({name: np.stack([part[name].value for part in parts]) for name in parts[0]})
+        return self.program.layout.pack(
+            {name: np.stack([part[name].value for part in parts]) for name in parts[0]}
+        )
 
-    def _fresh(self):
-        return {x.name(): cp.Variable(x.shape) for x in self.program.variables}
-
-    def _limits(self, fresh):
-        limits = [c.copy([self._on(a, fresh) for a in c.args]) for c in self.program.constraints]
-        return limits + [c for x in self.program.variables for c in attribute_constraints(x, fresh[x.name()])]
+    def _limits(self, variables):
+        limits = [c.copy([self._on(a, variables) for a in c.args]) for c in self.program.constraints]
+        return limits + [
+            c for x in self.program.variables for c in attribute_constraints(x, variables[x.name()])
+        ]
 
     def violation(self, theta):
         """Largest violation of constraints and attributes in each stratum."""
-        out, named, fresh = np.zeros(len(theta)), self.program.layout.unpack(theta), self._fresh()
-        limits = self._limits(fresh)
-        for k in range(len(theta)):
-            for name, x in fresh.items():
-                x.save_value(named[name][k])
-            out[k] = max((float(np.max(c.violation())) for c in limits), default=0.0)
-        return out
+        limits = [self._limits(self._named(at)) for at in theta]
+        return np.array([max((float(np.max(c.violation())) for c in own), default=0.0) for own in limits])
 
 
 def _directions(program, rng, count):
+    """Random directions (count, n), symmetric where variables are."""
     out = {}
     for v in program.variables:
         d = rng.normal(size=(count, *v.shape))
         out[v.name()] = 0.5 * (d + np.swapaxes(d, 1, 2)) if symmetric(v) else d
-    return out
+    return program.layout.pack(out)
 
 
 def _missing_values(program, rng):
     """Values by name for the hyperparameters that have none."""
-    return {
-        p.name(): np.asarray(p.project(rng.uniform(0.2, 0.8, size=p.shape)), dtype=float)
-        for p in program.hyperparameters
-        if p.value is None
-    }
+    missing = [p for p in program.hyperparameters if p.value is None]
+    return {p.name(): np.asarray(p.project(rng.uniform(0.2, 0.8, size=p.shape)), float) for p in missing}
 
 
 def _error(difference, size):
+    """Largest size of a difference, relative to 1 + size; none where both are infinite."""
     difference = np.where(difference == difference, np.abs(difference), 0.0)
     return float(np.max(difference / (1 + np.where(np.isfinite(size), np.abs(size), 0.0)), initial=0.0))

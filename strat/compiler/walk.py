@@ -1,17 +1,123 @@
-"""From a CVXPY tree to forms: affine nodes are carried through, nonlinear ones become atom nodes."""
+"""From a CVXPY tree to forms: affine nodes are carried through, nonlinear ones become atom nodes.
+
+Every number that may occur in an expression of one record is a symbol with an integer id. Id 0 is the number one. Each
+variable, parameter, product of data and atom owns a contiguous block of ids, one for each of its entries in C order. An id
+either is a *column* (its value depends on the variables) or a *coefficient* (it depends on record data or hyperparameters
+alone). Nothing here has the size of the data.
+"""
+
+import copy
+import math
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.symbols import DATA, HYPER, VARIABLE, Value
 from strat.errors import DeclarationError, StratError
 from strat.rules import atoms, forms
 from strat.rules.approximated import meant
 from strat.rules.text import text
 
+DATA, HYPER, VARIABLE = 1, 2, 4
+
+
+class Node:
+    """A block of symbols; ``depends`` tells what its values change with (DATA | HYPER | VARIABLE)."""
+
+    def __init__(self, shape, depends, **own):
+        self.shape, self.size = tuple(shape), math.prod(shape)
+        self.depends, self.start = depends, None
+        self.__dict__.update(own)
+
+    @property
+    def ids(self):
+        """Ids of the entries, in the node's shape."""
+        return np.arange(self.start, self.start + self.size).reshape(self.shape)
+
+    @property
+    def has_data(self):
+        """Whether the value differs between records of a stratum."""
+        return bool(self.depends & DATA)
+
+
+class Leaf(Node):
+    """A CVXPY Variable, or a Parameter that holds record data or a hyperparameter: ``leaf`` with its ``name``."""
+
+
+class Product(Node):
+    """Products of two coefficients, ``left`` and ``right``, entry by entry."""
+
+
+class Value(Node):
+    """A ``form`` without variables, evaluated as a whole and used as coefficients from there on."""
+
+
+class AtomNode(Node):
+    """A ``rule`` applied to ``forms``: a nonlinear atom, the ``expression``."""
+
+
+class Symbols:
+    """The blocks of one expression, in order of creation (arguments come before what uses them)."""
+
+    def __init__(self):
+        self.nodes, self._known, self._products = [], {}, {}
+        self._starts, self._first = [], np.zeros(0, dtype=np.int64)  # the second is the first as an array
+        self._end = 1
+
+    def copy(self):
+        """The same blocks, to which others may be added."""
+        twin = copy.copy(self)
+        for name in ("nodes", "_known", "_products", "_starts"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
+
+    def add(self, node):
+        """Give a node its ids."""
+        node.start = self._end
+        self._end += max(node.size, 1)
+        self.nodes.append(node)
+        self._starts.append(node.start)
+        return node
+
+    def known(self, key, kind, shape, depends, **own):
+        """The node with a key, the same one at every occurrence."""
+        if key not in self._known:
+            self._known[key] = self.add(kind(shape, depends, **own))
+        return self._known[key]
+
+    def owner(self, ids):
+        """Position in ``nodes`` of the node that owns each id, -1 for the id 0."""
+        if len(self._first) != len(self._starts):
+            self._first = np.array(self._starts)
+        return self._first.searchsorted(ids, side="right") - 1
+
+    def depends(self, ids):
+        """Union of what the given ids change with."""
+        out = 0
+        for position in set(self.owner(ids[ids > 0]).tolist()):
+            out |= self.nodes[position].depends
+        return out
+
+    def product(self, left, right):
+        """Ids of the products of two arrays of coefficients; equal products get equal ids."""
+        out = np.where(left == 0, right, left)
+        both = (left > 0) & (right > 0)
+        if not both.any():
+            return out
+        low, high = np.minimum(left[both], right[both]), np.maximum(left[both], right[both])
+        pairs, inverse = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
+        keys = list(zip(*pairs.tolist(), strict=True))
+        ids = np.array([self._products.get(key, 0) for key in keys])
+        new = np.flatnonzero(ids == 0)
+        if len(new):
+            (left, right), depends = pairs[:, new], self.depends(pairs[:, new].ravel())
+            ids[new] = self.add(Product(left.shape, depends, left=left, right=right)).ids
+            self._products.update((keys[i], int(ids[i])) for i in new)
+        out[both] = ids[inverse.reshape(-1)]
+        return out
+
 
 class Walker:
-    """Reads the expressions of one declaration into one set of symbols.
+    """Reads expressions into one set of symbols.
 
     `data` has the CVXPY ids of the Parameters that hold record data, ``rule_of(expression)`` gives the rule of a nonlinear
     atom, or raises, and `values` of hyperparameters by CVXPY id are read as constants.
@@ -57,30 +163,33 @@ class Walker:
         if exact is not None:
             rule, u = exact
             return rule.form(self, e, [self(u)])
+        args = [self(a) for a in e.args]
         for kinds, method in _AFFINE:
             if isinstance(e, kinds):
-                return method(self, e)
-        args = [self(a) for a in e.args]
+                return method(self, e, *args)
         if isinstance(e, atoms.AffAtom):
             return self._probed(e, args)
         rule = self.rule_of(e)
         return rule.form(self, e, args)
 
     def _leaf(self, e):
-        if isinstance(e, atoms.Variable):
-            return forms.block(self.symbols.leaf(e, VARIABLE), as_columns=True)
-        if e.id in self.data:
-            return forms.block(self.symbols.leaf(e, DATA), as_columns=False)
         if e.id in self.values:
             return forms.constant(self.values[e.id])
-        return forms.block(self.symbols.leaf(e, HYPER), as_columns=False)
+        variable = isinstance(e, atoms.Variable)
+        depends = VARIABLE if variable else DATA if e.id in self.data else HYPER
+        node = self.symbols.known(e.id, Leaf, e.shape, depends, leaf=e, name=e.name())
+        return forms.block(node, as_columns=variable)
 
     def apply(self, rule, args, shape, expression):
         """Form of the entries of a rule's output (an atom node)."""
         depends = 0
         for form in args:
             depends |= self.symbols.depends(form.column) | self.symbols.depends(form.coefficient)
-        node = self.symbols.atom(rule, tuple(args), shape, depends, expression)
+        key, own = (
+            (rule.key, tuple(shape), *(f.fingerprint() for f in args)),
+            {"rule": rule, "forms": tuple(args)},
+        )
+        node = self.symbols.known(key, AtomNode, shape, depends, expression=expression, **own)
         return forms.block(node, as_columns=bool(depends & VARIABLE))
 
     def opaque(self, form):
@@ -88,7 +197,7 @@ class Walker:
         if form.is_constant or not form.is_data or np.all(np.diff(form.row) > 0):
             return form
         depends = self.symbols.depends(form.coefficient)
-        return forms.block(self.symbols.add(Value(form, depends)), as_columns=False)
+        return forms.block(self.symbols.add(Value(form.shape, depends, form=form)), as_columns=False)
 
     def times(self, a, b, shape, expression=None):
         """Entrywise product."""
@@ -114,17 +223,7 @@ class Walker:
         target = np.arange(int(np.prod(kept, dtype=int))).reshape(kept)
         return forms.scatter(form, np.broadcast_to(target, form.shape), shape)
 
-    def _add(self, e):
-        return forms.add([self(a) for a in e.args], e.shape)
-
-    def _negative(self, e):
-        return self(e.args[0]).scaled(-1.0)
-
-    def _multiply(self, e):
-        return self.times(self(e.args[0]), self(e.args[1]), e.shape, e)
-
-    def _matmul(self, e):
-        a, b = self(e.args[0]), self(e.args[1])
+    def _matmul(self, e, a, b):
         some_data = a.is_data or b.is_data
         a, b = (self.opaque(a), b) if a.is_data else (a, self.opaque(b))
         if some_data and max(len(a.shape), len(b.shape)) <= 2:
@@ -137,30 +236,21 @@ class Walker:
         b = forms.take(b, np.broadcast_to(b.positions[..., None, :, :], full))
         return self.sum(self.times(a, b, full, e), e.shape, axis=(len(full) - 2,))
 
-    def _divide(self, e):
-        return self.times(self.reciprocal(self(e.args[1]), e), self(e.args[0]), e.shape, e)
-
-    def _sum(self, e):
-        return self.sum(self(e.args[0]), e.shape, atoms.axis_of(e))
-
-    def _kron(self, e):
-        a, b = self(e.args[0]), self(e.args[1])
+    def _kron(self, e, a, b):
         full = (a.shape[0], b.shape[0], a.shape[1], b.shape[1])
         pa = np.broadcast_to(a.positions[:, None, :, None], full).reshape(e.shape)
         pb = np.broadcast_to(b.positions[None, :, None, :], full).reshape(e.shape)
         return self.times(forms.take(a, pa), forms.take(b, pb), e.shape, e)
 
-    def _convolve(self, e):
-        a, b = self(e.args[0]), self(e.args[1])
+    def _convolve(self, e, a, b):
         pa, pb = np.indices((a.size, b.size))
         outer = self.times(forms.take(a, pa), forms.take(b, pb), pa.shape, e)
         return forms.scatter(outer, pa + pb, e.shape)
 
-    def _select(self, e):
-        args = [self(a) for a in e.args]
+    def _select(self, e, *args):
         offsets = np.cumsum([1] + [f.size for f in args[:-1]])
         positions = [f.positions + offset for f, offset in zip(args, offsets, strict=True)]
-        index = atoms.selection(e, positions).astype(np.int64).reshape(e.shape) - 1
+        index = np.asarray(e.numeric(positions), dtype=np.int64).reshape(e.shape) - 1
         whole = args[0] if len(args) == 1 else forms.concatenate(args)
         return forms.take(whole, index)
 
@@ -182,12 +272,12 @@ class Walker:
 
 
 _AFFINE = (
-    (atoms.AddExpression, Walker._add),
-    (atoms.NegExpression, Walker._negative),
-    (atoms.multiply, Walker._multiply),
+    (atoms.AddExpression, lambda walker, e, *args: forms.add(args, e.shape)),
+    (atoms.NegExpression, lambda walker, e, u: u.scaled(-1.0)),
+    (atoms.multiply, lambda walker, e, a, b: walker.times(a, b, e.shape, e)),
     (atoms.MulExpression, Walker._matmul),
-    (atoms.DivExpression, Walker._divide),
-    (atoms.Sum, Walker._sum),
+    (atoms.DivExpression, lambda walker, e, a, b: walker.times(walker.reciprocal(b, e), a, e.shape, e)),
+    (atoms.Sum, lambda walker, e, u: walker.sum(u, e.shape, atoms.axis_of(e))),
     (atoms.kron, Walker._kron),
     ((atoms.conv, atoms.convolve), Walker._convolve),
     (atoms.SELECTIONS, Walker._select),

@@ -1,11 +1,13 @@
 """A fitted model as a convex problem in theta: its graph held fixed, its hyperparameters at any values."""
 
+import warnings
+
 import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler import coupling
-from strat.derivatives.linearization import Linearization
-from strat.errors import OptionError
+from strat.derivatives.linearization import LOOSE, Linearization
+from strat.errors import ConvergenceWarning, OptionError
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
 from strat.model.export import training_records
@@ -14,27 +16,17 @@ from strat.problem.graph_regularizers import FixedGraph
 
 
 class FittedModel:
-    """A fitted model's problem for fixed weights on `edges`, by default those of its ``W_``.
+    """A fitted model's problem for fixed weights w on `edges`, by default those of its ``W_``.
 
     `what` names the caller in messages; only where `shared` is True may all strata share their parameters, and the
-    problem then has a single stratum.
-
-    Attributes
-    ----------
-    bound_model : BoundModel
-        The model bound to the records of its fit.
-    theta : (K, n) ndarray
-        The fitted parameters.
-    w : edge array
-        The weights of ``W_``.
+    problem then has a single stratum. `theta` are the fitted parameters (K, n), `bound_model` has the records of the fit.
     """
 
     def __init__(self, model, what, edges=None, shared=False):
         common = getattr(model, "shared", False)
         if common and not shared:
-            raise OptionError(
-                f"{what} follows the graph, but the strata of a common model share their parameters; use strat.lrsm."
-            )
+            why = "but the strata of a common model share their parameters; use strat.lrsm."
+            raise OptionError(f"{what} follows the graph, {why}")
         check_fitted(model, what)
         records, theta, W = training_records(model, what), model._flat(), model.W_
         if common:
@@ -42,10 +34,7 @@ class FittedModel:
         if edges is None:
             edges = EdgeList(len(theta), *_ends(W))
         self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
-        bound = getattr(model, "_bound", None)
-        if bound is None or bound.base is not model.base or bound.graph is not model.graph:
-            bound = BoundModel(model, records=records)
-        self.bound_model = bound.on_edges(model, edges)
+        self.bound_model = BoundModel(model, records=records, edges=edges)
 
     def problem(self, values=None, w=None):
         """The JointProblem in theta, with hyperparameters by name and weights in place of the model's own."""
@@ -62,9 +51,21 @@ class FittedModel:
 
     def linearized(self):
         """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
-        linearization = Linearization(self.problem(), self.theta, self.w)
-        linearization.check_fit()
-        return linearization
+        fit = Linearization(self.problem(), self.theta, self.w)
+        kinks, texts = int(fit.hessian.slope.kinks.sum()), []
+        if not fit.residual <= LOOSE:
+            texts.append(
+                f"the fit is not at its optimum: Newton steps left a residual of {fit.residual:.1e}, so that its "
+                f"derivatives are inaccurate. Fit it to a smaller tol, or give the solver more iterations."
+            )
+        if kinks:
+            texts.append(
+                f"the fit lies on a kink of the regularizer in {kinks} strata: the derivatives there are those of one "
+                f"side, or between both sides."
+            )
+        for text in texts:
+            warnings.warn(text, ConvergenceWarning, stacklevel=3)
+        return fit
 
     def value_of(self, name):
         """A hyperparameter's value in the fit, as an array."""
@@ -77,5 +78,4 @@ def _ends(W):
     if sp.issparse(W):
         return sp.triu(W, 1, format="coo").coords
     i, j = np.divmod(np.flatnonzero(W != 0), len(W))  # of a flat mask: several times faster than np.nonzero
-    upper = i < j
-    return i[upper], j[upper]
+    return i[i < j], j[i < j]

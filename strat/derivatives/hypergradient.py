@@ -1,15 +1,25 @@
-"""Derivatives of a held-out loss through the fit: in edge weights, scales of the graph's factors and hyperparameters."""
+"""Derivatives of a held-out loss through the fit: in edge weights, scales of the graph's factors and hyperparameters.
+
+With b the gradient of the held-out loss in theta and v = (H + C + G(w))⁻¹ b over the free directions, a change of the
+optimality conditions' gradient by δ changes the held-out loss by −⟨v, δ⟩.
+"""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from strat.derivatives.chain_rule import over_edges, over_factors, over_pairs, over_parameter
-from strat.derivatives.cvxpy_gradient import cvxpy_gradient
+import cvxpy as cp
+import numpy as np
+
+from strat.compiler import coupling
 from strat.derivatives.fitted_model import FittedModel
-from strat.errors import OptionError
+from strat.errors import OptionError, StratError
+from strat.model.export import weighted_problem
+from strat.problem.edges import EdgeList
 from strat.rules import atoms
 
-METHODS = ("implicit", "cvxpy")
+STEP = 1e-5  # relative step of the differences of oracles in a hyperparameter
+ACCURATE = 1e-9  # tolerances of the cone solver SCS; its defaults leave errors of 1e-5
 
 
 def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method: str = "implicit") -> tuple:
@@ -65,7 +75,7 @@ def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method
            [-0.096,  0.   ,  0.792],
            [ 0.864,  0.792,  0.   ]])
     """
-    if method not in METHODS:
+    if method not in ("implicit", "cvxpy"):
         raise OptionError(f'method is {method!r}; it is "implicit" or "cvxpy".')
     fitted = FittedModel(model, "hypergradient")
     names = wrt_names(model, wrt)
@@ -91,25 +101,127 @@ def implicit_gradient(fitted, held, linearization, names):
         elif name == "scale":
             gradient[name] = over_factors(prior, over_edges(couple, theta, v, prior.i, prior.j))
         else:
-            gradient[name] = over_parameter(
-                linearization,
-                b,
-                v,
-                model.base.hyperparameters[name],
-                fitted.value_of(name),
-                lambda value, name=name: fitted.problem({name: value}),
-                lambda value, name=name: held.mean_loss(theta, {name: value}),
-            )
+
+            def loss_at(moved, name=name):
+                change = linearization.change(fitted.problem({name: moved}), v, b)
+                return held.mean_loss(theta, {name: moved}) + change
+
+            gradient[name] = derivatives(loss_at, model.base.hyperparameters[name], fitted.value_of(name))
     return loss, gradient
+
+
+def cvxpy_gradient(fitted, held, names):
+    """Held-out loss and its gradient by differentiating the model's CVXPY problem: slow, and independent of all else here."""
+    try:
+        import diffcp  # noqa: F401
+    except ImportError as error:
+        raise OptionError('method="cvxpy" needs diffcp: pip install "strat[diffcp]".') from error
+    model, prior, base = fitted.model, fitted.bound_model.prior, fitted.model.base
+    values = {name: fitted.value_of(name) for name in names if name not in ("W0", "scale")}
+    multipliers = {p.name() for p in coupling.parameters(base.couple)} & set(values)
+    if base.smoothing is not None or multipliers:
+        why = "it takes the loss as declared, not its smoothing="
+        if multipliers:
+            why = f"the Parameter {min(multipliers)} multiplies edge weights (couple=), which is not DPP"
+        raise OptionError(f'method="cvxpy" cannot differentiate this model: {why}. Use method="implicit".')
+    parameters = {}
+    for name, value in values.items():
+        p = base.hyperparameters[name]
+        signs = {"nonneg": p.is_nonneg(), "nonpos": p.is_nonpos()}
+        parameters[name] = cp.Parameter(p.shape, name=name, value=value, **signs)
+    K = prior.K  # the model's own edges are those of W and those of the graph, of weight 0 included
+    ends = [i * K + j for i, j in (fitted.bound_model.edges.ends, (prior.i, prior.j))]
+    edges = EdgeList(K, *np.divmod(np.union1d(*ends), K))
+    i, j = edges.ends
+    w = [cp.Parameter(nonneg=True, value=weight) for weight in edges.from_matrix(model.W_)]
+    problem, copies = weighted_problem(model, i, j, w, parameters)
+    if not problem.is_dcp(dpp=True):
+        raise OptionError(
+            'method="cvxpy": the problem is not DPP in the Parameters of wrt, so that CVXPY cannot differentiate it. '
+            'Use method="implicit".'
+        )
+    problem.solve(requires_grad=True, eps_abs=ACCURATE, eps_rel=ACCURATE)
+    layout = base.layout
+    theta = layout.pack({name: np.array([c[name].value for c in copies]) for name in copies[0]})
+    loss, b = held.mean_loss_and_gradient(theta)
+    for k, variables in enumerate(copies):
+        for name, value in layout.unpack(b[[k]]).items():
+            variables[name].gradient = value[0]
+    problem.backward()
+    in_edges = np.array([weight.gradient for weight in w], dtype=float)
+    gradient = {}
+    for name in names:
+        if name == "W0":
+            gradient[name] = np.where(np.eye(K, dtype=bool), 0.0, np.nan)
+            gradient[name][i, j] = gradient[name][j, i] = in_edges
+        elif name == "scale":
+            place = np.searchsorted(i * K + j, prior.i * K + prior.j)
+            gradient[name] = over_factors(prior, in_edges[place])
+        else:
+
+            def loss_at(moved, name=name):
+                return held.mean_loss(theta, {name: moved})
+
+            at_fixed_theta = derivatives(loss_at, base.hyperparameters[name], values[name])
+            gradient[name] = at_fixed_theta + np.reshape(parameters[name].gradient, values[name].shape)
+    return loss, gradient
+
+
+def over_pairs(couple, theta, v):
+    """(K, K) derivatives −⟨theta_i − theta_j, v_i − v_j⟩ in the weights of all pairs, weighted by couple (n,)."""
+    theta = theta * couple
+    pairs = theta @ v.T
+    pairs -= np.vecdot(theta, v)[:, None]
+    pairs = pairs + pairs.T  # symmetric to the last digit
+    np.fill_diagonal(pairs, 0.0)
+    return pairs
+
+
+def over_edges(couple, theta, v, i, j):
+    """The same on edges alone, (E,), weighted by couple (n,) or (E, n), or not where it is None."""
+    gaps = theta[i] - theta[j]
+    if couple is not None:
+        gaps *= couple
+    return -np.einsum("en,en->e", gaps, v[i] - v[j])
+
+
+def over_factors(prior, edges):
+    """Derivatives in the scales of the graph's factors from those in its edges, (E,)."""
+    terms = prior.term_weight * edges[prior.term_edge]
+    if not prior.factors:
+        return {"all": float(terms.sum())}
+    return {f: float(terms[prior.term_factor == code].sum()) for code, f in enumerate(prior.factors)}
+
+
+def derivatives(f, parameter, value):
+    """Derivatives of a number f(value) in every entry of a Parameter's value, by differences of second order.
+
+    They are exact where f is quadratic (as in a multiplier of a piece), and right to about 1e-9 elsewhere; one-sided where
+    the domain ends: by the sign that the Parameter is declared with, or where f raises a StratError, as a value is refused.
+    """
+    sign, out = int(parameter.is_nonneg()) - int(parameter.is_nonpos()), np.zeros(value.shape)
+    for index in np.ndindex(value.shape):
+
+        def at(step, index=index):
+            moved = np.array(value)
+            moved[index] += step
+            return f(moved)
+
+        h = STEP * max(abs(float(value[index])), 1e-2)
+        with suppress(StratError):  # such as a weight below 0
+            if not (sign and abs(value[index]) < h):
+                out[index] = (at(h) - at(-h)) / (2 * h)
+                continue
+        h = -h if sign < 0 else h
+        out[index] = (-3 * at(0.0) + 4 * at(h) - at(2 * h)) / (2 * h)
+    return out
 
 
 def wrt_names(model, wrt):
     """The names in `wrt`, checked: "W0", "scale" and those of hyperparameters."""
     wrt = [wrt] if isinstance(wrt, (str, atoms.Parameter)) else wrt
     if not isinstance(wrt, Iterable):
-        raise OptionError(
-            f'wrt is {wrt!r}, but it is "W0", "scale", a hyperparameter, or a sequence of them.'
-        )
+        raise OptionError(f'wrt is {wrt!r}, but it is "W0", "scale", a hyperparameter, or several of them.')
     known, names = model.base.hyperparameters, []
     for item in wrt:
         is_parameter = isinstance(item, atoms.Parameter)

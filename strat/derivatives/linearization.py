@@ -15,51 +15,44 @@ All of it is done in the units of a fit (see `Units`): theta = unit · s, and th
 """
 
 import warnings
+from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import splu
 
-from strat.derivatives.reduced_hessian import ReducedHessian
 from strat.errors import ConvergenceWarning, NoOracleError
 from strat.oracles.base import hessian_blocks
+from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.prox_slope import ProxSlope
 from strat.solvers.units import Units
 
 TIGHT = 1e-13  # the polished fit's residual, relative to the terms that balance
-LOOSE = 1e-8  # a larger residual deserves a warning
-ROUNDS = 30
+NEWTON = 30  # steps
+ROUNDS = 2  # of conjugate gradients, and of the factor below
+FEW = 4_000_000  # numbers in a matrix up to which it is factored where conjugate gradients are slow
+ACCURATE = 1e-12  # relative residual to reach
+LOOSE = 1e-8  # relative residual that deserves a warning
+RIDGE = 1e-14  # relative; keeps solutions finite in strata where the Hessian is singular
+# Pivots of a matrix with unit diagonal: rounding below, positive beyond doubt above
+SINGULAR, DEFINITE = 1e-12, 1e-8
+SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 
 
 class Linearization:
     """The linearised optimality conditions of an LRSM at its optimum.
 
-    Parameters
-    ----------
-    problem : JointProblem
-        With a fixed graph.
-    theta : (K, n) ndarray
-        A fit for the weights w.
-    w : edge array
-    polish : bool
-        Whether Newton steps first improve the fit up to rounding; without, theta is taken as it is.
-
-    Attributes
-    ----------
-    theta : (K, n) ndarray
-        The polished fit.
-    residual : float
-        Its distance from stationarity, relative to the terms that balance.
-    slope : ProxSlope
-        The Jacobian J.
-    hessian : ReducedHessian
-        H + C on the free directions, in the units of `units`.
-    units : Units
+    `theta` (K, n) is a fit of a JointProblem with a fixed graph for the weights w; with `polish`, Newton steps first improve
+    it up to rounding. `residual` is its distance from stationarity, relative to the terms that balance, and `hessian`
+    H + C on the free directions, in the units of `units`.
     """
 
     def __init__(self, problem, theta, w, polish=True):
         if not problem.loss.has("hessian_operator"):
             raise NoOracleError(
-                f"derivatives of a fit need a loss with second derivatives, but "
+                f"derivatives and standard errors of a fit need second derivatives of the loss, but "
                 f"{problem.loss.missing('hessian_operator')}. Smooth it: smoothing= on the BaseModel."
             )
         theta = np.array(theta, dtype=float)
@@ -79,18 +72,9 @@ class Linearization:
         return self.units.outside(self._theta)
 
     @property
-    def argument(self):
-        """The prox's argument theta − t g(theta), (K, n)."""
-        return self.units.outside(self._argument)
-
-    @property
-    def t(self):
-        """The prox's steps, (K,), or (K, n) where those of a stratum's coordinates differ."""
-        return self.units.steps(self._t)
-
-    @property
     def _argument(self):
-        return self._theta - self._t[:, None] * (self._loss_gradient + self._laplacian_gradient)
+        """The prox's argument theta − t g(theta)."""
+        return self._theta - self._t[:, None] * self._gradient
 
     def solve(self, b):
         """Solve (H + C) v = b, (K, n) or (m, K, n), over the free directions; v is 0 in the others.
@@ -100,29 +84,17 @@ class Linearization:
         unit = self.units.unit
         return unit * self.hessian.solve(unit * b) / self.units.worth
 
-    def moved_dot(self, v, b, q):
-        """⟨b, d⟩ for the change d of theta that follows from a change q (K, n) of the prox's result, v being solve(b)."""
-        fixed, right = self._split(self.units.inside(q))
-        unit, worth = self.units.unit, self.units.worth
-        return float(np.vdot(unit * b, fixed) + worth * np.vdot(v / unit, right))
+    def change(self, problem, v, b):
+        """⟨b, d⟩ for the change d of theta, to first order, from this problem to one near it, v being solve(b).
 
-    def check_fit(self):
-        """Warn where the fit could not be polished, or lies on a kink."""
-        if not self.residual <= LOOSE:
-            warnings.warn(
-                f"the fit is not at its optimum: Newton steps left a residual of {self.residual:.1e}, so that its "
-                f"derivatives are inaccurate. Fit it to a smaller tol, or give the solver more iterations.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        kinks = int(self.slope.kinks.sum())
-        if kinks:
-            warnings.warn(
-                f"the fit lies on a kink of the regularizer in {kinks} strata: the derivatives there are those of one "
-                f"side, or between both sides.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        It is −⟨v, g(theta)⟩ of that problem, plus what follows from its prox.
+        """
+        gradient = problem.loss.value_and_gradient(self.theta)[1]
+        gradient = gradient + problem.laplacian(self.w, self.theta, self.degrees)
+        prox = problem.prox(self.units.outside(self._argument), self.units.steps(self._t))
+        fixed, right = self._split(self.units.inside(prox) - self._theta)
+        unit, worth = self.units.unit, self.units.worth
+        return float(np.vdot(unit * b, fixed) + worth * np.vdot(v / unit, right) - np.vdot(v, gradient))
 
     def _split(self, q):
         """d_fixed, and the right-hand side of the free system."""
@@ -133,42 +105,35 @@ class Linearization:
         return fixed, free.project(right)
 
     def _evaluate(self):
-        """Take the gradients at theta; return whether they are finite."""
-        value, self._loss_gradient = self._problem.loss.value_and_gradient(self._theta)
-        self._laplacian_gradient = self._problem.laplacian(self.w, self._theta, self.degrees)
-        return bool(np.isfinite(value).all() and np.isfinite(self._loss_gradient).all())
+        """Take the gradient at theta; return whether it is finite."""
+        value, of_loss = self._problem.loss.value_and_gradient(self._theta)
+        of_laplacian = self._problem.laplacian(self.w, self._theta, self.degrees)
+        self._gradient = of_loss + of_laplacian
+        self._size = 1 + max(np.linalg.norm(of_loss), np.linalg.norm(of_laplacian))
+        return bool(np.isfinite(value).all() and np.isfinite(of_loss).all())
 
     def _prox_step(self):
         """The prox-gradient step from theta; sets the residual."""
         step = self._problem.prox(self._argument, self._t) - self._theta
-        size = 1 + max(np.linalg.norm(self._loss_gradient), np.linalg.norm(self._laplacian_gradient))
-        self.residual = float(np.linalg.norm(step / self._t[:, None]) / size)
+        self.residual = float(np.linalg.norm(step / self._t[:, None]) / self._size)
         return step
 
     def _linearize(self):
         """Take the Hessian and the prox's Jacobian at theta; return the prox-gradient step."""
         blocks = hessian_blocks(self._problem.loss, self._theta)
-        mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0) + self._laplacians.degrees.mean(
-            axis=1
-        )
+        mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0)
+        mean = mean + self._laplacians.degrees.mean(axis=1)
         self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
-        # Differences of a prox that moves little are exact for a step of the size of its curvature.
-        for _ in range(3):
-            step = self._prox_step()
-            slope = ProxSlope(self._problem.regularizer.prox, self._argument, self._t)
-            least = np.where(slope.free, slope.slope, 1.0).min(axis=1)
-            if np.all(least > 0.05):
-                break
-            self._t = self._t * np.where(least > 0.05, 1.0, 2 * least)
-        self.slope = slope
+        step = self._prox_step()
+        slope = ProxSlope(self._problem.regularizer.prox, self._argument, self._t)
         self.hessian = ReducedHessian(self._newton, self._laplacians, blocks, slope)
         return step
 
     def _polish(self, step):
         """Newton steps, each taken where the residual falls; `step` is the prox-gradient step at theta."""
-        for _ in range(ROUNDS):
+        for _ in range(NEWTON):
             if self.residual <= TIGHT:
-                break
+                return
             theta, residual = self._theta, self.residual
             fixed, b = self._split(step)
             tolerance = max(1e-10, min(1e-2, 1e-14 / residual))
@@ -182,8 +147,139 @@ class Linearization:
             else:
                 self._theta, self.residual = theta, residual
                 self._evaluate()
-                break
+                return
             near = np.linalg.norm(length * newton) <= 1e-10 * (1e-10 + np.linalg.norm(self._theta))
             if near or (self._problem.loss.quadratic and self.residual <= TIGHT):
-                break  # the linearisation before the step serves
+                return  # the linearisation before the step serves
             step = self._linearize()
+
+
+class ReducedHessian:
+    """A = Qᵀ (H + C + G(w) ⊗ diag(couple)) Q for one linearisation of a fit.
+
+    H = diag(blocks) holds the Hessian of each stratum's loss, C the regularizer's curvature, G(w) is the graph's
+    Laplacian and Q an orthonormal basis of the free directions. C and Q follow from `slope`, the Jacobian of the
+    regularizer's prox. The NewtonSystem, of the problem and its weights, may serve several linearisations, and with it
+    the preconditioner.
+    """
+
+    def __init__(self, newton, laplacians, blocks, slope):
+        self.slope, self.free = slope, FreeDirections(slope)
+        self._newton, self._laplacians, self._blocks = newton, laplacians, blocks
+        curvature = self.free.curvature
+        full = curvature if curvature.ndim == 3 else curvature[:, :, None] * np.eye(blocks.shape[1])
+        self._curved = blocks + full
+
+    @cached_property
+    def _size(self):
+        """Mean diagonal of each stratum's own block, (K,)."""
+        return (np.einsum("kaa->ka", self._curved) + self._laplacians.degrees).mean(axis=1)
+
+    @cached_property
+    def _system(self):
+        """The Newton equations, set to this linearisation."""
+        self._newton.take(self._blocks)
+        self._newton.set(self.free, RIDGE * (self._size + self._size.mean()))
+        return self._newton
+
+    def times(self, d):
+        """(H + C + G(w) ⊗ diag(couple)) d for d (K, n), not restricted to the free directions."""
+        return times(self._curved, d) + self._laplacians.operator(d)
+
+    @cached_property
+    def basis(self):
+        """Q, sparse, (K n, M): the free coordinates, or the free eigenvectors of the prox's Jacobian."""
+        if self.free.mask is not None:
+            return sp.eye_array(self.free.mask.size, format="csc")[:, self.free.mask.ravel()]
+        vectors = np.where(np.abs(self.slope.U) > 1e-9, self.slope.U, 0.0)
+        return sp.csc_array(block_diagonal(vectors))[:, self.slope.free.ravel()]
+
+    @cached_property
+    def matrix(self):
+        """A, sparse, (M, M)."""
+        A = self.basis.T @ (block_diagonal(self._curved) + self._laplacians.matrix()) @ self.basis
+        return sp.csr_array((A + A.T) / 2)
+
+    def solve(self, b, tolerance=ACCURATE, warn=True):
+        """Q A⁻¹ Qᵀ b for b (K, n) or (m, K, n), with warnings where A is singular or the residual large."""
+        out, worst = np.zeros_like(b), 0.0
+        for x, right in zip(*(a.reshape(-1, *b.shape[-2:]) for a in (out, b)), strict=True):
+            rest = right = self.free.project(right)
+            size = residual = np.linalg.norm(right)
+            for step in range(2 * ROUNDS):
+                if residual <= 10 * tolerance * size or (step >= ROUNDS and self.matrix.nnz > FEW):
+                    break
+                change = (
+                    self._system.solve(rest, self.free, tolerance * size)
+                    if step < ROUNDS
+                    else self._direct(rest)
+                )
+                if not np.isfinite(change).all():
+                    continue
+                x += change
+                rest = right - self.free.project(self.times(x))
+                residual = np.linalg.norm(rest)
+            worst = max(worst, residual / (size or 1.0))
+        if warn and b.size:
+            self._warn(worst)
+        return out
+
+    @cached_property
+    def _direct(self):
+        """Q A⁻¹ Qᵀ by a sparse factor."""
+        diagonal = self.matrix.diagonal()
+        ridge = RIDGE * np.maximum(diagonal + diagonal.mean(), 1e-200)
+        factor = splu(sp.csc_array(self.matrix + sp.diags_array(ridge)), **SYMMETRIC)
+        return lambda b: (self.basis @ factor.solve(self.basis.T @ b.ravel())).reshape(b.shape)
+
+    def _warn(self, residual):
+        if self.singular.any():
+            text = (
+                f"the Hessian at the fit is singular for {int(self.singular.sum())} of {len(self.singular)} strata: "
+                f"their parameters are not determined by records, regularizer and graph, so that derivatives with "
+                f"respect to them mean nothing. Add a small ridge to the regularizer, or connect the strata."
+            )
+        elif not residual <= LOOSE:
+            text = (
+                f"the linear system for the derivatives was not solved accurately: its relative residual is "
+                f"{residual:.1e}. The Hessian at the fit is nearly singular; a small ridge in the regularizer helps."
+            )
+        else:
+            return
+        warnings.warn(text, ConvergenceWarning, stacklevel=6)
+
+    @cached_property
+    def singular(self):
+        """Strata with parameters that nothing determines, as a (K,) mask.
+
+        Curvature and Laplacian are positive semidefinite, so that a null vector of their sum has no curvature in any
+        stratum and is constant over the components of each coordinate's graph. The sum of the blocks over these components
+        is therefore singular exactly where the whole matrix is, and far smaller.
+        """
+        blocks = self.free.restricted(self._curved, 1 + self._size)  # definite on directions held fixed
+        K, n = blocks.shape[:2]
+        scale = 1 / np.sqrt(np.maximum(np.einsum("kaa->ka", blocks), 1e-300))
+        try:
+            factors = np.linalg.cholesky(blocks * scale[:, :, None] * scale[:, None, :])
+            if (np.einsum("kaa->ka", factors) ** 2 > DEFINITE).all():  # as in most models
+                return np.zeros(K, dtype=bool)
+        except np.linalg.LinAlgError:
+            pass
+        component = self._laplacians.components.ravel()
+        merge = sp.csr_array((np.ones(K * n), (component, np.arange(K * n))))
+        total = merge @ block_diagonal(np.nan_to_num(blocks, posinf=0.0, neginf=0.0)) @ merge.T
+        diagonal = total.diagonal()
+        scale = sp.diags_array(1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))
+        scaled = sp.csc_array(scale @ total @ scale + RIDGE * sp.eye_array(len(diagonal)))
+        factor = splu(scaled, **SYMMETRIC)
+        part = connected_components(total, directed=False)[1]
+        singular = np.isin(part, part[~(factor.U.diagonal()[factor.perm_c] > SINGULAR)])
+        return singular[component].reshape(K, n).any(axis=1)
+
+
+def block_diagonal(blocks):
+    """The block-diagonal csr_array of blocks (K, n, n)."""
+    K, n = blocks.shape[:2]
+    columns = np.broadcast_to((np.arange(K) * n)[:, None, None] + np.arange(n), blocks.shape)
+    starts = np.arange(0, K * n * n + 1, n)
+    return sp.csr_array((blocks.reshape(-1), columns.reshape(-1), starts), shape=(K * n, K * n))

@@ -1,16 +1,23 @@
-"""How the fitted parameters answer changes of edge weights."""
+"""How the fitted parameters answer changes of edge weights, and how exact a weight must be (Theorem 1 of the paper)."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from strat.derivatives.fitted_model import FittedModel
-from strat.graphs.candidates import candidate_edges
-from strat.records.labels import plain
+from strat.errors import OptionError
+from strat.graphs.candidates import candidate_edges, ends_of_pairs
 from strat.records.tables import Table, aligned, number
 
 SHOWN = 10
+RANGES = {
+    "share": "above 0 and at most 1",
+    "ratio": "above 0",
+    "delta": "at least 0",
+    "delta_center": "at least 0",
+}
 
 
 def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
@@ -54,15 +61,13 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     """
     fitted = FittedModel(model, "sensitivity")
     prior = fitted.bound_model.prior
-    if isinstance(edges, (list, np.ndarray)):
-        candidate_edges(edges, prior)  # checks the labels
-        pairs = [tuple(pair) for pair in (edges.tolist() if isinstance(edges, np.ndarray) else edges)]
-        places = [[prior.position[plain(label)] for label in pair] for pair in pairs]
-        i, j = np.array(places, dtype=np.intp).reshape(-1, 2).T
+    if edges is None:
+        i, j = fitted.bound_model.edges.ends
+    elif isinstance(edges, list | np.ndarray):
+        i, j = ends_of_pairs(edges, prior)  # in their order
     else:
-        own = fitted.bound_model.edges.ends
-        i, j = own if edges is None else candidate_edges(edges, prior, lambda: fitted.theta)
-        pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
+        i, j = candidate_edges(edges, prior, lambda: fitted.theta)
+    pairs = [(prior.labels[a], prior.labels[b]) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
     linearization = fitted.linearized()
     theta, E = linearization.theta, np.arange(len(pairs))
     # d theta / d w_ij = −A⁻¹ E_ij theta, and E_ij theta is the coupled difference at i, its negative at j.
@@ -71,50 +76,29 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     right[E, i], right[E, j] = -differences, differences
     derivatives = linearization.solve(right)
     W = model.W_[i, j] if isinstance(model.W_, np.ndarray) else np.asarray(model.W_[i, j]).ravel()
-    return Sensitivity(pairs, derivatives, W, list(model.strata_), model.base.layout, theta)
+    return Sensitivity(pairs, derivatives, W, list(model.strata_), model.base.layout)
 
 
 class Sensitivity(Table, Mapping):
     """Derivatives of the fitted parameters in edge weights, by edge.
 
-    Parameters
-    ----------
-    pairs : list of tuple
-        The edges.
-    derivatives : (E, K, n) ndarray
-        Of the strata's flat parameters.
-    weights : (E,) ndarray
-        The edges' weights.
-    strata : list
-        Labels.
-    layout : Layout
-        Where each variable lies.
-    theta : (K, n) ndarray
-        The fitted parameters.
-
-    Attributes
-    ----------
-    influence : (E,) ndarray
-        Norm of each edge's derivative over all strata and parameters.
-    weights : (E,) ndarray
+    `pairs` are the edges, `weights` (E,) theirs, `derivatives` (E, K, n) those of the strata's flat parameters, and
+    `influence` (E,) their norms.
     """
 
     columns = ("edge", "weight", "influence", "most moved", "its share")
 
-    def __init__(self, pairs, derivatives, weights, strata, layout, theta):
+    def __init__(self, pairs, derivatives, weights, strata, layout):
         self.pairs, self.derivatives, self.weights = pairs, derivatives, weights
-        self.strata, self.layout, self.theta = strata, layout, theta
-        self._place = {pair: e for e, pair in enumerate(pairs)}
-        self.moves = np.linalg.norm(derivatives, axis=2)
-        self.influence = np.linalg.norm(self.moves, axis=1)
+        self.strata, self._layout = strata, layout
+        self.influence = np.linalg.norm(derivatives, axis=(1, 2))
         self._order = np.argsort(-self.influence, kind="stable")
+        self._place = {end[::way]: e for way in (-1, 1) for e, end in enumerate(pairs)}
 
     def __getitem__(self, edge):
-        reversed_edge = edge[::-1] if isinstance(edge, tuple) else None
-        e = self._place.get(edge, self._place.get(reversed_edge))
-        if e is None:
+        if edge not in self._place:
             raise KeyError(f"no derivative in the edge {edge!r} was asked for; `pairs` lists those that were")
-        return self.layout.unpack(self.derivatives[e])
+        return self._layout.unpack(self.derivatives[self._place[edge]])
 
     def __iter__(self):
         return iter(self.pairs)
@@ -124,29 +108,17 @@ class Sensitivity(Table, Mapping):
 
     @property
     def ranking(self):
-        """The edges, from the most influential to the least.
-
-        Returns
-        -------
-        list of tuple
-            By the norm of the derivative.
-        """
+        """The edges, from the most influential to the least, by the norm of the derivative."""
         return [self.pairs[e] for e in self._order]
 
     def cells(self):
         """Rows of values, one an edge, the most influential first."""
-        share = self.moves / np.where(self.influence > 0, self.influence, 1.0)[:, None]
-        most = share.argmax(axis=1)
-        return [
-            [
-                self.pairs[e],
-                float(self.weights[e]),
-                float(self.influence[e]),
-                self.strata[most[e]],
-                float(share[e, most[e]]),
-            ]
-            for e in self._order
-        ]
+        moves = np.linalg.norm(self.derivatives, axis=2)
+        most = [self.strata[k] for k in moves.argmax(axis=1).tolist()]
+        share = moves.max(axis=1) / np.where(self.influence > 0, self.influence, 1.0)
+        numbers = self.weights.tolist(), self.influence.tolist(), most, share.tolist()
+        rows = list(zip(self.pairs, *numbers, strict=True))
+        return [list(rows[e]) for e in self._order]
 
     def texts(self):
         """Head and rows as texts."""
@@ -165,3 +137,68 @@ class Sensitivity(Table, Mapping):
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def sensitivity_bound(
+    share: ArrayLike, ratio: ArrayLike, delta: ArrayLike, delta_center: ArrayLike
+) -> np.ndarray:
+    """Bound the relative change of one edge weight under which a stratum without records stays accurate.
+
+    Stratum k has no records and no regularizer, so that its parameters are the mean of its neighbours', weighted by the
+    edges' weights. One of them, W_ik, becomes W_ik + ε, ε > 0. If before and after the other strata's parameters are
+    accurate to a relative ``delta`` and those of k to ``delta_center``, then
+
+        ε / W_ik ≤ 2 (δ + δ' + δ p A) / ((1 − (1 + 2δ) p − δ) A − 1 + p − 2 (δ + δ')) / p,
+
+    p = W_ik / Σ_j W_jk being the neighbour's share of the weight and A = ‖θ*_i‖ / max_{j≠i} ‖θ*_j‖ how much larger its true
+    parameters are than all others. The bound falls like δ' / A: the larger the imbalance, the more exactly W must be known.
+
+    Parameters
+    ----------
+    share : float or array_like, between 0 and 1
+        p, the neighbour's share of the weight at the stratum.
+    ratio : float or array_like, > 0
+        A, the ratio of norms.
+    delta : float or array_like, at least 0
+        δ, the relative accuracy of the other strata.
+    delta_center : float or array_like, at least 0
+        δ', the relative accuracy of the stratum without records.
+
+    Returns
+    -------
+    float or ndarray
+        The bound on ε / W_ik; inf where the denominator is not positive, so that the theorem says nothing.
+
+    References
+    ----------
+    Cheng, Zhang, Agrawal and Boyd, "Joint Graph Learning and Model Fitting in Laplacian Regularized Stratified
+    Models", Theorem 1.
+
+    Examples
+    --------
+    >>> import strat
+    >>> strat.sensitivity_bound(share=0.1, ratio=[2.0, 10.0, 100.0], delta=0.0, delta_center=0.05).round(3)
+    array([1.25 , 0.125, 0.011])
+    """
+    values = []
+    for name, value in {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}.items():
+        try:
+            array = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            array = np.array(np.nan)
+        if not np.isfinite(array).all():
+            raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
+        valid = (array >= 0) & ((array > 0) | name.startswith("delta")) & ((array <= 1) | (name != "share"))
+        if not valid.all():
+            raise OptionError(f"{name} is {array[~valid].flat[0]:g}, but it must be {RANGES[name]}.")
+        values.append(array)
+    try:
+        p, A, delta, center = np.broadcast_arrays(*values)
+    except ValueError:
+        shapes = [value.shape for value in values]
+        raise OptionError(f"{', '.join(RANGES)} have shapes {shapes}, which do not go together.") from None
+    numerator = 2 * (delta + center + delta * p * A)
+    denominator = (1 - (1 + 2 * delta) * p - delta) * A - 1 + p - 2 * (delta + center)
+    bound = np.full(numerator.shape, np.inf)
+    np.divide(numerator, denominator * p, out=bound, where=denominator > 0)
+    return float(bound) if bound.ndim == 0 else bound

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.derivatives.fitted_model import FittedModel
-from strat.derivatives.linearization import Linearization
-from strat.derivatives.singular_strata import block_diagonal
-from strat.errors import DataWarning, NoOracleError, OptionError
+from strat.derivatives.linearization import Linearization, block_diagonal
+from strat.errors import DataWarning, OptionError
+from strat.graphs.features import is_nonnegative
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 
@@ -97,18 +97,9 @@ def covariances(model: Any, dispersion: float = 1.0) -> np.ndarray:
 def _covariances(model, dispersion, what):
     """Covariances (K, n, n), and which parameters are not held fixed, (K, n)."""
     fitted = FittedModel(model, what, shared=True)
-    is_number = isinstance(dispersion, (int, float)) and not isinstance(dispersion, bool)
-    if not (is_number and 0 < dispersion < np.inf):
-        raise OptionError(
-            f"dispersion is {dispersion!r}, but the objective is divided by a finite number above 0."
-        )
-    problem = fitted.problem()
-    if not problem.loss.has("hessian_operator"):
-        raise NoOracleError(
-            f"standard errors need second derivatives of the loss, but {problem.loss.missing('hessian_operator')}.\n"
-            "Smooth the loss (smoothing=1e-3 on the BaseModel), or resample the records."
-        )
-    linearization = Linearization(problem, fitted.theta, fitted.w, polish=False)
+    if not (is_nonnegative(dispersion) and dispersion):
+        raise OptionError(f"dispersion is {dispersion!r}, but it is a finite number above 0.")
+    linearization = Linearization(fitted.problem(), fitted.theta, fitted.w, polish=False)
     hessian, units = linearization.hessian, linearization.units
     K, n = fitted.theta.shape
     Q = hessian.basis
@@ -125,8 +116,16 @@ def _covariances(model, dispersion, what):
     C[infinite[:, :, None] | infinite[:, None, :]] = 0.0
     np.einsum("kaa->ka", C)[infinite] = np.inf
     if model.shared:
-        C, free = (np.repeat(array, len(model.strata_), axis=0) for array in (C, free))
-    _warn_of_infinite(model, C)
+        C, free, infinite = (np.repeat(array, len(model.strata_), axis=0) for array in (C, free, infinite))
+    strata = [model.strata_[k] for k in np.flatnonzero(infinite.any(axis=1)).tolist()]
+    if strata:
+        warnings.warn(
+            f"{int(infinite.sum()):,} parameters in {len(strata):,} strata ({some_of(strata)}) have infinite standard errors: "
+            "neither records nor graph nor regularizer determine them. Add a ridge or edges, or leave out what is "
+            "redundant, such as one class of a softmax.",
+            DataWarning,
+            stacklevel=3,
+        )
     return C, free
 
 
@@ -142,24 +141,9 @@ def _inverse(A, rows, columns):
     except np.linalg.LinAlgError:
         pass
     size = np.where(diagonal > RIDGE * diagonal.max(), diagonal, diagonal.max() or 1.0)
-    large, entries = (
-        inverse_entries(A + sp.diags_array(ridge * size), rows, columns)[1] for ridge in (10 * RIDGE, RIDGE)
-    )
+    ridges = sp.diags_array(10 * RIDGE * size), sp.diags_array(RIDGE * size)
+    large, entries = (inverse_entries(A + ridge, rows, columns)[1] for ridge in ridges)
     unbounded = np.zeros(len(diagonal), dtype=bool)
     unbounded[rows[on_diagonal]] = entries[on_diagonal] > 1.5 * large[on_diagonal]
     entries[unbounded[rows] | unbounded[columns]] = 0.0
     return entries, unbounded
-
-
-def _warn_of_infinite(model, C):
-    infinite = np.isinf(np.einsum("kaa->ka", C))
-    if not infinite.any():
-        return
-    strata = [model.strata_[k] for k in np.flatnonzero(infinite.any(axis=1)).tolist()]
-    warnings.warn(
-        f"{int(infinite.sum()):,} parameters in {len(strata):,} strata ({some_of(strata)}) have infinite standard errors: "
-        "neither records nor graph nor regularizer determine them. Add a ridge or edges, or leave out what is "
-        "redundant, such as one class of a softmax.",
-        DataWarning,
-        stacklevel=4,
-    )

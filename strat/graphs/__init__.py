@@ -5,11 +5,9 @@ The edges of a graph with a name also have the attribute ``factor``, which a mod
 refers to.
 """
 
-from strat.graphs.families import complete, cycle, path, star
-from strat.graphs.features import exponential_kernel, knn
+from strat.graphs.families import complete, cycle, grid, path, product, star
+from strat.graphs.features import exponential_kernel, from_geometry, knn
 from strat.graphs.from_parameters import from_parameters
-from strat.graphs.geometry import from_geometry
-from strat.graphs.products import grid, product
 from strat.graphs.report import GraphReport, report
 
 __all__ = [

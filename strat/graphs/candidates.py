@@ -11,8 +11,7 @@ from strat.graphs.reading import read_graph
 from strat.records.labels import plain
 from strat.records.strata import did_you_mean, some_of
 
-#: What `edges` may be by name, and how many neighbours "knn" takes.
-NAMES, NEAREST = ("all", "prior", "two-hop", "knn"), 5
+NEAREST = 5  # neighbours that "knn" takes
 
 
 def candidate_edges(edges, prior, parameters=None):
@@ -29,58 +28,52 @@ def candidate_edges(edges, prior, parameters=None):
     parameters : callable
         Gives the parameters (K, n) for "knn".
     """
-    if isinstance(edges, str):
-        return _named(edges, prior, parameters)
     # A list of two pairs of tuple labels looks like (labels, nested list): only a real matrix is taken for W.
     labels_and_W = isinstance(edges, tuple) and len(edges) == 2 and getattr(edges[1], "ndim", None) == 2
-    if labels_and_W or isinstance(edges, nx.Graph | PriorGraph):
+    ends = prior.i, prior.j
+    if isinstance(edges, str):
+        if edges == "all":
+            return np.triu_indices(prior.K, 1)
+        if edges not in ("prior", "two-hop", "knn"):
+            raise OptionError(
+                f'edges={edges!r} is not known. Use "all", "prior", "two-hop", "knn", a list of pairs of labels, or a graph.'
+            )
+        if edges == "knn" and prior.K > 1:
+            near = neighbors(parameters(), min(NEAREST, prior.K - 1))
+            ends = tuple(map(np.append, ends, near))
+        elif edges == "two-hop":
+            A = sp.csr_array((np.ones(len(prior.i)), ends), shape=(prior.K, prior.K))
+            A = A + A.T
+            ends = sp.triu(A + A @ A, 1).tocoo().coords
+    elif labels_and_W or isinstance(edges, nx.Graph | PriorGraph):
         graph = read_graph(edges)
         position = np.array([_position(label, prior) for label in graph.labels], dtype=np.intp)
         ends = position[graph.i], position[graph.j]
     else:
-        ends = _ends_of_pairs(edges, prior)
-    i, j, _ = unique_edges(*ends, prior.K)
-    if i.size == 0:
-        raise GraphError(
-            'edges: there are no candidate edges, so no weight can be learned. Pass edges="all".'
+        ends = ends_of_pairs(edges, prior)
+    if not len(ends[0]):
+        what = (
+            f'="{edges}": the graph has no edges'
+            if isinstance(edges, str)
+            else ": there are no candidate edges"
         )
-    return i, j
+        raise GraphError(f'edges{what}, so no weight can be learned. Use edges="all".')
+    return unique_edges(*ends, prior.K)[:2]
 
 
-def _named(edges, prior, parameters):
-    if edges == "all":
-        return np.triu_indices(prior.K, 1)
-    if edges not in NAMES:
-        raise OptionError(
-            f'edges={edges!r} is not known. Use "all", "prior", "two-hop", "knn", a list of pairs of labels, or a graph.'
-        )
-    if edges == "knn" and prior.K > 1:
-        near = neighbors(parameters(), min(NEAREST, prior.K - 1))
-        return unique_edges(*map(np.append, (prior.i, prior.j), near), prior.K)[:2]
-    if prior.i.size == 0:
-        raise GraphError(
-            f'edges="{edges}": the graph has no edges, so no weight can be learned. Use edges="all".'
-        )
-    if edges == "prior":
-        return prior.i, prior.j
-    upper = sp.csr_array((np.ones(len(prior.i)), (prior.i, prior.j)), shape=(prior.K, prior.K))
-    A = upper + upper.T
-    return unique_edges(*sp.triu(A + A @ A, 1).tocoo().coords, prior.K)[:2]
-
-
-def _ends_of_pairs(edges, prior):
+def ends_of_pairs(edges, prior):
+    """Positions (E,) of both labels of every pair in a list."""
     edges = edges.tolist() if isinstance(edges, np.ndarray) else edges
     try:
         pairs = [tuple(pair) for pair in edges]
     except TypeError:
         raise GraphError(f"edges: {edges!r} is no list of pairs of labels.") from None
-    wrong = next((pair for pair in pairs if len(pair) != 2), None)
-    if wrong is not None:
-        raise GraphError(f"edges: {wrong!r} is no pair of labels.")
+    for pair in pairs:
+        if len(pair) != 2:
+            raise GraphError(f"edges: {pair!r} is no pair of labels.")
     i, j = np.array([[_position(label, prior) for label in pair] for pair in pairs], int).reshape(-1, 2).T
-    loops = np.flatnonzero(i == j)
-    if loops.size:
-        raise GraphError(f"edges: {pairs[loops[0]]!r} joins a stratum to itself. An edge joins two strata.")
+    for e in np.flatnonzero(i == j):
+        raise GraphError(f"edges: {pairs[e]!r} joins a stratum to itself. An edge joins two strata.")
     return i, j
 
 

@@ -1,8 +1,11 @@
-"""Weighted families of graphs: path, cycle, star, complete."""
+"""Weighted families of graphs: path, cycle, star, complete, and products of graphs, whose edges remember their factor."""
 
+import inspect
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
+from itertools import product as tuples
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -10,29 +13,47 @@ from numpy.typing import ArrayLike
 
 from strat.errors import DataError, GraphError, type_name
 from strat.graphs.prior_graph import node_labels
+from strat.graphs.reading import read_graph
 from strat.records.labels import label_list
 
+PARAMETERS = """
 
+Parameters
+----------
+nodes : iterable or int
+    The strata{order}; a number K means 0, …, K - 1.
+weight : float or array_like of shape ({count},), optional
+    The weight of every edge, or of each in {turn}.
+name : str, optional
+    The name of the graph, kept as the edge attribute ``factor``.
+
+Returns
+-------
+networkx.Graph
+    The graph.
+
+Examples
+--------
+>>> from strat import graphs
+"""
+
+
+def _family(order, count, turn="order"):
+    """Put what all families say of their arguments between the two parts of a docstring, summary and example."""
+
+    def described(build):
+        if build.__doc__:  # python -OO leaves none
+            parameters = PARAMETERS.format(order=order, count=count, turn=turn)
+            build.__doc__ = inspect.getdoc(build).replace("\n\n", parameters)
+        return build
+
+    return described
+
+
+@_family(", in order, such as years or bins", "K - 1")
 def path(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a path: each node is joined to the next.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata in order, such as years or bins; a number K means 0, …, K - 1.
-    weight : float or array_like of shape (K - 1,), optional
-        The weight of every edge, or of each in order.
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> years = graphs.path(range(2000, 2003), weight=4, name="year")
     >>> list(years.edges(data="weight"))
     [(2000, 2001, 4.0), (2001, 2002, 4.0)]
@@ -41,26 +62,10 @@ def path(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None
     return weighted(nodes, pairwise(nodes), weight, name)
 
 
+@_family(", in order, such as hours or months", "K", "order, the closing edge last")
 def cycle(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
-    """Build a cycle: a path whose last node is joined to the first.
+    """Build a cycle: a path whose last node is joined to the first; two nodes have one edge.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata in order, such as hours or months; a number K means 0, …, K - 1.
-    weight : float or array_like of shape (K,), optional
-        The weight of every edge, or of each in order, the closing edge last.
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph; two nodes have one edge.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> list(graphs.cycle(3).edges)
     [(0, 1), (0, 2), (1, 2)]
     """
@@ -69,27 +74,10 @@ def cycle(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | Non
     return weighted(nodes, [*pairwise(nodes), *closing], weight, name)
 
 
+@_family(", the centre first (K in all, where ``networkx.star_graph`` has one more)", "K - 1")
 def star(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a star: the first node is joined to every other.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata, the centre first; a number K means 0, …, K - 1 (K nodes in all, where
-        ``networkx.star_graph`` has one more).
-    weight : float or array_like of shape (K - 1,), optional
-        The weight of every edge, or of each in order.
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> list(graphs.star(["all", "women", "men"]).edges)
     [('all', 'women'), ('all', 'men')]
     """
@@ -97,31 +85,105 @@ def star(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None
     return weighted(nodes, [(nodes[0], leaf) for leaf in nodes[1:]], weight, name)
 
 
+@_family("", "K (K - 1) / 2", "the order (0, 1), (0, 2), …, (1, 2), …")
 def complete(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None = None) -> nx.Graph:
     """Build a complete graph: every node is joined to every other.
 
-    Parameters
-    ----------
-    nodes : iterable or int
-        The strata; a number K means 0, …, K - 1.
-    weight : float or array_like of shape (K (K - 1) / 2,), optional
-        The weight of every edge, or of each in the order (0, 1), (0, 2), …, (1, 2), ….
-    name : str, optional
-        The name of the graph, kept as the edge attribute ``factor``.
-
-    Returns
-    -------
-    networkx.Graph
-        The graph.
-
-    Examples
-    --------
-    >>> from strat import graphs
     >>> list(graphs.complete(["F", "M"], weight=10).edges(data="weight"))
     [('F', 'M', 10.0)]
     """
     nodes = node_list(nodes)
     return weighted(nodes, combinations(nodes, 2), weight, name)
+
+
+def product(*graphs: Any) -> nx.Graph:
+    """Build the Cartesian product: two strata are joined when one coordinate changes along an edge.
+
+    Parameters
+    ----------
+    *graphs : networkx.Graph or tuple (labels, W)
+        Two or more graphs, one per coordinate of the strata. A graph's name (``name=``) becomes the edge
+        attribute ``factor`` of its edges; a graph without one keeps the factors its edges have, or its
+        edges are called ``"factor1"``, ``"factor2"``, … by its position.
+
+    Returns
+    -------
+    networkx.Graph
+        The product. Its nodes are tuples, one label per graph, also for more than two graphs, the last
+        coordinate changing fastest; edges carry ``weight`` and ``factor``.
+
+    Examples
+    --------
+    >>> from strat import graphs
+    >>> sex, age = graphs.complete(["F", "M"], name="sex"), graphs.path([20, 21], weight=50, name="age")
+    >>> people = graphs.product(sex, age)
+    >>> list(people)
+    [('F', 20), ('F', 21), ('M', 20), ('M', 21)]
+    >>> people.edges[("F", 20), ("F", 21)]
+    {'weight': 50.0, 'factor': 'age'}
+    """
+    if len(graphs) < 2:
+        raise GraphError(f"product was given {len(graphs)} graphs, but a product has at least two.")
+    priors, first, result = [read_graph(graph) for graph in graphs], {}, nx.Graph()
+    labels = [prior.labels for prior in priors]
+    result.add_nodes_from(tuples(*labels))
+    for axis, (graph, prior) in enumerate(zip(graphs, priors, strict=True)):
+        edges = list(prior.to_networkx().edges(data=True))
+        for u, v, attributes in edges:
+            factor = prior.name or attributes.get("factor", f"factor{axis + 1}")
+            # An edge of the user's graph may carry more attributes, for instance those by which tuning ties weights.
+            if isinstance(graph, nx.Graph) and not graph.is_multigraph():
+                attributes |= {**graph.edges[u, v], **attributes}
+            attributes["factor"] = factor
+            if first.setdefault(factor, axis) != axis:
+                raise GraphError(
+                    f"graphs {first[factor] + 1} and {axis + 1} of the product are both named {factor!r}. "
+                    "Give each its own name=."
+                )
+        edges.sort(key=lambda edge: [*prior.factors, edge[2]["factor"]].index(edge[2]["factor"]))
+        before, after = list(tuples(*labels[:axis])), list(tuples(*labels[axis + 1 :]))
+        result.add_edges_from(
+            ((*head, u, *tail), (*head, v, *tail), attributes)
+            for head in before
+            for u, v, attributes in edges
+            for tail in after
+        )
+    return result
+
+
+def grid(*axes: Any, weight: float | Sequence | None = 1.0, name: Sequence | None = None) -> nx.Graph:
+    """Build a grid: the product of paths.
+
+    Parameters
+    ----------
+    *axes : iterable or int
+        Two or more lists of labels, such as bins of two variables; a number K means 0, …, K - 1.
+    weight : float or sequence of float, optional
+        The weight of every edge, or one weight per axis.
+    name : sequence of str, optional
+        One name per axis, kept as the edge attribute ``factor``; ``"factor1"``, ``"factor2"``, … by default.
+
+    Returns
+    -------
+    networkx.Graph
+        The grid; its nodes are tuples.
+
+    Examples
+    --------
+    >>> from strat import graphs
+    >>> bins = graphs.grid(10, 10, weight=(20, 10), name=("density", "sulphates"))
+    >>> len(bins), bins.edges[(0, 0), (1, 0)]
+    (100, {'weight': 20.0, 'factor': 'density'})
+    """
+    if len(axes) < 2:
+        raise GraphError(f"grid was given {len(axes)} axes, but a grid has at least two. Use path for one.")
+    several = hasattr(weight, "__len__") and not isinstance(weight, str)
+    weights = list(weight) if several else [weight] * len(axes)
+    names = [None] * len(axes) if name is None else [name] if isinstance(name, str) else list(name)
+    if len(weights) != len(axes) or len(names) != len(axes):
+        counts = f"{len(axes)} axes, but {len(weights)} weights and {len(names)} names"
+        raise GraphError(f"grid has {counts}. Give one per axis.")
+    return product(*(path(*options) for options in zip(axes, weights, names, strict=True)))
 
 
 def node_list(nodes):
@@ -152,7 +214,7 @@ def weighted(nodes, pairs, weight, name=None):
         raise GraphError(f"weight is {weight!r}, but weights are finite numbers of at least 0.")
     if weights.shape not in ((), (len(pairs),)):
         raise GraphError(
-            f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one number, or one for each."
+            f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one, or one for each."
         )
     weights = np.broadcast_to(weights.astype(float), len(pairs)).tolist()
     graph.add_edges_from((u, v, {"weight": w, **factor}) for (u, v), w in zip(pairs, weights, strict=True))

@@ -1,15 +1,16 @@
-"""Graphs from features of the strata: nearest neighbours and an exponential kernel."""
+"""Graphs from features of the strata, nearest neighbours and an exponential kernel, and from the shapes of places."""
 
 import numbers
 from collections.abc import Callable
 from contextlib import contextmanager
+from typing import Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
-from strat.errors import DataError, OptionError
+from strat.errors import DataError, OptionError, type_name
 from strat.graphs.families import complete, row_labels, weighted
 from strat.graphs.prior_graph import unique_edges
 
@@ -42,7 +43,7 @@ def knn(
     >>> list(graphs.knn([[0.0], [1.0], [5.0]], k=1).edges)
     [(0, 1), (1, 2)]
     """
-    nodes, features = _read(features, metric)
+    nodes, features, _ = _read(features, metric)
     if len(nodes) < 2:
         raise DataError("features holds a single stratum, which has no neighbours. Give one row per stratum.")
     return nearest(nodes, features, k, metric, name)
@@ -81,21 +82,93 @@ def exponential_kernel(
     >>> list(graphs.exponential_kernel([[0.0], [2.0]], tau=math.log(2)).edges(data="weight"))
     [(0, 1, 0.25)]
     """
-    nodes, features = _read(features, metric)
+    nodes, features, precomputed = _read(features, metric)
     with _errors_of(metric):
-        distances = squareform(features) if _precomputed(metric) else pdist(features, metric)
+        distances = squareform(features) if precomputed else pdist(features, metric)
     return exponential(nodes, distances, tau, name)
+
+
+def from_geometry(
+    frame: Any, rule: str = "queen", k: int = 4, weight: float = 1.0, name: str | None = None
+) -> nx.Graph:
+    """Join the places of a GeoDataFrame or GeoSeries that are neighbours.
+
+    The nodes are its index and carry their shape as the node attribute ``geometry``, so that ``strat.plot.parameters``
+    draws a map and ``strat.plot.graph`` puts them in their places. Places without neighbours, such as islands, have no edge.
+
+    Parameters
+    ----------
+    frame : geopandas.GeoDataFrame or GeoSeries, length K
+        One shape a stratum.
+    rule : {"queen", "rook", "nearest"}
+        Which places are neighbours: those that touch in a point or more, those that share a border of some length, or
+        those where either centroid is among the other's k nearest (on the globe where coordinates are degrees).
+    k : int
+        The number of neighbours, for "nearest".
+    weight : float
+        The weight of every edge.
+    name : str, optional
+        The name of the graph, kept as the edge attribute ``factor``.
+
+    Returns
+    -------
+    networkx.Graph
+        The graph.
+
+    Raises
+    ------
+    DataError
+        If `frame` has no shapes, or one is missing.
+
+    Examples
+    --------
+    >>> import geopandas  # doctest: +SKIP
+    >>> from shapely import box  # doctest: +SKIP
+    >>> from strat import graphs  # doctest: +SKIP
+    >>> squares = [box(0, 0, 1, 1), box(1, 0, 2, 1), box(1, 1, 2, 2)]  # doctest: +SKIP
+    >>> places = geopandas.GeoSeries(squares, index=["a", "b", "c"])  # doctest: +SKIP
+    >>> list(graphs.from_geometry(places).edges)  # doctest: +SKIP
+    [('a', 'b'), ('a', 'c'), ('b', 'c')]
+    >>> list(graphs.from_geometry(places, "rook").edges)  # doctest: +SKIP
+    [('a', 'b'), ('b', 'c')]
+    """
+    shapes = getattr(frame, "geometry", None)
+    if shapes is None or not hasattr(shapes, "sindex"):
+        raise DataError(f"from_geometry needs a GeoDataFrame or GeoSeries, not {type_name(frame)}.")
+    for label in shapes.index[shapes.isna() | shapes.is_empty]:
+        raise DataError(f"{label!r} has no shape. Drop it, or give it one.")
+    nodes, values = row_labels(shapes, len(shapes)), np.asarray(shapes.values)
+    if rule == "nearest":
+        metric, points = "euclidean", centres(values)
+        if shapes.crs is not None and shapes.crs.is_geographic:
+            metric, points = "haversine", np.radians(points[:, ::-1])
+        graph = nearest(nodes, points, k, metric, name)
+        nx.set_edge_attributes(graph, float(weight), "weight")
+    elif rule in ("queen", "rook"):
+        i, j = shapes.sindex.query(shapes.values, predicate="intersects")
+        i, j = i[i < j], j[i < j]
+        if rule == "rook":
+            borders = shapes.values[i].intersection(shapes.values[j])
+            i, j = i[borders.length > 0], j[borders.length > 0]
+        graph = joined(nodes, i, j, weight, name)
+    else:
+        raise OptionError(f'rule is {rule!r}, but it is one of "queen", "rook", "nearest".')
+    nx.set_node_attributes(graph, dict(zip(nodes, values, strict=True)), "geometry")
+    return graph
 
 
 def nearest(nodes, features, k, metric="euclidean", name=None):
     """Return the graph that joins two nodes when either is among the other's k nearest."""
     if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k < len(nodes):
-        raise OptionError(
-            f"k is {k!r}, but {len(nodes):,} strata have from 1 to {len(nodes) - 1:,} neighbours."
-        )
+        raise OptionError(f"k is {k!r}, but {len(nodes):,} strata have 1 to {len(nodes) - 1:,} neighbours.")
     with _errors_of(metric):
-        i, j, _ = unique_edges(*neighbors(features, int(k), metric), len(nodes))
-    return weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], 1.0, name)
+        return joined(nodes, *neighbors(features, int(k), metric), 1.0, name)
+
+
+def joined(nodes, i, j, weight, name):
+    """Return the graph with edges at positions (i, j), which may occur several times."""
+    i, j, _ = unique_edges(i, j, len(nodes))
+    return weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], weight, name)
 
 
 def neighbors(features, k, metric="euclidean"):
@@ -106,19 +179,17 @@ def neighbors(features, k, metric="euclidean"):
     return np.repeat(np.arange(len(features)), k), search.kneighbors(return_distance=False).ravel()
 
 
-def exponential(nodes, distances, tau=None, name=None):
-    """Return the complete graph with weights exp(-tau d) for the distances d of all pairs, shape (K (K - 1) / 2,)."""
-    if tau is None:
-        tau = np.log(2) / typical(distances)
-    elif not is_nonnegative(tau):
-        raise OptionError(f"tau is {tau!r}, but it is a finite number of at least 0.")
-    return complete(nodes, np.exp(-tau * distances), name)
+def exponential(nodes, distances, rate, name=None, power=1):
+    """Return the complete graph with weights exp(-rate d^power) for the distances d of all pairs, (K (K - 1) / 2,).
 
-
-def typical(distances):
-    """Return the median of the distances above 0, or 1 where there are none."""
-    positive = distances[distances > 0]
-    return float(np.median(positive)) if positive.size else 1.0
+    Without a rate, the median of the distances above 0 has weight 1/2.
+    """
+    if rate is not None and not is_nonnegative(rate):
+        raise OptionError(f"tau is {rate!r}, but it is a finite number of at least 0.")
+    if rate is None:
+        positive = distances[distances > 0]
+        rate = np.log(2) / (np.median(positive) if positive.size else 1.0) ** power
+    return complete(nodes, np.exp(-rate * distances**power), name)
 
 
 def is_nonnegative(value):
@@ -127,23 +198,17 @@ def is_nonnegative(value):
 
 
 def as_floats(name, values):
-    """Return an array of floats, or raise a DataError."""
+    """Return an array of finite numbers, one row a stratum, or raise a DataError."""
     try:
-        return np.asarray(values, dtype=float)
+        array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
             f"{name} holds something other than numbers. Pass one row of numbers per stratum."
         ) from None
-
-
-def check_finite(name, values):
-    """Raise a DataError unless all numbers are finite."""
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size:
-        row, column = bad[0].tolist()
-        raise DataError(
-            f"{name} holds {values[row, column]} in row {row}, column {column}. Distances need finite numbers."
-        )
+    for row, *rest in np.argwhere(~np.isfinite(np.atleast_1d(array))).tolist():
+        where = f"row {row}" + "".join(f", column {k}" for k in rest)
+        raise DataError(f"{name} holds {array[(row, *rest)]} in {where}. Distances need finite numbers.")
+    return array
 
 
 @contextmanager
@@ -155,18 +220,14 @@ def _errors_of(metric):
         raise OptionError(f"metric={metric!r} cannot be used on these features: {error}") from error
 
 
-def _precomputed(metric):
-    return isinstance(metric, str) and metric == "precomputed"
-
-
 def _read(features, metric):
-    """The nodes, and one row of features per node, or the distances of all nodes."""
+    """The nodes, one row of features per node or the distances of all nodes, and whether it is these."""
     values = as_floats("features", features)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] < 1:
         raise DataError(f"features has shape {values.shape}, but it is one row of numbers per stratum.")
-    check_finite("features", values)
-    return row_labels(features, len(values)), _distances(values) if _precomputed(metric) else values
+    precomputed = isinstance(metric, str) and metric == "precomputed"
+    return row_labels(features, len(values)), _distances(values) if precomputed else values, precomputed
 
 
 def _distances(values):
@@ -174,11 +235,9 @@ def _distances(values):
     advice = "Pass one row and one column per stratum, symmetric, with a zero diagonal."
     if values.shape[0] != values.shape[1]:
         raise DataError(f"the precomputed distances have shape {values.shape}. {advice}")
-    rounding = 1e-9 * np.abs(values).max()
-    wrong = (np.abs(values - values.T) > rounding) | (values < 0)
-    wrong |= np.diag(np.diag(values) > rounding)
-    if wrong.any():
-        i, j = np.argwhere(wrong)[0].tolist()
+    wrong = (np.abs(values - values.T) > 1e-9 * np.abs(values).max()) | (values < 0)
+    wrong |= np.diag(np.diag(values) > 1e-9 * np.abs(values).max())
+    for i, j in np.argwhere(wrong).tolist():
         raise DataError(
             f"the precomputed distances are {values[i, j]:g} at row {i}, column {j}, and {values[j, i]:g} at row {j}, "
             f"column {i}. {advice}"
@@ -186,3 +245,16 @@ def _distances(values):
     values = (values + values.T) / 2
     np.fill_diagonal(values, 0.0)
     return values
+
+
+def shapes_of(graph, labels):
+    """The nodes' shapes, one a label; None where the graph, or that of a model, does not carry them all."""
+    graph = getattr(graph, "graph", graph) if hasattr(graph, "theta_") else graph
+    shapes = dict(graph.nodes(data="geometry")) if isinstance(graph, nx.Graph) else {}
+    shapes = [shapes.get(label) for label in labels]
+    return shapes if shapes and all(hasattr(shape, "centroid") for shape in shapes) else None
+
+
+def centres(shapes):
+    """Centroids, (K, 2)."""
+    return np.array([(shape.centroid.x, shape.centroid.y) for shape in shapes])

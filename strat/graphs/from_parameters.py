@@ -1,6 +1,5 @@
 """Graphs from the parameters of separately fitted strata."""
 
-import numbers
 import warnings
 from typing import Any
 
@@ -11,8 +10,8 @@ from scipy.spatial.distance import pdist
 
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError, DataWarning, OptionError
-from strat.graphs.families import complete, node_list, row_labels, weighted
-from strat.graphs.features import as_floats, check_finite, exponential, is_nonnegative, nearest, typical
+from strat.graphs.families import node_list, row_labels, weighted
+from strat.graphs.features import as_floats, exponential, is_nonnegative, nearest
 from strat.records.strata import some_of
 
 _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
@@ -94,17 +93,44 @@ def from_parameters(
         if value is not None and option != _OPTIONS[kernel]:
             raise OptionError(f"{option} is no option of kernel={kernel!r}, which takes {_OPTIONS[kernel]}.")
     nodes, blocks = read_parameters(theta, labels)
-    couple = _couple(theta, blocks)
-    if couple is not None:
-        blocks = [block * np.sqrt(weight) for block, weight in zip(blocks, couple, strict=True)]
+    points = np.concatenate(blocks, axis=1)
+    base = getattr(theta, "base", None)
+    couples = bool(getattr(base, "couple", None))
+    if couples and by_factor(base.couple):
+        raise OptionError(
+            "the model's couple has weights by factor of its graph, so that there is no one distance between strata. Give the "
+            "parameters as an array, (K, n), with labels=."
+        )
+    if couples:
+        points = points * np.sqrt(base.couple_weights(theta.values))
     counts = _counts(theta, counts, len(nodes))
-    blocks = _shrunk(blocks, counts, _shrinkage(theta, shrink, counts, blocks))
+    if shrink is None:
+        has_edges = abs(getattr(theta, "W_", np.zeros(1))).sum() > 0
+        shrink = 0 if counts is None or has_edges else points.shape[1]
+    for option, value in {"shrink": shrink, "min_records": min_records}.items():
+        if not is_nonnegative(value):
+            raise OptionError(f"{option} is {value!r}, but it is a finite number of records, at least 0.")
+        if value and counts is None:
+            raise OptionError(
+                f"{option} needs the records of each stratum: pass counts=, or a model fitted here."
+            )
+    if shrink and counts.any():
+        mean = counts @ points / counts.sum()
+        points = mean + (counts / (counts + shrink))[:, None] * (points - mean)
     if scaling is None:
-        has_unit = couple is not None or tau is not None or sigma is not None
+        has_unit = couples or tau is not None or sigma is not None
         scaling = "none" if has_unit or len(blocks) == 1 else "variable"
-    points = np.concatenate(_scaled(blocks, scaling), axis=1)
-    few = _few(nodes, counts, min_records)
+    points = points / _sizes(points, blocks, scaling)
+    few = np.zeros(len(nodes), dtype=bool) if counts is None else counts < min_records
     joined = [label for label, drop in zip(nodes, few, strict=True) if not drop]
+    if few.any():
+        names = some_of([label for label, drop in zip(nodes, few, strict=True) if drop])
+        warnings.warn(
+            f"{few.sum():,} of {len(nodes):,} strata have fewer than {min_records:g} records and get no edges: {names}. "
+            "Lower min_records, or add edges for them by hand.",
+            DataWarning,
+            stacklevel=2,
+        )
     graph = weighted(nodes, [], 1.0, name)  # all nodes, in the order of the strata
     if len(joined) > 1:
         graph.add_edges_from(_joined(joined, points[~few], kernel, k, tau, sigma, name).edges(data=True))
@@ -115,13 +141,11 @@ def _joined(nodes, points, kernel, k, tau, sigma, name):
     """The graph on the strata whose parameters are to be trusted."""
     if kernel == "knn":
         return nearest(nodes, points, int(np.ceil(np.log2(len(nodes)))) if k is None else k, name=name)
-    distances = pdist(points)
     if kernel == "exponential":
-        return exponential(nodes, distances, tau, name)
-    if sigma is not None and (not isinstance(sigma, numbers.Real) or not 0 < sigma < np.inf):
+        return exponential(nodes, pdist(points), tau, name)
+    if sigma is not None and not (is_nonnegative(sigma) and sigma):
         raise OptionError(f"sigma is {sigma!r}, but it is a finite number above 0.")
-    rate = np.log(2) / typical(distances) ** 2 if sigma is None else 0.5 / sigma**2
-    return complete(nodes, np.exp(-rate * distances**2), name)
+    return exponential(nodes, pdist(points), None if sigma is None else 0.5 / sigma**2, name, power=2)
 
 
 def read_parameters(theta, labels=None):
@@ -134,39 +158,21 @@ def read_parameters(theta, labels=None):
     if not arrays or any(array.ndim == 0 or len(array) != len(arrays[0]) for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays) or "no variable"
         raise DataError(
-            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, one row per stratum."
+            f"theta has the shape {shapes}. Pass (K, *shape) for each variable, a row per stratum."
         )
     K = len(arrays[0])
     labels = getattr(theta, "strata_", None) if labels is None else labels
     nodes = row_labels(values, K) if labels is None else node_list(labels)
     if len(nodes) != K:
         raise DataError(f"there are {len(nodes):,} labels for {K:,} strata. Give one label per row of theta.")
-    arrays = [array.reshape(K, -1) for array in arrays]
-    for name, array in zip(blocks, arrays, strict=True):
-        check_finite(name, array)
-    return nodes, arrays
-
-
-def _couple(theta, blocks):
-    """The weights of a model's distance, one array a variable; None where nothing declares any."""
-    base = getattr(theta, "base", None)
-    if not getattr(base, "couple", None):
-        return None
-    if by_factor(base.couple):
-        raise OptionError(
-            "the model's couple has weights by factor of its graph, so that there is no one distance between strata. Give the "
-            "parameters as an array, (K, n), with labels=."
-        )
-    return np.split(base.couple_weights(theta.values), np.cumsum([block.shape[1] for block in blocks])[:-1])
+    return nodes, [array.reshape(K, -1) for array in arrays]
 
 
 def _counts(theta, counts, K):
     """Records of each stratum, or None where nothing tells them."""
     if counts is None:
         records = getattr(theta, "_training", None)
-        if records is None:
-            return None
-        return np.bincount(records.strata.index[records.weight > 0], minlength=K).astype(float)
+        return None if records is None else np.bincount(records.strata.index, records.weight > 0, K)
     try:
         counts = np.asarray(counts, dtype=float)
     except (TypeError, ValueError):
@@ -176,58 +182,12 @@ def _counts(theta, counts, K):
     return counts
 
 
-def _shrinkage(theta, shrink, counts, blocks):
-    """The number of records that the mean parameters are worth."""
-    if shrink is None:
-        W = getattr(theta, "W_", None)
-        has_edges = W is not None and abs(W).sum() > 0
-        return 0.0 if counts is None or has_edges else sum(block.shape[1] for block in blocks)
-    if not is_nonnegative(shrink):
-        raise OptionError(f"shrink is {shrink!r}, but it is a finite number of records, at least 0.")
-    if shrink > 0 and counts is None:
-        raise OptionError(
-            "shrink needs the records of each stratum: pass counts=, or a model that was fitted here."
-        )
-    return shrink
-
-
-def _shrunk(blocks, counts, shrink):
-    """Parameters drawn to their mean over all records."""
-    if shrink == 0 or not counts.any():
-        return blocks
-    means = [counts @ block / counts.sum() for block in blocks]
-    share = (counts / (counts + shrink))[:, None]
-    return [mean + share * (block - mean) for block, mean in zip(blocks, means, strict=True)]
-
-
-def _scaled(blocks, scaling):
-    """The variables, each divided by its standard deviation over the strata as `scaling` says."""
-    if scaling == "none":
-        return blocks
-    if scaling not in ("variable", "coordinate"):
+def _sizes(points, blocks, scaling):
+    """What every parameter is divided by: its standard deviation over the strata, or that of its variable, or 1."""
+    if scaling not in ("none", "variable", "coordinate"):
         raise OptionError(f'scaling is {scaling!r}, but it is one of "none", "variable", "coordinate".')
-    variances = [block.var(axis=0) for block in blocks]
+    variances = points.var(axis=0)
     if scaling == "variable":
-        variances = [np.full_like(variance, variance.sum()) for variance in variances]
-    sizes = [np.sqrt(np.where(variance > 0, variance, 1.0)) for variance in variances]
-    return [block / size for block, size in zip(blocks, sizes, strict=True)]
-
-
-def _few(nodes, counts, min_records):
-    """Mask of the strata with too few records, which a warning names."""
-    if not is_nonnegative(min_records):
-        raise OptionError(f"min_records is {min_records!r}, but it is a number of records, at least 0.")
-    if min_records and counts is None:
-        raise OptionError(
-            "min_records needs the records of each stratum: pass counts=, or a model fitted here."
-        )
-    few = np.zeros(len(nodes), dtype=bool) if counts is None else counts < min_records
-    if few.any():
-        names = some_of([label for label, drop in zip(nodes, few, strict=True) if drop])
-        warnings.warn(
-            f"{few.sum():,} of {len(nodes):,} strata have fewer than {min_records:g} records and get no edges: {names}. "
-            "Lower min_records, or add edges for them by hand.",
-            DataWarning,
-            stacklevel=3,
-        )
-    return few
+        variable = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
+        variances = np.bincount(variable, variances)[variable]
+    return 1.0 if scaling == "none" else np.sqrt(np.where(variances > 0, variances, 1.0))

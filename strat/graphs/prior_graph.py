@@ -47,7 +47,7 @@ class PriorGraph:
     def without_edges(cls, labels):
         """Return the graph W0 = 0 on the given nodes."""
         none = np.empty(0, dtype=np.intp)
-        return cls.from_terms(list(labels), none, none, np.empty(0))
+        return cls.from_terms(list(labels), none, none, none)
 
     @property
     def K(self):
@@ -59,6 +59,16 @@ class PriorGraph:
         """The position of each label among the nodes."""
         return {label: k for k, label in enumerate(self.labels)}
 
+    def check_factors(self, what, names):
+        """Raise an OptionError where a name is no factor of the graph; `what` names the option."""
+        for name in names:
+            if name not in self.factors:
+                known = f"has the factors {some_of(self.factors)}" if self.factors else "has no factors"
+                raise OptionError(
+                    f"{what}: {name!r} is not a factor of the graph, which {known}. "
+                    "Factors are the edge attribute 'factor'; strat.graphs sets it from name=."
+                )
+
     def scaled_terms(self, scale=1.0):
         """Return the weights of the terms, shape (T,), multiplied by the scale of their factor.
 
@@ -66,13 +76,7 @@ class PriorGraph:
         """
         if not isinstance(scale, dict):
             return self.term_weight * _multiplier("scale", scale)
-        unknown = [name for name in scale if name not in self.factors]
-        if unknown:
-            known = f"has the factors {some_of(self.factors)}" if self.factors else "has no factors"
-            raise OptionError(
-                f"scale: {unknown[0]!r} is not a factor of the graph, which {known}. "
-                "Factors are the edge attribute 'factor'; strat.graphs sets it from name=."
-            )
+        self.check_factors("scale", scale)
         multipliers = [_multiplier(f"scale[{name!r}]", scale.get(name, 1.0)) for name in self.factors]
         return self.term_weight * np.array([*multipliers, 1.0])[self.term_factor]  # code -1 is the last
 
@@ -82,8 +86,7 @@ class PriorGraph:
 
     def weights_on(self, i, j, scale=1.0):
         """Return the scaled weights on other edges (i < j), shape (len(i),), 0 where the graph has none."""
-        edge = self._edge_of(i, j)
-        return np.append(self.weights(scale), 0.0)[edge]
+        return np.append(self.weights(scale), 0.0)[self._edge_of(i, j)]
 
     def factor_on(self, i, j):
         """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several.
@@ -106,12 +109,10 @@ class PriorGraph:
         """Return a ``networkx.Graph`` with weights, and factors where an edge has exactly one."""
         graph = nx.Graph(name=self.name) if self.name else nx.Graph()
         graph.add_nodes_from(self.labels)
-        codes = [set() for _ in self.i]
-        for edge, code in zip(self.term_edge.tolist(), self.term_factor.tolist(), strict=True):
-            codes[edge].add(code)
-        ends = zip(self.i.tolist(), self.j.tolist(), self.weights(scale).tolist(), codes, strict=True)
-        for i, j, weight, factor in ends:
-            named = {"factor": self.factors[min(factor)]} if len(factor) == 1 and -1 not in factor else {}
+        codes, several = self.factor_on(self.i, self.j)
+        codes = np.where(several, -1, codes)
+        for i, j, weight, code in zip(self.i, self.j, self.weights(scale).tolist(), codes, strict=True):
+            named = {"factor": self.factors[code]} if code >= 0 else {}
             graph.add_edge(self.labels[i], self.labels[j], weight=weight, **named)
         return graph
 
@@ -146,18 +147,16 @@ def node_labels(labels):
         if is_missing(label):
             raise GraphError(f"the label {label!r} of a node is no label: it stands for a missing value.")
         if label in seen:
-            raise GraphError(
-                f"the label {label!r} occurs more than once. Each node of a graph has its own label."
-            )
+            raise GraphError(f"the label {label!r} occurs more than once. Each node has its own label.")
         seen.add(label)
     return labels
 
 
 def _multiplier(what, value):
     try:
-        number = float(value)
+        number = np.nan if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         number = np.nan
-    if isinstance(value, str) or not 0 <= number < np.inf:
+    if not 0 <= number < np.inf:
         raise OptionError(f"{what} is {value!r}, but a scale is a finite number of at least 0.")
     return number

@@ -54,13 +54,13 @@ def read_weights(source):
         The strata of a matrix alone are 0, …, K - 1.
     """
     if hasattr(source, "theta_"):
-        return read_graph((source.strata_, source.W_))
-    if hasattr(source, "fit"):
+        source = source.strata_, source.W_
+    elif hasattr(source, "fit"):
         raise DataError("the model is not fitted. Call fit first.")
-    if hasattr(source, "W") and hasattr(source, "labels"):
-        return read_graph((source.labels, source.W))
-    if sparse.issparse(source) or isinstance(source, np.ndarray):
-        return read_graph((list(range(source.shape[0])), source))
+    elif hasattr(source, "W") and hasattr(source, "labels"):
+        source = source.labels, source.W
+    elif sparse.issparse(source) or isinstance(source, np.ndarray):
+        source = list(range(source.shape[0])), source
     return read_graph(source)
 
 
@@ -82,9 +82,11 @@ def _from_networkx(graph):
                     f"edge ({labels[a]!r}, {labels[b]!r}) has the weight {weight!r}, which is no number. "
                     "Give it a finite weight."
                 )
-    joins = _no_loops(labels, i, j)
-    i, j = i[joins], j[joins]
-    weights = _nonnegative(_floats(weights)[joins], labels, i, j)
+    try:
+        weights = np.array(weights, dtype=float)
+    except OverflowError:  # a whole number that is too large
+        weights = np.array([float(w) if abs(w) <= sys.float_info.max else np.inf for w in weights])
+    i, j, weights, joins = _checked(labels, i, j, weights)
     factors = [edge.get("factor") for edge in compress(attributes, joins)]
     factors = [None if factor is None else str(factor) for factor in factors]
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
@@ -97,7 +99,7 @@ def _edges(graph):
         edges = list(graph.edges(data=True))
         ends = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2)
         return *ends.T, [attributes for _, _, attributes in edges]
-    neighbors = [near for _, near in graph.adjacency()]
+    neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`
     j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
     i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
     once = i <= j  # every edge is there from both ends, and a loop once
@@ -113,69 +115,55 @@ def _from_matrix(labels, W):
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
         raise GraphError(
-            f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, one row per label."
+            f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, a row per label."
         )
-    rows, columns = W.coords
-    joins = _no_loops(labels, rows, columns, W.data != 0)
-    rows, columns = rows[joins], columns[joins]
-    weights = _nonnegative(W.data[joins], labels, rows, columns)
+    rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
     i, j, edge = unique_edges(rows, columns, len(labels))
     upper = np.bincount(edge, np.where(rows < columns, weights, 0.0), len(i))
     lower = np.bincount(edge, np.where(rows > columns, weights, 0.0), len(i))
     gap = np.abs(upper - lower)
     if gap.size and gap.max() > ASYMMETRY * weights.max():
-        worst = int(gap.argmax())
+        worst, sums = int(gap.argmax()), np.asarray(W.sum(axis=1)).ravel()
+        if not upper.any() or not lower.any():
+            way = "Only one half of W is filled: pass W + W.T."
+        elif np.ptp(W.data[W.data != 0]) == 0:
+            way = "It says which are nearest: pass W.maximum(W.T) (arrays: np.maximum(W, W.T)) to join where either is so."
+        elif np.allclose(sums[sums != 0], 1.0):
+            way = (
+                "Its rows sum to 1, so that weights are shares of a row: pass the weights before they were divided (libpysal: "
+                "transform = 'B'), or (W + W.T) / 2 for the mean of both shares."
+            )
+        else:
+            way = "Pass (W + W.T) / 2 for the mean of both, or W + W.T for two parts of one weight."
         raise GraphError(
             f"W is not symmetric: the edge ({labels[i[worst]]!r}, {labels[j[worst]]!r}) has weight {upper[worst]:g} one "
-            f"way and {lower[worst]:g} the other. {_symmetric(W, upper, lower)}"
+            f"way and {lower[worst]:g} the other. {way}"
         )
     return PriorGraph.from_terms(labels, i, j, (upper + lower) / 2)
-
-
-def _symmetric(W, upper, lower):
-    """The way to a symmetric W that suits an asymmetric one."""
-    if not upper.any() or not lower.any():
-        return "Only one half of W is filled: pass W + W.T."
-    if len(np.unique(W.data[W.data != 0])) == 1:
-        return "It says which are nearest: pass W.maximum(W.T) (arrays: np.maximum(W, W.T)) to join where either is so."
-    sums = np.asarray(W.sum(axis=1)).ravel()
-    if np.allclose(sums[sums != 0], 1.0):
-        return (
-            "Its rows sum to 1, so that weights are shares of a row: pass the weights before they were divided (libpysal: "
-            "transform = 'B'), or (W + W.T) / 2 for the mean of both shares."
-        )
-    return "Pass (W + W.T) / 2 for the mean of both, or W + W.T where they are two parts of one weight."
 
 
 def _from_edge_list(labels, i, j, w):
     """The graph of edges (i, j, w) that are listed once, or all both ways; an edge that is listed again adds its weight."""
     labels = list(label_list(labels))
+    K = len(labels)
     try:
         i, j = (np.asarray(ends) for ends in (i, j))
-        w = np.broadcast_to(np.asarray(w, dtype=float), i.shape)
-        good = (
-            i.ndim == 1
-            and i.shape == j.shape
-            and (i.dtype.kind in "iu" and j.dtype.kind in "iu" or not i.size)
-        )
+        whole = not i.size or i.dtype.kind in "iu" and j.dtype.kind in "iu"
+        if i.ndim != 1 or i.shape != j.shape or not whole:
+            raise ValueError
+        W = sparse.coo_array((np.broadcast_to(np.asarray(w, dtype=float), i.shape), (i, j)), shape=(K, K))
     except (TypeError, ValueError):
-        good = False
-    if not good or i.size and not 0 <= min(i.min(), j.min()) <= max(i.max(), j.max()) < len(labels):
         raise GraphError(
             "the i, j, w of (labels, i, j, w) are arrays of one length: positions of the ends among the labels, from 0 to "
-            f"{len(labels) - 1}, and weights."
-        )
-    W = sparse.coo_array((w, (i, j)), shape=(len(labels),) * 2)
-    both_ways = np.isin(i * len(labels) + j, j * len(labels) + i)[i != j]
+            f"{K - 1}, and weights."
+        ) from None
+    both_ways = np.isin(i * K + j, j * K + i)[i != j]
     return _from_matrix(labels, W if both_ways.any() else W + W.T)
 
 
 def _as_coo(W):
-    if sparse.issparse(W):
-        W = sparse.coo_array(W, copy=True)
-        W.sum_duplicates()
-    else:
+    if not sparse.issparse(W):
         try:
             W = np.asarray(W)
         except ValueError:
@@ -183,15 +171,19 @@ def _as_coo(W):
         if W.dtype == object and all(isinstance(w, numbers.Real) for w in W.ravel()):
             W = W.astype(float)
     if W.ndim != 2 or W.dtype.kind not in "biuf":
-        raise GraphError(
-            f"the W of (labels, W) is no matrix of numbers: it has shape {W.shape} and dtype {W.dtype}."
-        )
-    return sparse.coo_array(W.astype(float))
+        raise GraphError(f"the W of (labels, W) is no matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
+    W = sparse.coo_array(W.astype(float))  # a copy
+    W.sum_duplicates()
+    return W
 
 
-def _no_loops(labels, i, j, counts=True):
-    """Mask of the edges that join two nodes; a warning names the loops among those that count."""
-    loops = np.flatnonzero((i == j) & counts)
+def _checked(labels, i, j, weights):
+    """Edges (i, j) that join two nodes, their weights with rounding below 0 clipped, and which these are.
+
+    A warning names the loops that are dropped, and a GraphError an edge whose weight is negative or not finite.
+    """
+    joins = i != j
+    loops = np.flatnonzero(~joins & (weights != 0))
     if loops.size:
         warnings.warn(
             f"the graph has {loops.size:,} self loops, such as one at {labels[i[loops[0]]]!r}; "
@@ -199,19 +191,7 @@ def _no_loops(labels, i, j, counts=True):
             DataWarning,
             stacklevel=4,
         )
-    return i != j
-
-
-def _floats(weights):
-    """Weights as floats; a whole number that is too large for one is infinite."""
-    try:
-        return np.array(weights, dtype=float)
-    except OverflowError:
-        return np.array([float(w) if abs(w) <= sys.float_info.max else np.inf for w in weights])
-
-
-def _nonnegative(weights, labels, i, j):
-    """The weights, rounding below 0 clipped; a GraphError names an edge whose weight is negative or not finite."""
+    i, j, weights = i[joins], j[joins], weights[joins]
     largest = np.abs(weights[np.isfinite(weights)]).max(initial=0.0)
     bad = np.flatnonzero(~np.isfinite(weights) | (weights < -NEGATIVE * largest))
     if bad.size:
@@ -222,4 +202,4 @@ def _nonnegative(weights, labels, i, j):
             f"edge ({labels[i[e]]!r}, {labels[j[e]]!r}) has the weight {weights[e]:g}, which is {kind}{more}. "
             "Weights pull strata together: give finite numbers of at least 0."
         )
-    return np.maximum(weights, 0.0)
+    return i, j, np.maximum(weights, 0.0), joins

@@ -12,6 +12,7 @@ from strat.compiler.coupling import on_edges
 from strat.errors import OptionError
 from strat.graphs.features import is_nonnegative
 from strat.graphs.reading import read_graph, read_weights
+from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 from strat.records.tables import Shown
@@ -117,26 +118,22 @@ class GraphReport(Shown):
             "distance": self.distances,
             "reliance": self.reliance,
         }
-        columns = {name: values for name, values in columns.items() if values is not None}
         index = pd.Index(self.strata, tupleize_cols=False, name="stratum")
-        return pd.DataFrame(columns, index=index)
+        return pd.DataFrame({name: v for name, v in columns.items() if v is not None}, index=index)
 
     def __str__(self):
         K, m, isolated = len(self.strata), len(self.components), self.nearly_isolated
         sizes = ", ".join(f"{len(part):,}" for part in self.components[:6]) + (", …" if m > 6 else "")
         resistances, bridges = self.resistances[np.isfinite(self.resistances)], np.sum(self.shares > 1 - 1e-9)
-        pairs = f"{len(self.edge_weights):,} of {K * (K - 1) // 2:,} pairs"
         rows = {
             "strata": f"{K:,}",
-            "edges": f"{pairs}, density {self.density:.3g}",
+            "edges": f"{len(self.edge_weights):,} of {K * (K - 1) // 2:,} pairs, density {self.density:.3g}",
             "components": f"{m:,}" + (f", of {sizes} strata" if m > 1 else ""),
             "degree": _range(self.degrees),
             "weight": _range(self.edge_weights),
             "resistance": f"{_range(resistances)}  (mean to the others)",
             "bridges": f"{bridges:,} edges that alone hold a component together",
-            "spanning trees"
-            if m == 1
-            else "spanning forests": f"log of their total weight {self.log_forests:.6g}",
+            f"spanning {'trees' if m == 1 else 'forests'}": f"log of their total weight {self.log_forests:.6g}",
             "nearly isolated": f"{len(isolated):,}" + (f": {some_of(isolated)}" if isolated else ""),
         }
         if self.reliance is not None:
@@ -187,34 +184,30 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     if not (is_nonnegative(isolated) and isolated < 1):
         raise OptionError(f"isolated is {isolated!r}, but it is a share of the median degree, from 0 to 1.")
     prior = read_weights(graph)
-    strata, K, W = prior.labels, prior.K, prior.matrix()
-    W.eliminate_zeros()
-    upper = sparse.coo_array(sparse.triu(W, 1))
-    i, j, w = *upper.coords, upper.data
-    degrees = np.asarray(W.sum(axis=1)).ravel()
+    strata, K, w = prior.labels, prior.K, prior.weights()
+    i, j, w = (values[w > 0] for values in (prior.i, prior.j, w))
+    ends, upper = np.append(i, j), sparse.coo_array((w, (i, j)), shape=(K, K))
+    W, degrees = sparse.csr_array(upper + upper.T), np.bincount(ends, np.append(w, w), K)
     component = connected_components(W, directed=False)[1]
-    largest_first = np.argsort(-np.bincount(component), kind="stable")
-    component = np.argsort(largest_first)[component]
+    component = np.argsort(np.argsort(-np.bincount(component), kind="stable"))[component]  # the largest first
     members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
     log_forests, edge_resistances, resistances = _resistances(W, degrees, component, i, j)
     bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
-    result = GraphReport(
+    return GraphReport(
         strata=strata,
         density=2 * len(w) / (K * (K - 1)) if K > 1 else 0.0,
         components=[[strata[k] for k in part] for part in members],
         component=component,
         degrees=degrees,
-        neighbors=np.diff(W.indptr),
+        neighbors=np.bincount(ends, minlength=K),
         resistances=resistances,
         edge_ends=np.column_stack([i, j]),
         edge_weights=w,
         edge_resistances=np.minimum(edge_resistances, 1 / w),  # more is rounding
         log_forests=log_forests,
         nearly_isolated=[strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))],
+        **(_of_model(graph, i, j, w) if hasattr(graph, "theta_") else {}),
     )
-    if hasattr(graph, "theta_"):
-        _add_model(result, graph)
-    return result
 
 
 def _resistances(W, degrees, component, i, j):
@@ -224,13 +217,11 @@ def _resistances(W, degrees, component, i, j):
     With B = (G + sum_g s_g e_g e_g')^-1, the total weight of the spanning forests is 1 / (det B prod_g s_g) (matrix-tree
     theorem), and the resistance between i and j of one component is B_ii + B_jj - 2 B_ij.
     """
-    K, n = len(degrees), np.bincount(component)[component]
-    ground = [np.flatnonzero(component == c)[0] for c in range(component.max() + 1)]
+    K, n, ground = len(degrees), np.bincount(component)[component], np.unique(component, return_index=True)[1]
     conductance = np.zeros(K)
     conductance[ground] = np.where(degrees[ground] > 0, degrees[ground], 1.0)
     grounded = sparse.csr_array(sparse.diags_array(degrees + conductance) - W)
-    nodes = np.arange(K)
-    log_det, B = inverse_entries(grounded, np.append(nodes, i), np.append(nodes, j))
+    log_det, B = inverse_entries(grounded, np.append(np.arange(K), i), np.append(np.arange(K), j))
     diagonal, between = B[:K], B[K:]
     sums = spsolve(sparse.csc_array(grounded), np.ones(K), permc_spec="MMD_AT_PLUS_A")
     total = n * diagonal + np.bincount(component, diagonal)[component] - 2 * sums
@@ -245,24 +236,21 @@ def relative_spread(theta):
     return float(np.median(distances) / np.linalg.norm(mean)) if mean.any() else None, distances
 
 
-def _add_model(report, model):
-    """Add how far the parameters are from each other, and whether records or neighbours decide them."""
-    theta = np.concatenate([value.reshape(len(value), -1) for value in model.theta_.values()], axis=1)
-    K, n = theta.shape
-    report.spread, report.distances = relative_spread(theta)
-    records = getattr(model, "_training", None)
-    if records is None:
-        return
-    loss = model.base.loss_program.bind_records(records.arrays, records.strata, records.weight, model.values)
-    if loss.has("hessian_operator"):
-        product = loss.hessian_operator(theta)
-        curvature = sum(product(np.broadcast_to(e, (K, n)))[:, c] for c, e in enumerate(np.eye(n))) / n
-        ends = report.edge_ends.T
-        prior = None if model.graph is None else read_graph(model.graph)
-        w = report.edge_weights * on_edges(model.base, model.values, prior, *ends).mean(axis=-1)
-        pull = sum(np.bincount(end, w, K) for end in ends)
-        total = pull + np.maximum(curvature, 0.0)
-        report.reliance = np.divide(pull, total, out=np.zeros(K), where=total > 0)
+def _of_model(model, i, j, w):
+    """How far the parameters are from each other, and whether records or neighbours decide them."""
+    theta, records, reliance = model._flat(), getattr(model, "_training", None), None
+    if records is not None:
+        bind = model.base.loss_program.bind_records
+        loss = bind(records.arrays, records.strata, records.weight, model.values)
+        if loss.has("hessian_operator"):
+            curvature = np.einsum("kaa->k", hessian_blocks(loss, theta)) / theta.shape[1]
+            prior = None if model.graph is None else read_graph(model.graph)
+            w = w * on_edges(model.base, model.values, prior, i, j).mean(axis=-1)
+            pull = np.bincount(np.append(i, j), np.append(w, w), len(theta))
+            total = pull + np.maximum(curvature, 0.0)
+            reliance = np.divide(pull, total, out=np.zeros(len(theta)), where=total > 0)
+    spread, distances = relative_spread(theta)
+    return {"spread": spread, "distances": distances, "reliance": reliance}
 
 
 def _range(values):

@@ -86,8 +86,7 @@ def common(
     strata are equal. ``theta_`` has K equal rows, and unseen labels predict, too.
 
     {base}
-    graph : networkx.Graph or (labels, W), optional
-        Its nodes are the strata; by default the labels seen at fit.
+    {nodes}
     regularizer_weight : float, optional
         How often the regularizer counts; K times by default.
     {options}
@@ -97,9 +96,8 @@ def common(
     >>> model.theta_["theta"].round(6)
     array([2., 2.])
     """
-    return _model(
-        base, graph, FixedGraph(), {**options, "regularizer_weight": regularizer_weight}, CommonModel
-    )
+    options["regularizer_weight"] = regularizer_weight
+    return _model(base, graph, FixedGraph(), options, CommonModel)
 
 
 @_documented

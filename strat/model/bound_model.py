@@ -1,7 +1,5 @@
 """A model bound to records: the problem that solvers see, for the model's constants or any others."""
 
-import copy
-import warnings
 from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
@@ -11,11 +9,11 @@ import numpy as np
 
 from strat.compiler import coupling
 from strat.compiler.sharded import in_chunks, in_pieces
-from strat.errors import DataError, DataWarning, NoOracleError, OptionError, type_name
+from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
-from strat.model.first_point import FirstPoint
+from strat.model.first_point import first_point
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.rescaled import Rescaled
 from strat.oracles.sum import SumOracle
@@ -24,6 +22,7 @@ from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.records.chunks import ChunkedRecords
 from strat.records.records import Records
+from strat.records.sample import Sample
 from strat.solvers.default import default_solver, needs_prox
 from strat.solvers.starts import point
 
@@ -54,53 +53,22 @@ REGULARIZERS_KEPT = 32
 class BoundModel:
     """A model and records, read once; `problem` takes constants and binds again only what depends on changed ones.
 
-    Parameters
-    ----------
-    model : StratifiedModel
-        The declaration, graph and constants; it is not changed.
-    data, strata, sample_weight
-        The records, as ``fit`` takes them.
-    nodes : list, optional
-        The strata in order, for a model without a graph; by default the labels seen.
-    records : Records, or function of the strata in order, optional
-        The records where they have been read, in place of `data`, `strata` and `sample_weight`.
-
-    Attributes
-    ----------
-    prior : PriorGraph
-        The strata and the graph W0.
-    records : Records
-        The records by stratum.
-    shared : bool
-        Whether all strata share one set of parameters, so that the problem has a single stratum.
-    edges : EdgeList or AllPairs
-        Where W may be nonzero.
+    `data`, `strata` and `sample_weight` are those of ``fit``; in their place, `records` are records that have been read, or a
+    function of the strata in order that reads them. `nodes` are the strata of a model without a graph, by default the labels
+    seen. ``prior`` has the strata and the graph W0; W may be nonzero on ``edges``, by default those that the model says.
     """
 
-    def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None):
-        self.model, self.base, self.graph, self.shared = model, model.base, model.graph, model.shared
+    def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None, edges=None):
+        self.model, self.base, self.shared = model, model.base, model.shared
         self.base.loss_program.values(model.values)  # its error names Parameters that data= lacks
         prior = None if model.graph is None else read_graph(model.graph)
         nodes = nodes if prior is None else prior.labels
         records = records(nodes) if callable(records) else records
-        self.records = records or Records.read(
-            self.base.data,
-            data,
-            strata,
-            "fit",
-            declared=model.strata,
-            nodes=nodes,
-            sample_weight=sample_weight,
-        )
+        options = {"declared": model.strata, "nodes": nodes, "weight": sample_weight}
+        self.records = records or Records.read(self.base.data, data, strata, "fit", **options)
         self.prior = PriorGraph.without_edges(self.records.strata.labels) if prior is None else prior
         self._losses = BindingCache(self.base.loss_program)
-        self.edges = self._edges()
-
-    def on_edges(self, model, edges):
-        """A copy for the same model where W may be nonzero on other edges; it shares the records and the bound loss."""
-        copied = copy.copy(self)
-        copied.model, copied.edges = model, edges
-        return copied
+        self.edges = self._edges() if edges is None else edges
 
     @property
     def strata(self):
@@ -118,22 +86,10 @@ class BoundModel:
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The problem for some constants; the others are the model's.
+        """The `JointProblem` for some constants; the others are the model's.
 
-        Parameters
-        ----------
-        scale : float or dict, optional
-            Multiplier of W0's edges, or one for each factor.
-        values : dict, optional
-            Values of hyperparameters by name.
-        w0 : edge array, optional
-            The prior graph's weights on `edges`, in place of the model's graph and scale.
-        graph_regularizer : GraphRegularizer, optional
-            h.
-
-        Returns
-        -------
-        JointProblem
+        `scale` multiplies W0's edges, or has a multiplier for each factor; `values` are hyperparameters by name; `w0` are
+        weights on `edges` in place of the model's graph and scale.
         """
         h = graph_regularizer or self.model.graph_regularizer
         h = FixedGraph() if self.shared else h
@@ -150,7 +106,7 @@ class BoundModel:
         problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(values), outside)
         if not self.chunked:  # otherwise such a point has to be given
             records = replace(self.records, strata=self.strata)
-            problem.start_point = FirstPoint(self.base, records, values, problem)
+            problem.start_point = partial(first_point, self.base, records, values, problem)
         return problem
 
     @property
@@ -158,41 +114,22 @@ class BoundModel:
         """Whether `records` holds a sample alone."""
         return isinstance(self.records, ChunkedRecords)
 
-    def true_loss(self):
-        """The loss without the declared smoothing, as an oracle."""
-        return self._bind_loss(self.model.values, smooth=False)
-
     def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
-        """Read records that are not fitted, as a `HeldOut`.
+        """Read records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages.
 
-        The labels must be strata of the model unless all strata share their parameters. `where` is the argument that
-        the records came from, for messages.
+        The labels must be strata of the model unless all strata share their parameters.
         """
-        records = Records.read(
-            self.base.data,
-            tuple(data),
-            strata,
-            where,
-            declared=self.model.strata,
-            nodes=None if self.shared else self.records.strata.labels,
-            sample_weight=sample_weight,
-            columns=self.records.columns,
-        )
+        options = {"declared": self.model.strata, "columns": self.records.columns, "weight": sample_weight}
+        options["nodes"] = None if self.shared else self.records.strata.labels
+        records = Records.read(self.base.data, tuple(data), strata, where, **options)
         if self.shared:
             records.strata = records.strata.merged()
         return HeldOut(self.base, records, self.model.values, smooth)
 
     def validation(self, arguments, smooth=False):
         """`held_out` records from one tuple ``(*data, strata)``."""
-        if not isinstance(arguments, (tuple, list)):
-            raise DataError(f"validation must be a tuple (*data, strata), not {type_name(arguments)}.")
-        expected = len(self.base.data)
-        if len(arguments) != expected + 1:
-            raise DataError(
-                f"validation must hold the {expected} data arguments and the strata, "
-                f"but it has {len(arguments)} entries."
-            )
-        return self.held_out(arguments[:-1], arguments[-1], smooth=smooth)
+        part = Sample([self.model], arguments, "validation").part()
+        return self.held_out(part.data, part.strata, smooth=smooth)
 
     def _edges(self):
         model, prior = self.model, self.prior
@@ -200,12 +137,12 @@ class BoundModel:
             return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
-        edges = learned_edges(model.edges, prior, self._parameters)
+        edges = learned_edges(model.edges, prior, self._rough_parameters)
         if coupling.by_factor(self.base.couple) and isinstance(edges, AllPairs):
             return EdgeList(prior.K, *edges.ends)  # which can differ in their weights
         return edges
 
-    def _parameters(self):
+    def _rough_parameters(self):
         """Roughly fitted parameters (K, n) for the prior graph, scaled as the distances between strata are."""
         self.edges = EdgeList(self.prior.K, self.prior.i, self.prior.j)
         problem = self.problem(graph_regularizer=FixedGraph())
@@ -215,24 +152,23 @@ class BoundModel:
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
-        prior = None if self.graph is None or self.shared else self.prior
+        prior = None if self.model.graph is None or self.shared else self.prior
         return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 
     def _oracles(self, values):
         """The loss, and the regularizer with the constraints; a smooth regularizer without a closed prox joins the loss."""
-        loss = self._losses(values, self._bind_loss)
+        loss = self._losses(values, self.bind_loss)
         program, weight = self.base.regularizer_program, self.regularizer_weight
         if self.base not in _REGULARIZERS:
             _REGULARIZERS[self.base] = BindingCache(program, REGULARIZERS_KEPT)
         regularizer, constraints = _REGULARIZERS[self.base](values, partial(_bind_regularizer, program))
         if constraints is not None and loss.has("value_and_gradient") and not loss.has("prox"):
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
-            terms = [loss, Rescaled(regularizer, weight)]
-            loss = SumOracle(terms, loss.n, loss.has("value_and_gradient"), curved, None, loss.why)
+            loss = SumOracle([loss, Rescaled(regularizer, weight)], loss.n, True, curved, None, loss.why)
             regularizer = constraints
         return loss, regularizer if weight == 1.0 else Rescaled(regularizer, weight)
 
-    def _bind_loss(self, values, smooth=True):
+    def bind_loss(self, values, smooth=True):
         """The loss at the records, with a prox where the solver needs it; the regularizer has the constraints."""
         program, solver, records = self.base.loss_program, self.model.solver, self.records
         if self.chunked:
@@ -240,48 +176,45 @@ class BoundModel:
             if not self.shared:
                 records.strata.counts = loss.counts()
             return loss
-        bind = partial(program.bind_records, records.arrays, self.strata, records.weight, values)
+        arguments = records.arrays, self.strata, records.weight, values
         if not smooth:
-            return bind(smooth=False)
+            return program.bind_records(*arguments, smooth=False)
         if not needs_prox(solver):
-            loss = in_pieces(program, records.arrays, self.strata, records.weight, values)
+            loss = in_pieces(program, *arguments)
             if loss is not None:
                 return loss
-            loss, learned = bind(), self.model.graph_regularizer.learned and not self.shared
+            loss = program.bind_records(*arguments)
+            learned = self.model.graph_regularizer.learned and not self.shared
             if not needs_prox(solver or default_solver(loss, learned), loss):
                 return loss
-        loss = bind(prox=True, constrained=False)
+        loss = program.bind_records(*arguments, prox=True, constrained=False)
         if getattr(loss.prox, "costly", False):
-            warnings.warn(
+            DataWarning.warn(
                 f"the prox of the loss is a cone program of all records in every iteration, which is slow, because "
-                f"{loss.why['prox']}. Fit with strat.Cone(), the default, which needs no prox of the loss.",
-                DataWarning,
-                stacklevel=7,
+                f"{loss.why['prox']}. Fit with strat.Cone(), the default, which needs no prox of the loss."
             )
         return loss
 
 
 class HeldOut:
-    """Records that are not fitted: their losses as functions of theta.
+    """Records that are not fitted: their losses as functions of theta (K, n), for a model's values of hyperparameters.
 
-    `values` are the model's own values of hyperparameters, by name; with `smooth` the declared smoothing applies, as
-    derivatives need it.
+    `values`, by name, go before the model's own; with `smooth` the declared smoothing applies, as derivatives need it.
     """
 
     def __init__(self, base, records, values, smooth=False):
-        self.base, self.records, self.values, self.smooth = base, records, values, smooth
+        self.base, self.records, self.values = base, records, values
+        bind, evaluate = base.loss_program.bind_records, base.loss_program.evaluation
+        self._bind = partial(bind, records.arrays, records.strata, records.weight, smooth=smooth)
+        self._evaluate = partial(evaluate, records.arrays, records.strata)
         self._oracles, self._evaluations = BindingCache(base.loss_program), BindingCache(base.loss_program)
 
     def oracle(self, values=None):
-        """The loss as an oracle over the strata; `values` of hyperparameters by name go before the model's own."""
-        program, records = self.base.loss_program, self.records
-        bind = partial(
-            program.bind_records, records.arrays, records.strata, records.weight, smooth=self.smooth
-        )
-        return self._oracles({**self.values, **(values or {})}, bind)
+        """The loss as an oracle over the strata."""
+        return self._oracles({**self.values, **(values or {})}, self._bind)
 
     def mean_loss(self, theta, values=None):
-        """Mean of the records' losses at theta (K, n), weighted where weights were given; +inf outside the domain."""
+        """Mean of the records' losses, weighted where weights were given; +inf outside the domain."""
         return float(self.oracle(values).value(theta).sum()) / self.records.weight.sum()
 
     def mean_loss_and_gradient(self, theta, values=None):
@@ -289,17 +222,15 @@ class HeldOut:
         oracle = self.oracle(values)
         if not oracle.has("value_and_gradient"):
             raise NoOracleError(
-                f"the loss has no gradient: {oracle.missing('value_and_gradient')}. "
-                f"Smooth it: smoothing= on the BaseModel."
+                f"the loss has no gradient: {oracle.missing('value_and_gradient')}. Smooth it: smoothing= on the BaseModel."
             )
         value, gradient = oracle.value_and_gradient(theta)
         total = self.records.weight.sum()
         return float(value.sum()) / total, gradient / total
 
     def losses(self, theta, values=None):
-        """Loss of each record, shape (N,); arguments as in `mean_loss`."""
-        evaluation = partial(self.base.loss_program.evaluation, self.records.arrays, self.records.strata)
-        return self._evaluations({**self.values, **(values or {})}, evaluation)(theta)
+        """Loss of each record, shape (N,)."""
+        return self._evaluations({**self.values, **(values or {})}, self._evaluate)(theta)
 
 
 def learned_edges(edges, prior, parameters):

@@ -262,24 +262,12 @@ class StratifiedModel(FittedParameters, NestedParameters):
         """
         return self.__dict__.get("_values", {})
 
-    def __getstate__(self):
-        """What is pickled and copied: all but the bound records, which can be bound again."""
-        W = {"W_": self.W_} if hasattr(self, "W_") else {}
-        return {**super().__getstate__(), **W, "_bound": None}
-
     def _read(self, parameters, data, strata, where, sample_weight=None, known=True):
         """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
         try:
-            records = Records.read(
-                parameters,
-                data,
-                strata,
-                where,
-                declared=self.strata,
-                nodes=self.strata_ if known and not self.shared else None,
-                sample_weight=sample_weight,
-                columns=self._columns,
-            )
+            options = {"declared": self.strata, "weight": sample_weight, "columns": self._columns}
+            options["nodes"] = self.strata_ if known and not self.shared else None
+            records = Records.read(parameters, data, strata, where, **options)
         except GraphError as error:
             more = 'Or pass unseen="common" or unseen="graph" to predict.' if where == "predict" else ""
             if self.graph is None:

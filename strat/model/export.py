@@ -1,6 +1,5 @@
-"""A fitted model for other packages: its convex problem in theta, rebuilt in CVXPY, and its coefficients in pandas."""
+"""The convex problem in theta of a fitted model, rebuilt in CVXPY from the records of its fit."""
 
-import warnings
 from dataclasses import replace
 
 import cvxpy as cp
@@ -9,54 +8,8 @@ import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.expressions import folded
-from strat.compiler.feature_names import column_names
-from strat.errors import DataWarning, OptionError
+from strat.errors import OptionError
 from strat.graphs.reading import read_graph
-from strat.records.axes import axis_factors
-from strat.rules.approximated import approximations
-
-
-def as_problem(model):
-    """The problem min Σ loss + Σ regularizer + Laplacian for a fitted model's W, as CVXPY sees it.
-
-    It has one variable ``NAME[LABEL]`` for each variable and stratum, with the declared shape and attributes; a common
-    model has one stratum with the label "common".
-    """
-    base = model.base
-    names = approximations(base.loss, base.regularizer, *(a for c in base.constraints for a in c.args))
-    if names:
-        warnings.warn(
-            f"the problem holds CVXPY's approximation of {' and '.join(names)}, and the fit the exact function: their "
-            f"optimal values differ. Compare the fit with scipy.special instead.",
-            DataWarning,
-            stacklevel=3,
-        )
-    W = sp.triu(sp.csr_array(model.W_)).tocoo()
-    return weighted_problem(model, *W.coords, W.data.tolist())[0]
-
-
-def coefficients(model, errors=None):
-    """A fitted model's parameters as a DataFrame, with standard errors by variable beside them where they are given."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError('coefficients needs pandas: pip install "strat[pandas]".') from error
-    labels = model.strata_
-    if all(type(label) is tuple and len(label) == len(labels[0]) > 1 for label in labels):
-        factors = axis_factors(model.graph)
-        index = pd.MultiIndex.from_tuples(labels, names=[factors.get(a) for a in range(len(labels[0]))])
-    else:
-        index = pd.Index(labels, tupleize_cols=False, name="stratum")
-    columns = column_names(model.base, model._columns)
-    table = pd.DataFrame(model._flat(), index, columns)
-    if errors is None:
-        return table
-    errors = pd.DataFrame(
-        np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in model.theta_], axis=1),
-        index,
-        columns,
-    )
-    return pd.concat({"estimate": table, "standard error": errors}, axis=1)
 
 
 def weighted_problem(model, i, j, weights, kept=()):
@@ -71,55 +24,38 @@ def weighted_problem(model, i, j, weights, kept=()):
         records = replace(records, strata=records.strata.merged(["common"]))
     terms, constraints, copies = [], [], []
     for k in range(records.strata.K):
-        variables, objective, of_stratum = stratum_terms(base, records, model.values, k, weight, kept)
-        copies.append(variables)
-        terms.append(objective)
-        constraints += of_stratum
+        parts = _stratum_terms(base, records, model.values, k, weight, dict(kept))
+        copies.append(parts[0])
+        terms.append(parts[1])
+        constraints += parts[2]
     prior = None if model.graph is None else read_graph(model.graph)
     couple = coupling.on_edges(base, model.values, prior, i, j)
     roots = np.broadcast_to(np.sqrt(couple), (len(i), base.layout.n))
     for a, b, w, root in zip(i, j, weights, roots, strict=True):
         for name, part in base.layout.slices.items():
             difference = copies[a][name] - copies[b][name]
-            terms.append(
-                0.5 * w * cp.sum_squares(cp.multiply(root[part].reshape(difference.shape), difference))
-            )
+            scaled = cp.multiply(root[part].reshape(difference.shape), difference)
+            terms.append(0.5 * w * cp.sum_squares(scaled))
     return cp.Problem(cp.Minimize(_sum(terms)), constraints), copies
 
 
 def training_records(model, what="to_cvxpy"):
     """The records of a model's fit; `what` is the caller, for messages."""
     if getattr(model, "_training", None) is None:
-        raise OptionError(
-            f"{what} needs the records of the fit, which a saved model does not keep; fit it again."
-        )
+        raise OptionError(f"{what} needs the records of the fit, which a saved model lacks. Fit it again.")
     return model._training
 
 
-def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
-    """One stratum's part of the problem, with variables of its own.
+def _stratum_terms(base, records, values, k, regularizer_weight, kept):
+    """One stratum's part of the problem, with variables of its own: these by name, loss plus regularizer, and constraints.
 
-    Parameters
-    ----------
-    base : BaseModel
-    records : Records
-    values : dict
-        Hyperparameters by name that go before the Parameters' own.
-    k : int
-        Position of the stratum.
-    regularizer_weight : float
-        How often the regularizer counts.
-    kept : dict
-        Parameters that stand for hyperparameters, by name; the others become constants.
-
-    Returns
-    -------
-    dict, cvxpy.Expression, list
-        Variables by name, loss plus regularizer, constraints.
+    The regularizer counts `regularizer_weight` times; `kept` has Parameters that stand for hyperparameters, by name.
     """
     label = records.strata.labels[k]
-    variables = {v.name(): _copy(v, f"{v.name()}[{label}]") for v in base.loss_program.variables}
-    kept = dict(kept)
+    variables = {}
+    for v in base.loss_program.variables:
+        attributes = {k: a for k, a in v.attributes.items() if a is not False and a is not None}
+        variables[v.name()] = cp.Variable(v.shape, name=f"{v.name()}[{label}]", **attributes)
     leaves = {id(v): variables[v.name()] for v in base.loss_program.variables}
     for name, p in base.hyperparameters.items():
         leaves[id(p)] = kept[name] if name in kept else cp.Constant(values.get(name, p.value))
@@ -136,11 +72,6 @@ def stratum_terms(base, records, values, k, regularizer_weight=1.0, kept=()):
 def _sum(terms):
     """One flat sum: long chains of additions are slow to analyse."""
     return cp.sum(cp.hstack([cp.reshape(t, (1,), order="C") for t in terms]))
-
-
-def _copy(variable, name):
-    attributes = {k: a for k, a in variable.attributes.items() if a is not False and a is not None}
-    return cp.Variable(variable.shape, name=name, **attributes)
 
 
 def _entry(parameter, array, i):

@@ -3,7 +3,6 @@
 import copy
 import time
 from functools import partial
-from numbers import Integral
 
 import networkx as nx
 import numpy as np
@@ -14,49 +13,37 @@ from strat.compiler.base_model import BaseModel
 from strat.compiler.expressions import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.value_checks import check_tables
-from strat.errors import GraphError, OptionError, type_name
+from strat.errors import GraphError, OptionError, check_whole, type_name
 from strat.graphs.reading import read_graph
+from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
-from strat.model.fit_warnings import (
-    undetermined,
-    warn_of_collapse,
-    warn_of_lost_digits,
-    warn_of_no_minimum,
-    warn_of_undetermined,
-)
 from strat.oracles.dask_engine import engine_of
 from strat.problem.edges import AllPairs, EdgeList
+from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords, chunks_of
-from strat.records.fingerprint import fingerprint
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve
-
-#: Up to so many bytes of records, a fitted model keeps what they were bound to, for derivatives of the fit.
-BYTES_KEPT = 2**26
 
 
 def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):
     """Fit a StratifiedModel in place, one with shared parameters too."""
-    started = time.perf_counter()
+    started, base = time.perf_counter(), model.base
     check_options(model)
     if not model.shared:
         model.graph_regularizer.validate(joint=True)
     chunks = chunks_of(data, strata, sample_weight, chunks)
-    read = partial(ChunkedRecords, model.base.data, chunks, model.strata, engine=engine_of(engine))
+    read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
-    check_tables(model.base.loss, model.base.data, records.strata.N)
-    warn_of_lost_digits(model.base, records)
+    check_tables(base.loss, base.data, records.strata.N)
+    fit_warnings.warn_of_lost_digits(base, records)
     problem = bound_model.problem()
-    codes = (
-        {} if problem.loss.quadratic else label_codes(model.base.loss_program, model.values, records.arrays)
-    )
-    warn_of_label_codes(codes, model.base.data, records.arrays, records.weight)
-    unknown = undetermined(records, problem) if not model.shared else np.zeros((1, problem.n), dtype=bool)
-    notes = warn_of_undetermined(unknown, problem, records.strata, model.base.layout)
+    codes = {} if problem.loss.quadratic else label_codes(base.loss_program, model.values, records.arrays)
+    warn_of_label_codes(codes, base.data, records.arrays, records.weight)
+    unknown, notes = fit_warnings.warn_of_undetermined(bound_model, problem)
     solver = solver_for(model, problem)
     if solver.callback is not None:
-        solver.callback = partial(_call_back, solver.callback, model.base.layout, edges)
+        solver.callback = partial(_call_back, solver.callback, base.layout, edges)
     start = _start(model, problem, init, labels)
     held_out = None if validation is None else bound_model.validation(validation)
     score = None if held_out is None else held_out.mean_loss
@@ -65,11 +52,19 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     result = solve(problem, solver, start, score=score, fingerprint=identity, **starts)
     solved = time.perf_counter()
     result.notes += notes
-    running = warn_of_no_minimum(bound_model, problem, result, solver.tol)
-    if model.base.smoothing is not None:
-        _add_true_objective(result, bound_model.true_loss())
+    running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)
+    if base.smoothing is not None:
+        # The objective without smoothing, beside the smoothed one that was minimised.
+        result.smoothed_objective = result.objective
+        true_loss = bound_model.bind_loss(model.values, smooth=False)
+        result.parts["loss"] = float(true_loss.value(result.theta).sum())
+        result.objective = float(sum(result.parts.values()))
+        result.notes.append(
+            f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
+            f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
+        )
     theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
-    model.theta_ = model.base.layout.unpack(theta)
+    model.theta_ = base.layout.unpack(theta)
     model.strata_ = list(labels)
     nothing = EdgeList(len(labels), [], [])
     model.W_ = partial(nothing.matrix, nothing.zeros()) if model.shared else partial(edges.matrix, result.w)
@@ -77,11 +72,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
-    small = model._training is not None and 8 * sum(array.size for array in records.arrays) <= BYTES_KEPT
-    # Kept without the model: a reference cycle would hold the records longer than the model.
-    model._bound = bound_model.on_edges(None, None) if small else None
     if problem.learned:
-        warn_of_collapse(result)
+        fit_warnings.warn_of_collapse(result)
     result.seconds += time.perf_counter() - solved
 
 
@@ -109,10 +101,8 @@ def check_options(model):
             f"base must be a strat.BaseModel, not {type_name(model.base)}; "
             f"declare one with BaseModel(loss, regularizer, data=(…))."
         )
-    for name, least in (("n_starts", 1), ("random_state", 0)):
-        value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    check_whole("n_starts", model.n_starts, 1)
+    check_whole("random_state", model.random_state, 0)
     examples = {
         "graph_regularizer": "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()",
         "solver": "MAPG(…)",
@@ -134,14 +124,12 @@ def _start(model, problem, init, labels):
             return None
         w = edges.from_matrix(model.W_) if model.W_.shape == (K, K) else None
         # The last graph may be infeasible for new constants.
-        feasible = w is not None and problem.graph_regularizer.feasible(edges, w)
+        feasible = w is not None and problem.feasible(w)
         return {"theta": theta, "w": w} if feasible else {"theta": theta}
     if init is None or isinstance(init, str):
         return init
     if not isinstance(init, dict):
-        raise OptionError(
-            f'init must be "zero", "separate", "lrsm" or a dict with "theta" and "W", not {init!r}.'
-        )
+        raise OptionError(f'init must be "zero", "separate", "lrsm" or a dict: "theta", "W"; not {init!r}.')
     unknown = [name for name in init if name not in ("theta", "W")]
     if unknown:
         raise OptionError(f'init has the key {unknown[0]!r}; its keys are "theta" and "W".')
@@ -155,7 +143,7 @@ def _start(model, problem, init, labels):
         theta = layout.pack(theta)
         for name in left_out:  # NaN: this variable starts as without init
             theta[:, layout.slices[name]] = np.nan
-        if K == 1 and len(theta) > 1:  # a common model starts from the mean of stratified parameters
+        if K == 1:  # a common model starts from the mean of stratified parameters
             theta = theta.mean(axis=0, keepdims=True)
         if len(theta) != K:
             raise OptionError(f'init["theta"] has {len(theta)} strata, but the model has {K}.')
@@ -172,9 +160,8 @@ def _start_weights(W, labels):
             'init["W"] is a graph, but it must be a matrix with a row for each of model.strata_, such as model.W_. '
             "Pass networkx.to_numpy_array(graph, nodelist=model.strata_)."
         )
-    K = len(labels)
-    if np.ndim(W) != 2 or W.shape != (K, K):
-        raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {K} strata.')
+    if np.shape(W) != (len(labels),) * 2:
+        raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {len(labels)} strata.')
     try:
         return read_graph((labels, W)).matrix()
     except GraphError as error:
@@ -195,26 +182,9 @@ def _fingerprint(bound_model, problem, start, held_out):
     values = [value if sp.issparse(value) else np.asarray(value, dtype=float) for value in values]
     couple = [(factor, base.couple_weights(model.values, factor)) for factor in coupling.factors(base.couple)]
     parts = [contents(base), values, couple, model.graph_regularizer, model.scale, model.random_state, start]
-    parts += [
-        model.shared,
-        bound_model.regularizer_weight,
-        bound_model.prior.labels,
-        problem.w0,
-        problem.outside,
-    ]
-    parts += [None if isinstance(edges, AllPairs) else edges.ends]
+    parts += [model.shared, bound_model.regularizer_weight, bound_model.prior.labels, problem.w0]
+    parts += [problem.outside, None if isinstance(edges, AllPairs) else edges.ends]
     for records in (bound_model.records, getattr(held_out, "records", None)):
         if records is not None:
             parts += [records.arrays, records.strata.index, records.weight]
     return fingerprint(*parts)
-
-
-def _add_true_objective(result, true_loss):
-    """Put the objective without smoothing beside the smoothed one that was minimised."""
-    result.smoothed_objective = result.objective
-    result.parts["loss"] = float(true_loss.value(result.theta).sum())
-    result.objective = float(sum(result.parts.values()))
-    result.notes.append(
-        f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
-        f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
-    )

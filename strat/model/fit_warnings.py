@@ -1,13 +1,12 @@
 """Warnings about a fit: records and strata that say nothing, objectives without a minimum, collapsed models."""
 
-import warnings
-
 import numpy as np
 
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
 from strat.graphs.report import COLLAPSED, relative_spread
 from strat.model.runaway import runaway_direction, suspect_strata
 from strat.records.strata import some_of
+from strat.solvers.algorithm import PROJECTION
 
 #: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
 SPREAD, SAMPLED = 2e-4, 100
@@ -15,21 +14,6 @@ SPREAD, SAMPLED = 2e-4, 100
 FALL = 1e-3
 #: A loss that falls by so much where parameters are doubled may be on its way to a limit.
 SHARE = 0.25
-#: A prox step this short only projects onto the constraints.
-PROJECTION_STEP = 1e-9
-
-
-def undetermined(records, problem):
-    """Numbers of strata, a mask (K, n), that no records determine: nor those of strata that edges lead to.
-
-    Edges are those of W where it is given, and those that may get a weight where it is learned.
-    """
-    K, n, edges = problem.K, problem.n, problem.edges
-    filled = records.filled
-    if filled.all():
-        return np.zeros((K, n), dtype=bool)
-    component = problem.laplacians(edges.mask if problem.learned else problem.w0).components
-    return ~np.isin(component, component[filled])
 
 
 def warn_of_lost_digits(base, records):
@@ -38,18 +22,14 @@ def warn_of_lost_digits(base, records):
         if not isinstance(array, np.ndarray):
             continue
         rows = array.reshape(len(array), -1)
-        columns = np.flatnonzero(
-            _spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD
-        )  # most columns are seen to vary
+        columns = np.flatnonzero(_spread(rows[:: 1 + len(rows) // SAMPLED]) < SPREAD)  # most are seen to vary
         lost = [int(c) for c in columns if 0 < _spread(rows[:, c : c + 1])[0] < SPREAD]
         if lost:
             names = records.columns.get(parameter.name())
             lost = [names[c] for c in lost] if names else lost
-            warnings.warn(
+            DataWarning.warn(
                 f"column {some_of(lost)} of {parameter.name()}: the numbers differ by less than {SPREAD:g} of their size, "
-                f"so that double precision loses much of what distinguishes the records. Subtract a number near their mean.",
-                DataWarning,
-                stacklevel=4,
+                f"so that double precision loses much of what distinguishes the records. Subtract a number near their mean."
             )
 
 
@@ -59,26 +39,31 @@ def _spread(rows):
     return (high - low) / np.maximum(np.maximum(high, -low), 1e-300)
 
 
-def warn_of_undetermined(mask, problem, strata, layout):
-    """Warn where neither records nor edges determine parameters, the `undetermined` ones; return notes for the result."""
-    empty = int((strata.counts == 0).sum())
+def warn_of_undetermined(bound_model, problem):
+    """Warn of numbers of strata, a mask (K, n), that no records determine: nor those of strata that edges lead to.
+
+    Edges are those of W where it is given, and those that may get a weight where it is learned. Returns the mask, and notes.
+    """
+    records, edges, mask = bound_model.records, problem.edges, np.zeros((problem.K, problem.n), dtype=bool)
+    empty, K, filled = int((records.strata.counts == 0).sum()), records.strata.K, records.filled
     if problem.learned and empty and not np.any(problem.w0):
-        warnings.warn(
-            f"{empty} of {strata.K} strata have no records and the prior graph has no edges (W0 = 0): nothing "
+        DataWarning.warn(
+            f"{empty} of {K} strata have no records and the prior graph has no edges (W0 = 0): nothing "
             f"says which strata they resemble, and the learned graph ties them to all others alike. "
-            f"Give a graph with weights where one is known.",
-            DataWarning,
-            stacklevel=4,
+            f"Give a graph with weights where one is known."
         )
+    if not filled.all() and not bound_model.shared:
+        component = problem.laplacians(edges.mask if problem.learned else problem.w0).components
+        mask = ~np.isin(component, component[filled])
     if not mask.any():
-        return []
-    which, some = _words(mask, strata.labels, layout)
+        return mask, []
+    which, some = _words(mask, records.strata.labels, bound_model.base.layout)
     note = (
         f"{some} neither records nor edges that lead to records: the {which} there are the regularizer's minimiser, or stay "
         f"at the start where there is no regularizer."
     )
-    warnings.warn(f"{note[0].upper()}{note[1:]} Connect them, or drop them.", DataWarning, stacklevel=4)
-    return [note]
+    DataWarning.warn(f"{note[0].upper()}{note[1:]} Connect them, or drop them.")
+    return mask, [note]
 
 
 def warn_of_undetermined_predictions(model, program, index):
@@ -96,11 +81,9 @@ def warn_of_undetermined_predictions(model, program, index):
     if affected.any():
         mask[np.setdiff1d(np.arange(len(mask)), index)] = False
         which, some = _words(mask, model.strata_, layout)
-        warnings.warn(
+        DataWarning.warn(
             f"the prediction of {int(affected.sum()):,} of {len(affected):,} records does not depend on any data: it uses "
-            f"the {which} where {some} neither records nor edges that lead to records.",
-            DataWarning,
-            stacklevel=3,
+            f"the {which} where {some} neither records nor edges that lead to records."
         )
 
 
@@ -117,16 +100,16 @@ def _words(mask, labels, layout):
 def warn_of_no_minimum(bound_model, problem, result, tol):
     """Note and warn where the objective has no minimum; return the parameters that run away, a mask (K, n)."""
     theta, start = result.theta, result.history[0]
-    none = np.zeros(theta.shape, dtype=bool)
+    none, done = np.zeros(theta.shape, dtype=bool), result.status == "converged"
     ridge = getattr(problem.regularizer.prox, "diagonal", None)
-    if result.status == "converged" and ridge is not None and np.all(ridge > 0):
+    if done and ridge is not None and np.all(ridge > 0):
         return none  # a convex loss falls at most linearly
-    fell_far = result.objective < start - 1e3 * (1 + abs(start))
-    stopped = result.status in ("max_iter", "time_limit") and not fell_far
-    if not np.isfinite(result.objective) or result.status not in ("converged", "max_iter", "time_limit"):
+    if not np.isfinite(result.objective) or not (done or result.status in ("max_iter", "time_limit")):
         return none
+    fell_far = result.objective < start - 1e3 * (1 + abs(start))
+    stopped = not done and not fell_far
     suspects = None if fell_far else suspect_strata(problem, theta, result.w, tol)
-    if (stopped and suspects is None) or (suspects is not None and not suspects.any()):
+    if stopped if suspects is None else not suspects.any():
         return none
     unbounded, asymptotic = strata_without_minimum(problem, theta, result.w)
     suspects = unbounded | asymptotic if suspects is None else suspects
@@ -157,21 +140,18 @@ def _of(mask, bound_model):
 
 
 def strata_without_minimum(problem, theta, w):
-    """Strata where doubled parameters z (projected onto the constraints) lower the objective F, so that theta is no minimum.
+    """Strata where doubled parameters z (projected onto the constraints) lower the objective F of one stratum: two masks (K,).
 
-    F is the objective as a function of one stratum's parameters, f its loss and regularizer:
+    With loss and regularizer f, theta is no minimum, and all strata are marked where F falls only if all are doubled:
 
         unbounded    F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
         asymptotic   F(z) − F(theta) < −SHARE f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
-
-    Returns masks (K,) of the unbounded and of the asymptotic strata: all strata where F falls only if the parameters of all
-    are doubled at once.
     """
     prox, K = problem.regularizer.prox, len(theta)
     if getattr(prox, "costly", False):
         return (np.zeros(K, dtype=bool),) * 2
     with np.errstate(over="ignore", invalid="ignore"):
-        doubled = prox(2 * theta, np.full(K, PROJECTION_STEP))
+        doubled = prox(2 * theta, np.full(K, PROJECTION))
         move = doubled - theta
         before, after = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, doubled))
         pull, laplacians = problem.laplacian(w, theta), problem.laplacians(w)
@@ -183,10 +163,8 @@ def strata_without_minimum(problem, theta, w):
         share = SHARE * (before.sum() + 0.5 * np.vdot(pull, theta))
         all_asymptotic = change_of_all < -share and after.sum() > 0
 
-    def strata(single, together):
-        return single if single.any() else np.full(K, together)
-
-    return strata(change < clear, change_of_all < clear), strata(asymptotic, all_asymptotic)
+    pairs = (change < clear, change_of_all < clear), (asymptotic, all_asymptotic)
+    return tuple(single if single.any() else np.full(K, together) for single, together in pairs)
 
 
 def warn_of_collapse(result):
@@ -204,4 +182,4 @@ def warn_of_collapse(result):
 
 def _add_note(result, note, category):
     result.notes.append(note)
-    warnings.warn(note[0].upper() + note[1:], category, stacklevel=5)
+    category.warn(note[0].upper() + note[1:])

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from strat.errors import GraphError
-from strat.model.export import as_problem, coefficients
+from strat.compiler.feature_names import column_names
+from strat.errors import DataWarning, GraphError, optional
+from strat.model.export import weighted_problem
 from strat.model.saving import save
+from strat.records.axes import axis_factors
 from strat.records.labels import plain
 from strat.records.strata import did_you_mean, some_of
+from strat.rules.approximated import approximations
 from strat.solvers import Result
 
 if TYPE_CHECKING:
@@ -45,13 +49,13 @@ class FittedParameters:
             If the label is no stratum.
         """
         check_is_fitted(self, "theta_")
-        try:
-            k = self.strata_.index(plain(label))
-        except ValueError:
+        label, strata = plain(label), self.strata_
+        if label not in strata:
             raise GraphError(
-                f"{label!r} is no stratum of the model, which has {len(self.strata_):,}, such as {some_of(self.strata_)}. "
-                f"{did_you_mean(plain(label), self.strata_)}".rstrip()
-            ) from None
+                f"{label!r} is no stratum of the model, which has {len(strata):,}, such as {some_of(strata)}. "
+                f"{did_you_mean(label, strata)}".rstrip()
+            )
+        k = strata.index(label)
         return {name: np.array(value[k]) for name, value in self.theta_.items()}
 
     def coefficients(self, errors: dict | None = None) -> "pd.DataFrame":
@@ -82,7 +86,18 @@ class FittedParameters:
         b          1.0  3.0
         """
         check_is_fitted(self, "theta_")
-        return coefficients(self, errors)
+        pd, labels = optional("pandas", "coefficients", "pandas"), self.strata_
+        if all(type(label) is tuple and len(label) == len(labels[0]) > 1 for label in labels):
+            factors = axis_factors(self.graph)
+            index = pd.MultiIndex.from_tuples(labels, names=[factors.get(a) for a in range(len(labels[0]))])
+        else:
+            index = pd.Index(labels, tupleize_cols=False, name="stratum")
+        columns = column_names(self.base, self._columns)
+        table = pd.DataFrame(self._flat(), index, columns)
+        if errors is None:
+            return table
+        errors = np.concatenate([np.reshape(errors[v], (len(labels), -1)) for v in self.theta_], axis=1)
+        return pd.concat({"estimate": table, "standard error": pd.DataFrame(errors, index, columns)}, axis=1)
 
     def to_cvxpy(self) -> cp.Problem:
         """The convex problem in theta for the current W, as CVXPY sees it.
@@ -94,7 +109,15 @@ class FittedParameters:
             common model has those of one stratum.
         """
         check_is_fitted(self, "theta_")
-        return as_problem(self)
+        base = self.base
+        names = approximations(base.loss, base.regularizer, *(a for c in base.constraints for a in c.args))
+        if names:
+            DataWarning.warn(
+                f"the problem holds CVXPY's approximation of {' and '.join(names)}, and the fit the exact function: their "
+                f"optimal values differ. Compare the fit with scipy.special instead."
+            )
+        W = sp.triu(sp.csr_array(self.W_)).tocoo()
+        return weighted_problem(self, *W.coords, W.data.tolist())[0]
 
     def save(self, path: str | str | PathLike) -> None:
         """Store arrays, labels, options and a readable copy of the declaration (npz with JSON, no pickle).
@@ -113,9 +136,7 @@ class FittedParameters:
         """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
         W = self.__dict__.get("W_")
         if W is None:
-            raise AttributeError(
-                f"this {type(self).__name__} has no W_, because it is not fitted. Call fit first."
-            )
+            raise AttributeError(f"this {type(self).__name__} has no W_: it is not fitted. Call fit first.")
         if callable(W):
             W = self.__dict__["W_"] = W()
         return W

@@ -51,17 +51,13 @@ class LearnedGraph(Shown):
     seconds: float
 
     def __str__(self):
-        K, edges = self.W.shape[0], sp.csr_array(self.W).nnz // 2
+        K, edges, parts = self.W.shape[0], sp.csr_array(self.W).nnz // 2, self.parts
         degrees = self.W.sum(axis=1)
-        return "\n".join(
-            [
-                f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
-                f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}",
-                f"objective   {self.objective:.9g}",
-                f"  parts     laplacian {self.parts['laplacian']:.6g}  graph {self.parts['graph']:.6g}",
-                f"residual    {self.residual:.1e}",
-                f"work        {self.seconds:.3f} s, {self.iterations} iterations",
-            ]
+        return (
+            f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
+            f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}\nobjective   {self.objective:.9g}\n"
+            f"  parts     laplacian {parts['laplacian']:.6g}  graph {parts['graph']:.6g}\nresidual    {self.residual:.1e}\n"
+            f"work        {self.seconds:.3f} s, {self.iterations} iterations"
         )
 
 
@@ -131,9 +127,7 @@ def learn_graph(
     theta = np.concatenate(blocks, axis=1)
     prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
     if len(theta) != prior.K:
-        raise ShapeError(
-            f"theta has {len(theta)} rows, but the graph has {prior.K} nodes; give one row a node."
-        )
+        raise ShapeError(f"theta has {len(theta)} rows, but the graph has {prior.K} nodes. Give each a row.")
     theta = _in_order(theta, labels, prior.labels)
     edges = learned_edges(edges, prior, lambda: theta)
     w0 = prior_weights(prior, edges)
@@ -144,21 +138,14 @@ def learn_graph(
         warnings.simplefilter("ignore", ConvergenceWarning)  # its text is about a fit; see below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)
     if result.status == "max_iter":
-        warnings.warn(
+        ConvergenceWarning.warn(
             f"learn_graph stopped with residual {result.residual['W']:.1e} > tol={tol:g} after {result.iterations} "
-            "iterations. Raise max_iter or loosen tol.",
-            ConvergenceWarning,
-            stacklevel=2,
+            "iterations. Raise max_iter or loosen tol."
         )
-    return LearnedGraph(
-        W=edges.matrix(result.w),
-        objective=result.objective,
-        residual=result.residual["W"],
-        labels=list(prior.labels),
-        parts={name: result.parts[name] for name in ("laplacian", "graph")},
-        iterations=result.iterations,
-        seconds=result.seconds,
-    )
+    parts = {name: result.parts[name] for name in ("laplacian", "graph")}
+    residual, labels = result.residual["W"], list(prior.labels)
+    W, work = edges.matrix(result.w), (result.iterations, result.seconds)
+    return LearnedGraph(W, result.objective, residual, labels, parts, *work)
 
 
 def _in_order(theta, labels, nodes):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 from dataclasses import dataclass
 from os import PathLike
 
@@ -12,7 +11,7 @@ from strat.errors import DataWarning, OptionError, StratError, type_name
 from strat.graphs.prior_graph import PriorGraph
 from strat.model.baselines import common
 from strat.model.estimator import StratifiedModel
-from strat.model.file_schema import check_file, read_labels, read_weights
+from strat.model.saving import META, check_file, read_labels, read_weights
 from strat.problem.graph_regularizers import GraphRegularizer
 from strat.records.archive import as_path, read_archive
 from strat.solvers import Result, Solver
@@ -78,39 +77,34 @@ def load(path: str | str | PathLike, base: BaseModel | None = None) -> "Stratifi
             f"{path} is no model saved by this version of strat: {error}. If a later version wrote it, load it with that "
             f"one; otherwise take another copy of the file, or fit and save the model again."
         ) from error
-    strata = read_labels(meta["strata"], "strata")
+    meta = dict.fromkeys(name.rstrip("?") for name in META) | meta
+    strata = read_labels(meta, "strata")
     theta = {name: arrays[f"theta/{name}"] for name in meta["variables"]}
-    W, result = read_weights(arrays, len(strata)), Result(**meta["result"])
+    fitted = theta, read_weights(arrays, len(strata)), strata, Result(**meta["result"])
     if base is None:
-        return SavedFit(theta, W, strata, result, meta["declaration"])
+        return SavedFit(*fitted, meta["declaration"])
     _check_base(base, meta, path)
-    model = _model(base, meta, arrays, path)
-    model.theta_, model.W_, model.strata_, model.result_ = theta, W, strata, result
-    model._columns = meta["columns"]
-    model._training, model._bound, model._undetermined = None, None, arrays.get("undetermined")
+    graph = None
+    if meta["graph"] is not None:
+        edge, factor = arrays["graph/edge"], arrays["graph/factor"]
+        names = [None if f < 0 else meta["factors"][f] for f in factor]
+        i, j = arrays["graph/i"][edge], arrays["graph/j"][edge]
+        terms = read_labels(meta, "graph"), i, j, arrays["graph/weight"], names
+        graph = PriorGraph.from_terms(*terms).to_networkx()
+    options = dict(meta["options"], strata=meta["strata_columns"], edges=meta["edges"] or "all")
+    options["solver"] = _component(meta["solver"], Solver, path)
+    if meta["class"] == "CommonModel":
+        model = common(base, graph, meta["regularizer_weight"], **options)
+    else:
+        h = _component(meta["graph_regularizer"], GraphRegularizer, path)
+        model = StratifiedModel(base, graph, h, **options)
+    model.theta_, model.W_, model.strata_, model.result_ = fitted
+    model._columns, model._training, model._undetermined = meta["columns"], None, arrays.get("undetermined")
     values = {name.removeprefix("value/"): a for name, a in arrays.items() if name.startswith("value/")}
     try:
         return model.set_params(**{f"base__{name}": a if a.ndim else a.item() for name, a in values.items()})
     except OptionError as error:
         raise OptionError(f"{path} does not fit base: {error}") from error
-
-
-def _model(base, meta, arrays, path):
-    graph = None
-    if meta["graph"] is not None:
-        labels = read_labels(meta["graph"], "graph")
-        edge, factor = arrays["graph/edge"], arrays["graph/factor"]
-        names = [None if f < 0 else meta["factors"][f] for f in factor]
-        i, j = arrays["graph/i"][edge], arrays["graph/j"][edge]
-        graph = PriorGraph.from_terms(labels, i, j, arrays["graph/weight"], names).to_networkx()
-    solver = _component(meta["solver"], Solver, path)
-    options = dict(meta["options"], strata=meta["strata_columns"], solver=solver)
-    if meta["edges"] is not None:
-        options["edges"] = meta["edges"]
-    if meta["class"] == "CommonModel":
-        return common(base, graph, meta["regularizer_weight"], **options)
-    h = _component(meta["graph_regularizer"], GraphRegularizer, path)
-    return StratifiedModel(base, graph, h, **options)
 
 
 def _check_base(base, meta, path):
@@ -122,28 +116,18 @@ def _check_base(base, meta, path):
             f"{path} was fitted with the variables {meta['variables']}, but base has {shapes}; give its declaration."
         )
     if _anonymous(base) != _anonymous(meta["declaration"]):
-        warnings.warn(
+        DataWarning.warn(
             f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
-            f"strat.load(path).declaration shows what was fitted.",
-            DataWarning,
-            stacklevel=3,
+            f"strat.load(path).declaration shows what was fitted."
         )
 
 
 def _anonymous(declaration):
-    """What a printed declaration declares: its pieces, without how a version computes them.
-
-    The numbers that CVXPY gives to Parameters that have no name are left out, too.
-    """
+    """The pieces of a printed declaration, without how a version computes them and CVXPY's numbers of Parameters."""
     lines = re.sub(r"\bparam\d+", "param", str(declaration)).splitlines()
-    head = next((line for line in lines if line.startswith("role ")), "")
-    end = head.find(" rule") if head else None
-    table = [
-        line[:end].rstrip()
-        for line in lines
-        if not re.match(r"(BaseModel|predict|smoothing|\w+'s prox)", line)
-    ]
-    return [*table, *(line for line in lines if re.match(r"BaseModel|predict|smoothing", line))]
+    end = next((line.find(" rule") for line in lines if line.startswith("role ")), None)
+    whole, prox = re.compile("BaseModel|predict|smoothing"), re.compile(r"\w+'s prox")
+    return [line if whole.match(line) else line[:end].rstrip() for line in lines if not prox.match(line)]
 
 
 def _component(entry, kind, path):

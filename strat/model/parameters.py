@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags
 
 from strat.compiler.base_model import BaseModel
@@ -33,11 +33,9 @@ class NestedParameters(BaseEstimator):
         """
         params = super().get_params(deep=deep)
         if deep and isinstance(self.base, BaseModel):
-            for name, p in self.base.hyperparameters.items():
-                params[f"base__{name}"] = self.values.get(name, p.value)
-        if deep:
-            params.update({f"scale__{f}": s for f, s in self._scales().items()})
-        return params
+            hyperparameters = self.base.hyperparameters.items()
+            params |= {f"base__{name}": self.values.get(name, p.value) for name, p in hyperparameters}
+        return params | ({f"scale__{f}": s for f, s in self._scales().items()} if deep else {})
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters; ``base__NAME`` gives this model its own value and leaves the Parameter alone.
@@ -74,8 +72,7 @@ class NestedParameters(BaseEstimator):
     def __sklearn_tags__(self):
         """What scikit-learn asks: a model of labels is a classifier, though it predicts what the declaration says."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = True
+        tags.target_tags.required = tags.input_tags.sparse = True
         tags.input_tags.categorical = tags.input_tags.string = self.strata is not None
         tags.estimator_type = self._estimator_type
         if tags.estimator_type == "classifier":
@@ -114,11 +111,9 @@ class NestedParameters(BaseEstimator):
         return {f: scale.get(f, 1.0) if isinstance(scale, dict) else scale for f in factors}
 
     def __sklearn_clone__(self):
-        params = {name: clone(value, safe=False) for name, value in self.get_params(deep=False).items()}
-        cloned = type(self)(**params)
-        for name in ("_values", "_metadata_request"):
-            if hasattr(self, name):
-                setattr(cloned, name, copy.deepcopy(getattr(self, name)))
+        cloned = super().__sklearn_clone__()
+        if self.values:
+            cloned._values = copy.deepcopy(self.values)
         return cloned
 
 
@@ -130,6 +125,5 @@ def _check_value(key, value, shape):
         raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
     if value is not None and (array.shape != shape or not np.isfinite(array).all()):
         raise OptionError(
-            f"{key} must be finite and of the Parameter's shape {shape}, but it is {value!r} "
-            f"of shape {array.shape}."
+            f"{key} must be finite and of the Parameter's shape {shape}, but it is {value!r} of shape {array.shape}."
         )

@@ -10,6 +10,8 @@ the same in strata that edges join. The inequalities are linear in d. A linear p
 none, and takes up those that its solution violates far out, until there are none.
 """
 
+from contextlib import suppress
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
@@ -64,13 +66,11 @@ def suspect_strata(problem, theta, w, tol):
 def _definite(matrices, usual):
     """Whether matrices are positive definite but for what is 0 in the usual ones."""
     diagonal = np.einsum("...aa->...a", usual)
-    matrices = matrices.copy()
-    np.einsum("...aa->...a", matrices)[...] += np.where(diagonal > 0, 1e-9 * diagonal, 1.0)
-    try:
-        np.linalg.cholesky(matrices)
-    except np.linalg.LinAlgError:
-        return False
-    return True
+    ridge = np.where(diagonal > 0, 1e-9 * diagonal, 1.0)
+    with suppress(np.linalg.LinAlgError):
+        np.linalg.cholesky(matrices + ridge[..., None] * np.eye(diagonal.shape[-1]))
+        return True
+    return False
 
 
 def runaway_direction(bound_model, problem, theta, w, suspects):
@@ -112,13 +112,13 @@ def _direction(problem, losses, index, theta, component):
         curvature = np.einsum("kaa->a", hessian_blocks(problem.loss, np.zeros_like(theta))) / N
         size += np.where(np.isfinite(curvature), np.maximum(curvature, 0.0), 0.0)
     unit = np.where(size > 0, np.sqrt(size), 1.0)
-    usual = np.maximum(_length(here / unit), _length(before / unit))
+    usual = np.maximum(np.linalg.norm(here / unit, axis=1), np.linalg.norm(before / unit, axis=1))
 
     def rows(gradient):
         """Inequalities row · step <= 0, of length 1 or 0, for steps d * unit."""
         largest = np.abs(gradient / unit).max(axis=1)
         row = gradient / unit / np.where(largest > 0, largest, 1.0)[:, None]
-        length = _length(row)
+        length = np.linalg.norm(row, axis=1)
         keep = (largest * length > NOISE * usual)[:, None]
         return np.where(keep, row / np.where(length > 0, length, 1.0)[:, None], 0.0)
 
@@ -143,23 +143,17 @@ def _direction(problem, losses, index, theta, component):
             start = np.zeros_like(theta) if inside else theta
             with np.errstate(all="ignore"):
                 points = ((start + length * step / unit)[index] for length in ALONG)
-                slopes = np.stack(
-                    [np.vecdot(losses.value_and_gradient(z)[1] / unit, step[index]) for z in points]
-                )
-            falls = _for_ever(-slopes) & (-slopes.min(axis=0) > STILL * usual[:N])
+                slopes = [np.vecdot(losses.value_and_gradient(z)[1] / unit, step[index]) for z in points]
+                slopes = np.stack(slopes)
+            most = -slopes.min(axis=0)
+            slow = (-slopes > NOISE * most) & (-slopes < TENTH * most)
+            falls = (slow[:-1] & slow[1:]).any(axis=0) & (most > STILL * usual[:N])  # for ever
             return np.where(np.isin(component, component[index[falls]]), step / unit, 0.0)
         violated = violated[np.argsort(-slope[violated], kind="stable")][: ROWS * len(price)]
         columns = component[stratum[violated]]
         places = np.repeat(np.arange(len(violated)), n), columns.ravel()
         taken.append(sp.csr_array((found[violated].ravel(), places), shape=(len(violated), len(price))))
     return np.zeros_like(theta)
-
-
-def _for_ever(falls):
-    """Whether functions (N,) keep falling, from how fast they fall at the points ALONG a direction (points, N)."""
-    most = falls.max(axis=0)
-    slow = (falls > NOISE * most) & (falls < TENTH * most)
-    return (slow[:-1] & slow[1:]).any(axis=0)
 
 
 def _solution(price, taken):
@@ -174,7 +168,3 @@ def _solution(price, taken):
         options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
     )
     return np.zeros(len(price)) if found.x is None else found.x[: len(price)] - found.x[len(price) :]
-
-
-def _length(rows):
-    return np.sqrt(np.vecdot(rows, rows))

@@ -1,37 +1,101 @@
-"""Saving fitted models: arrays in npz, the rest in JSON inside it; nothing is pickled."""
+"""Model files: arrays in npz, the rest in JSON inside it; nothing is pickled. Entries are checked when written and read."""
 
 import json
+import math
+import sys
 from dataclasses import fields
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.errors import OptionError
+from strat.errors import OptionError, StratError
+from strat.graphs.prior_graph import node_labels
 from strat.graphs.reading import read_graph
-from strat.model.file_schema import FORMAT, check_file
 from strat.records.archive import as_path, write_archive
-from strat.records.stored_labels import encoded
+from strat.records.stored_labels import decoded, encoded
 from strat.solvers import Result
+
+FORMAT = 1
+
+
+def _number(value, least=0, types=(int, float)):
+    return type(value) in types and least <= value <= sys.float_info.max
+
+
+#: What a single value may be, in words.
+WHOLE, FINITE, SIZE = "a whole number of at least 0", "a finite number", "a finite number of at least 0"
+KINDS = {
+    "text": lambda v: type(v) is str,
+    "true or false": lambda v: type(v) is bool,
+    "a list": lambda v: type(v) is list,
+    "anything": lambda v: True,
+    WHOLE: lambda v: _number(v, 0, (int,)),
+    "a number": lambda v: type(v) is float or _number(v, -sys.float_info.max),
+    FINITE: lambda v: _number(v, -sys.float_info.max),
+    SIZE: _number,
+    "a scale or a dict of scales": lambda v: all(map(_number, v.values() if type(v) is dict else [v])),
+    "columns": lambda v: all(type(c) in (str, int) for c in (v if type(v) is list else [v])),
+}
+COMPONENT = {"class": "text", "params": {"*": "anything"}}
+#: All entries but the arrays. A list holds items of one kind; a dict has these names, those with "?" or null, or all ("*").
+META = {
+    "format": WHOLE,
+    "class": "one of StratifiedModel, CommonModel",
+    "declaration": "text",
+    "variables": {"*": [WHOLE]},
+    "strata": "a list",
+    "graph?": "a list",
+    "factors?": ["text"],
+    "graph_regularizer": COMPONENT,
+    "solver?": COMPONENT,
+    "options": {
+        "scale": "a scale or a dict of scales",
+        "n_starts": WHOLE,
+        "warm_start": "true or false",
+        "random_state": WHOLE,
+    },
+    "edges?": "one of all, prior, two-hop, knn",
+    "strata_columns?": "columns",
+    "regularizer_weight?": SIZE,
+    "columns": {"*": ["text"]},
+    "result": {
+        "status": "one of converged, early_stopped, max_iter, time_limit, interrupted",
+        "iterations": WHOLE,
+        "objective": FINITE,
+        "parts": {"*": FINITE},
+        "residual": {"*": "a number"},
+        "history": ["a number"],
+        "seconds": SIZE,
+        "factorizations": WHOLE,
+        "init?": "text",
+        "starts?": [{"init": "text", "objective": "a number", "status": "text"}],
+        "notes?": ["text"],
+        "smoothed_objective?": "a number",
+        "history_seconds?": ["a number"],
+    },
+}
 
 
 def save(model, path):
     """Write a fitted model to one file, which ``strat.load`` reads."""
     path = as_path(path, "path")
     arrays = {f"theta/{name}": value for name, value in model.theta_.items()}
-    values = {name: value for name, value in model.values.items() if value is not None}
-    values = {name: value.toarray() if sp.issparse(value) else value for name, value in values.items()}
-    arrays |= {f"value/{name}": np.asarray(value, dtype=float) for name, value in values.items()}
+    for name, value in model.values.items():
+        if value is not None:
+            value = value.toarray() if sp.issparse(value) else value
+            arrays[f"value/{name}"] = np.asarray(value, dtype=float)
     if sp.issparse(model.W_):
         csr = sp.csr_array(model.W_)
         arrays |= {"W/data": csr.data, "W/indices": csr.indices, "W/indptr": csr.indptr}
     else:
         arrays["W"] = model.W_
-    prior = None if model.graph is None else read_graph(model.graph)
     if getattr(model, "_undetermined", None) is not None:
         arrays["undetermined"] = model._undetermined
+    prior = None if model.graph is None else read_graph(model.graph)
     if prior is not None:
         arrays |= {"graph/i": prior.i, "graph/j": prior.j, "graph/edge": prior.term_edge}
         arrays |= {"graph/weight": prior.term_weight, "graph/factor": prior.term_factor}
+    result = {f.name: getattr(model.result_, f.name) for f in fields(Result) if f.name not in ("theta", "w")}
     meta = {
         "format": FORMAT,
         "class": "CommonModel" if model.shared else "StratifiedModel",
@@ -42,23 +106,21 @@ def save(model, path):
         "factors": None if prior is None else prior.factors,
         "graph_regularizer": _component(model.graph_regularizer),
         "solver": _component(model.solver),
-        "options": {k: getattr(model, k) for k in ("scale", "n_starts", "random_state")}
-        | {"warm_start": bool(model.warm_start)},
+        "options": {name: getattr(model, name) for name in META["options"]},
         "edges": model.edges if isinstance(model.edges, str) else None,
         "strata_columns": model.strata,
         "regularizer_weight": getattr(model, "regularizer_weight", None),
         "columns": {name: list(map(str, columns)) for name, columns in model._columns.items()},
-        "result": {
-            f.name: getattr(model.result_, f.name) for f in fields(Result) if f.name not in ("theta", "w")
-        },
+        "result": result,
     }
-    text = json.dumps(meta, default=_as_json)
+    meta["options"]["warm_start"] = bool(model.warm_start)
+    # NumPy's numbers and arrays become JSON's, anything else text.
+    text = json.dumps(meta, default=lambda v: getattr(v, "tolist", v.__str__)())
     try:
         check_file(arrays, json.loads(text))
+        write_archive(path, {"meta": np.array(text), **arrays}, compressed=True)
     except ValueError as error:
         raise OptionError(f"the model cannot be stored: {error}. Set it right, and save again.") from error
-    try:
-        write_archive(path, {"meta": np.array(text), **arrays}, compressed=True)
     except OSError as error:
         raise OptionError(
             f"{path} cannot be written ({error.strerror or error}); what was there before is unchanged. Make room, or give "
@@ -70,11 +132,92 @@ def _component(component):
     """Class and parameters of a graph regularizer or solver; callback and checkpoint belong to one session."""
     if component is None:
         return None
-    params = component.get_params(deep=False)
-    params = {name: value for name, value in params.items() if name not in ("callback", "checkpoint")}
+    params = component.get_params(deep=False).items()
+    params = {name: value for name, value in params if name not in ("callback", "checkpoint")}
     return {"class": type(component).__name__, "params": params}
 
 
-def _as_json(value):
-    """What JSON has no type for, as one that it has."""
-    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)
+def check_file(arrays, meta):
+    """Raise a ValueError that names what is wrong, unless these are the arrays and the other entries of a model file."""
+    found = meta.get("format") if isinstance(meta, dict) else None
+    if found != FORMAT:
+        raise ValueError(f"it has format {found!r}, and this version reads format {FORMAT}")
+    _check_entry(META, meta, "meta")
+    K, shapes, common = len(read_labels(meta, "strata")), meta["variables"], meta["class"] == "CommonModel"
+    size = {name: array.size for name, array in arrays.items()}.get
+    table = {f"theta/{name}": ("f", (K, *shape)) for name, shape in shapes.items()}
+    table |= {name: ("f", array.shape) for name, array in arrays.items() if name.startswith("value/")}
+    if "undetermined" in arrays:
+        table["undetermined"] = "b", (1 if common else K, sum(map(math.prod, shapes.values())))
+    if "W" in arrays:
+        table["W"] = "f", (K, K)
+    else:
+        E = size("W/data")
+        table |= {"W/data": ("f", (E,)), "W/indices": ("iu", (E,), 0, K), "W/indptr": ("iu", (K + 1,))}
+    if meta.get("graph") is not None:
+        nodes, edges, T = len(read_labels(meta, "graph")), size("graph/i"), size("graph/edge")
+        table |= {"graph/i": ("iu", (edges,), 0, nodes), "graph/j": ("iu", (edges,), 0, nodes)}
+        table |= {"graph/edge": ("iu", (T,), 0, edges), "graph/weight": ("f", (T,), 0)}
+        table["graph/factor"] = "iu", (T,), -1, len(meta.get("factors") or ())
+    _same_names(arrays, table.keys(), "the file")
+    for name, kind in table.items():
+        _check_array(arrays[name], name, *kind)
+    if "graph/i" in arrays and not np.all(arrays["graph/i"] < arrays["graph/j"]):
+        raise ValueError("graph/i holds numbers out of range")
+    if "W" not in arrays:  # SciPy's own check lets rows pass with which it reads outside of its memory
+        ends = arrays["W/indptr"].astype(float)
+        if ends[0] != 0 or ends[-1] != E or (np.diff(ends) < 0).any():
+            raise ValueError("W/indptr does not rise from 0 to the number of weights")
+    W = read_weights(arrays, K)
+    if (W.data if sp.issparse(W) else W).min(initial=0.0) < 0 or abs(W - W.T).max() > 0 or W.diagonal().any():
+        raise ValueError("W holds weights that are negative, not symmetric, or on the diagonal")
+
+
+def read_labels(meta, where):
+    """The labels of a list in the file, which are present and distinct."""
+    try:
+        return node_labels([decoded(entry) for entry in meta[where]])
+    except (StratError, ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def read_weights(arrays, K):
+    """The weights, (K, K), dense or sparse as the file has them."""
+    if "W" in arrays:
+        return arrays["W"]
+    return sp.csr_array((arrays["W/data"], arrays["W/indices"], arrays["W/indptr"]), shape=(K, K))
+
+
+def _check_entry(kind, value, where):
+    if isinstance(kind, dict) and isinstance(value, dict):
+        kinds = {name.rstrip("?"): k for name, k in kind.items()}
+        kinds = dict.fromkeys(value, kind["*"]) if "*" in kind else kinds
+        _same_names(value, {name for name in kinds if name in value or f"{name}?" not in kind}, where)
+        for name, item in value.items():
+            if item is not None or f"{name}?" not in kind:
+                _check_entry(kinds[name], item, f"{where}[{name!r}]")
+    elif isinstance(kind, list) and isinstance(value, list):
+        for k, item in enumerate(value):
+            _check_entry(kind[0], item, f"{where}[{k}]")
+    elif not isinstance(kind, str):
+        raise ValueError(f"{where} is {value!r:.60}, but must be a {type(kind).__name__}")
+    elif not KINDS.get(kind, lambda v: type(v) is str and v in kind.removeprefix("one of ").split(", "))(
+        value
+    ):
+        raise ValueError(f"{where} is {value!r:.60}, but must be {kind}")
+
+
+def _check_array(array, name, kinds, shape, least=-np.inf, end=np.inf):
+    if array.dtype.kind not in kinds or array.shape != shape or (kinds == "f" and array.dtype != float):
+        words = {"f": "floats of 64 bits", "b": "booleans", "iu": "whole numbers"}[kinds]
+        raise ValueError(f"{name} holds {array.dtype} of shape {array.shape}, not {words} of shape {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} is not finite")
+    if not np.all((array >= least) & (array < end)):
+        raise ValueError(f"{name} holds numbers out of range")
+
+
+def _same_names(entries, names, where):
+    for name in sorted(entries.keys() ^ names):
+        known = "has no entry {}" if name in names else "has the entry {}, which this version does not know"
+        raise ValueError(f"{where} {known.format(repr(name))}")

@@ -1,6 +1,7 @@
 """Parameters for strata that the model has not: the common model's, or the mean of their neighbours'."""
 
 import copy
+import itertools
 import numbers
 
 import numpy as np
@@ -31,9 +32,8 @@ def with_unseen(model, records, unseen):
     known = {label: k for k, label in enumerate(model.strata_)}
     new = [label for label in records.strata.labels if label not in known]
     place = known | {label: len(known) + k for k, label in enumerate(new)}
-    records.strata = Strata(
-        list(place), np.array([place[z] for z in records.strata.labels])[records.strata.index]
-    )
+    position = np.array([place[z] for z in records.strata.labels])
+    records.strata = Strata(list(place), position[records.strata.index])
     theta = model._flat()
     if not new:
         return records, theta
@@ -71,9 +71,8 @@ def _harmonic(model, theta, new, graph):
     i, j, w = (np.append(a[kept], b) for a, b in zip((i, j, w), derived, strict=True))
     upper = sparse.coo_array((w, (i, j)), shape=(len(labels),) * 2)
     W = sparse.csr_array(upper + upper.T)[K:]
-    with_known = sparse.block_array(
-        [[W[:, K:], W[:, :K].sum(axis=1)[:, None]], [None, sparse.csr_array((1, 1))]]
-    )
+    to_known = sparse.csr_array(W[:, :K].sum(axis=1)[:, None])
+    with_known = sparse.block_array([[W[:, K:], to_known], [None, sparse.csr_array((1, 1))]])
     component = connected_components(with_known, directed=False)[1]
     alone = [label for label, c in zip(new, component, strict=False) if c != component[-1]]
     if alone:
@@ -90,10 +89,11 @@ def _derived(prior, new, place, scale):
 
     A new number on a coordinate whose numbers are joined in order is joined to the nearest on either side.
     """
-    found = []
-    for label in (label for label in new if label not in prior.position):
+    found, missing = [], [label for label in new if label not in prior.position]
+    axes = _along_axes(prior, scale) if missing else {}
+    for label in missing:
         whole = type(label) is tuple
-        for axis, near in _along_axes(prior, scale).items():
+        for axis, near in axes.items():
             value = label[axis] if whole and axis < len(label) else label
             for neighbor, w in (near.get(value) or _nearest_numbers(value, near)).items():
                 other = (*label[:axis], neighbor, *label[axis + 1 :]) if whole else neighbor
@@ -121,9 +121,8 @@ def _nearest_numbers(value, near):
     if not all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in (value, *near)):
         return {}
     order = sorted(near)
-    if any(b not in near[a] for a, b in zip(order, order[1:], strict=False)) or any(
-        len(n) > 2 for n in near.values()
-    ):
+    joined = all(b in near[a] for a, b in itertools.pairwise(order))
+    if not joined or max(map(len, near.values())) > 2:
         return {}
     sides = [v for v in order if v < value][-1:] + [v for v in order if v > value][:1]
     return {v: min(near[v].values()) for v in sides}

@@ -1,12 +1,182 @@
-/* The module strat.oracles._loops: what Python sees of kernels.c. In the stable ABI of Python 3.11, so that one build serves
-   every later Python. Arrays are taken by the buffer protocol: those to read are converted where they are not contiguous
-   and of floats, those to write must be. Sizes are the caller's to know (kernels.py): nothing checks them here. */
+/* Loops for which NumPy needs several passes; strat/oracles/kernels.py says what each computes and sees to sizes and types. In
+   the stable ABI of Python 3.11, so that one build serves every later Python. */
 
 #include <Python.h>
 
-#include "kernels.c"
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
 
-enum { MOST = 24 };
+/* Loops are built for wider registers, too, where the compiler can leave the choice to the machine. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
+#define WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define WIDE
+#endif
+
+/* The lower triangle of a K x K matrix in rectangular full packed format (see strat/problem/edges/packed.py) is one sequence of
+   runs: parts of a row or of a column, along which one index is fixed and the other grows by one. */
+static ptrdiff_t runs(ptrdiff_t K) { return 2 * ((K + 1) / 2); }
+
+static ptrdiff_t run(ptrdiff_t K, ptrdiff_t r, ptrdiff_t *fixed, ptrdiff_t *first)
+{
+    const ptrdiff_t half = (K + 1) / 2, odd = K % 2, column = r / 2;
+    if (r % 2 == 0) { /* of a row of the second half, up to the diagonal */
+        *fixed = half + column - odd;
+        *first = half;
+        return column + 1 - odd;
+    }
+    *fixed = *first = column; /* a column of the first half, from the diagonal on */
+    return K - column;
+}
+
+WIDE static void degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < K; i++)
+        out[i] = 0.0;
+    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
+        const ptrdiff_t length = run(K, r, &i, &first);
+        double *restrict other = out + first, sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t j = 0; j < length; j++) {
+            other[j] += w[j];
+            sum += w[j];
+        }
+        out[i] += sum;
+        w += length;
+    }
+}
+
+WIDE static void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
+{
+    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
+        const ptrdiff_t length = run(K, r, &i, &first);
+        const double own = a[i], *restrict other = a + first;
+        for (ptrdiff_t j = 0; j < length; j++)
+            g[j] += own + other[j];
+        g += length;
+    }
+}
+
+WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
+                       const double *restrict theta, double *restrict out)
+{
+    for (ptrdiff_t i = 0; i < N; i++, x += p) {
+        const double *restrict own = theta + p * stratum[i];
+        double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t c = 0; c < p; c++)
+            sum += x[c] * own[c];
+        out[i] = sum;
+    }
+}
+
+WIDE static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+                     const double *restrict x, const double *restrict g, double *restrict out)
+{
+    for (ptrdiff_t e = 0; e < K * p; e++)
+        out[e] = 0.0;
+    for (ptrdiff_t i = 0; i < N; i++, x += p) {
+        double *restrict own = out + p * stratum[i];
+        const double factor = g[i];
+        for (ptrdiff_t c = 0; c < p; c++)
+            own[c] += factor * x[c];
+    }
+}
+
+WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+                  const double *restrict x, const double *restrict weight, double *restrict out)
+{
+    for (ptrdiff_t e = 0; e < K * p * p; e++)
+        out[e] = 0.0;
+    for (ptrdiff_t i = 0; i < N;) { /* four records of a stratum at a time: one pass over its matrix */
+        double *restrict own = out + p * p * stratum[i];
+        const double *restrict r = x + p * i, *restrict w = weight + i;
+        if (i + 3 < N && stratum[i + 3] == stratum[i]) {
+            for (ptrdiff_t a = 0; a < p; a++, own += p) {
+                const double f = w[0] * r[a], g = w[1] * r[p + a], h = w[2] * r[2 * p + a], l = w[3] * r[3 * p + a];
+#pragma omp simd
+                for (ptrdiff_t b = 0; b < p; b++)
+                    own[b] += f * r[b] + g * r[p + b] + h * r[2 * p + b] + l * r[3 * p + b];
+            }
+            i += 4;
+        } else {
+            for (ptrdiff_t a = 0; a < p; a++, own += p) {
+                const double f = w[0] * r[a];
+#pragma omp simd
+                for (ptrdiff_t b = 0; b < p; b++)
+                    own[b] += f * r[b];
+            }
+            i++;
+        }
+    }
+    for (ptrdiff_t k = 0; k < K; k++, out += p * p) /* symmetric to the last digit */
+        for (ptrdiff_t a = 0; a < p; a++)
+            for (ptrdiff_t b = 0; b < a; b++)
+                out[a * p + b] = out[b * p + a];
+}
+
+/* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
+   of line at the knots between (strat/oracles/prox_chains.py does the same in Python). */
+typedef struct {
+    double slope, shift;
+} line;
+
+typedef struct {
+    double at;
+    line change;
+} knot;
+
+static void path(ptrdiff_t L, const double *restrict v, const double *restrict c, const double *restrict up,
+                 const double *restrict down, knot *knots, double *restrict lower, double *restrict upper,
+                 double *restrict z)
+{
+    knot *first = knots + L, *last = first - 1;
+    line left = {c[0], -c[0] * v[0]}, right = left;
+    for (ptrdiff_t k = 0; k + 1 < L; k++) {
+        const int falls = isfinite(down[k]);
+        lower[k] = -INFINITY;
+        upper[k] = INFINITY;
+        if (falls) {
+            const double level = -down[k];
+            for (; first <= last && left.slope * first->at + left.shift <= level; first++) {
+                left.slope += first->change.slope;
+                left.shift += first->change.shift;
+            }
+            lower[k] = (level - left.shift) / left.slope;
+            *--first = (knot){lower[k], {left.slope, left.shift - level}};
+            left = (line){0.0, level};
+        }
+        if (isfinite(up[k])) {
+            const double level = up[k];
+            for (; last >= first + falls && right.slope * last->at + right.shift >= level; last--) {
+                right.slope -= last->change.slope;
+                right.shift -= last->change.shift;
+            }
+            upper[k] = (level - right.shift) / right.slope;
+            *++last = (knot){upper[k], {-right.slope, level - right.shift}};
+            right = (line){0.0, level};
+        }
+        const double next = c[k + 1], load = next * v[k + 1];
+        left = (line){left.slope + next, left.shift - load};
+        right = (line){right.slope + next, right.shift - load};
+    }
+    for (; first <= last && left.slope * first->at + left.shift <= 0.0; first++) {
+        left.slope += first->change.slope;
+        left.shift += first->change.shift;
+    }
+    z[L - 1] = -left.shift / left.slope;
+    for (ptrdiff_t k = L - 2; k >= 0; k--)
+        z[k] = z[k + 1] < lower[k] ? lower[k] : z[k + 1] > upper[k] ? upper[k] : z[k + 1];
+}
+
+/* `work` has room for 8 L + 6 numbers. */
+static void path_prox(ptrdiff_t P, ptrdiff_t L, const double *v, const double *curvature, const double *up, const double *down,
+                      double *work, double *z)
+{
+    for (ptrdiff_t p = 0; p < P; p++, v += L, z += L, curvature += L, up += L - 1, down += L - 1)
+        path(L, v, curvature, up, down, (knot *)(work + 2 * L), work, work + L, z);
+}
 
 typedef union {
     ptrdiff_t n;
@@ -21,173 +191,56 @@ static void release(Py_buffer *views, int count)
         PyBuffer_Release(&views[count]);
 }
 
-/* What makes an array of floats, contiguous, of one that is not: strat.oracles.kernels.of_floats. */
-static PyObject *convert;
-
-static int get(PyObject *array, int flags, const char *format, Py_buffer *view)
-{
-    if (PyObject_GetBuffer(array, view, flags | PyBUF_FORMAT))
-        return 0;
-    if (view->format && strchr(format, view->format[0]) && !view->format[1])
-        return 1;
-    PyBuffer_Release(view);
-    PyErr_SetString(PyExc_TypeError, "an array of another type than the loop takes");
-    return 0;
-}
-
-/* An array to read, converted where it does not have the form that the loops take. */
-static int get_floats(PyObject *array, Py_buffer *view)
-{
-    if (get(array, PyBUF_SIMPLE, "d", view))
-        return 1;
-    PyErr_Clear();
-    PyObject *converted = PyObject_CallFunctionObjArgs(convert, array, NULL);
-    const int good = converted && get(converted, PyBUF_SIMPLE, "d", view); /* the view keeps it alive */
-    Py_XDECREF(converted);
-    return good;
-}
-
-/* Read arguments of the types n (count), x (number), i (array of positions), p (the same to write), a (array to read) and w
-   (array to write), None being NULL; return how many arrays there are, -1 with an exception set where an argument does not fit. */
+/* Read arguments of the types n (count), x (number), r (array to read) and w (array to write); return how many arrays there
+   are, -1 with an exception set where an argument does not fit. */
 static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, value *v, Py_buffer *views)
 {
     int arrays = 0;
-    if (count != (Py_ssize_t)strlen(types)) {
-        PyErr_Format(PyExc_TypeError, "%zd arguments instead of %zd", count, (Py_ssize_t)strlen(types));
-        return -1;
-    }
-    for (; *types; types++, args++, v++) {
-        int good = 1;
+    if (count != (Py_ssize_t)strlen(types))
+        PyErr_SetString(PyExc_TypeError, "a wrong number of arguments");
+    for (; *types && !PyErr_Occurred(); types++, args++, v++) {
         Py_buffer *view = &views[arrays];
         if (*types == 'n')
             v->n = PyLong_AsSsize_t(*args);
         else if (*types == 'x')
             v->x = PyFloat_AsDouble(*args);
-        else if (*args == Py_None)
-            v->a = NULL;
-        else {
-            const char *position = sizeof(long) == sizeof(ptrdiff_t) ? "l" : "q";
-            good = *types == 'a'   ? get_floats(*args, view)
-                   : *types == 'w' ? get(*args, PyBUF_WRITABLE, "d", view)
-                                   : get(*args, *types == 'p' ? PyBUF_WRITABLE : PyBUF_SIMPLE, position, view);
+        else if (!PyObject_GetBuffer(*args, view, *types == 'w' ? PyBUF_WRITABLE : PyBUF_SIMPLE)) {
             v->a = view->buf;
-            arrays += good;
-        }
-        if (!good || PyErr_Occurred()) {
-            release(views, arrays);
-            return -1;
+            arrays++;
         }
     }
-    return arrays;
+    if (!PyErr_Occurred())
+        return arrays;
+    release(views, arrays);
+    return -1;
 }
+
+#define LOOPS(_)                                                                                              \
+    _(degrees, "nrw", degrees(v[0].n, v[1].a, v[2].a))                                                        \
+    _(add_ends, "nrw", add_ends(v[0].n, v[1].a, v[2].a))                                                      \
+    _(rows_times, "nnrrrw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))                       \
+    _(rows_sum, "nnnrrrw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                  \
+    _(grams, "nnnrrrw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                        \
+    _(path_prox, "nnrrrrww", path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
 
 /* The loops run without Python's lock, so that threads share the strata. */
-#define KERNEL(name, types, call)                                                               \
-    static PyObject *py_##name(PyObject *module, PyObject *const *args, Py_ssize_t count)       \
-    {                                                                                           \
-        value v[MOST];                                                                          \
-        Py_buffer views[MOST];                                                                  \
-        double result = 0.0;                                                                    \
-        const int arrays = unpack(types, args, count, v, views);                                \
-        (void)module;                                                                           \
-        if (arrays < 0)                                                                         \
-            return NULL;                                                                        \
-        Py_BEGIN_ALLOW_THREADS call;                                                            \
-        Py_END_ALLOW_THREADS                                                                    \
-        release(views, arrays);                                                                 \
-        return PyFloat_FromDouble(result);                                                      \
+#define FUNCTION(name, types, call)                                                            \
+    static PyObject *py_##name(PyObject *module, PyObject *const *args, Py_ssize_t count)      \
+    {                                                                                          \
+        value v[9];                                                                            \
+        Py_buffer views[9];                                                                    \
+        const int arrays = unpack(types, args, count, v, views);                               \
+        (void)module;                                                                          \
+        if (arrays < 0)                                                                        \
+            return NULL;                                                                       \
+        Py_BEGIN_ALLOW_THREADS call;                                                           \
+        Py_END_ALLOW_THREADS release(views, arrays);                                           \
+        Py_RETURN_NONE;                                                                        \
     }
+#define METHOD(name, types, call) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL},
 
-KERNEL(degrees, "naw", result = degrees(v[0].n, v[1].a, v[2].a))
-KERNEL(add_ends, "naw", add_ends(v[0].n, v[1].a, v[2].a))
-KERNEL(coupling, "nnawww", coupling(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a))
-KERNEL(add_half_distances, "nnaawww",
-       add_half_distances(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a))
-KERNEL(laplacian, "nnaaaw", laplacian(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a))
-KERNEL(log_det, "naaxw", result = log_det(v[0].n, v[1].a, v[2].a, v[3].x, v[4].a))
-KERNEL(log_det_gradient, "nxxxaaww",
-       log_det_gradient(v[0].n, v[1].x, v[2].x, v[3].x, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(edge_curvature, "nxxxaaaw",
-       result = edge_curvature(v[0].n, v[1].x, v[2].x, v[3].x, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(extrapolate, "nxxaaw", extrapolate(v[0].n, v[1].x, v[2].x, v[3].a, v[4].a, v[5].a))
-KERNEL(gradient_step, "nnxaaaawww",
-       gradient_step(v[0].n, v[1].n, v[2].x, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a, v[8].a, v[9].a))
-KERNEL(moves, "nnaaawww", moves(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(weighted_product, "nnaaaa",
-       result = weighted_product(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a))
-KERNEL(follow, "nxxaaaaw", follow(v[0].n, v[1].x, v[2].x, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
-KERNEL(projected_step, "nxaaaaaww",
-       projected_step(v[0].n, v[1].x, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a, v[8].a))
-KERNEL(rows_times, "nniaaw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))
-KERNEL(rows_sum, "nnniaaw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))
-KERNEL(grams, "nnniaaw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))
-KERNEL(band_factor, "nnw", result = (double)band_factor(v[0].n, v[1].n, v[2].a))
-KERNEL(band_solve, "nnaw", band_solve(v[0].n, v[1].n, v[2].a, v[3].a))
-KERNEL(blocks_times, "nnaaw", blocks_times(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a))
-KERNEL(invert, "nnw", result = (double)invert(v[0].n, v[1].n, v[2].a))
-KERNEL(sums, "nnnianaw", result = sums(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].n, v[6].a, v[7].a))
-KERNEL(soft_threshold, "nnaananw",
-       soft_threshold(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].a, v[6].n, v[7].a))
-KERNEL(path_prox, "nnaannananww",
-       path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].n, v[5].n, v[6].a, v[7].n, v[8].a, v[9].n, v[10].a, v[11].a))
-KERNEL(logistic, "naww", logistic(v[0].n, v[1].a, v[2].a, v[3].a))
-KERNEL(logistic_slope, "naaw", logistic_slope(v[0].n, v[1].a, v[2].a, v[3].a))
-KERNEL(elimination_tree, "niippp", elimination_tree(v[0].n, v[1].i, v[2].i, v[3].i, v[4].i, v[5].i))
-
-/* Take `convert`, and the routines in the capsules that scipy.linalg.cython_blas and cython_lapack offer. */
-static PyObject *py_use(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    void *routines[4];
-    (void)module;
-    if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "use: give of_floats, dpftrf, dsfrk, dsymm, dgemm");
-        return NULL;
-    }
-    convert = Py_NewRef(args[0]);
-    for (int i = 0; i < 4; i++) {
-        const char *name = PyCapsule_GetName(args[i + 1]);
-        routines[i] = PyErr_Occurred() ? NULL : PyCapsule_GetPointer(args[i + 1], name);
-        if (!routines[i])
-            return NULL;
-    }
-    use(routines[0], routines[1], routines[2], routines[3]);
-    Py_RETURN_NONE;
-}
-
-#define METHOD(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
-
-static PyMethodDef methods[] = {
-    METHOD(use),
-    METHOD(degrees),
-    METHOD(add_ends),
-    METHOD(coupling),
-    METHOD(add_half_distances),
-    METHOD(laplacian),
-    METHOD(log_det),
-    METHOD(log_det_gradient),
-    METHOD(edge_curvature),
-    METHOD(extrapolate),
-    METHOD(gradient_step),
-    METHOD(moves),
-    METHOD(follow),
-    METHOD(weighted_product),
-    METHOD(projected_step),
-    METHOD(rows_times),
-    METHOD(rows_sum),
-    METHOD(sums),
-    METHOD(grams),
-    METHOD(band_factor),
-    METHOD(invert),
-    METHOD(blocks_times),
-    METHOD(band_solve),
-    METHOD(soft_threshold),
-    METHOD(logistic),
-    METHOD(logistic_slope),
-    METHOD(path_prox),
-    METHOD(elimination_tree),
-    {NULL, NULL, 0, NULL},
-};
-
+LOOPS(FUNCTION)
+static PyMethodDef methods[] = {LOOPS(METHOD){NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__loops(void) { return PyModule_Create(&definition); }

@@ -50,3 +50,10 @@ def hessian_blocks(oracle, theta):
     units = (np.broadcast_to(e, theta.shape) for e in np.eye(theta.shape[1]))
     blocks = np.stack([product(e) for e in units], axis=2)
     return 0.5 * (blocks + blocks.swapaxes(1, 2))
+
+
+def symmetric(v, transposed):
+    """Vectors (K, n) or matrices (K, n, n) on symmetric variables; `transposed` has their transposes' coordinates, or is None."""
+    for axis in range(1, v.ndim if transposed is not None else 1):
+        v = 0.5 * (v + v.take(transposed, axis))
+    return v

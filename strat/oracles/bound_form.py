@@ -14,15 +14,6 @@ class Inner:
         self.spread = sp.csr_array((np.ones(len(row)), (np.arange(len(row)), row)), shape=(len(row), m))
         self.gather = sp.csr_array(self.spread.T)
 
-    def in_order(self, m):
-        """Whether each of m rows is a multiple of the node's output entry of its number."""
-        rows = self.spread.indices
-        return (
-            len(rows) == m == self.node.size
-            and np.array_equal(rows, self.component)
-            and np.array_equal(rows, np.arange(m))
-        )
-
     def push(self, out):
         """(R, node size) to (R, m)."""
         return (out[:, self.component] * self.values) @ self.spread
@@ -33,10 +24,6 @@ class Inner:
         back = np.zeros((len(terms), self.node.size))
         np.add.at(back, (slice(None), self.component), terms)
         return back
-
-
-def _itself(v):
-    return v, 1.0
 
 
 class BoundForm:
@@ -88,34 +75,6 @@ class BoundForm:
         elif self.offset is not None:
             u = u + self.offset
         return u.reshape(len(u), *self.shape)
-
-    def along(self):
-        """(affine form v, function of v that gives u and du/dv) where u is a function of v entry by entry; None elsewhere."""
-        if not self.inner:
-            return (self, _itself) if self.design is not None and self.design.dense else None
-        part, node = self.inner[0], self.inner[0].node
-        alone = (
-            self.design is None and len(self.inner) == 1 and len(node.varying) == 1 and node.rule.separable
-        )
-        if not (alone and node.on_records == self.on_records and part.in_order(self.m)):
-            return None
-        i = node.varying[0]
-        inside = node.forms[i].along()
-        if inside is None:
-            return None
-
-        def function(v):
-            w, slope = inside[1](v)
-            args = [f.value(v, {}) for f in node.forms[:i]]
-            args += [w.reshape(-1, *node.shape)] + [f.value(v, {}) for f in node.forms[i + 1 :]]
-            out, memo = node.rule.forward(args)
-            partial = node.rule.partial(i, args, out, memo)
-            u = part.values * out.reshape(w.shape)
-            return u if self.offset is None else u + self.offset, part.values * partial.reshape(
-                w.shape
-            ) * slope
-
-        return inside[0], function
 
     def tangent(self, v, tangents):
         """Derivative of the value along v and the tangents of the inner atoms; None if there is none."""

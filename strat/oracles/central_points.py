@@ -13,43 +13,36 @@ LARGEST = 2**24  # numbers up to which the equations are formed
 
 @dataclass
 class Limited:
-    """An argument u of an atom with a domain, a function of the affine form v entry by entry.
+    """An affine argument u of an atom with a domain.
 
     Attributes
     ----------
     form : BoundForm
-        v.
-    along : callable
-        Gives u and du/dv, (R, m), from v.
+        u.
     end : float or None
         The lower end of the domain; None where u must be a positive definite matrix.
     """
 
     form: object
-    along: object
     end: object
 
-    @np.errstate(all="ignore")
     def missing(self, z, distance):
-        """What v misses to where u is off the end by the distance, to first order, and whether u is in the domain."""
-        v = self.form.value(z, {})
+        """What u misses to where it is off the end by the distance, and whether it is in the domain."""
+        u = self.form.value(z, {})
         if self.end is None:
-            values, vectors = np.linalg.eigh(0.5 * (v + v.swapaxes(1, 2)))
+            values, vectors = np.linalg.eigh(0.5 * (u + u.swapaxes(1, 2)))
             lift = np.maximum(distance - values, 0.0)[:, None, :]
             miss = (vectors * lift) @ vectors.swapaxes(1, 2)
-            return miss.reshape(len(v), -1), bool((values > 0).all())
-        v = v.reshape(len(v), -1)
-        u, slope = self.along(v)
-        short = np.maximum(self.end + distance - u, 0.0)
-        return np.where(short > 0, short / slope, 0.0), bool((u > self.end).all())
+            return miss.reshape(len(u), -1), bool((values > 0).all())
+        u = u.reshape(len(u), -1)
+        return np.maximum(self.end + distance - u, 0.0), bool((u > self.end).all())
 
 
 def central_points(loss, theta, distances=DISTANCES):
     """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
 
-    Least squares over the affine forms v = A z + b that the arguments u(v) are functions of: rounds of
-    argmin_z Σ ‖A z + b − c‖², where c is v, or u(c) = end + s to first order where u(v) is nearer to the end. Of a matrix that
-    must be positive definite, c has the eigenvalues below s lifted to s.
+    Rounds of argmin_z Σ ‖A z + b − c‖² over the arguments u = A z + b, where c is u, or end + s where u is nearer to the end. Of
+    a matrix that must be positive definite, c has the eigenvalues below s lifted to s.
 
     Parameters
     ----------

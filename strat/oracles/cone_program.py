@@ -14,14 +14,10 @@ from strat.oracles.clock import OutOfTime
 ACCURACIES = 1e-10, 1e-8
 #: Constraints further off than one over this share, in units of the solution without them, count as that far.
 FAR = 1e-6
-#: A solution so much smaller than the unit it was found in is found again in its own unit, unless it is rounding alone.
+#: A solution so much smaller than the unit it was found in is refined, unless it is rounding alone.
 SMALL, NOISE = 1e-3, 1e-8
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one that is enough.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-9
-#: A distance that is a smaller share of its unit than this is solved for again.
-NEAR = 0.03
-#: A solution further from the last one, over its largest number, is found anew.
-FAR_OFF = 0.1
 #: A refinement with a larger gap, in its own units, is none.
 LARGEST_GAP = 1e-3
 #: Terms so many times as large as their sum have lost digits that count.
@@ -71,9 +67,8 @@ class ConeProgram:
         self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
         self.size = int(self.first[-1])
         self._pattern = self._scaled = None
-        self.last = None  # the last solution with a distance, with its unknowns, in scaled numbers, and how far theta had moved
 
-    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=None, distance=None):
+    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=None):
         """Minimise.
 
         Parameters
@@ -87,9 +82,6 @@ class ConeProgram:
             constraint is held without force, the first error is only the root of the gap.
         accuracy : float, optional
             Relative accuracy to ask for first, where a rough solution will do.
-        distance : float, optional
-            About how far theta is from the last solution with such a distance. Where it is near the program is solved for
-            the distance alone.
 
         Returns
         -------
@@ -106,34 +98,19 @@ class ConeProgram:
         A, b, unit = self._scaled_constraints(P.diagonal()[: self.K * self.n].reshape(self.K, self.n))
         P, q, cones = _scaled(P, unit, unit), q * unit, self._constraints[2]
         shape, theta = (self.K, self.n), slice(self.K * self.n)
-        if distance is not None and self._from_last(P, q, A, b, cones, distance):
-            return Solution((unit * self.last[0])[theta].reshape(shape), None, None)
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
         accuracies = ACCURACIES if accuracy is None else (accuracy, *ACCURACIES)
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
-        largest = np.abs(x[: self.K * self.n]).max(initial=0.0)
-        if NOISE < largest < SMALL:
-            again = self._in_units(P, q, A, b, cones, size * largest, slope, strict=False)
-            if again is not None:
-                size *= largest
-                x, solution, worth = again
-        if refined or self._cancel(A, b, size * x):
+        # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
+        terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
+        small = NOISE < np.abs(x[theta]).max(initial=0.0) < SMALL
+        if refined or small or terms > CANCELS * max(sums, offset / size):
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
-        if distance is not None:
-            before = np.full_like(x, np.inf) if self.last is None else self.last[0]
-            self.last = size * x, np.abs(size * x - before)[theta].max(initial=0.0)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
         gap = gap_of(solution) / (1.0 + abs(solution.obj_val))
         return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap)
-
-    def _cancel(self, A, b, x):
-        """Whether the terms of rows cancel, as where columns are far from 0 for their spread: then digits are lost."""
-        total = np.abs(A) @ np.abs(x)
-        return bool(
-            total.max(initial=0.0) > CANCELS * max(np.abs(A @ x).max(initial=0.0), np.abs(b).max(initial=0.0))
-        )
 
     def _in_units(
         self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
@@ -171,30 +148,6 @@ class ConeProgram:
             if np.abs(again[0]).max(initial=0.0) * unit <= ENOUGH:
                 break
         return x, solution, worth
-
-    def _from_last(self, P, q, A, b, cones, distance):
-        """Move the last solution to this one, in units of the distance; return whether that is possible."""
-        if self.last is None:
-            return False
-        x, move = self.last
-        largest = np.abs(x).max(initial=0.0)
-        least = UNITS[0] * largest or 1.0
-        unit = max(min(distance, 10.0 * move), least)
-        for _ in range(REFINEMENTS):
-            if unit > FAR_OFF * largest:
-                return False
-            slope, left = q + _times(P, x), b - A @ x
-            accepted = max(ACCEPTED, FEASIBLE * largest / unit)
-            step = self._in_units(P, slope, A, left, cones, unit, 1.0, False, accepted, ACCURACIES[1:])
-            if step is None:
-                return False
-            x, share = x + unit * step[0], np.abs(step[0][: self.K * self.n]).max(initial=0.0)
-            move = share * unit
-            if NEAR <= share <= 1.0 / NEAR or unit == least:
-                break
-            unit = max(10.0 * move, least)
-        self.last = x, move
-        return True
 
     def _objective(self, H, g, weight):
         """(P, q): the upper triangle of the quadratic, csc, and the linear part."""

@@ -9,9 +9,9 @@ from strat.oracles.cone_program import ConeProgram
 
 
 class _OfThread(threading.local):
-    """The program of a thread, and its last call: fits in several threads share a prox."""
+    """The program of a thread: fits in several threads share a prox."""
 
-    program = last = None
+    program = None
 
 
 class ConeProx:
@@ -54,52 +54,15 @@ class ConeProx:
         if K > 1 and self._alike(v, t):
             return np.tile(self(v[:1], t[:1]), (K, 1))
         if self._own.program is None or self._own.program.K != K:
-            self._write(K, n)
+            self._own.program = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}")
         return self._solved(self._own.program, v, t)
 
-    def next(self, v, t):
-        """The same in a sequence of calls: solved for the distance from the last one, where that is near."""
-        t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))
-        if self._own.last is None and self._alike(v, t):
-            return self(v, t)
-        if self._own.last is None or self._own.last[0].shape != v.shape:
-            self._write(*v.shape)
-            z = self._solved(self._own.program, v, t, np.inf)
-        else:
-            # Had the slope (v - z)/t stayed, z would have moved no further than this.
-            before, step, z = self._own.last
-            distance = np.abs(v - before).max() + np.abs((t / step - 1.0)[:, None] * (before - z)).max()
-            z = self._solved(self._own.program, v, t, distance)
-        self._own.last = v.copy(), t.copy(), z
-        return z
-
-    def _solved(self, program, v, t, distance=None):
+    def _solved(self, program, v, t):
         # t f(z) + ½ ‖z − v‖² has the same minimiser, with a curvature of 1 whatever t.
-        z = program.solve(np.ones(v.shape), -v, t, refined=True, distance=distance).theta
+        z = program.solve(np.ones(v.shape), -v, t, refined=True).theta
         for function in self.cones():
             z = function.inside(z)
         return z if self.box is None else np.clip(z, *self.box)
-
-    def _write(self, K, n):
-        self._own.program, self._own.last = (
-            ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}"),
-            None,
-        )
-
-    @property
-    def memory(self):
-        """Arrays of the last call, from which the next one starts; none at first."""
-        last = None if self._own.last is None else self._own.program.last
-        return [] if last is None else [*self._own.last, *last]
-
-    def remember(self, memory):
-        """Take up the memory of another run."""
-        self._own.last = None
-        if self._own.program is not None:
-            self._own.program.last = None
-        if memory:
-            self._write(*memory[0].shape)
-            self._own.last, self._own.program.last = tuple(memory[:3]), (memory[3], float(memory[4]))
 
     def _alike(self, v, t):
         """Whether all strata have the same prox."""

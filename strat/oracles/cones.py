@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from strat.oracles.base import symmetric
+
 
 @dataclass
 class Matrix:
@@ -100,8 +102,7 @@ class Cones:
 
     def inside(self, theta):
         """theta (K, n) with its bounds and symmetries restored where rounding has broken them."""
-        if self.transposed is not None:
-            theta = 0.5 * (theta + theta[:, self.transposed])
+        theta = symmetric(theta, self.transposed)
         return theta if self.low is None else np.clip(theta, self.low, self.high)
 
 

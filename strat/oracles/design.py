@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.oracles import kernels
-from strat.oracles.segments import Grams
 
 
 class ConstantDesign:
@@ -165,10 +164,6 @@ class SharedDesign:
         return _sizes(self.coefficients, self.columns, self.n)
 
     @cached_property
-    def _grams(self):
-        return Grams(self.segments, self.coefficients)
-
-    @cached_property
     def _a(self):
         segments, p = self.segments, self.p
         N, K = segments.N, segments.K
@@ -220,7 +215,7 @@ class SharedDesign:
         out = np.zeros((self.segments.K, self.n, self.n))
         for r, columns in enumerate(self.columns):
             if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
-                block = self._grams(weights[:, r])
+                block = self.segments.gram(self.coefficients, weights[:, r])
             if self.m == 1 and self._order is None:
                 return block
             np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
@@ -231,7 +226,7 @@ class SharedDesign:
         out, columns = np.zeros((self.segments.K, self.n, self.n)), self.columns.reshape(groups, -1, self.p)
         for r, s in combinations_with_replacement(range(columns.shape[1]), 2):
             for own, some in zip(weight(r, s).T, columns, strict=True):
-                block = self._grams(np.ascontiguousarray(own))
+                block = self.segments.gram(self.coefficients, own)
                 for a, b in {(r, s), (s, r)}:
                     np.add.at(out, (slice(None), some[a][:, None], some[b][None, :]), block)
         return out

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from strat.oracles.base import symmetric
+
 
 def folded(v, t, q, Q):
     """Point and step with the linear and diagonal quadratic parts folded in; a part that is zero may be None."""
@@ -125,8 +127,7 @@ class BlockProx:
     def __call__(self, v, t):
         t = np.asarray(t, dtype=float)
         t = t.reshape(-1, 1) if t.ndim == 1 else t
-        if self.transposed is not None:  # symmetric variables: the prox sees the symmetric part
-            v = 0.5 * (v + v[:, self.transposed])
+        v = symmetric(v, self.transposed)
         if self._whole == v.shape[1]:
             z = self.blocks[0](v, t)
         else:
@@ -134,4 +135,4 @@ class BlockProx:
             for block in self.blocks:
                 own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
                 z[:, block.columns] = block(v[:, block.columns], own)
-        return z if self.transposed is None else 0.5 * (z + z[:, self.transposed])  # exactly symmetric
+        return symmetric(z, self.transposed)  # exactly

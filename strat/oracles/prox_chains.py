@@ -1,11 +1,12 @@
 """Functions of the differences of neighbours on a path: total variation, fused lasso, monotone sequences."""
 
+import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 
 from strat.oracles import kernels
-from strat.oracles.path_dynamic import by_dynamic_programming
 from strat.oracles.prox_base import Grouped
 
 
@@ -38,28 +39,53 @@ class ChainBlock(Grouped):
         K, (G, L) = len(v), self.groups.shape
         v, t = self._fold(v, t)
         v = np.broadcast_to(v, (K, G, L)) - self.shift
-        curvature = np.atleast_1d(1.0 / np.asarray(t, dtype=float))
-        parts = (self._rows(part, K, G) for part in (curvature, self.up, self.down))
+        terms = (np.divide(1.0, t), L), (self.up, L - 1), (self.down, L - 1)
+        parts = (np.broadcast_to(part, (K, G, size)).reshape(K * G, size) for part, size in terms)
         z = path_prox(v.reshape(-1, L), *parts).reshape(K, G, L)
         z = z + self.shift if np.any(self.shift) else z
         return self._simple(z, t).reshape(K, -1)
 
-    @staticmethod
-    def _rows(part, K, G):
-        """A number or an array (K or 1, G, m) for each path: one row where all paths have the same."""
-        if part.size == part.shape[-1]:
-            return part.reshape(1, -1)
-        return np.broadcast_to(part, (K, G, part.shape[-1])).reshape(K * G, -1)
-
 
 def path_prox(v, curvature, up, down):
-    """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row of v (P, L).
+    """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row: (P, L) and (P, L − 1) to (P, L).
 
-    The others are (P or 1, L or 1) and (P or 1, L − 1); infinite slopes are at the same places in all rows.
+    By dynamic programming: the derivative of the best value as a function of the last coordinate is piecewise linear and
+    increasing; a step clips it to the slopes of the penalty and adds the next coordinate's quadratic (Johnson 2013, A
+    dynamic programming algorithm for the fused lasso).
     """
     if kernels.compiled:
         return kernels.compiled.path_prox(v, curvature, up, down)
-    P, L = v.shape
-    return by_dynamic_programming(
-        v, *(np.broadcast_to(part, (P, m)) for part, m in ((curvature, L), (up, L - 1), (down, L - 1)))
-    )
+    rows = zip(*(part.tolist() for part in (v, curvature, up, down)), strict=True)
+    return np.array([_path(*row) for row in rows])
+
+
+def _path(v, curvature, up, down):
+    """One row, by the outer lines (slope, value at 0) of the derivative and by its changes of line at the knots between."""
+    knots, ends = deque(), []
+    left = right = curvature[0], -curvature[0] * v[0]
+    for rise, fall, c, next_v in zip(up, down, curvature[1:], v[1:], strict=True):
+        low, high = -math.inf, math.inf
+        if fall < math.inf:
+            slope, shift = _passed(knots, left, -fall)
+            low, left = -(fall + shift) / slope, (0.0, -fall)
+            knots.appendleft((low, slope, shift + fall))
+        if rise < math.inf:
+            slope, shift = _passed(knots, right, rise, keep=int(fall < math.inf), at_left=False)
+            high, right = (rise - shift) / slope, (0.0, rise)
+            knots.append((high, -slope, rise - shift))
+        ends.append((low, high))
+        left, right = ((slope + c, shift - c * next_v) for slope, shift in (left, right))
+    slope, shift = _passed(knots, left, 0.0)
+    z = [-shift / slope]
+    for low, high in reversed(ends):
+        z.append(min(max(z[-1], low), high))
+    return z[::-1]
+
+
+def _passed(knots, line, level, keep=0, at_left=True):
+    """The outer line at one end without the knots, all but `keep`, at which it is beyond the level."""
+    (slope, shift), side = line, 1 if at_left else -1
+    while len(knots) > keep and side * (slope * knots[0 if at_left else -1][0] + shift - level) <= 0:
+        _, turn, jump = knots.popleft() if at_left else knots.pop()
+        slope, shift = slope + side * turn, shift + side * jump
+    return slope, shift

@@ -68,10 +68,7 @@ class GroupBlock(Grouped):
 
 
 class ConeBlock:
-    """The semidefinite cone, or none, with a function of the eigenvalues of scale · Z + offset, or none.
-
-    A cone goes with scale 1 and offset 0.
-    """
+    """The semidefinite cone, or none, with a function of the eigenvalues, or none."""
 
     kind = "closed form"
 
@@ -80,21 +77,19 @@ class ConeBlock:
         """All coordinates take the same step."""
         return [list(self.columns)]
 
-    def __init__(self, columns, d, q, Q, cone, rule=None, weight=None, scale=1.0, offset=0.0):
+    def __init__(self, columns, d, q, Q, cone, rule=None, weight=None):
         self.columns, self.d, self.q, self.Q, self.cone = columns, d, present(q), present(Q), cone
-        self.rule, self.weight, self.scale, self.offset = rule, weight, scale, offset
+        self.rule, self.weight = rule, weight
 
     def __call__(self, v, t):
         v, t = folded(v, t, self.q, self.Q)
-        v = v * self.scale + self.offset
         matrix = v.reshape(len(v), self.d, self.d)
         values, vectors = np.linalg.eigh(0.5 * (matrix + np.swapaxes(matrix, 1, 2)))
         if self.rule is not None:
-            step = np.broadcast_to(t, v.shape)[:, 0] * self.weight[:, 0] * self.scale**2
+            step = np.broadcast_to(t, v.shape)[:, 0] * self.weight[:, 0]
             values = self.rule.prox_eigenvalues(values, step)
         if self.cone == "PSD":
             values = np.maximum(values, 0.0)
         if self.cone == "NSD":
             values = np.minimum(values, 0.0)
-        out = np.matmul(vectors * values[:, None, :], np.swapaxes(vectors, 1, 2)).reshape(v.shape)
-        return (out - self.offset) / self.scale
+        return np.matmul(vectors * values[:, None, :], np.swapaxes(vectors, 1, 2)).reshape(v.shape)

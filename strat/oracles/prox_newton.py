@@ -3,7 +3,7 @@
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.oracles.base import hessian_blocks
+from strat.oracles.base import hessian_blocks, symmetric
 from strat.oracles.central_points import off_edges
 from strat.oracles.rescaled import Rescaled
 
@@ -132,13 +132,10 @@ class NewtonProx:
         return self._symmetric(self.oracle.value_and_gradient(z)[1] + (z - v) / t)
 
     def _symmetric(self, v):
-        return v if self.transposed is None else 0.5 * (v + v[:, self.transposed])
+        return symmetric(v, self.transposed)
 
     def _hessian(self, z):
-        hessian, p = np.array(hessian_blocks(self.oracle, z)), self.transposed
-        if p is None:
-            return hessian
-        return 0.25 * (hessian + hessian[:, p] + hessian[:, :, p] + hessian[:, p][:, :, p])
+        return self._symmetric(np.array(hessian_blocks(self.oracle, z)))
 
     def _value(self, z, v, t):
         return self.oracle.value(z) + 0.5 * ((z - v) ** 2 / t).sum(axis=1)

@@ -26,12 +26,6 @@ class Quadratic(Oracle):
         self.c, self.g, self.H, self.centre = c, g, H, centre
         self.n, self.sizes = g.shape[1], sizes
 
-    def rescaled(self, weight, unit):
-        """weight × this at unit · theta, of another theta."""
-        H = None if self.H is None else weight * unit[:, None] * self.H * unit
-        centre = None if self.centre is None else self.centre / unit
-        return Quadratic(weight * self.c, weight * unit * self.g, H, centre)
-
     def _parts(self, theta):
         d = theta if self.centre is None else theta - self.centre
         return d, None if self.H is None else np.matmul(self.H, d[..., None])[..., 0]
@@ -58,20 +52,3 @@ class Quadratic(Oracle):
     def hessian(self, theta):
         """The constant Hessian's blocks."""
         return np.broadcast_to(0.0 if self.H is None else self.H, (len(theta), self.n, self.n))
-
-    def prox(self, v, t):
-        """Solution of (I + tH)(z − v) = −t ∇f(v)."""
-        _, gradient = self.value_and_gradient(v)
-        t = np.broadcast_to(np.asarray(t, dtype=float), len(v))
-        if self.H is None:
-            return v - t[:, None] * gradient
-        system = np.eye(self.n) + t[:, None, None] * self.H
-        return v - np.linalg.solve(system, (t[:, None] * gradient)[..., None])[..., 0]
-
-
-def summed_quadratics(parts):
-    """One quadratic for the sum of several, up to a constant."""
-    zero = np.zeros((max(len(part.g) for part in parts), parts[0].n))
-    slope = sum(part.value_and_gradient(zero)[1] for part in parts)
-    H = sum(part.hessian(zero) for part in parts)
-    return Quadratic(np.zeros(len(zero)), slope, H if np.any(H) else None)

@@ -121,12 +121,7 @@ class RescaledProx:
         diagonal = getattr(self.of, "diagonal", None)
         return None if diagonal is None else self._step(1.0) * diagonal
 
-    def next(self, v, t):
-        """The prox in a sequence of calls."""
-        prox, unit = getattr(self.of, "next", self.of), 1.0 if self.unit is None else self.unit
-        return prox(unit * v, self._step(t)) / unit
-
     def __getattr__(self, name):
-        if name in ("costly", "restricted", "memory", "remember"):
+        if name in ("costly", "restricted"):
             return getattr(self.of, name)
         raise AttributeError(name)

@@ -20,7 +20,6 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.sparse.csgraph import depth_first_order
 from scipy.sparse.linalg import spilu
 
-from strat.oracles import kernels
 from strat.oracles.memory import check_memory
 
 OVERHEAD = 1e5  # multiplications that take as long as the calls for one front
@@ -49,7 +48,7 @@ class SparseCholesky:
         place = spilu(sp.csc_array(pattern), permc_spec="MMD_AT_PLUS_A", **rough).perm_c
         low, high = self._ordered(place)
         rows = sp.csr_array((ones[: len(i)], (high, low)), shape=(K, K))
-        parent, count = _elimination_tree(rows.indptr.astype(np.intp), rows.indices.astype(np.intp))
+        parent, count = _elimination_tree(rows.indptr, rows.indices)
         # Children before parents, and the descendants of every index just before it
         tree = sp.csr_array((np.ones(K), (np.where(parent < 0, K, parent), np.arange(K))), shape=(K + 1,) * 2)
         order = depth_first_order(tree, K, return_predecessors=False)[:0:-1]
@@ -224,8 +223,6 @@ def inverse_entries(A, rows, columns):
 def _elimination_tree(indptr, indices):
     """Parent (-1 for none) and entries of every column of the factor, from the lower triangle's rows (Liu 1986)."""
     K = len(indptr) - 1
-    if kernels.compiled:
-        return kernels.compiled.elimination_tree(indptr, indices)
     parent, count, seen = [-1] * K, [1] * K, list(range(K))
     starts, columns = indptr.tolist(), indices.tolist()
     for k in range(K):

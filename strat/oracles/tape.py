@@ -2,13 +2,13 @@
 
 import copy
 from functools import cached_property, partial
+from types import SimpleNamespace
 
 import numpy as np
 
 from strat.oracles.base import Oracle
 from strat.oracles.central_points import Limited
 from strat.oracles.kinked_rows import KinkedRows
-from strat.oracles.single_atom import SingleAtom
 
 
 class BoundNode:
@@ -48,9 +48,9 @@ class BoundNode:
         u = form.design.matvec(np.random.default_rng(0).standard_normal((K, n)))
         return (u != 0).reshape(-1, *form.shape)
 
-    def forward(self, theta, outs):
-        """Arguments, output and memo."""
-        args = [f.value(theta, outs) for f in self.forms]
+    def forward(self, theta, outs, arguments=None):
+        """Arguments, output and memo; `arguments` is the only form's value, where it is known."""
+        args = [f.value(theta, outs) for f in self.forms] if arguments is None else [arguments]
         out, memo = self.rule.forward(args)
         return args, out, memo
 
@@ -77,8 +77,12 @@ class Tape(Oracle):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
         self.slopes = weights  # in derivatives
         self._steep = {}  # of each node the arguments that keep off the ends of their intervals
-        self._single_atom = SingleAtom.of(nodes, weights, segments)
-        self._plain = {node for node, weight in weights.items() if np.all(weight == 1.0)}
+        single = len(nodes) == 1 and len(nodes[0].forms) == 1 and nodes[0].forms[0].design is not None
+        self._form = nodes[0].forms[0] if single and not nodes[0].forms[0].inner else None
+        alike = ((node, w[0].reshape(-1)) for node, w in weights.items() if len(w) and (w == w[:1]).all())
+        self._alike = {node: row for node, row in alike if row.all() and np.isfinite(row).all()}
+        everywhere = active is None or all(node.on_records for node in nodes)
+        self._idle = None if everywhere or active.all() else ~active
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
         self.quadratic = all(
@@ -94,7 +98,17 @@ class Tape(Oracle):
     @cached_property
     def kinked_rows(self):
         """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
-        return None if self._single_atom is None else KinkedRows.of(self._single_atom)
+        form = self._form
+        weight = self.weights.get(self.nodes[0]) if form is not None else None
+        if (
+            weight is None
+            or self.nodes[0].rule.restricted
+            or not (weight.all() and np.isfinite(weight).all())
+        ):
+            return None
+        node, segments = self.nodes[0], self.segments if form.on_records else None
+        parts = {"design": form.design, "offset": form.offset, "weight": weight, "segments": segments}
+        return KinkedRows.of(SimpleNamespace(rule=node.rule, **parts))
 
     def take(self, strata):
         """The function of some strata, where rows are strata."""
@@ -119,23 +133,21 @@ class Tape(Oracle):
         return tape if tape._steep else self
 
     def limited(self):
-        """The arguments of atoms with a domain that are functions of affine forms, entry by entry (see `Limited`)."""
+        """The affine arguments of atoms with a domain (see `Limited`)."""
         found = []
         for node in self.nodes:
             for i in node.varying:
-                rule, along = node.rule, node.forms[i].along()
-                if along is not None and i in rule.definite and not node.forms[i].inner:
-                    found.append(Limited(*along, None))
-                elif along is not None and i in rule.intervals:
-                    found.append(Limited(*along, rule.intervals[i][0]))
+                rule, form = node.rule, node.forms[i]
+                if not form.inner and form.design.dense and (i in rule.definite or i in rule.intervals):
+                    found.append(Limited(form, None if i in rule.definite else rule.intervals[i][0]))
         return found
 
-    def run(self, theta):
+    def run(self, theta, arguments=None):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
         states, outs = {}, {}
         illegal = None
         for node in self.nodes:
-            states[node] = state = node.forward(theta, outs)
+            states[node] = state = node.forward(theta, outs, arguments)
             outs[node] = state[1]
             moving = self._steep.get(node)
             legal = node.rule.interior(state[0], moving) if moving else node.rule.domain(state[0])
@@ -148,33 +160,32 @@ class Tape(Oracle):
     def _total(self, K, outs, illegal):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms = outs[node] if node in self._plain else _weighted(weight, outs[node])
-            terms = terms.reshape(len(terms), -1).sum(axis=1) if terms.ndim > 1 else terms
+            terms, row = outs[node].reshape(len(outs[node]), -1), self._alike.get(node)
+            if row is None:
+                terms = np.add.reduce(_weighted(weight.reshape(len(weight), -1), terms), axis=1)
+            else:
+                terms = terms @ row if len(row) > 1 else terms[:, 0] * row
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
-        if np.isnan(total.sum()):
+        if np.isnan(np.add.reduce(total)):
             total[np.isnan(total)] = np.inf
         return total
 
     def arguments(self, theta):
         """Affine images of theta for the methods below, where they take them."""
-        return None if self._single_atom is None else self._single_atom.arguments(theta)
+        return None if self._form is None else self._form.value(theta, {})
 
     def value(self, theta, arguments=None):
         """Sum of each stratum."""
-        if self._single_atom is not None:
-            return self._single_atom.value(theta, arguments)
         with np.errstate(all="ignore"):
-            _, outs, illegal = self.run(theta)
+            _, outs, illegal = self.run(theta, arguments)
             return self._total(len(theta), outs, illegal)
 
     def value_and_gradient(self, theta, arguments=None):
         """Sum of each stratum, and its gradient."""
-        if self._single_atom is not None:
-            return self._single_atom.value_and_gradient(theta, arguments)
         with np.errstate(all="ignore"):
-            states, outs, illegal = self.run(theta)
+            states, outs, illegal = self.run(theta, arguments)
             gradient, _ = self._reverse(theta, states)
             return self._total(len(theta), outs, illegal), gradient
 
@@ -194,8 +205,8 @@ class Tape(Oracle):
 
     def _of_active(self, derivative):
         """Derivatives by stratum, with zeros in strata without records, where the atoms may have none."""
-        if self.active is not None and not self.active.all():
-            derivative[~self.active] = 0.0
+        if self._idle is not None:
+            derivative[self._idle] = 0.0
         return derivative
 
     @np.errstate(all="ignore")
@@ -215,8 +226,6 @@ class Tape(Oracle):
     @np.errstate(all="ignore")
     def hessian_operator(self, theta):
         """Hessian at theta as a map; values, derivatives and adjoints are computed once."""
-        if self._single_atom is not None:
-            return self._single_atom.hessian_operator(theta)
         states, _, _ = self.run(theta)
         _, adjoints = self._reverse(theta, states)
         nodes = [node for node in self.nodes if node in adjoints]

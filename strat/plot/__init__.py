@@ -4,9 +4,7 @@ Each function draws into ``ax`` (a new figure's by default) and returns it; noth
 ``pip install "strat[plot]"``.
 """
 
-from strat.plot.graphs import graph
-from strat.plot.histories import history
-from strat.plot.strata import parameters
-from strat.plot.weights import weights
+from strat.plot.fits import history, parameters
+from strat.plot.graphs import graph, weights
 
 __all__ = ["graph", "history", "parameters", "weights"]

@@ -1,4 +1,4 @@
-"""The graph itself: strata as points, edges as lines whose width and colour are their weights."""
+"""The graph: strata as points and edges as lines whose width and colour are their weights, and the weights as a heatmap."""
 
 import numbers
 from typing import TYPE_CHECKING, Any
@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from strat.errors import OptionError
-from strat.graphs.geometry import centres, shapes_of
-from strat.graphs.reading import read_weights
+from strat.errors import DataError, OptionError
+from strat.graphs.features import centres, shapes_of
+from strat.graphs.reading import read_graph, read_weights
 from strat.plot import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAMED = 60  # most strata that are named
+PIXELS = 400  # strata that a heatmap shows one by one
 
 
 def graph(
@@ -51,20 +52,16 @@ def graph(
     """
     if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
         raise OptionError(f"most is {most!r}, but it is a number of edges, at least 1.")
-    weighted = read_weights(graph)
-    labels, W = weighted.labels, weighted.matrix()
-    ax = canvas.axes(ax, (7.0, 6.0))
-    upper = sparse.coo_array(sparse.triu(W, 1))
-    positive = np.flatnonzero(upper.data > 0)
-    total = len(positive)
-    heaviest = positive[np.argsort(upper.data[positive], kind="stable")[-most:]]  # the heaviest last, on top
-    i, j, w = upper.coords[0][heaviest], upper.coords[1][heaviest], upper.data[heaviest]
-    given = _given(pos, graph, labels)
-    grid = canvas.coordinates(labels) if given is None else None
-    if given is not None:
-        places = given
+    prior, ax = read_weights(graph), canvas.axes(ax, (7.0, 6.0))
+    labels, i, j, w = prior.labels, prior.i, prior.j, prior.weights()
+    heaviest = np.argsort(w, kind="stable")[-most:]  # the heaviest last, on top
+    total, heaviest = np.count_nonzero(w), heaviest[w[heaviest] > 0]
+    i, j, w = i[heaviest], j[heaviest], w[heaviest]
+    places, grid = _given(pos, graph, labels), None
+    if places is not None:
         ax.set_aspect("equal")
     else:
+        grid = canvas.coordinates(labels)
         places = (
             _layout(len(labels), i, j, w) if grid is None else np.column_stack(grid[1][::-1]).astype(float)
         )
@@ -100,7 +97,7 @@ def _given(pos, graph, labels):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
         raise OptionError(
-            f"pos must be {{label: (x, y)}} for all {len(labels):,} nodes, or their finite coordinates (K, 2), in order."
+            f"pos must be {{label: (x, y)}} of all {len(labels):,} nodes, or finite (K, 2), in order."
         )
     return places
 
@@ -166,3 +163,103 @@ def _curves(places, i, j, bent):
         across = np.column_stack([-dy, dx]) * far[:, None]
         lines += 0.4 * along * (1 - along) * across[:, None]
     return lines
+
+
+def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: Any) -> "Axes":
+    """Draw W, or its difference to a prior graph, as a heatmap over pairs of strata.
+
+    Beyond 400 strata a cell stands for several pairs and shows the weight, or change, of the largest size.
+
+    Parameters
+    ----------
+    graph : fitted model, LearnedGraph, networkx.Graph, (labels, W), or W alone
+        The graph.
+    prior : graph or True, optional
+        W0: then W − W0 is drawn, blue where it is below 0 and red above. True is a model's own prior, with its scale.
+        The darkest colours are for changes of the size of a usual weight or more, so that small changes look small; where
+        a few are far larger than the rest, they all get these.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    **options
+        For ``Axes.imshow``, such as ``cmap`` or ``norm``.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> import strat
+    >>> ax = strat.plot.weights(strat.graphs.grid(4, 5, weight=(2.0, 1.0)))
+    >>> ax.get_title()
+    'Weights W'
+    """
+    weighted = read_weights(graph)
+    labels, W, K = weighted.labels, weighted.matrix(), len(weighted.labels)
+    size, turned = float(np.clip(2.4 + 0.2 * K, 5.4, 8.4 if K <= canvas.ALL else 5.4)), canvas.room(labels)
+    ax = canvas.axes(ax, (size + 1.0 + turned, size + turned))
+    title, name, ends = "Weights W", "weight (white: no edge)", "neither"
+    if prior is None:
+        shown = np.ma.masked_equal(_pooled(W), 0.0)
+        shades = {"cmap": "magma_r", "vmin": 0.0}
+    else:
+        W0 = _prior(graph, prior, labels)
+        title, name, shown = "Change of the weights W − W0", "W − W0", _pooled(W - W0)
+        most, ends = _extent(shown, _usual(W0) or _usual(W))
+        shades = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
+    if "norm" in options:
+        shades, ends = {"cmap": shades["cmap"]}, "neither"
+    places = {"extent": (-0.5, K - 0.5, K - 0.5, -0.5), "interpolation": "nearest"}
+    image = ax.imshow(shown, **places, **{**shades, **options})
+    for axis in (ax.xaxis, ax.yaxis):
+        canvas.set_strata_ticks(axis, labels, canvas.axis_names(graph)[0])
+    ax.set_title(title)
+    ax.figure.colorbar(image, ax=ax, extend=ends).set_label(name)
+    return ax
+
+
+def _prior(graph, prior, labels):
+    """W0 in the order of the labels."""
+    if prior is True:
+        if not hasattr(graph, "theta_"):
+            raise OptionError("prior=True is a model's own prior, but this is no model. Give the graph W0.")
+        if graph.graph is None:
+            return sparse.csr_array((len(labels), len(labels)))
+        return read_graph(graph.graph).matrix(graph.scale)
+    weighted = read_weights(prior)
+    place = weighted.position
+    if sparse.issparse(prior) or isinstance(prior, np.ndarray):
+        place = {label: k for k, label in enumerate(labels)}
+    missing = [label for label in labels if label not in place]
+    if missing or len(labels) != weighted.K:
+        what = f"lacks {missing[0]!r}" if missing else f"has {weighted.K:,} strata, not {len(labels):,}"
+        raise DataError(f"the prior graph {what}. Give W0 on the strata of W.")
+    order = [place[label] for label in labels]
+    return weighted.matrix()[order][:, order]
+
+
+def _usual(W):
+    """The median of the weights above 0; 0 where there are none."""
+    return float(np.median(W.data[W.data > 0])) if (W.data > 0).any() else 0.0
+
+
+def _extent(change, weight):
+    """The size of the darkest colour, at least a usual weight, and which ends go beyond it."""
+    sizes = np.abs(change[change != 0])
+    if not sizes.size:
+        return weight or 1.0, "neither"
+    most, usual = sizes.max(), np.quantile(sizes, 0.99)
+    size = max(most if most <= 3 * usual else usual, weight)
+    return size, "both" if most > size else "neither"
+
+
+def _pooled(W):
+    """W as an array of at most PIXELS cells a side, which hold the entry of largest size of their block."""
+    K, W = W.shape[0], sparse.coo_array(W)
+    step = -(-K // PIXELS)
+    row, column = (index // step for index in W.coords)
+    rising = np.argsort(np.abs(W.data), kind="stable")
+    shown = np.zeros((-(-K // step),) * 2)
+    shown[row[rising], column[rising]] = W.data[rising]  # the largest comes last
+    return shown

@@ -2,35 +2,17 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.problem.edges.laplacians import Laplacians
 
 
 class JointProblem:
     """F(theta, w) = sum_k loss_k + sum_k r + 1/2 sum_e w_e d_e + h(w).
 
-    Parameters
-    ----------
-    loss, regularizer : oracles
-        Batched over strata; the regularizer's prox also holds the constraints.
-    graph_regularizer : GraphRegularizer
-        h.
-    edges : AllPairs or EdgeList
-        The pairs of strata that may have a weight.
-    w0 : edge array
-        The prior graph's weights.
-    couple : ndarray, shape (n,) or (E, n), optional
-        Weight of every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. One row for
-        each edge where edges differ in it, on an EdgeList.
-    outside : float
-        Sum of the squares of the prior graph's weights on pairs that are no edges; a constant of the objective.
-
-    Attributes
-    ----------
-    K, n : int
-        Strata, and numbers per stratum.
-    start_point : callable or None
-        ``start_point(theta, bad)`` gives a start (K, n) where theta is not `inside` in the strata `bad`.
+    `loss` and `regularizer` are oracles batched over K strata of n numbers; the regularizer's prox also holds the constraints.
+    `graph_regularizer` is h, on the pairs `edges`; `w0` are the prior graph's weights. `couple`, (n,) or, on an EdgeList,
+    (E, n), weighs every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. `outside` is the
+    sum of the squares of the prior graph's weights on pairs that are no edges, a constant of the objective.
+    ``start_point(theta, bad)``, where there is one, gives a start (K, n) where theta is not `inside` in the strata `bad`.
     """
 
     def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None, outside=0.0):
@@ -55,6 +37,10 @@ class JointProblem:
     def graph_oracle(self):
         """Memory for h at one point."""
         return self.graph_regularizer.oracle(self.edges, self.w0, self.outside)
+
+    def feasible(self, w):
+        """Whether h is finite at w, so that a solver may start there."""
+        return not self.learned or self.graph_oracle().feasible(w)
 
     def laplacians(self, w, degrees=None):
         """The Laplacians of the numbers of theta, weighted by `couple`."""
@@ -150,14 +136,9 @@ class Point:
         return self
 
     def evaluate_smooth(self, gradient=False, arguments=None):
-        """Compute and return the smooth part of F, without the regularizer.
+        """Compute and return the smooth part of F, without the regularizer, with `gradient` its gradients, too.
 
-        Parameters
-        ----------
-        gradient : bool
-            Whether to compute its gradients, too.
-        arguments : tuple, optional
-            `problem.arguments(theta)`, where it is known.
+        `arguments` is `problem.arguments(theta)`, where it is known.
         """
         self.objective = self.smooth = np.inf
         if self.evaluate_w() and self.evaluate_theta(gradient, arguments):
@@ -220,7 +201,7 @@ class Point:
         """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term."""
         # theta is not centred here, as it is not in the product either
         theta = self.problem.scaled(self.theta)
-        energy = rows_product(self.degrees, theta, theta)
+        energy = float(self.degrees @ np.vecdot(theta, theta))
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):
@@ -257,13 +238,6 @@ class Point:
         edges = self.problem.edges
         half = edges.add_half_distances(self.problem.scaled(self.theta), edges.zeros()) * edges.mask
         return self.graph_oracle.size(half)
-
-
-def rows_product(weight, a, b, c=None):
-    """Sum over the rows k of weight_k a_k . (b_k - c_k), c zero by default."""
-    if kernels.compiled:
-        return kernels.compiled.weighted_product(weight, a, b, c)
-    return float(weight @ np.vecdot(a, b if c is None else b - c))
 
 
 def w_residual(edges, graph_oracle, w, gradient, scale):

@@ -1,16 +1,18 @@
-"""Archives: named arrays in one npz file, written whole or not at all, and read only as they were written."""
+"""Named arrays in one npz file, written whole or not at all and read only as they were written; hashes of anything."""
 
 import errno
+import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
 from strat.errors import OptionError
-from strat.records.fingerprint import fingerprint
 
 #: The entry with the fingerprint of every other one; files of earlier versions have none.
 CONTENTS = "contents"
@@ -24,13 +26,7 @@ def as_path(path, what):
 
 
 def write_archive(path, arrays, compressed=False):
-    """Write arrays by name; what was in the file before stays there until all of them are on the disk.
-
-    Raises
-    ------
-    OSError
-        If they cannot be written; nothing has changed then.
-    """
+    """Write arrays by name; what was in the file before stays there until all of them are on the disk, or on an OSError."""
     path = Path(os.path.realpath(path))  # a link stays one
     if path.exists():
         if not path.is_file():
@@ -55,12 +51,7 @@ def write_archive(path, arrays, compressed=False):
 def read_archive(path, legacy=False):
     """Read what `write_archive` wrote, as a dict of arrays; with `legacy` also what earlier versions wrote.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    ValueError
-        If it is no such archive, or not as it was written; the message says how.
+    An OSError says that the file cannot be opened, and a ValueError how it is no such archive, or not as it was written.
     """
     with open(path, "rb") as file:
         try:  # a damaged or foreign file may end in any exception of zipfile, zlib, NumPy or json
@@ -77,3 +68,29 @@ def read_archive(path, legacy=False):
     if foreign:
         raise ValueError(f"its entry {foreign[0]!r} is no array")
     return arrays
+
+
+def fingerprint(*parts):
+    """The SHA-256 hash, as text, of anything made of arrays, numbers, text, lists, dicts and estimators."""
+    digest = hashlib.sha256()
+    _feed(digest, parts)
+    return digest.hexdigest()
+
+
+def _feed(digest, part):
+    if sp.issparse(part):
+        part = part if part.format in ("csr", "csc") else part.tocsr()
+        part = (part.format, part.shape, part.data, part.indices, part.indptr)
+    elif isinstance(part, dict):
+        part = tuple(part.items())
+    elif hasattr(part, "get_params"):
+        part = (type(part).__name__, part.get_params(deep=False))
+    if isinstance(part, (list, tuple)):
+        digest.update(f"{len(part)} parts;".encode())
+        for inner in part:
+            _feed(digest, inner)
+    elif isinstance(part, np.ndarray) and part.dtype != object:
+        digest.update(f"{part.dtype.str} {part.shape};".encode())
+        digest.update(part.tobytes())
+    else:  # where an object's text has its address, that is another one in every session
+        digest.update(f"{re.sub(r' at 0x[0-9a-fA-F]+', '', repr(part))};".encode())

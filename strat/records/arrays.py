@@ -1,5 +1,7 @@
 """Arrays of records, read from whatever a user passes, and checked."""
 
+from contextlib import suppress
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -28,9 +30,8 @@ def read_array(name, shape, data):
             f"{name} was declared with shape {shape}, so its argument must have shape {rows} with one row for "
             f"each of N records, but it has shape {array.shape}.{hint}"
         )
-    if array.size and not (
-        float(array.min()) >= -LARGEST and float(array.max()) <= LARGEST
-    ):  # NaN fails both
+    # NaN fails both.
+    if array.size and not (float(array.min()) >= -LARGEST and float(array.max()) <= LARGEST):
         bad, column = np.argwhere(~(np.abs(array.astype(float)) <= LARGEST)), ""
         if array.ndim == 2:
             column = f"column {columns[bad[0, 1]]!r} of " if columns else f"column {bad[0, 1]} of "
@@ -44,9 +45,7 @@ def _read_sparse(name, shape, data):
         raise DataError(f"{name} holds {csr.dtype} values; records must be real numbers.")
     csr = csr.astype(float)
     if len(shape) > 1 or csr.shape[1] != int(np.prod(shape, dtype=int)):
-        raise ShapeError(
-            f"{name} was declared with shape {shape}, but the sparse matrix has shape {csr.shape}."
-        )
+        raise ShapeError(f"{name} was declared with shape {shape}, but the matrix has shape {csr.shape}.")
     if not shape:
         return read_array(name, shape, csr.toarray())
     good = np.abs(csr.data) <= LARGEST
@@ -81,20 +80,15 @@ def _as_float(name, data, columns=None):
 
 def _is_number(value):
     """Whether a Python object is a real number; text is none, even where it reads like one."""
-    if value is None or isinstance(value, (str, bytes, complex)):
-        return False
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+    with suppress(TypeError, ValueError):
+        return not isinstance(value, (str, bytes, complex)) and float(value) is not None
+    return False
 
 
 def _no_number(name, index, value, columns=None):
-    record = index[0] if index else 0
-    where, way = f"record {record}", ""
+    where, way = f"record {index[0] if index else 0}", ""
     if columns and len(index) == 2:
-        where = f"record {record}, column {columns[index[1]]!r}"
+        where = f"{where}, column {columns[index[1]]!r}"
         way = " Name the column in strata= where it holds strata, or leave it out."
     return (
         f"{name} holds {value!r} in {where}; records must be real numbers. Encode categories as numbers, "

@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from strat.errors import DataError, OptionError, StratError, type_name
+from strat.errors import DataError, OptionError, StratError, optional, type_name
 from strat.oracles.dask_engine import of_shards
 from strat.oracles.shards import Local
 from strat.records.labels import read_labels
@@ -21,18 +21,8 @@ MANY, ROWS, SAMPLE = 2**23, 2**16, 2**12
 class ChunkedRecords(Records):
     """Records in chunks; `arrays`, `weight` and ``strata.index`` are those of a sample, the start of the first chunk.
 
-    Parameters
-    ----------
-    parameters : sequence of cvxpy.Parameter
-        One record's data.
-    source : iterable, or function that returns one
-        The chunks, of any kind that `arguments_of` reads. Methods run through it again and again.
-    declared : str or list of str, optional
-        Columns of the first data argument that hold the strata.
-    nodes : list, optional
-        The strata in order; by default the labels of all chunks, found by a pass over them.
-    engine : object, optional
-        Where the chunks are; by default in this process.
+    `source` is an iterable of chunks, or a function that returns one: methods run through it again and again. Without
+    `nodes`, the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are.
     """
 
     def __init__(self, parameters, source, declared, nodes, engine=None):
@@ -42,19 +32,18 @@ class ChunkedRecords(Records):
                 "or a function that returns the iterator."
             )
         self.source, self.engine = source, engine or Local()
-        common = {"parameters": parameters, "declared": declared}
+        arguments = partial(arguments_of, parameters=parameters, declared=declared)
         first = list(islice(self.chunks(), 1))
         if not first:
             raise DataError("chunks= has no chunks; there is nothing to fit.")
-        (head,) = self.engine.map(partial(_head, **common), first)
+        (head,) = self.engine.map(partial(_head, arguments), first)
         if nodes is None:
-            found = self.engine.map(partial(_labels, **common), self.chunks())
+            found = self.engine.map(partial(_labels, arguments, declared), self.chunks())
             nodes = in_order(dict.fromkeys(label for labels in found for label in labels))
-        columns = {
-            p.name(): list(d.columns) for p, d in zip(parameters, head, strict=False) if hasattr(d, "columns")
-        }
-        self.read = partial(read_chunk, nodes=NodeList(nodes), columns=columns or None, **common)
-        sample = self.read((0, head))
+        options = {"declared": declared, "nodes": NodeList(nodes), "part": True}
+        read = partial(read_chunk, parameters=parameters, arguments=arguments)
+        sample = read((0, head), options=options)
+        self.read = partial(read, options=options | {"columns": sample.columns})
         weight = sample.weight if sample.weight.any() else np.ones(len(sample.weight))
         super().__init__(sample.arrays, sample.strata, weight, sample.columns)
 
@@ -68,21 +57,11 @@ class ChunkedRecords(Records):
         return self.strata.counts > 0
 
 
-def read_chunk(chunk, parameters, declared, nodes, columns):
+def read_chunk(chunk, parameters, arguments, options):
     """The `Records` of a numbered chunk."""
-    data, strata, weight = arguments_of(chunk, parameters, declared)
+    data, strata, weight = arguments(chunk)
     try:
-        return Records.read(
-            parameters,
-            data,
-            strata,
-            "fit",
-            declared=declared,
-            nodes=nodes,
-            sample_weight=weight,
-            columns=columns,
-            part=True,
-        )
+        return Records.read(parameters, data, strata, "fit", weight=weight, **options)
     except StratError as error:
         raise type(error)(f"chunk {chunk[0]}: {error}") from None
 
@@ -100,31 +79,22 @@ def arguments_of(chunk, parameters, declared):
     is_tuple = isinstance(chunk, (tuple, list))
     if not is_tuple or not m + (declared is None) <= len(chunk) <= m + 2:
         what = f"has {len(chunk)} entries" if is_tuple else f"is {type_name(chunk)}"
-        raise DataError(
-            f"chunk {number} must be a tuple ({names}) or ({names}, sample_weight), but it {what}."
-        )
+        raise DataError(f"chunk {number} must be a tuple ({names}) or ({names}, sample_weight), but {what}.")
     return chunk[:m], *(*chunk[m:], None, None)[:2]
 
 
-def _head(chunk, parameters, declared):
+def _head(arguments, chunk):
     """The arguments of the first records of a chunk."""
-    data, strata, weight = arguments_of(chunk, parameters, declared)
-    first = slice(0, SAMPLE)
-    strata = (
-        strata
-        if strata is None or isinstance(strata, str) or len(strata) != length(data[0])
-        else take(strata, first)
-    )
-    return (
-        *(take(argument, first) for argument in data),
-        strata,
-        None if weight is None else take(weight, first),
-    )
+    data, strata, weight = arguments(chunk)
+    kept = strata is None or isinstance(strata, str) or len(strata) != length(data[0])
+    heads = [take(argument, slice(SAMPLE)) for argument in data]
+    strata = strata if kept else take(strata, slice(SAMPLE))
+    return *heads, strata, None if weight is None else take(weight, slice(SAMPLE))
 
 
-def _labels(chunk, parameters, declared):
-    data, strata, _ = arguments_of(chunk, parameters, declared)
-    return read_labels(declared if strata is None else strata, data[0] if data else None).values
+def _labels(arguments, declared, chunk):
+    data, strata, _ = arguments(chunk)
+    return read_labels(strata, data[0] if data else None, declared=declared).values
 
 
 def chunks_of(data, strata, weight, chunks):
@@ -141,38 +111,29 @@ def of_maps(data, strata, weight):
     """Chunks of arguments some of which are large memory maps; None where there are none."""
     given = [*data, *(argument for argument in (strata, weight) if argument is not None)]
     maps = [argument for argument in data if isinstance(argument, np.memmap)]
-    if not maps or sum(argument.size for argument in maps) < MANY or isinstance(strata, str):
+    if strata is None or isinstance(strata, str) or sum(argument.size for argument in maps) < MANY:
         return None
     N = len(maps[0])
-    if strata is None or any(not hasattr(argument, "__len__") or length(argument) != N for argument in given):
+    if any(not hasattr(argument, "__len__") or length(argument) != N for argument in given):
         return None  # an error that others find
     return [partial(_part, given, slice(first, first + ROWS)) for first in range(0, N, ROWS)]
 
 
 def _part(arguments, rows):
-    return tuple(_unmapped(argument, rows) for argument in arguments)
-
-
-def _unmapped(argument, rows):
-    """Some records, as a copy where they are mapped, of which no page stays in memory."""
-    if not isinstance(argument, np.memmap):
-        return take(argument, rows)
-    part = np.array(argument[rows])
-    if argument.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
-        argument._mmap.madvise(mmap.MADV_DONTNEED)
-    return part
+    """Some records; those of memory maps are copied, so that no page of them stays in memory."""
+    parts = []
+    for argument in arguments:
+        mapped = isinstance(argument, np.memmap)
+        parts.append(np.array(argument[rows]) if mapped else take(argument, rows))
+        if mapped and argument.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
+            argument._mmap.madvise(mmap.MADV_DONTNEED)
+    return tuple(parts)
 
 
 def of_table(table, data, strata, weight):
     """The chunks of a Dask DataFrame, an Arrow dataset or the files at its path, whose columns the arguments name."""
     if isinstance(table, str) or hasattr(table, "__fspath__"):
-        try:
-            from pyarrow.dataset import dataset
-        except ImportError as error:
-            raise ImportError(
-                "chunks= names files, which pyarrow reads: pip install strat[arrow]."
-            ) from error
-        table = dataset(table)
+        table = optional("pyarrow.dataset", "chunks= of files", "arrow").dataset(table)
     present = table.schema.names if hasattr(table, "to_batches") else getattr(table, "columns", None)
     if present is None:
         return None

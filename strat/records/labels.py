@@ -1,5 +1,6 @@
 """Labels: one hashable label a record, read from whatever a user has."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
@@ -24,32 +25,26 @@ class RecordLabels:
     def __len__(self):
         return len(self.codes)
 
+    def __iter__(self):
+        return iter(self.tolist())
+
     def tolist(self):
         """One label a record."""
         return [self.values[code] for code in self.codes.tolist()]
 
 
 def named_columns(strata, frame):
-    """The columns of a DataFrame that a user's ``strata=`` names, in its order; None where it holds labels.
-
-    `frame` is the first data argument; where it has no ``columns``, no column is named.
-    """
-    if not hasattr(frame, "columns"):
+    """The columns of the first data argument that a user's ``strata=`` names, in its order; None where it holds labels."""
+    names = [strata] if isinstance(strata, str) else strata
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         return None
-    columns = set(frame.columns)
-    if isinstance(strata, str):
-        return [strata] if strata in columns else None
-    if not isinstance(strata, list | tuple) or not all(isinstance(name, str) for name in strata):
-        return None
-    return list(strata) if strata and columns.issuperset(strata) else None
+    return list(names) if names and set(getattr(frame, "columns", ())).issuperset(names) else None
 
 
 def split_positions(frame, declared):
     """Columns of a matrix that a model's ``strata=`` gives by position, and the rest; None where it gives no positions."""
-    positions = [declared] if isinstance(declared, Integral) else declared
-    if not isinstance(positions, list | tuple) or not positions:
-        return None
-    if not all(isinstance(p, Integral) and not isinstance(p, bool) for p in positions):
+    positions = declared if isinstance(declared, list | tuple) else [declared]
+    if not positions or not all(isinstance(p, Integral) and not isinstance(p, bool) for p in positions):
         return None
     frame = frame if hasattr(frame, "shape") else np.asarray(frame)
     width = frame.shape[1] if len(frame.shape) == 2 else 0
@@ -69,23 +64,20 @@ def split_positions(frame, declared):
     return (labels if len(positions) > 1 else labels[:, 0]), rest
 
 
-def read_labels(strata, frame=None, n_records=None):
+def read_labels(strata, frame=None, n_records=None, declared=None):
     """The `RecordLabels` of records.
 
-    Parameters
-    ----------
-    strata : array_like, Series, Index, Categorical, DataFrame, str or list of str
-        One label a record: hashables, or rows of a 2-d array or DataFrame, which become tuples unless they have a
-        single column. One string or several that are columns of `frame` mean those columns.
-    frame : object, optional
-        The first data argument, whose columns `strata` may name.
-    n_records : int, optional
-        How many labels there must be.
+    `strata` has one hashable label a record: rows of several columns become tuples, and text that is all columns of the
+    first data argument, `frame`, means these. Where it is None, the `declared` columns do, by name or position.
     """
+    if isinstance(strata, RecordLabels):
+        return strata
+    if strata is None and declared is not None:
+        split = split_positions(frame, declared)
+        strata, frame = (declared, frame) if split is None else (split[0], None)
     if strata is None:
         raise DataError(
-            "strata: no strata were given. Pass strata=, one label a record, or the name of the column "
-            "of X that holds them."
+            "strata: no strata were given. Pass strata=, one label a record, or the name of the column of X that holds them."
         )
     columns = named_columns(strata, frame)
     if columns is not None:
@@ -95,34 +87,27 @@ def read_labels(strata, frame=None, n_records=None):
         strata = frame[columns] if len(columns) > 1 else frame[columns[0]]
     elif isinstance(strata, str | bytes) or _names_some(strata, frame):
         raise DataError(f"strata={strata!r}: {no_such_column(strata, frame, 'X')}")
-    labels = _factorize_numbers(strata)
-    if labels is None:
-        labels = _factorize(label_list(strata))
+    labels = _factorize_numbers(strata) or _factorize(label_list(strata))
     if n_records is not None and len(labels) != n_records:
-        raise ShapeError(
-            f"strata: there are {len(labels):,} labels for {n_records:,} records. Give one label a record."
-        )
+        raise ShapeError(f"strata: {len(labels):,} labels for {n_records:,} records. Give a label a record.")
     return labels
 
 
 def label_list(labels):
     """One hashable label a record, rows of several columns as tuples."""
+    columns = labels.T if isinstance(labels, np.ndarray) and labels.ndim == 2 else None
     if hasattr(labels, "columns"):
-        columns = list(labels.columns)
-        if not columns or len(set(columns)) < len(columns):
-            raise DataError(f"strata: the columns {columns} are not distinct names. Rename them.")
-        return _join([_items(labels[name]) for name in columns])
+        names = list(labels.columns)
+        if not names or len(set(names)) < len(names):
+            raise DataError(f"strata: the columns {names} are not distinct names. Rename them.")
+        columns = [labels[name] for name in names]
+    if columns is not None:
+        columns = [_items(column) for column in columns]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     if hasattr(labels, "toarray") or isinstance(labels, dict | set | frozenset):
-        raise DataError(
-            f"strata: {type_name(labels)} has no order of records. Pass an array or a list of labels."
-        )
-    if isinstance(labels, np.ndarray) and labels.ndim == 2:
-        return _join([_items(column) for column in labels.T])
+        raise DataError(f"strata: {type_name(labels)} has no order of records. Pass an array or a list.")
     if isinstance(labels, np.ndarray) and labels.ndim != 1:
-        raise DataError(
-            f"strata: an array of shape {labels.shape} holds no labels. Pass shape (N,), or (N, m) for "
-            "tuples."
-        )
+        raise DataError(f"strata: an array of shape {labels.shape} holds no labels. Pass (N,), or (N, m).")
     try:
         items = _items(labels)
     except TypeError:
@@ -169,12 +154,8 @@ def is_missing(label):
 
 def _factorize_numbers(column):
     """`_factorize` of whole numbers by a table of all numbers between the least and the largest; None where it is large."""
-    if type(column) is not np.ndarray and not hasattr(column, "to_numpy"):
-        return None
-    if getattr(getattr(column, "dtype", None), "kind", None) not in ("i", "u"):
-        return None
-    numbers = np.asarray(column)
-    if numbers.dtype.kind not in ("i", "u") or numbers.ndim != 1 or not numbers.size:
+    numbers = np.asarray(column) if getattr(getattr(column, "dtype", None), "kind", "?") in "iu" else None
+    if numbers is None or numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not numbers.size:
         return None
     N, low, high = len(numbers), int(numbers.min()), int(numbers.max())
     if high - low > 4 * N + 1000:
@@ -195,11 +176,13 @@ def _factorize(labels):
         table = {label: code for code, label in enumerate(dict.fromkeys(labels))}
         codes = np.fromiter(map(table.__getitem__, labels), dtype=np.intp, count=len(labels))
     except TypeError:
-        row = next(row for row, label in enumerate(labels) if not _is_hashable(label))
-        raise DataError(
-            f"strata: the label of record {row} is {type_name(labels[row])}, which is not hashable. "
-            "Use text, numbers or tuples."
-        ) from None
+        for row, label in enumerate(labels):
+            with suppress(TypeError):
+                hash(label)
+                continue
+            raise DataError(
+                f"strata: the label of record {row} is {type_name(label)}, which is not hashable. Use text, numbers or tuples."
+            ) from None
     if all_plain(table):
         return RecordLabels(list(table), codes)
     missing = [code for label, code in table.items() if is_missing(label)]
@@ -207,18 +190,9 @@ def _factorize(labels):
         rows = np.flatnonzero(np.isin(codes, missing))
         others = f" (and {len(rows) - 1:,} more)" if len(rows) > 1 else ""
         raise DataError(
-            f"strata: record {rows[0]}{others} has no label but {labels[rows[0]]!r}. Give it a label, or "
-            "drop the record."
+            f"strata: record {rows[0]}{others} has no label but {labels[rows[0]]!r}. Give it a label, or drop the record."
         )
     return RecordLabels([plain(label) for label in table], codes)
-
-
-def _is_hashable(label):
-    try:
-        hash(label)
-    except TypeError:
-        return False
-    return True
 
 
 def _items(column):
@@ -228,24 +202,17 @@ def _items(column):
         if not ((exact == column) | np.isnat(column)).all():
             return [plain(label) for label in column]
         column = exact
-    for method in ("tolist", "to_list"):
-        if hasattr(column, method):
-            items = getattr(column, method)()
-            if not isinstance(items, list):
-                raise TypeError("a scalar")
-            return items
-    return list(column)
-
-
-def _join(columns):
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    read = getattr(column, "tolist", getattr(column, "to_list", None))
+    items = list(column) if read is None else read()
+    if not isinstance(items, list):
+        raise TypeError("a scalar")
+    return items
 
 
 def _names_some(strata, frame):
     """Whether a list that cannot be labels, one a record, names some columns of the frame."""
-    columns = set(getattr(frame, "columns", ()))
     texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
-    return bool(columns) and texts and len(strata) != len(frame) and not columns.isdisjoint(strata)
+    return texts and not set(getattr(frame, "columns", ())).isdisjoint(strata) and len(strata) != len(frame)
 
 
 def no_such_column(strata, frame, what):

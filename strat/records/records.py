@@ -1,6 +1,5 @@
 """What a user passes to fit, predict and score, read and checked once: records, strata and weights."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,41 +40,16 @@ class Records:
 
     @classmethod
     def read(
-        cls,
-        parameters,
-        data,
-        strata,
-        where,
-        *,
-        declared=None,
-        nodes=None,
-        sample_weight=None,
-        columns=None,
-        part=False,
+        cls, parameters, data, strata, where, declared=None, nodes=None, weight=None, columns=None, part=False
     ):
-        """Read the arguments of fit, predict or score.
+        """Read the user's arguments of fit, predict or score; `where` is the method, for messages.
 
-        Parameters
-        ----------
-        parameters : sequence of cvxpy.Parameter
-            One record's data.
-        data, strata, sample_weight
-            The user's arguments; `strata` may name columns of the first data argument.
-        where : str
-            The calling method, for messages.
-        declared : str or list of str, optional
-            Columns of the first data argument that always hold the strata.
-        nodes : list, optional
-            The strata in order.
-        columns : dict, optional
-            Column names at fit, which must be the same here.
-        part : bool
-            Whether there are more records.
+        Strata are those of `strata`, or of the `declared` columns of the first data argument; `nodes` has all of them in order.
+        `columns` are the names of columns at fit, which must be the same here. A `part` is read of more records.
         """
         names = [p.name() for p in parameters]
-        _warn_of_order(
-            {**dict(zip(names, data, strict=False)), "strata": strata, "sample_weight": sample_weight}
-        )
+        given = dict(zip(names, data, strict=False))
+        _warn_of_order({**given, "strata": strata, "sample_weight": weight})
         data, labels = _without_strata(parameters, data, strata, declared, where)
         present = {n: list(d.columns) for n, d in zip(names, data, strict=False) if hasattr(d, "columns")}
         for name, listed in present.items():
@@ -90,8 +64,7 @@ class Records:
             )
         if N == 0:
             raise DataError(f"{where} was given no records; there is nothing to work on.")
-        weight = read_weight(sample_weight, N, part)
-        return cls(arrays, Strata.read(labels, nodes=nodes), weight, present)
+        return cls(arrays, Strata.read(labels, nodes=nodes), read_weight(weight, N, part), present)
 
 
 def _without_strata(parameters, data, strata, declared, where):
@@ -108,26 +81,24 @@ def _without_strata(parameters, data, strata, declared, where):
         wrong = no_such_column(declared, frame, f"the first argument of {where}")
         raise DataError(f"the model was declared with strata={declared!r}, but {wrong}")
     labels = read_labels(source, frame)
-    named = set(names or ())
-    always = {declared} if isinstance(declared, str) else set(declared or ())
+    named, always = set(names or ()), {declared} if isinstance(declared, str) else set(declared or ())
     always &= set(getattr(frame, "columns", ()))
-    if named | always:
-        wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
-        # Columns that only this call names are features too where the model needs all columns of the frame.
-        spare = strata is None or frame.shape[1] - len(always - named) > wanted
-        texts = [] if spare else [c for c in named - always if frame[c].dtype.kind not in "biuf"]
-        if texts:
-            raise DataError(
-                f"{parameters[0].name()} was declared with {wanted} numbers a record, so that the column {texts[0]!r}, which "
-                f"holds the strata, is needed as a feature too, but it holds no numbers. Declare cp.Parameter("
-                f"{frame.shape[1] - len(named | always)}, name={parameters[0].name()!r}), or give numbers."
-            )
-        rest = frame.drop(columns=[c for c in frame.columns if c in always or (c in named and spare)])
-        if not rest.shape[1] and len(data) == len(parameters) + 1:
-            data = data[1:]  # the frame holds nothing but strata, for a model without x
-        elif rest.shape[1] < frame.shape[1]:
-            data = (rest, *data[1:])
-    return data, labels
+    if not named | always:
+        return data, labels
+    wanted = int(np.prod(parameters[0].shape, dtype=int)) if parameters else 0
+    # Columns that only this call names are features too where the model needs all columns of the frame.
+    spare = strata is None or frame.shape[1] - len(always - named) > wanted
+    texts = [] if spare else [c for c in named - always if frame[c].dtype.kind not in "biuf"]
+    if texts:
+        raise DataError(
+            f"{parameters[0].name()} was declared with {wanted} numbers a record, so that the column {texts[0]!r}, which "
+            f"holds the strata, is needed as a feature too, but it holds no numbers. Declare cp.Parameter("
+            f"{frame.shape[1] - len(named | always)}, name={parameters[0].name()!r}), or give numbers."
+        )
+    rest = frame.drop(columns=[c for c in frame.columns if c in always or (c in named and spare)])
+    if not rest.shape[1] and len(data) == len(parameters) + 1:
+        return data[1:], labels  # the frame holds nothing but strata, for a model without x
+    return ((rest, *data[1:]) if rest.shape[1] < frame.shape[1] else data), labels
 
 
 def _warn_of_order(arguments):
@@ -138,27 +109,26 @@ def _warn_of_order(arguments):
         reference = indexes[first]
         reordered = len(index) == len(reference) and not reference.equals(index)
         if reordered and reference.is_unique and set(reference) == set(index):
-            warnings.warn(
+            DataWarning.warn(
                 f"{name} has the index of {first} in another order, but rows are matched by position. Where they should "
-                f"be matched by index, pass {name}.loc[{first}.index].",
-                DataWarning,
-                stacklevel=6,
+                f"be matched by index, pass {name}.loc[{first}.index]."
             )
 
 
 def _check_columns(name, listed, fitted):
     """Raise a ShapeError where a DataFrame has other columns than at fit, or in another order."""
-    extra, missing = (
-        [c for c in some if c not in others] for some, others in ((listed, fitted), (fitted, listed))
-    )
     if listed == fitted:
         return
-    words = (("has", extra, "it did not have at fit"), ("lacks", missing, "it had at fit"))
     differs = [
-        f"{verb} the column{'s' * (len(c) > 1)} {_first_of(c)}, which {when}" for verb, c, when in words if c
+        f"{verb} the column{'s' * (len(names) > 1)} {_first_of(names)}, which it {when} at fit"
+        for verb, when, some, others in (
+            ("has", "did not have", listed, fitted),
+            ("lacks", "had", fitted, listed),
+        )
+        if (names := [c for c in some if c not in others])
     ]
     order = f"has the columns {_first_of(listed)}, but at fit it had {_first_of(fitted)}"
-    way = "" if missing else f": {name}[{fitted[:6]!r}{', …' * (len(fitted) > 6)}]"
+    way = f": {name}[{fitted[:6]!r}{', …' * (len(fitted) > 6)}]" if set(fitted) <= set(listed) else ""
     raise ShapeError(
         f"{name} {', and '.join(differs) or order}. Give the same columns in the same order{way}, or an array."
     )
@@ -172,10 +142,6 @@ def read_records(parameters, data, where="the data"):
     """Arrays of the records: (N, *shape) floats, or (N, size) CSR where the argument is sparse.
 
     float64 and float32 arrays stay as they are; float32 becomes float64 where records are computed with, piece by piece.
-
-    Rows of arrays, lists, Series, DataFrames (by position) and SciPy sparse matrices are records. A wrong number of
-    arguments, text, complex numbers, None, NaN and infinity are DataErrors; another shape than the declared one, or
-    another number of records than the first argument's, is a ShapeError.
     """
     check_count(parameters, data, where)
     arrays = [read_array(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
@@ -205,44 +171,37 @@ def _check_attributes(parameter, array):
 
 def check_count(parameters, data, where):
     """Check that there is one argument for each Parameter; `where` is the caller, for messages."""
-    if len(data) != len(parameters):
-        names = ", ".join(p.name() for p in parameters) or "none"
-        if not parameters:
-            raise DataError(
-                f"{where} was given {len(data)} data arguments, but the declaration has no data of records. Write the loss of "
-                f"one record with cp.Parameter for its data, and list these: BaseModel(…, data=(x, y))."
-            )
+    if len(data) == len(parameters):
+        return
+    if not parameters:
         raise DataError(
-            f"{where} needs {len(parameters)} data argument{'s' * (len(parameters) != 1)} ({names}), "
-            f"but {len(data)} {'was' if len(data) == 1 else 'were'} given. They come in the order of the "
-            f"declaration's data=(…), and strata go in strata=."
+            f"{where} was given {len(data)} data arguments, but the declaration has no data of records. Write the loss of "
+            f"one record with cp.Parameter for its data, and list these: BaseModel(…, data=(x, y))."
         )
+    raise DataError(
+        f"{where} needs {len(parameters)} data argument{'s' * (len(parameters) != 1)} "
+        f"({', '.join(p.name() for p in parameters)}), but {len(data)} {'was' if len(data) == 1 else 'were'} given. They come "
+        f"in the order of the declaration's data=(…), and strata go in strata=."
+    )
 
 
 def read_weight(sample_weight, N, part=False):
     """Checked weights of N records, 1 by default; they may all be 0 where the records are a `part` of more."""
     if sample_weight is None:
         return np.broadcast_to(1.0, N)
-    needs = f"it must hold one number for each of the {N} records."
     try:
         shape = sample_weight.shape if hasattr(sample_weight, "shape") else np.asarray(sample_weight).shape
-    except ValueError as error:
-        raise ShapeError(f"sample_weight is ragged, but {needs}") from error
-    if not shape:
-        raise ShapeError(f"sample_weight is {sample_weight!r}, but {needs}")
-    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise ShapeError(f"sample_weight has shape {shape}, but {needs}")
+        found = f"has shape {shape}"
+    except ValueError:
+        shape, found = None, "is ragged"
+    if shape not in ((N,), (N, 1)):
+        raise ShapeError(f"sample_weight {found}, but it must hold one number for each of the {N} records.")
     weight = np.asarray(read_array("sample_weight", (), sample_weight), dtype=float)
-    if len(weight) != N:
-        raise ShapeError(f"sample_weight has {len(weight)} entries, but there are {N} records.")
     if (weight < 0).any():
         record = int(np.flatnonzero(weight < 0)[0])
         raise DataError(
-            f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 "
-            f"(0 leaves the record out)."
+            f"sample_weight is {weight[record]:g} in record {record}; weights must be at least 0 (0 leaves the record out)."
         )
     if not (weight.any() or part):
-        raise DataError(
-            "all weights in sample_weight are zero, so there is nothing to fit; give some record weight."
-        )
+        raise DataError("all weights in sample_weight are zero, so nothing is left; give some record weight.")
     return weight

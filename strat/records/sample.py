@@ -1,32 +1,20 @@
 """A user's records, to be split into parts."""
 
+import copy
+
 import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.records.axes import axis_factors
-from strat.records.labels import RecordLabels, named_columns, read_labels, split_positions
+from strat.records.labels import RecordLabels, named_columns, read_labels
 
 
 class Sample:
-    """The arguments ``(*data, strata)`` of a fit, in the form in which they came.
+    """The arguments ``(*data, strata)`` of a fit, in the form in which they came; `where` is their name, for messages.
 
-    Parameters
-    ----------
-    models : sequence of StratifiedModel
-        The models that the records are for.
-    arguments : tuple
-        The data arguments, then the labels or the names of columns of the first; these may be left out where the models
-        were declared with ``strata=``.
-    where : str
-        The name of the argument, for messages.
-
-    Attributes
-    ----------
-    by_column : bool
-        Whether columns of the first data argument hold the labels.
-    labels : RecordLabels
-        The label of each record.
+    Strata may be left out where the models were declared with them. ``labels`` has the label of each record, and
+    ``by_column`` says whether columns of the first data argument hold them.
     """
 
     def __init__(self, models, arguments, where):
@@ -45,9 +33,7 @@ class Sample:
         *data, self.strata = arguments
         self.data, frame = tuple(data), data[0] if data else None
         self.by_column = self.strata is None or named_columns(self.strata, frame) is not None
-        source = declared[0] if self.strata is None and declared else self.strata
-        split = split_positions(frame, source) if self.strata is None and data else None
-        self.labels = read_labels(source, frame) if split is None else read_labels(split[0])
+        self.labels = read_labels(self.strata, frame, declared=declared[0] if declared else None)
         for argument, name in zip(data, names, strict=True):
             if length(argument) != len(self.labels):
                 raise ShapeError(
@@ -58,29 +44,39 @@ class Sample:
         return len(self.labels)
 
     def part(self, index=None):
-        """Some records, all by default."""
-        return Part(self, np.arange(len(self)) if index is None else index)
+        """The records at some positions, all by default, as a sample; its ``data`` and ``strata`` are as ``fit`` takes them."""
+        part = copy.copy(self)
+        part.index = np.arange(len(self)) if index is None else index
+        part.data = tuple(take(argument, part.index) for argument in self.data)
+        part.labels = RecordLabels(self.labels.values, self.labels.codes[part.index])
+        part.strata = self.strata if self.by_column else part.labels.tolist()
+        return part
 
-    def splits(self, folds, default):
+    def splits(self, folds, random_state=0):
         """Pairs of training and held-out positions, checked.
 
-        `folds` is a whole number, for which ``default(number)`` makes the splitter; a splitter, whose
-        ``split(X, y, groups=strata)`` gives the pairs; or the pairs themselves, of positions or masks.
+        `folds` is a whole number, for `StrataKFold`; a splitter, whose ``split(X, y, groups=strata)`` gives the pairs; or the
+        pairs themselves, of positions or masks.
         """
         if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
-            folds = default(int(folds))
-        if hasattr(folds, "along"):  # a RollingOrigin, whose time may be a factor of the graph
-            folds = folds.along(axis_factors(*(model.graph for model in self.models)))
+            # scikit-learn's model_selection takes a while to import
+            from strat.records.splitters import StrataKFold
+
+            folds = StrataKFold(int(folds), random_state=random_state)
+        if isinstance(getattr(folds, "time", None), str):  # of a RollingOrigin, perhaps a factor of the graph
+            factors = axis_factors(*(model.graph for model in self.models))
+            folds = copy.copy(folds)
+            folds.time = next((axis for axis, name in factors.items() if name == folds.time), folds.time)
         if hasattr(folds, "split") and not isinstance(folds, str):
+            from sklearn.model_selection import BaseCrossValidator
+
             X = self.data[0] if self.data else np.zeros(len(self))
             y = self.data[-1] if len(self.data) > 1 else None
-            groups = self.part().labels if _takes_labels(folds) else self.labels.codes
-            folds = folds.split(X, y, groups)
+            own = isinstance(folds, BaseCrossValidator) and not hasattr(folds, "strata")
+            folds = folds.split(X, y, self.labels.codes if own else self.labels.tolist())
         pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not all(len(pair) == 2 for pair in pairs):
-            raise OptionError(
-                "folds must be a whole number, a splitter, or pairs of positions (training, held out)."
-            )
+            raise OptionError("folds must be a number, a splitter, or pairs of positions (training, test).")
         pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
         if not pairs:
             raise OptionError("there are no folds: give at least one pair of positions (training, held out).")
@@ -88,9 +84,7 @@ class Sample:
             if not len(train) or not len(test):
                 raise OptionError("a fold has no records to train on, or none to hold out.")
             if len(np.intersect1d(train, test)):
-                raise OptionError(
-                    "a fold holds out records that it also trains on; the two must be disjoint."
-                )
+                raise OptionError("a fold holds out records that it trains on; the two must be disjoint.")
         return pairs
 
     def _positions(self, index):
@@ -99,44 +93,16 @@ class Sample:
             return np.flatnonzero(index)
         whole = index.ndim == 1 and (index.dtype.kind in "iu" or not index.size)
         if not whole or (index.size and not (index.min() >= 0 and index.max() < len(self))):
-            raise OptionError(
-                f"a fold must hold positions of records, whole numbers from 0 to {len(self) - 1}."
-            )
+            raise OptionError(f"a fold must hold whole numbers, positions of records up to {len(self) - 1}.")
         return index.astype(np.intp)
-
-
-class Part:
-    """The records of a sample at some positions: ``data`` and ``strata`` as ``fit`` takes them, and a list of ``labels``."""
-
-    def __init__(self, sample, index):
-        self.sample, self.index = sample, index
-        self.data = tuple(take(argument, index) for argument in sample.data)
-        self.labels = RecordLabels(sample.labels.values, sample.labels.codes[index]).tolist()
-        self.strata = sample.strata if sample.by_column else self.labels
-
-    def __len__(self):
-        return len(self.index)
-
-    def only(self, mask):
-        """The records of the part where a mask is true."""
-        return Part(self.sample, self.index[mask])
 
 
 def joined(first, second, models):
     """All records of two samples of the same models."""
     data = tuple(map(_stacked, first.data, second.data))
-    if first.by_column and second.by_column and first.strata == second.strata:
-        strata = first.strata
-    else:
-        strata = first.labels.tolist() + second.labels.tolist()
+    alike = first.by_column and second.by_column and first.strata == second.strata
+    strata = first.strata if alike else first.labels.tolist() + second.labels.tolist()
     return Sample(models, (*data, strata), f"{first.where} and {second.where}")
-
-
-def strata_folds(random_state):
-    """A function from a number of folds to their splitter."""
-    from strat.records.splitters import StrataKFold  # scikit-learn's model_selection takes a while to import
-
-    return lambda n: StrataKFold(n, random_state=random_state)
 
 
 def take(argument, index):
@@ -162,10 +128,3 @@ def _stacked(first, second):
 def length(argument):
     """The number of records of one data argument."""
     return argument.shape[0] if hasattr(argument, "shape") and argument.shape else len(argument)
-
-
-def _takes_labels(splitter):
-    """Whether a splitter reads labels of any kind; those of scikit-learn get whole numbers for groups."""
-    from sklearn.model_selection import BaseCrossValidator
-
-    return not isinstance(splitter, BaseCrossValidator) or hasattr(splitter, "strata")

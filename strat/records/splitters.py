@@ -1,15 +1,14 @@
 """Splitters of records, as scikit-learn takes them: folds that keep strata, and origins that roll through time."""
 
 from collections.abc import Callable, Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.model_selection import BaseCrossValidator
 
-from strat.errors import DataError, OptionError
-from strat.records.labels import read_labels, split_positions
+from strat.errors import DataError, OptionError, check_whole
+from strat.records.labels import read_labels
 
 
 class StrataSplitter(BaseCrossValidator):
@@ -34,16 +33,13 @@ class StrataSplitter(BaseCrossValidator):
         train, test : ndarray of int
             Positions of records.
         """
-        source = self.strata if groups is None else groups
-        if source is None:
+        if self.strata is None and groups is None:
             raise DataError(
                 f"{type(self).__name__} splits by strata, but none were given: pass groups=, one label a record, "
                 f"or name columns of a DataFrame X in {type(self).__name__}(strata=…)."
             )
         N = None if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
-        split = split_positions(X, source) if groups is None else None
-        labels = read_labels(source, X, N) if split is None else read_labels(split[0])
-        for train, test in self._parts(labels, X):
+        for train, test in self._parts(read_labels(groups, X, N, declared=self.strata), X):
             yield np.flatnonzero(train), np.flatnonzero(test)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
@@ -60,11 +56,6 @@ class StrataSplitter(BaseCrossValidator):
             How many.
         """
         return self.n_splits
-
-    def _at_least(self, name, least):
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
 class StrataKFold(StrataSplitter):
@@ -97,7 +88,7 @@ class StrataKFold(StrataSplitter):
         self.random_state = random_state
 
     def _parts(self, labels, X):
-        self._at_least("n_splits", 2)
+        check_whole("n_splits", self.n_splits, 2)
         N, n = len(labels), self.n_splits
         if n > N:
             raise DataError(f"{N} records cannot be spread over {n} folds; choose n_splits of at most {N}.")
@@ -152,8 +143,8 @@ class RollingOrigin(StrataSplitter):
         self.strata = strata
 
     def _parts(self, labels, X):
-        self._at_least("n_splits", 1)
-        self._at_least("horizon", 1)
+        check_whole("n_splits", self.n_splits, 1)
+        check_whole("horizon", self.horizon, 1)
         codes = labels.codes
         if isinstance(self.time, str) and self.time in getattr(X, "columns", ()):
             labels = read_labels(X[self.time])
@@ -175,35 +166,11 @@ class RollingOrigin(StrataSplitter):
         for origin in range(len(points) - tested, len(points), self.horizon):
             yield when < origin, (when >= origin) & (when < origin + self.horizon)
 
-    def along(self, factors: dict) -> "RollingOrigin":
-        """This splitter with the position for a factor's name as `time`.
-
-        Parameters
-        ----------
-        factors : dict
-            The name of each position's factor.
-
-        Returns
-        -------
-        RollingOrigin
-            A copy, or itself where `time` names none of them.
-        """
-        axis = next((axis for axis, name in factors.items() if name == self.time), None)
-        return (
-            self
-            if axis is None
-            else RollingOrigin(self.n_splits, time=axis, horizon=self.horizon, strata=self.strata)
-        )
-
     def _time_of(self, label):
-        if self.time is None:
-            return label
-        if isinstance(self.time, Callable):
-            return self.time(label)
+        if self.time is None or callable(self.time):
+            return label if self.time is None else self.time(label)
         try:
-            if isinstance(self.time, str):
-                raise KeyError(self.time)
-            return label[self.time]
+            return {}[self.time] if isinstance(self.time, str) else label[self.time]
         except (TypeError, IndexError, KeyError):
             raise OptionError(
                 f"time={self.time!r} is no position in the label {label!r}, no column of X and no factor of a model's graph; "

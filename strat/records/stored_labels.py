@@ -1,11 +1,13 @@
 """Labels as JSON and back: text, bytes, numbers, dates, pandas' periods and intervals, and tuples and sets of them."""
 
 import datetime
+from functools import partial
 
 import numpy as np
 
-from strat.errors import OptionError
+from strat.errors import OptionError, optional
 
+_pandas = partial(optional, "pandas", "a label of pandas' types", "pandas")
 #: What reads the text of each type that JSON lacks.
 _READERS = {
     "date": datetime.date.fromisoformat,
@@ -51,17 +53,7 @@ def decoded(entry):
     if kind in _READERS and isinstance(value, str):
         return _READERS[kind](value)
     if kind == "interval" and isinstance(value, list) and len(value) == 3:
-        ends = [
-            end if isinstance(end, int | float) else _pandas().Timestamp(end)
-            for end in map(decoded, value[:2])
-        ]
+        ends = map(decoded, value[:2])
+        ends = (end if isinstance(end, int | float) else _pandas().Timestamp(end) for end in ends)
         return _pandas().Interval(*ends, closed=value[2])
     raise ValueError(f"{entry!r:.60} is no label of a known type")
-
-
-def _pandas():
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise OptionError('the labels are of pandas\' types: pip install "strat[pandas]".') from error
-    return pd

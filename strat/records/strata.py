@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from strat.errors import GraphError
-from strat.records.labels import RecordLabels, read_labels
+from strat.records.labels import read_labels
 
 
 class NodeList(list):
@@ -21,19 +21,10 @@ class NodeList(list):
 
 
 class Strata:
-    """Which stratum each record belongs to, and the records sorted by stratum.
-
-    Parameters
-    ----------
-    labels : list
-        The K strata, in node order.
-    index : ndarray of int, shape (N,)
-        The stratum of each record.
-    """
+    """The K strata in node order, ``labels``, and the stratum of each record, ``index`` of shape (N,)."""
 
     def __init__(self, labels, index):
-        self.labels = labels
-        self.index = index
+        self.labels, self.index = labels, index
 
     @classmethod
     def read(cls, strata, frame=None, n_records=None, nodes=None):
@@ -41,14 +32,14 @@ class Strata:
 
         `nodes` are the strata in order; by default the labels seen, sorted.
         """
-        records = strata if isinstance(strata, RecordLabels) else read_labels(strata, frame, n_records)
+        records = read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else nodes
         nodes = nodes if isinstance(nodes, NodeList) else NodeList(nodes)
         position = nodes.position
         where = np.array([position.get(label, -1) for label in records.values], dtype=np.intp)
         index = where[records.codes]
         if (where < 0).any():
-            raise GraphError(unknown_stratum(records, where < 0, nodes))
+            raise GraphError(_unknown_stratum(records, where < 0, nodes))
         return cls(nodes, index)
 
     @property
@@ -72,22 +63,9 @@ class Strata:
         small = np.min_scalar_type(self.K)  # numbers of 16 bits are sorted in one pass
         return np.argsort(self.index.astype(small), kind="stable")
 
-    @cached_property
-    def starts(self):
-        """Sorted records ``starts[k]:starts[k + 1]`` belong to stratum k; shape (K + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
-
-    @property
-    def empty(self):
-        """The labels of the strata without records."""
-        return [self.labels[k] for k in np.flatnonzero(self.counts == 0)]
-
     def merged(self, labels=(None,)):
         """The same records, all in the first of some strata."""
         return Strata(list(labels), self.index * 0)
-
-    def __repr__(self):
-        return f"Strata({self.N:,} records in {self.K:,} strata, {len(self.empty):,} of them empty)"
 
 
 def in_order(labels):
@@ -108,19 +86,17 @@ def _comparable(label):
 def some_of(labels):
     """A few labels as text: the first two and the last."""
     labels = list(labels)
-    if len(labels) <= 4:
-        return ", ".join(repr(label) for label in labels)
-    return f"{labels[0]!r}, {labels[1]!r}, … {labels[-1]!r}"
+    if len(labels) > 4:
+        return f"{labels[0]!r}, {labels[1]!r}, … {labels[-1]!r}"
+    return ", ".join(map(repr, labels))
 
 
-def unknown_stratum(records, unknown, nodes):
-    """Return the message about labels that are no nodes; `unknown` marks them among ``records.values``."""
+def _unknown_stratum(records, unknown, nodes):
+    """The message about labels that are no nodes; `unknown` marks them among ``records.values``."""
     affected = np.flatnonzero(unknown[records.codes])
-    label = records.values[records.codes[affected[0]]]
-    others = int(unknown.sum()) - 1
-    also = (
-        f" (nor {f'are {others:,} other labels' if others > 1 else 'is one other label'})" if others else ""
-    )
+    label, others = records.values[records.codes[affected[0]]], int(unknown.sum()) - 1
+    more = "is one other label" if others == 1 else f"are {others:,} other labels"
+    also = f" (nor {more})" if others else ""
     return (
         f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
         f"record{'s' * (len(records) > 1)} {'is' if len(affected) == 1 else 'are'} affected. "
@@ -131,14 +107,14 @@ def unknown_stratum(records, unknown, nodes):
 
 def did_you_mean(label, nodes):
     """The node that was meant by a label that is none, as a sentence; empty where no node is like it."""
-    own, texts = _texts(label), [_texts(node) for node in nodes]
+    own, *texts = (tuple(map(str, z)) if isinstance(z, tuple) else (str(z),) for z in (label, *nodes))
     pairs = list(zip(nodes, texts, strict=True))
-    twin = next((node for node, parts in pairs if parts == own or str(node) == str(label)), None)
-    if twin is not None:
-        return f"Did you mean {twin!r}? The two differ in type: give the labels as the graph has them."
-    turned = next((node for node, parts in pairs if sorted(parts) == sorted(own)), None)
-    if turned is not None:
-        return f"Did you mean {turned!r}? A label has the parts in the order of the graph's nodes."
+    twins = [node for node, parts in pairs if parts == own or str(node) == str(label)]
+    if twins:
+        return f"Did you mean {twins[0]!r}? The two differ in type: give the labels as the graph has them."
+    turned = [node for node, parts in pairs if sorted(parts) == sorted(own)]
+    if turned:
+        return f"Did you mean {turned[0]!r}? A label has the parts in the order of the graph's nodes."
     longer = [node for node, parts in pairs if set(own) <= set(parts)]
     if longer:
         return (
@@ -147,7 +123,3 @@ def did_you_mean(label, nodes):
         )
     close = get_close_matches(str(label), map(str, nodes), 1)
     return f"Did you mean {close[0]!r}?" if close and isinstance(label, str) else ""
-
-
-def _texts(label):
-    return tuple(str(part) for part in label) if isinstance(label, tuple) else (str(label),)

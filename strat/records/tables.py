@@ -3,6 +3,8 @@
 import math
 from html import escape
 
+from strat.errors import optional
+
 
 class Shown:
     """What prints as aligned text: notebooks show it so, without breaking its lines."""
@@ -23,9 +25,7 @@ class Table(Shown):
             return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
 
         head, *rows = self.texts()
-        before, after = (
-            f"<pre>{escape(text.strip())}</pre>" if text.strip() else "" for text in (before, after)
-        )
+        before, after = (f"<pre>{escape(t.strip())}</pre>" if t.strip() else "" for t in (before, after))
         return f"{before}<table>{line(head, 'th')}{''.join(map(line, rows))}</table>{after}"
 
     def to_frame(self):
@@ -36,13 +36,7 @@ class Table(Shown):
         pandas.DataFrame
             One row for each row of the table.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "to_frame() needs pandas; install it, or read the rows as they are (print, to_markdown, .table)."
-            ) from error
-        return pd.DataFrame(self.cells(), columns=list(self.columns))
+        return optional("pandas", "to_frame()", "pandas").DataFrame(self.cells(), columns=list(self.columns))
 
     def to_markdown(self):
         """The table as Markdown.
@@ -59,14 +53,12 @@ class Table(Shown):
 
 def aligned(lines):
     """Rows of texts, the head first, as lines of equal columns: words to the left, numbers to the right."""
-    widths = [max(len(line[c]) for line in lines) for c in range(len(lines[0]))]
-    right = [c > 0 and _is_number(lines, c) for c in range(len(widths))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    columns = []
+    for column in zip(*lines, strict=True):
+        width, cells = max(map(len, column)), [cell for cell in column[1:] if cell]
+        right = columns and cells and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 
 
 def number(value, digits=4):
@@ -76,8 +68,3 @@ def number(value, digits=4):
     if not math.isfinite(value):
         return str(value)
     return f"{value:#.{digits}g}".rstrip(".") if 1e-3 <= abs(value) < 10**digits else f"{value:.{digits}g}"
-
-
-def _is_number(lines, c):
-    cells = [line[c] for line in lines[1:] if line[c]]
-    return bool(cells) and all(cell.lstrip("+-")[:1].isdigit() or cell in ("inf", "nan") for cell in cells)

@@ -1,7 +1,6 @@
-"""The registry of rules: one class for each nonlinear CVXPY atom.
+"""The registry of rules: one class for each nonlinear CVXPY atom, found by ``isinstance``, the most derived class first.
 
-A rule is registered by ``@rule(classes)`` and found by ``isinstance``, the most derived class first. Tests,
-the table of the documentation and the compiler all read the registry, so adding an atom touches one file.
+Tests, the table of the documentation and the compiler all read it, so that adding an atom touches one file.
 """
 
 from functools import cache
@@ -33,10 +32,7 @@ def rule(*classes):
     """Register a rule for CVXPY atom classes (or, as a string, for an operation that has no class)."""
 
     def register(cls):
-        for key in classes:
-            if key in _REGISTRY:
-                raise TypeError(f"{key} has two rules: {_REGISTRY[key].__name__} and {cls.__name__}")
-            _REGISTRY[key] = cls
+        _REGISTRY.update(dict.fromkeys(classes, cls))
         return cls
 
     return register
@@ -49,13 +45,7 @@ def rules():
 
 
 def rule_of(expression):
-    """The rule class of an expression.
-
-    Raises
-    ------
-    NoOracleError
-        If no rule is registered for its class or a base of it.
-    """
+    """The rule class of an expression, of its class or a base of it; raises NoOracleError where there is none."""
     _load()
     kinds = (expression,) if isinstance(expression, str) else type(expression).__mro__
     for kind in kinds:

@@ -1,7 +1,7 @@
 """Functions that CVXPY writes by approximations of other atoms; here they are exact.
 
-CVXPY's ``loggamma`` is a maximum of lines and logarithms, and its ``log_normcdf`` a sum of squares. Both are recognised by
-what they are written as, so that a fit has the function that was meant. Cone programs cannot hold them.
+``loggamma``, to CVXPY a maximum of lines and logarithms, and ``log_normcdf``, a sum of squares, are recognised by what they
+are written as, so that a fit has the function that was meant. Cone programs cannot hold them.
 """
 
 import cvxpy as cp
@@ -10,37 +10,28 @@ from scipy.special import digamma, gammaln, log_ndtr, polygamma
 
 from strat.errors import NoOracleError
 from strat.rules import atoms
-from strat.rules.base import Elementwise
+from strat.rules.base import Scalar
 
 
-class LogGamma(Elementwise):
+class LogGamma(Scalar):
     """log Γ(u), inf at 0."""
 
     function = "cp.loggamma"
     intervals = {0: (0.0, np.inf)}
-
-    def value(self, u):
-        return np.where(u > 0, gammaln(np.maximum(u, 0.0)), np.inf)
-
-    def partial(self, i, args, out, memo):
-        return digamma(args[0])
-
-    def mixed(self, i, j, args, out, memo):
-        return polygamma(1, args[0])
+    value = staticmethod(lambda u: np.where(u > 0, gammaln(np.maximum(u, 0.0)), np.inf))
+    slopes = (lambda u, out: digamma(u), lambda u, out: polygamma(1, u))
 
 
-class LogNormalCdf(Elementwise):
+class LogNormalCdf(Scalar):
     """log Φ(u), Φ the distribution function of a standard normal variable."""
 
     function, value = "cp.log_normcdf", staticmethod(log_ndtr)
+    slopes = (lambda u, out: _hazard(u), lambda u, out: -_hazard(u) * (u + _hazard(u)))
 
-    def partial(self, i, args, out, memo):
-        """φ(u)/Φ(u), φ the density."""
-        return np.exp(-0.5 * args[0] ** 2 - log_ndtr(args[0])) / np.sqrt(2.0 * np.pi)
 
-    def mixed(self, i, j, args, out, memo):
-        ratio = self.partial(0, args, out, memo)
-        return -ratio * (args[0] + ratio)
+def _hazard(u):
+    """φ(u)/Φ(u), φ the density."""
+    return np.exp(-0.5 * u**2 - log_ndtr(u)) / np.sqrt(2.0 * np.pi)
 
 
 def meant(e):

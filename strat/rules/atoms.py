@@ -7,53 +7,25 @@ ones between releases. Whatever is not public in CVXPY is read here and nowhere 
 # ruff: noqa: F401 (other modules take the classes from here)
 
 import numpy as np
+from cvxpy import PSD, Constant, Constraint, Expression, FiniteSet, NonNeg, NonPos, Parameter, Variable, Zero
 from cvxpy import atoms as public
-from cvxpy.atoms.affine.add_expr import AddExpression
 from cvxpy.atoms.affine.affine_atom import AffAtom
-from cvxpy.atoms.affine.binary_operators import DivExpression, MulExpression, multiply
-from cvxpy.atoms.affine.broadcast_to import broadcast_to
+from cvxpy.atoms.affine.binary_operators import DivExpression
 from cvxpy.atoms.affine.concatenate import Concatenate
-from cvxpy.atoms.affine.conv import conv, convolve
 from cvxpy.atoms.affine.diag import diag_mat, diag_vec
 from cvxpy.atoms.affine.hstack import Hstack
-from cvxpy.atoms.affine.imag import imag
 from cvxpy.atoms.affine.index import index, special_index
 from cvxpy.atoms.affine.promote import Promote
-from cvxpy.atoms.affine.real import real
-from cvxpy.atoms.affine.reshape import reshape
-from cvxpy.atoms.affine.transpose import transpose
 from cvxpy.atoms.affine.unary_operators import NegExpression
-from cvxpy.atoms.affine.upper_tri import upper_tri
 from cvxpy.atoms.affine.vstack import Vstack
-from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap, psd_wrap, symmetric_wrap
+from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
-from cvxpy.atoms.geo_mean import GeoMean
-from cvxpy.constraints.constraint import Constraint
-from cvxpy.constraints.finite_set import FiniteSet
-from cvxpy.constraints.nonpos import Inequality, NonNeg, NonPos
-from cvxpy.constraints.psd import PSD
-from cvxpy.constraints.zero import Equality, Zero
-from cvxpy.expressions.constants import Constant, Parameter
-from cvxpy.expressions.expression import Expression
-from cvxpy.expressions.variable import Variable
+from cvxpy.constraints.nonpos import Inequality
+from cvxpy.constraints.zero import Equality
 
 #: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
-SELECTIONS = (
-    *(
-        index,
-        special_index,
-        reshape,
-        transpose,
-        Promote,
-        broadcast_to,
-        diag_vec,
-        diag_mat,
-        upper_tri,
-        Wrap,
-        real,
-    ),
-    *(Hstack, Vstack, Concatenate),
-)
+SELECTIONS = (index, special_index, Promote, diag_vec, diag_mat, Wrap, Hstack, Vstack, Concatenate)
+SELECTIONS += (public.reshape, public.transpose, public.broadcast_to, public.upper_tri, public.real)
 
 
 def __getattr__(name):
@@ -91,23 +63,8 @@ def exponent(atom):
     return None if p is None else float(p)
 
 
-def huber_threshold(atom):
-    """Threshold M of a Huber atom: an Expression (a constant or a Parameter)."""
-    return atom.M
-
-
-def sum_largest_count(atom):
-    """How many of the largest entries ``sum_largest`` adds (may be fractional)."""
-    return float(atom.k)
-
-
 def geometric_weights(atom):
     """Exponents of a weighted geometric mean, one for each entry it reduces; they sum to 1."""
     weights = np.zeros(len(atom._keep))
     weights[atom._keep] = [float(w) for w in atom.w]
     return weights
-
-
-def selection(atom, positions):
-    """Apply a selection atom to integer arrays that hold positions instead of values."""
-    return np.asarray(atom.numeric(positions))

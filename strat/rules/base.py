@@ -14,8 +14,8 @@ from strat.rules import atoms, forms
 class Rule:
     """Base class of rules.
 
-    Every rule has ``forward`` and ``example``, the atom at its simplest and a point inside its domain (see `at_point`). A
-    further method that exists is a capability; ``has`` asks for one.
+    Every rule has ``forward(args)``, its output and a memo for the other methods, and ``example``, the atom at its simplest
+    and a point inside its domain (see `at_point`). A further method that exists is a capability; ``has`` asks for one.
 
     * ``pullback(i, args, out, memo, g)``: a gradient g of the output, mapped to one of argument i.
     * ``pushforward(args, out, memo, tangents)``: tangents {i: t} of the arguments, mapped to one of the output.
@@ -74,10 +74,6 @@ class Rule:
         """Form of the atom ``e`` over the forms of its arguments."""
         return walker.apply(cls.of(e), args, e.shape, e)
 
-    def forward(self, args):
-        """Output, and a memo for the other methods."""
-        raise NotImplementedError
-
     def pullback(self, i, args, out, memo, g):
         """The usual case: the memo is the gradient of each output entry in the one argument."""
         return g.reshape(*g.shape, *[1] * (memo.ndim - g.ndim)) * memo
@@ -96,7 +92,8 @@ class Rule:
         inside = [
             all_legal((args[i] >= low) & (args[i] <= high)) for i, (low, high) in self.intervals.items()
         ]
-        return reduce(np.logical_and, inside) if inside else None
+        inside += [np.linalg.eigvalsh(symmetric(args[i]))[..., 0] > 0 for i in self.definite]
+        return np.broadcast_to(reduce(np.logical_and, inside), max(map(len, args))) if inside else None
 
     def interior(self, args, moving):
         """The same mask, without the ends where derivatives are infinite, for entries {argument: mask} that can move."""
@@ -109,12 +106,12 @@ class Rule:
     @property
     def restricted(self):
         """Whether some arguments are illegal."""
-        return bool(self.intervals) or type(self).domain is not Rule.domain
+        return bool(self.intervals or self.definite) or type(self).domain is not Rule.domain
 
     @property
     def curved(self):
         """Whether second derivatives are available."""
-        return self.has("curve")
+        return self.has("mixed" if isinstance(self, Elementwise) else "curve")
 
 
 class Elementwise(Rule):
@@ -142,9 +139,15 @@ class Elementwise(Rule):
     def curve(self, i, args, out, memo, g, tangents):
         return _times(g, sum(_times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
-    @property
-    def curved(self):
-        return self.has("mixed")
+
+class Scalar(Elementwise):
+    """A function of one number: ``value(u)``, and ``slopes``, its derivative and the next as functions of u and the value."""
+
+    def partial(self, i, args, out, memo):
+        return self.slopes[0](args[0], out)
+
+    def mixed(self, i, j, args, out, memo):
+        return self.slopes[1](args[0], out)
 
 
 class Rows(Rule):
@@ -157,10 +160,7 @@ class Rows(Rule):
 
 
 def at_point(expression, **point):
-    """The ``example`` of a rule: a function that gives ``(expression, {variable: point})``.
-
-    The variables have the names and shapes of the point; a symmetric matrix belongs to a symmetric variable.
-    """
+    """The ``example`` of a rule: a function that gives ``(expression, {variable: point})``; symmetric where points are."""
 
     def example():
         variables = []
@@ -173,20 +173,6 @@ def at_point(expression, **point):
     return staticmethod(example)
 
 
-def newton_from_above(step, z, accuracy=1e-9):
-    """The root of a convex increasing function, by Newton steps from above: ``step(z)`` gives its value and slope.
-
-    The error of each step is about the square of the one before.
-    """
-    for _ in range(100):
-        value, slope = step(z)
-        new = np.maximum(z - value / np.where(slope > 0, slope, 1.0), 0.0)
-        if np.all(np.abs(new - z) <= accuracy * new):
-            return new
-        z = new
-    return z
-
-
 def grouped(form, axis):
     """The form as (groups, length): kept axes flattened first, reduced axes last."""
     if axis is None:
@@ -195,6 +181,11 @@ def grouped(form, axis):
     length = int(np.prod([form.shape[d] for d in axis], dtype=int))
     groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
     return forms.take(form, form.positions.transpose(*kept, *axis).reshape(groups, length))
+
+
+def symmetric(s):
+    """The symmetric part of matrices, which is all that functions of symmetric ones see."""
+    return 0.5 * (s + np.swapaxes(s, -1, -2))
 
 
 def all_legal(mask):

@@ -4,9 +4,8 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import entr, kl_div, rel_entr, wrightomega
 
-from strat.oracles import kernels
 from strat.rules import atoms, rule
-from strat.rules.base import Elementwise, Rows, all_legal, at_point
+from strat.rules.base import Elementwise, Rows, Scalar, all_legal, at_point
 
 
 @rule(atoms.logistic)
@@ -18,25 +17,22 @@ class Logistic(Elementwise):
 
     def forward(self, args):
         (u,) = args
-        if kernels.compiled:
-            return kernels.compiled.logistic(u)
         e = np.exp(-np.abs(u))
         return np.maximum(u, 0.0) + np.log1p(e), e
 
     def partial(self, i, args, out, memo):
-        if kernels.compiled:
-            return kernels.compiled.logistic_slope(args[0], memo)
-        return np.maximum(memo, args[0] >= 0) / (1.0 + memo)  # the memo is at most 1
+        return np.exp(args[0] - out)  # of a number <= 0
 
     def mixed(self, i, j, args, out, memo):
         return memo / (1.0 + memo) ** 2
 
 
 @rule(atoms.exp)
-class Exp(Elementwise):
+class Exp(Scalar):
     """exp(u): the Poisson log link."""
 
     value = staticmethod(np.exp)
+    slopes = (lambda u, out: out, lambda u, out: out)
     example = at_point(lambda u: cp.sum(cp.exp(u)), u=[-1.0, 0.0, 1.0])
 
     def prox(self, u, step):
@@ -46,58 +42,39 @@ class Exp(Elementwise):
         z = np.where(omega > 1.0, np.log(np.maximum(omega, 1.0)) - logs, u - omega)
         return np.where(step > 0, z, u)
 
-    def partial(self, i, args, out, memo):
-        return out
-
-    def mixed(self, i, j, args, out, memo):
-        return out
-
 
 @rule(atoms.log)
-class Log(Elementwise):
+class Log(Scalar):
     """log(u), -inf at 0."""
 
     intervals = {0: (0.0, np.inf)}
+    value = staticmethod(lambda u: np.log(np.maximum(u, 0.0)))
+    slopes = (lambda u, out: 1.0 / u, lambda u, out: -1.0 / u**2)
     example = at_point(lambda u: -cp.sum(cp.log(u)), u=[0.5, 1.0, 2.0])
 
     def prox(self, u, step):
         """The positive root of z² − uz + step = 0, step < 0."""
         return positive_root(u, -step)
 
-    def value(self, u):
-        return np.log(np.maximum(u, 0.0))
-
-    def partial(self, i, args, out, memo):
-        return 1.0 / args[0]
-
-    def mixed(self, i, j, args, out, memo):
-        return -1.0 / args[0] ** 2
-
 
 @rule(atoms.log1p)
-class Log1p(Elementwise):
+class Log1p(Scalar):
     """log(1 + u), -inf at -1."""
 
     intervals = {0: (-1.0, np.inf)}
+    value = staticmethod(lambda u: np.log1p(np.maximum(u, -1.0)))
+    slopes = (lambda u, out: 1.0 / (1.0 + u), lambda u, out: -1.0 / (1.0 + u) ** 2)
     example = at_point(lambda u: -cp.sum(cp.log1p(u)), u=[-0.5, 0.0, 2.0])
-
-    def value(self, u):
-        return np.log1p(np.maximum(u, -1.0))
-
-    def partial(self, i, args, out, memo):
-        return 1.0 / (1.0 + args[0])
-
-    def mixed(self, i, j, args, out, memo):
-        return -1.0 / (1.0 + args[0]) ** 2
 
 
 @rule(atoms.entr)
-class Entr(Elementwise):
+class Entr(Scalar):
     """-u log(u), 0 at 0."""
 
     intervals = {0: (0.0, np.inf)}
     steep = (0,)
     value = staticmethod(entr)
+    slopes = (lambda u, out: -np.log(np.maximum(u, 0.0)) - 1.0, lambda u, out: -1.0 / u)
     example = at_point(lambda u: -cp.sum(cp.entr(u)), u=[0.2, 1.0, 2.0])
 
     def prox(self, u, step):
@@ -105,41 +82,19 @@ class Entr(Elementwise):
         size = np.where(step < 0, -step, 1.0)
         return np.where(step < 0, size * wrightomega(u / size - 1.0 - np.log(size)), np.maximum(u, 0.0))
 
-    def forward(self, args):
-        (u,) = args
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(np.maximum(u, 0.0))
-            out = -u * logs
-        if not np.isfinite(out).all():  # some u <= 0
-            out = entr(u)
-        return out, logs
-
-    def partial(self, i, args, out, memo):
-        return -memo - 1.0
-
-    def mixed(self, i, j, args, out, memo):
-        return -1.0 / args[0]
-
 
 @rule(atoms.xexp)
-class Xexp(Elementwise):
+class Xexp(Scalar):
     """u exp(u) for u >= 0."""
 
     intervals = {0: (0.0, np.inf)}
+    value = staticmethod(lambda u: u * np.exp(u))
+    slopes = (lambda u, out: (1.0 + u) * np.exp(u), lambda u, out: (2.0 + u) * np.exp(u))
 
     @staticmethod
     def example():
         u = cp.Variable(3, nonneg=True, name="u")
         return cp.sum(cp.xexp(u)), {"u": [0.1, 0.5, 1.0]}
-
-    def value(self, u):
-        return u * np.exp(u)
-
-    def partial(self, i, args, out, memo):
-        return (1.0 + args[0]) * np.exp(args[0])
-
-    def mixed(self, i, j, args, out, memo):
-        return (2.0 + args[0]) * np.exp(args[0])
 
 
 class _Relative(Elementwise):
@@ -148,13 +103,6 @@ class _Relative(Elementwise):
     shift = 0.0
     intervals = {0: (0.0, np.inf), 1: (0.0, np.inf)}
     steep = (0,)
-
-    def prox(self, u, step, y):
-        """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), λ the step and ω the Wright omega function."""
-        size = np.where(step > 0, step, 1.0)
-        with np.errstate(divide="ignore"):
-            at = u / size - 1.0 + self.shift + np.log(y) - np.log(size)
-        return np.where(step > 0, size * wrightomega(at), np.maximum(u, 0.0))
 
     def partial(self, i, args, out, memo):
         x, y = args

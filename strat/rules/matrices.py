@@ -3,65 +3,8 @@
 import cvxpy as cp
 import numpy as np
 
-from strat.rules import atoms, rule
-from strat.rules.base import Rule, at_point, newton_from_above
-from strat.rules.exponentials import positive_root
-
-
-@rule(atoms.log_det)
-class LogDetRule(Rule):
-    """log det S of a positive definite S, -inf otherwise: covariance models."""
-
-    definite = (0,)
-    example = at_point(lambda S: -cp.log_det(S), S=[[2.0, 0.5], [0.5, 1.0]])
-
-    def prox_eigenvalues(self, values, step):
-        """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
-        return positive_root(values, -step[:, None])
-
-    def forward(self, args):
-        values, inverse = spectrum(args[0])
-        positive = values[..., 0] > 0
-        total = np.log(np.where(positive[..., None], values, 1.0)).sum(axis=-1)
-        return np.where(positive, total, -np.inf), inverse
-
-    def curve(self, i, args, out, memo, g, tangents):
-        return -g[..., None, None] * (memo @ symmetric(tangents[0]) @ memo)
-
-    def domain(self, args):
-        return np.linalg.eigvalsh(symmetric(args[0]))[..., 0] >= 0
-
-
-@rule(atoms.tr_inv)
-class TraceInverse(Rule):
-    """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
-
-    definite = (0,)
-    example = at_point(cp.tr_inv, S=[[2.0, 0.5], [0.5, 1.0]])
-
-    def prox_eigenvalues(self, values, step):
-        """The positive root of z³ − uz² = step for each eigenvalue u, by Newton steps that decrease from a point above it."""
-        step = step[:, None]
-
-        def cubic(z):
-            return z * z * (z - values) - step, z * (3.0 * z - 2.0 * values)
-
-        return newton_from_above(cubic, np.maximum(values, 0.0) + np.cbrt(step))
-
-    def forward(self, args):
-        values, inverse = spectrum(args[0])
-        trace = np.trace(inverse, axis1=-2, axis2=-1)
-        return np.where(values[..., 0] > 0, trace, np.inf), inverse
-
-    def pullback(self, i, args, out, memo, g):
-        return -g[..., None, None] * (memo @ memo)
-
-    def curve(self, i, args, out, memo, g, tangents):
-        half = memo @ symmetric(tangents[0]) @ memo @ memo
-        return g[..., None, None] * (half + np.swapaxes(half, -1, -2))
-
-    def domain(self, args):
-        return np.linalg.eigvalsh(symmetric(args[0]))[..., 0] > 0
+from strat.rules import atoms, forms, rule
+from strat.rules.base import Rule, at_point, symmetric
 
 
 @rule(atoms.MatrixFrac)
@@ -95,14 +38,16 @@ class MatrixFraction(Rule):
         half = turned @ np.swapaxes(solved, -1, -2)
         return g[..., None, None] * (2.0 * turned if i == 0 else -(half + np.swapaxes(half, -1, -2)))
 
-    def domain(self, args):
-        inside = np.linalg.eigvalsh(symmetric(args[1]))[..., 0] > 0
-        return np.broadcast_to(inside, max(len(a) for a in args))
 
+@rule(atoms.tr_inv)
+class TraceInverse(MatrixFraction):
+    """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
 
-def symmetric(s):
-    """The symmetric part of matrices, which is all that these functions see."""
-    return 0.5 * (s + np.swapaxes(s, -1, -2))
+    example = at_point(cp.tr_inv, S=[[2.0, 0.5], [0.5, 1.0]])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return walker.apply(cls(), [forms.constant(np.eye(len(args[0].positions))), args[0]], (), e)
 
 
 def spectrum(s):

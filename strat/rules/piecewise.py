@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.oracles.thresholds import onto_l1_ball
-from strat.rules import atoms, rule
+from strat.rules import atoms, forms, rule
 from strat.rules.base import Elementwise, Rule, at_point
 
 
@@ -55,40 +55,35 @@ class Norm1(Rule):
         return walker.sum(absolute(walker, e, args[0]), e.shape, atoms.axis_of(e))
 
 
-class _Extreme(Elementwise):
-    """Maximum or minimum of several expressions, entry by entry."""
+@rule(atoms.maximum)
+class Maximum(Elementwise):
+    """max(u, v, …): pos, pinball, hinge."""
 
     kinks = "some"
+    example = at_point(lambda u: cp.sum(cp.maximum(0.9 * u, -0.1 * u)), u=[0.3, -1.0, 2.0])
 
     def kinks_of(self, forms_):
         """Those of a positive part, max(u, 0), are where it is 0."""
         return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
 
+    def value(self, *args):
+        return reduce(np.maximum, args)
+
     def partial(self, i, args, out, memo):
-        first = np.argmax(np.stack(np.broadcast_arrays(*[self.sign * a for a in args])), axis=0)
+        first = np.argmax(np.stack(np.broadcast_arrays(*args)), axis=0)
         return (first == i).astype(float)
 
     def mixed(self, i, j, args, out, memo):
         return 0.0
 
 
-@rule(atoms.maximum)
-class Maximum(_Extreme):
-    """max(u, v, …): pos, pinball, hinge."""
-
-    sign = 1.0
-    example = at_point(lambda u: cp.sum(cp.maximum(0.9 * u, -0.1 * u)), u=[0.3, -1.0, 2.0])
-
-    def value(self, *args):
-        return reduce(np.maximum, args)
-
-
 @rule(atoms.minimum)
-class Minimum(_Extreme):
-    """min(u, v, …), concave: it enters with a minus sign, as in ``cp.neg``."""
+class Minimum(Maximum):
+    """min(u, v, …), concave, as in ``cp.neg``: minus the largest of the negated arguments."""
 
-    sign = -1.0
     example = at_point(lambda u: -cp.sum(cp.minimum(u, 0)), u=[0.3, -1.0, 2.0])
 
-    def value(self, *args):
-        return reduce(np.minimum, args)
+    @classmethod
+    def form(cls, walker, e, args):
+        negated = [forms.broadcast(a, e.shape).scaled(-1.0) for a in args]
+        return walker.apply(Maximum(), negated, e.shape, e).scaled(-1.0)

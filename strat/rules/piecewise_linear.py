@@ -51,10 +51,6 @@ class PiecewiseLinear:
             knots, values, self.left if first else other.left, self.right if second else other.right
         )
 
-    def minimum(self, other):
-        """The smaller of two functions."""
-        return self.scaled(-1.0).maximum(other.scaled(-1.0)).scaled(-1.0)
-
     @property
     def slopes(self):
         """Slopes of the pieces, from left to right."""
@@ -68,23 +64,6 @@ class PiecewiseLinear:
         if not keep.any():
             keep[0] = True
         return PiecewiseLinear(self.knots[keep], self.values[keep], self.left, self.right)
-
-    def below(self, level):
-        """(low, high) of the interval where a convex function is at most level; (inf, -inf) where it is empty."""
-        mirrored = PiecewiseLinear(-self.knots[::-1], self.values[::-1], -self.right, -self.left)
-        return -mirrored._last(level), self._last(level)
-
-    def _last(self, level):
-        """The largest u where a convex function is at most level."""
-        if self.right <= 0:
-            reached = self.right < 0 or self.values.min() <= level
-            return np.inf if reached else -np.inf
-        inside = np.flatnonzero(self.values <= level)
-        if not len(inside):
-            return self.knots[0] - (self.values[0] - level) / self.left if self.left > 0 else -np.inf
-        last = inside[-1]
-        slope = self.slopes[last + 1]
-        return self.knots[last] + (level - self.values[last]) / slope
 
     def prox(self, u, step):
         """argmin_v f(v) + (u − v)²/(2 step), for convex f."""

@@ -6,34 +6,27 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rule, all_legal, at_point, grouped, newton_from_above
+from strat.rules.base import Elementwise, Rule, Scalar, all_legal, at_point, grouped
 from strat.rules.piecewise import Abs
 from strat.rules.power_norms import Norm2
 
 
-class Square(Elementwise):
+class Square(Scalar):
     """u², however it is written; squares of affine expressions join into one quadratic."""
 
     curvature = "constant"
     flat_at_zero = True
     invariance = "absolute"
-
-    def project(self, u, radius):
-        """Onto a ball of the 2-norm: the sum of the entries' squares is at most the radius."""
-        return onto_l2_ball(u, np.sqrt(radius))
-
-    def value(self, u):
-        return u * u
+    value = staticmethod(lambda u: u * u)
+    slopes = (lambda u, out: 2.0 * u, lambda u, out: 2.0)
 
     def prox(self, u, step):
         """u / (1 + 2 step)."""
         return u / (1.0 + 2.0 * step)
 
-    def partial(self, i, args, out, memo):
-        return 2.0 * args[0]
-
-    def mixed(self, i, j, args, out, memo):
-        return 2.0
+    def project(self, u, radius):
+        """Onto a ball of the 2-norm: the sum of the entries' squares is at most the radius."""
+        return onto_l2_ball(u, np.sqrt(radius))
 
 
 @rule(atoms.Power)
@@ -154,20 +147,6 @@ class QuadOverLin(Rule):
             y = y.reshaped(())
         return walker.times(walker.reciprocal(y, e), total, e.shape, e)
 
-    def prox(self, u, step):
-        """Of rows (u, y₀): (u y/(y + 2 step), y), y the root of (y − y₀)(y + 2 step)² = step ‖u‖², by Newton steps from above."""
-        u, y0 = u[..., :-1], u[..., -1]
-        load = step * (u * u).sum(axis=-1)
-
-        def cubic(y):
-            reach = y + 2.0 * step
-            return (y - y0) * reach * reach - load, reach * (reach + 2.0 * (y - y0))
-
-        y = newton_from_above(cubic, np.maximum(y0, 0.0) + np.cbrt(load))
-        y = np.where(load + 4.0 * step * step * y0 <= 0, np.maximum(y0, 0.0) * (load == 0), y)
-        ratio = np.where(y > 0, y / np.where(y > 0, y + 2.0 * step, 1.0), step == 0)
-        return np.concatenate([u * ratio[..., None], y[..., None]], axis=-1)
-
     def forward(self, args):
         u, y = args
         squares = (u * u).sum(axis=-1)
@@ -235,7 +214,7 @@ class Huber(Elementwise):
 
     @classmethod
     def form(cls, walker, e, args):
-        threshold = walker.opaque(walker(atoms.huber_threshold(e)))
+        threshold = walker.opaque(walker(e.M))
         return walker.apply(cls(), [args[0], forms.broadcast(threshold, e.shape)], e.shape, e)
 
     def value(self, u, m):

@@ -14,37 +14,21 @@ class ProductRule(Elementwise):
     value = staticmethod(np.multiply)
     example = at_point(cp.multiply, u=[1.0, -2.0], v=[0.5, 3.0])
 
-    def partial(self, i, args, out, memo):
-        return args[1 - i]
-
-    def mixed(self, i, j, args, out, memo):
-        return 0.0 if i == j else 1.0
-
 
 @rule("reciprocal")
 class Reciprocal(Elementwise):
     """1 / u of data or, in predictions, of the variables."""
 
+    value = staticmethod(np.reciprocal)
     example = at_point(lambda u, v: u / v, u=[1.0, -2.0], v=[0.5, 3.0])
-
-    def value(self, u):
-        return 1.0 / u
-
-    def partial(self, i, args, out, memo):
-        return -(out**2)
-
-    def mixed(self, i, j, args, out, memo):
-        return 2.0 * out**3
 
 
 @rule(atoms.sign)
 class Sign(Elementwise):
     """1 where u > 0, −1 elsewhere."""
 
+    value = staticmethod(lambda u: np.where(u > 0, 1.0, -1.0))
     example = at_point(cp.sign, u=-0.5)
-
-    def value(self, u):
-        return np.where(u > 0, 1.0, -1.0)
 
 
 @rule(atoms.ceil)

@@ -3,48 +3,37 @@
 import re
 
 _RENAMED = (
-    (re.compile(r"PowerApprox\("), "power("),
-    (re.compile(r"PnormApprox\("), "norm("),
-    (re.compile(r"GeoMeanApprox\("), "geo_mean("),
-    (re.compile(r"\bSum\("), "sum("),
-    (re.compile(r"\b([HV])stack\("), lambda m: f"{m.group(1).lower()}stack("),
-    (re.compile(r"\bQuadForm\("), "quad_form("),
-    (re.compile(r", None, False\)"), ")"),
-    (re.compile(r", (\d+), False\)"), r", axis=\1)"),
-    (re.compile(r"(quad_over_lin\(.*?), 1\.0\)"), r"\1, 1)"),
-    (re.compile(r"Promote\(([^(),]*), \([^()]*\)\)"), r"\1"),
-    (re.compile(r"(?<![\w.])(\d+)\.0(?![\d])"), r"\1"),
-    (re.compile(r"\+ -"), "- "),
+    (r"PowerApprox\(", "power("),
+    (r"PnormApprox\(", "norm("),
+    (r"GeoMeanApprox\(", "geo_mean("),
+    (r"\bSum\(", "sum("),
+    (r"\b([HV])stack\(", lambda m: f"{m.group(1).lower()}stack("),
+    (r"\bQuadForm\(", "quad_form("),
+    (r", None, False\)", ")"),
+    (r", (\d+), False\)", r", axis=\1)"),
+    (r"(quad_over_lin\(.*?), 1\.0\)", r"\1, 1)"),
+    (r"Promote\(([^(),]*), \([^()]*\)\)", r"\1"),
+    (r"(?<![\w.])(\d+)\.0(?![\d])", r"\1"),
+    (r"\+ -", "- "),
 )
+
+
+#: Arrays of numbers, of up to four axes.
+_ARRAY = r"\[[^\[\]]*\]"
+for _ in range(3):
+    _ARRAY = rf"\[(?:[^\[\]]|{_ARRAY})*\]"
 
 
 def text(expression, width=None):
     """One line for an expression, cut to a width."""
     line = re.sub(r"\s+", " ", str(expression))
-    line = _without_arrays(line)
+    # Indices such as w[0:3] stay.
+    line = re.sub(_ARRAY, lambda m: m.group() if len(m.group()) <= 16 else "[…]", line)
     for pattern, new in _RENAMED:
-        line = pattern.sub(new, line)
+        line = re.sub(pattern, new, line)
     return line if width is None else short(line, width)
 
 
 def short(line, width):
     """Text cut to a width."""
     return line if len(line) <= width else line[: width - 1] + "…"
-
-
-def _without_arrays(line):
-    """Arrays of numbers replaced by […]; indices such as w[0:3] stay."""
-    out, depth, start = [], 0, 0
-    for position, character in enumerate(line):
-        if character == "[":
-            if depth == 0:
-                start = position
-            depth += 1
-        if depth == 0:
-            out.append(character)
-        if character == "]" and depth:
-            depth -= 1
-            if depth == 0:
-                inside = line[start : position + 1]
-                out.append(inside if len(inside) <= 16 else "[…]")
-    return "".join(out)

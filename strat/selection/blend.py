@@ -10,7 +10,7 @@ from sklearn.base import clone
 from strat.errors import OptionError, type_name
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
-from strat.records.sample import Sample, strata_folds
+from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.selection.other_model import ScoredByPrediction, as_model, with_strata
 from strat.selection.predictions import LossOfPrediction, check_predictable, prediction_of
@@ -100,7 +100,7 @@ class Blend(ScoredByPrediction):
         """Choose the weights by held-out records, and fit every model to all."""
         records = self._read(data, strata, "fit", sample_weight)
         sample, predicted, at = Sample(list(self.models), (*data, strata), "fit"), [], []
-        folds = sample.splits(self.folds, strata_folds(self.random_state))
+        folds = sample.splits(self.folds, self.random_state)
         models = [with_strata(model, in_order(list(sample.labels.values))) for model in self.models]
 
         def fitted(part, weight):

@@ -119,7 +119,9 @@ def _run(name, seed, model, train, test, metrics):
     seen, run = set(train.labels), {"model": name, "seed": seed, "status": "failed", "objective": None}
     unseen = np.array([label not in seen for label in test.labels])
     run |= {"error": None, "values": {}, "unseen": int(unseen.sum())}
-    parts = {"test": test, "train": train} | ({"unseen": test.only(unseen)} if unseen.any() else {})
+    parts = {"test": test, "train": train} | (
+        {"unseen": test.part(np.flatnonzero(unseen))} if unseen.any() else {}
+    )
 
     def measured(part, metric):
         if isinstance(metric, str):
@@ -151,7 +153,7 @@ def _run(name, seed, model, train, test, metrics):
 def _pairs(sample, splits, test_size, random_state):
     """Positions (training, test) of every split, and the seeds of random ones."""
     if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)):
-        pairs = sample.splits(splits, None)
+        pairs = sample.splits(splits)
         return pairs, [None] * len(pairs)
     if splits < 1:
         raise OptionError(f"splits must be at least 1, not {splits}.")
@@ -164,4 +166,4 @@ def _pairs(sample, splits, test_size, random_state):
     seeds = list(range(random_state, random_state + splits))
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
     pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]
-    return sample.splits(pairs, None), seeds
+    return sample.splits(pairs), seeds

@@ -46,8 +46,7 @@ class ScoredByPrediction(BaseEstimator):
         return self.prediction(*data, np.ones(count), strata=strata)
 
     def _read(self, data, strata, where, sample_weight=None):
-        weight = {"sample_weight": sample_weight}
-        return Records.read(self.base.data, data, strata, where, declared=self.strata, **weight)
+        return Records.read(self.base.data, data, strata, where, self.strata, weight=sample_weight)
 
 
 class OtherModel(ScoredByPrediction):

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from strat.errors import OptionError
 from strat.records.records import read_weight
-from strat.records.sample import Sample, strata_folds
+from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
 from strat.selection.clock import Clock
@@ -110,7 +110,7 @@ def search(
         raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
     sample = Sample(list(models.values()), train, "train")
     weight = read_weight(sample_weight, len(sample))
-    pairs = sample.splits(folds, strata_folds(random_state))
+    pairs = sample.splits(folds, random_state)
     pairs = [(train[weight[train] > 0], test[weight[test] > 0]) for train, test in pairs]
     if not all(len(train) and len(test) for train, test in pairs):
         raise OptionError(

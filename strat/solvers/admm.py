@@ -1,13 +1,10 @@
 """ADMM: a given graph, and any loss with a prox."""
 
-from collections.abc import Callable
-from os import PathLike
-
 from strat.solvers.base import Solver
 from strat.solvers.consensus import Consensus
 
 
-class ADMM(Solver):
+class ADMM(Solver, max_iter=10000):
     """Alternating direction method of multipliers for a given graph, with exact proxes of loss and regularizer.
 
     It needs no gradient: pinball, absolute, hinge and epsilon-insensitive losses are fitted as they are. Loss,
@@ -64,19 +61,6 @@ class ADMM(Solver):
         "ADMM fits a given graph, but {h} learns it. "
         "Use strat.AlternatingMinimization() or the default solver, strat.MAPG(); or give strat.FixedGraph()."
     )
-
-    def __init__(
-        self,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 10000,
-        patience: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable | None = None,
-        checkpoint: str | PathLike | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):
         return Consensus(problem, theta, w)

@@ -14,32 +14,20 @@ _NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
 class Algorithm:
-    """Base class of the iterations that `Solver.run` drives.
+    """Base class of the iterations that `Solver.run` drives; `x` is the current iterate, a Point."""
 
-    Attributes
-    ----------
-    x : Point
-        The current iterate.
-    monotone : bool
-        Whether the objective of x never increases.
-    stalled : bool
-        Set where no further decrease is possible in floating point.
-    slow : bool
-        Whether the last step, a fit of its own, ended before it was exact.
-    diverged : bool
-        Set where x left the domain, so that no step leads on.
-    exact : bool
-        Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
-        whatever the step gained.
-    saved : tuple of str
-        Attributes (dotted for those of parts) that, with x, are the whole state.
-    """
-
+    #: Whether the objective of x never increases.
     monotone = True
+    #: Set where no further decrease is possible in floating point.
     stalled = False
+    #: Whether the last step, a fit of its own, ended before it was exact.
     slow = False
+    #: Set where x left the domain, so that no step leads on.
     diverged = False
+    #: Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
+    #: whatever the step gained.
     exact = False
+    #: Attributes (dotted for those of parts) that, with x, are the whole state.
     saved = ()
 
     def __init__(self, problem, theta, w, gradient=False):
@@ -78,37 +66,21 @@ class Algorithm:
         graph_oracles = [point.graph_oracle for point in self.points if point.graph_oracle is not None]
         return self.extra_factorizations + sum(graph_oracle.factorizations for graph_oracle in graph_oracles)
 
-    @property
-    def inversions(self):
-        """Inverses of the matrix mu I + G(w) so far."""
-        return sum(point.graph_oracle.inversions for point in self.points if point.graph_oracle is not None)
-
     def state(self):
         """The whole state, as a dict of arrays."""
         # A part that is made where it is first needed is not made for its state.
-        made = {name: name.partition(".")[0] in vars(self) for name in self.saved}
-        state = {name: attrgetter(name)(self) if made[name] else np.zeros(0) for name in self.saved}
-        state |= {
-            "x_theta": self.x.theta,
-            "x_w": self.x.w,
-            "x_numbers": [getattr(self.x, name) for name in _NUMBERS],
-            "stalled": self.stalled,
-        }
-        state |= {
-            f"{role}_{i}": value
-            for role, p in _proxes(self.problem).items()
-            for i, value in enumerate(p.memory)
-        }
-        return {name: np.array(value) for name, value in state.items()} | {
-            "work": np.array(self.factorizations)
-        }
+        made = [name for name in self.saved if name.partition(".")[0] in vars(self)]
+        state = {name: attrgetter(name)(self) for name in made}
+        state |= {"x_theta": self.x.theta, "x_w": self.x.w, "stalled": self.stalled}
+        state |= {"x_numbers": [getattr(self.x, name) for name in _NUMBERS], "work": self.factorizations}
+        for role, p in _proxes(self.problem).items():
+            state |= {f"{role}_{i}": value for i, value in enumerate(p.memory)}
+        return {name: np.array(value) for name, value in state.items()}
 
     def restore(self, state):
         """Go back to a saved state."""
-        for name in self.saved:
+        for name in state.keys() & set(self.saved):
             value, (*owner, attribute) = np.array(state[name]), name.split(".")
-            if owner and not value.size:
-                continue
             owner = attrgetter(".".join(owner))(self) if owner else self
             setattr(owner, attribute, value if value.ndim else value.item())
         self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]

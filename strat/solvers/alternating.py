@@ -1,14 +1,11 @@
 """Alternating minimization: the best parameters for the graph, the best graph for the parameters, and so on."""
 
-from collections.abc import Callable
-from os import PathLike
-
 from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
 
 
-class AlternatingMinimization(Solver):
+class AlternatingMinimization(Solver, max_iter=1000):
     """Exact minimization over theta and over W in turn.
 
     One iteration fits the Laplacian regularised stratified model for the current graph, from the current parameters
@@ -46,19 +43,6 @@ class AlternatingMinimization(Solver):
     edge = edge
     needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
     ways = {"loss": "Write the loss with other atoms, or smooth it (smoothing=1e-3 on the BaseModel)"}
-
-    def __init__(
-        self,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        patience: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable | None = None,
-        checkpoint: str | PathLike | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):
         return BlockDescent(problem, theta, w, self.tol)

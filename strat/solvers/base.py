@@ -1,8 +1,11 @@
 """What all solvers share: options, and the oracles they need."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
 from numbers import Integral, Real
+from os import PathLike
+from types import FunctionType
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -42,14 +45,18 @@ _OPTIONS = """patience : int, optional
         Report progress through ``logging.getLogger("strat")``, and as a bar on a terminal."""
 
 
+def _whole(value):
+    return isinstance(value, Integral) and value >= 0
+
+
 class Solver(BaseEstimator):
     """Base class: a subclass has the options as parameters, `needs`, and `_algorithm(problem, theta, w)`.
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
     learned, with "{h}" for the graph regularizer; None where the solver learns W. `edge` is the module ``edge`` where
-    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. Every subclass
-    has an `__init__` of its own, as scikit-learn reads the options and their defaults from its signature.
+    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. A subclass may
+    name its own default of `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
     """
 
     needs = {}
@@ -58,12 +65,34 @@ class Solver(BaseEstimator):
     edge = None
     #: Whether fits are in units of the solver's own, so that they do not depend on the user's.
     rescales = True
+    _ranges = {
+        "tol": ("a number of at least 0", lambda v: isinstance(v, Real) and v >= 0),
+        "max_iter": ("a whole number of at least 0", _whole),
+        "patience": ("a whole number above 0", lambda v: v is None or (_whole(v) and v > 0)),
+        "time_limit": ("a number of seconds", lambda v: v is None or (isinstance(v, Real) and v >= 0)),
+        "callback": ("a function of the state", lambda v: v is None or callable(v)),
+    }
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, max_iter=None, **options):
         super().__init_subclass__(**options)
         cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{options}", _OPTIONS)
+        if max_iter is not None:  # the same function with another default
+            init = Solver.__init__
+            cls.__init__ = FunctionType(init.__code__, init.__globals__, init.__name__)
+            cls.__init__.__kwdefaults__ = {**init.__kwdefaults__, "max_iter": max_iter}
+            cls.__init__.__annotations__ = init.__annotations__
 
-    def _set_options(self, tol, max_iter, patience, time_limit, callback, checkpoint, verbose):
+    def __init__(
+        self,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        callback: Callable | None = None,
+        checkpoint: str | PathLike | None = None,
+        verbose: bool = False,
+    ) -> None:
         self.tol, self.max_iter, self.patience, self.time_limit = tol, max_iter, patience, time_limit
         self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
@@ -75,42 +104,13 @@ class Solver(BaseEstimator):
         OptionError
             If one is out of its range.
         """
-        _check("tol", self.tol, "a number of at least 0", lambda v: isinstance(v, Real) and v >= 0)
-        _check(
-            "max_iter",
-            self.max_iter,
-            "a whole number of at least 0",
-            lambda v: isinstance(v, Integral) and v >= 0,
-        )
-        if self.patience is not None:
-            _check(
-                "patience",
-                self.patience,
-                "a whole number above 0",
-                lambda v: isinstance(v, Integral) and v > 0,
-            )
-        if self.time_limit is not None:
-            _check(
-                "time_limit", self.time_limit, "a number of seconds", lambda v: isinstance(v, Real) and v >= 0
-            )
-        if self.callback is not None:
-            _check("callback", self.callback, "a function of the state", callable)
+        for name, (allowed, good) in self._ranges.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not good(value):
+                raise OptionError(f"{name} = {value!r} is out of range: it must be {allowed}.")
 
-    def check(self, problem):
-        """Check that the solver fits problems of this kind, and that the problem has the oracles it needs.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-
-        Raises
-        ------
-        OptionError
-            If W is to be learned by a solver for given graphs.
-        NoOracleError
-            If an oracle is missing.
-        """
+    def _check(self, problem):
+        """Check that the solver fits problems of this kind, and that the problem has the oracles it needs."""
         if problem.learned and self.only_given is not None:
             raise OptionError(self.only_given.format(h=repr(problem.graph_regularizer)))
         for role, names in self.needs.items():
@@ -121,25 +121,6 @@ class Solver(BaseEstimator):
             why = oracle.missing(names[-1]) if hasattr(oracle, "missing") else f"the {role} has none."
             ways = self.ways.get(role) or _WAYS[role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
-
-    def algorithm(self, problem, theta, w):
-        """Make the iteration that `run` drives.
-
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            Weights to start from.
-
-        Returns
-        -------
-        Algorithm
-            The iteration, at its start.
-        """
-        return self._algorithm(problem, theta, w)
 
     def run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):
         """Solve the problem from (theta, w).
@@ -167,14 +148,13 @@ class Solver(BaseEstimator):
             The returned point and how it was reached.
         """
         self.validate()
-        self.check(problem)
+        self._check(problem)
         if self.patience is not None and score is None:
             raise OptionError(
                 "patience watches the validation loss: give fit validation=(X, Y, z), or patience=None."
             )
-        far = np.errstate(
-            over="ignore", invalid="ignore"
-        )  # points tried far out are refused, as their F is infinite
+        # Points tried far out are refused, as their F is infinite.
+        far = np.errstate(over="ignore", invalid="ignore")
         progress = Progress(type(self).__name__, self.max_iter, self.verbose)
         with _blas_threads(problem), far, progress, within(self.time_limit, started):
             return Run(self, problem, theta, w, score, fingerprint, init, progress, started).go()
@@ -196,8 +176,3 @@ def _thread_pools():
     except ImportError:
         return None
     return ThreadpoolController()
-
-
-def _check(name, value, allowed, good):
-    if isinstance(value, bool) or not good(value):
-        raise OptionError(f"{name} = {value!r} is out of range: it must be {allowed}.")

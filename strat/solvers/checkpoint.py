@@ -3,24 +3,17 @@
 import time
 import warnings
 
-import numpy as np
-
 from strat.errors import DataWarning, OptionError
-from strat.records.archive import as_path, read_archive, write_archive
-from strat.records.fingerprint import fingerprint
+from strat.records.archive import as_path, fingerprint, read_archive, write_archive
 
-FORMAT = 2  # to be raised when a state gets other entries or another meaning
+FORMAT = 3  # to be raised when a state gets other entries or another meaning
 SECONDS = 10.0  # between two writes
 
 
 class Checkpoint:
     """A checkpoint file; without a path, all methods do nothing.
 
-    Parameters
-    ----------
-    path : path or None
-    fit : object
-        Whatever identifies declaration, data, start and solver, for `fingerprint`: only a file with the same is resumed.
+    `fit` is whatever identifies declaration, data, start and solver, for `fingerprint`: only a file with the same is resumed.
     """
 
     def __init__(self, path, fit):
@@ -41,21 +34,15 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise self._refusal(error) from error
+            raise self.refusal(error) from error
         if str(state.pop("fingerprint", None)) != self.fingerprint:
-            raise self._refusal(
+            raise self.refusal(
                 "it is of another declaration, constants, data, graph, start or solver, or another version's"
             )
         return state
 
-    def check(self, state, fresh):
-        """Raise an OptionError where a saved state cannot be one of a run whose state at the start is `fresh`."""
-        try:
-            _check(state, fresh)
-        except (ValueError, TypeError) as error:
-            raise self._refusal(error) from error
-
-    def _refusal(self, why):
+    def refusal(self, why):
+        """The error of a file that holds no state of this fit."""
         return OptionError(
             f"checkpoint = {str(self.path)!r} holds no state of this fit: {why}. Give another path, or remove the file to "
             f"start afresh."
@@ -87,22 +74,3 @@ class Checkpoint:
             DataWarning,
             stacklevel=8,
         )
-
-
-def _check(state, fresh):
-    # What proxes remember comes in the run, too.
-    entries = {name for name in state if not name.startswith(("algorithm_loss_", "algorithm_regularizer_"))}
-    for name in sorted(fresh.keys() - entries):
-        raise ValueError(f"it has no entry {name!r}")
-    for name in sorted(entries):
-        array = state[name]
-        if name not in fresh:
-            raise ValueError(f"its entry {name!r} is unknown")
-        shape = (int(state["iteration"]) + 1,) if name.startswith("history") else np.shape(fresh[name])
-        if array.shape != shape and np.size(fresh[name]):  # what is empty at the start comes in the run
-            raise ValueError(f"its entry {name!r} has the shape {array.shape}, but must have {shape}")
-        what = name.rstrip("_").rpartition("_")[2]
-        if what in ("theta", "w") and not np.isfinite(array).all():
-            raise ValueError(f"its entry {name!r} is not finite")
-        if what == "w" and (array < 0).any():
-            raise ValueError(f"its entry {name!r} holds negative weights")

@@ -1,14 +1,11 @@
 """Cone: any convex regularizer and constraints on a given graph, by one cone program for all strata."""
 
-from collections.abc import Callable
-from os import PathLike
-
 from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton
 
 
-class Cone(Solver):
+class Cone(Solver, max_iter=100):
     """Proximal Newton method on a given graph whose steps are cone programs of all strata, solved by Clarabel.
 
     It needs no prox: the regularizer and the constraints enter as the cone program that CVXPY writes for one stratum,
@@ -55,19 +52,6 @@ class Cone(Solver):
         "solver: Cone fits theta for a given graph (FixedGraph), but {h} learns W. Use strat.MAPG() or "
         "strat.AlternatingMinimization()."
     )
-
-    def __init__(
-        self,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 100,
-        patience: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable | None = None,
-        checkpoint: str | PathLike | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):
         return ConeNewton(problem, theta, w)

@@ -5,14 +5,13 @@ import math
 import numpy as np
 
 from strat.solvers.algorithm import PROJECTION, Algorithm
-from strat.solvers.graph_system import GraphSystem
+from strat.solvers.newton_system import GraphSystem
 
 RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
 FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
 UNBALANCED = 2.0  # the penalty moves where it is wrong by more than this factor
-AT_EDGE = (
-    1e3  # the gradient's residual is so many times the others' where theta is at an edge of the loss's domain
-)
+# The gradient's residual is so many times the others' where theta is at an edge of the loss's domain.
+AT_EDGE = 1e3
 RANGE = 1e8  # the penalty stays within this factor of its first value
 
 
@@ -127,50 +126,28 @@ class Consensus(Algorithm):
         if residual["theta"] <= AT_EDGE * max(self.primal, self.dual):
             return residual
         # At the edge of the loss's domain the gradient is one subgradient of many.
-        other = subgradient_residual(self.problem, theta, w, -self.y, 1 / self.rho, self._loss_prox)
-        return min(residual, other, key=lambda one: one["theta"])
+        return min(residual, self.subgradient_residual(theta, w), key=lambda one: one["theta"])
+
+    def subgradient_residual(self, theta, w):
+        """The residual of `JointProblem.residual` for a given graph, with a subgradient in the gradient's place.
+
+        The loss's prox at theta - t y gives a point nearby and a subgradient g there, exactly. The value at theta lies above
+        the linear function with that slope by some gap, which is 0 where g is a subgradient at theta too. If the step of
+        the prox-gradient step with that slope is small, theta is optimal up to that gap: F(theta) is at most
+        gap + ||step in terms of gradients|| ||theta - theta*|| above the minimum. The residual is the larger of
+        ||theta - prox_r(theta - g - G(w) theta)|| / (1 + max(||g||, ||G(w) theta||)) and gap / (1 + |F|).
+        """
+        problem, loss = self.problem, self.problem.loss
+        nearby = self._loss_prox(theta - self.y / self.rho, 1 / self.rho)
+        g = self.rho * (theta - nearby) - self.y
+        product = problem.laplacian(w, theta)
+        step = theta - problem.prox(theta - g - product, 1.0)
+        size = 1 + max(np.linalg.norm(g), np.linalg.norm(product))
+        gap = float(np.sum(loss.value(theta)) - np.sum(loss.value(nearby)) - np.vdot(g, theta - nearby))
+        share = gap / (1 + abs(problem.objective(theta, w)))
+        return {"theta": float(max(np.linalg.norm(step) / size, share)), "W": 0.0}
 
     @property
     def factorizations(self):
         """Factorisations of G(w) + 2 rho I, one per different weight in `couple`."""
-        return super().factorizations + self.system.factorizations
-
-
-def subgradient_residual(problem, theta, w, guess, t, prox=None):
-    """The residual of `JointProblem.residual` for a given graph, with a subgradient in the gradient's place.
-
-    The loss's prox at theta + t guess gives a point nearby and a subgradient there, exactly. The value at theta lies
-    above the linear function with that slope by some gap, which is 0 where it is a subgradient at theta too. If the
-    step of the prox-gradient step with that slope is small, theta is optimal up to that gap: F(theta) is at most
-    gap + ||step in terms of gradients|| ||theta - theta*|| above the minimum.
-
-    Parameters
-    ----------
-    problem : JointProblem
-        With a fixed graph, and a loss that has a prox.
-    theta : ndarray, shape (K, n)
-        The point.
-    w : edge array
-        The graph.
-    guess : ndarray, shape (K, n)
-        What a subgradient at theta may be.
-    t : float
-        Step of the prox; any is right, one that suits the scale of the problem is accurate.
-    prox : callable, optional
-        A faster way to compute the prox of the loss, as ``prox(v, t)``.
-
-    Returns
-    -------
-    dict
-        "theta": the larger of ||theta - prox_r(theta - g - G(w) theta)|| / (1 + max(||g||, ||G(w) theta||)) and
-        gap / (1 + |F|); "W": 0.
-    """
-    loss = problem.loss
-    nearby = (prox or loss.prox)(theta + t * guess, t)
-    g = guess + (theta - nearby) / t
-    product = problem.laplacian(w, theta)
-    step = theta - problem.prox(theta - g - product, 1.0)
-    size = 1 + max(np.linalg.norm(g), np.linalg.norm(product))
-    gap = float(np.sum(loss.value(theta)) - np.sum(loss.value(nearby)) - np.vdot(g, theta - nearby))
-    share = gap / (1 + abs(problem.objective(theta, w)))
-    return {"theta": float(max(np.linalg.norm(step) / size, share)), "W": 0.0}
+        return super().factorizations + self.system.preconditioner.factorizations

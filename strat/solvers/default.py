@@ -8,30 +8,16 @@ from strat.solvers.newton_cg import NewtonCG
 
 
 def default_solver(loss, learned, regularizer=None):
-    """The solver for a loss and a graph that is learned or given.
+    """The solver for a loss at the records and a graph that is learned or given.
 
-    Parameters
-    ----------
-    loss : Oracle
-        The loss at the records.
-    learned : bool
-        Whether W is fitted.
-    regularizer : Oracle, optional
-        The regularizer, where it is known already.
-
-    Returns
-    -------
-    Solver
-        MAPG where W is learned. For a given graph NewtonCG where the loss has Hessian products and the regularizer a prox in
-        closed form, Cone where the prox is a cone program or the loss has kinks, and where it has neither second derivatives
-        nor cones, MAPG or, without a gradient, ADMM.
+    MAPG where W is learned. For a given graph NewtonCG where the loss has Hessian products and the regularizer, where it is
+    known already, a prox in closed form, Cone where the prox is a cone program or the loss has kinks, and where it has
+    neither second derivatives nor cones, MAPG or, without a gradient, ADMM.
     """
     if learned:
         return MAPG()
-    curved, closed = (
-        loss.has("hessian_operator"),
-        not getattr(getattr(regularizer, "prox", None), "costly", False),
-    )
+    curved = loss.has("hessian_operator")
+    closed = not getattr(getattr(regularizer, "prox", None), "costly", False)
     if curved and closed:
         return NewtonCG()
     # The cones are asked for last, as they are written then.
@@ -41,19 +27,9 @@ def default_solver(loss, learned, regularizer=None):
 
 
 def needs_prox(solver, loss=None):
-    """Tell whether a solver needs the prox of the loss, which is bound for those alone.
+    """Whether a solver (None needs nothing yet) needs the prox of the loss, which is bound for those alone.
 
-    Parameters
-    ----------
-    solver : Solver or None
-        None needs nothing yet.
-    loss : Oracle, optional
-        The loss without a prox; a solver that takes a gradient or a prox needs the latter where it has no gradient.
-
-    Returns
-    -------
-    bool
-        Whether it does.
+    Given the `loss` without a prox, a solver that takes a gradient or a prox needs the latter where it has no gradient.
     """
     need = getattr(solver, "needs", {}).get("loss")
     if isinstance(need, tuple):

@@ -2,29 +2,14 @@
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.solvers.prox_slope import FREE
-
-TOGETHER = 256  # matrices that are inverted at a time
-SMALL = 16  # size of matrices up to which the compiled loop is faster than NumPy's products
 
 
 class FreeDirections:
-    """Projection and curvature (J^-1 - I)/t of the free directions, from the prox's Jacobian J.
+    """Projection and curvature (J^-1 - I)/t of the free directions, from the prox's Jacobian J, a `ProxSlope`.
 
-    Where coordinates are free or pinned as a whole, as for bounds, l1 and group norms, the projection is a mask and no
-    eigenvectors are needed.
-
-    Parameters
-    ----------
-    slope : ProxSlope
-
-    Attributes
-    ----------
-    mask : (K, n) bool ndarray or None
-        The free coordinates; None where the projection is no mask.
-    curvature : (K, n) or (K, n, n) ndarray
-        The curvature, its diagonal where it is diagonal.
+    Where coordinates are free or pinned as a whole, as for bounds, l1 and group norms, the projection is `mask` (K, n), and
+    no eigenvectors are needed; elsewhere `mask` is None. `curvature` is (K, n, n), or (K, n) where it is diagonal.
     """
 
     def __init__(self, slope):
@@ -77,20 +62,7 @@ def times(matrices, x):
     """Diagonals (K, n) or matrices (K, n, n) times x (K, n)."""
     if matrices.ndim == 2:
         return matrices * x
-    small = matrices.shape[1] <= SMALL and matrices.shape[:2] == x.shape
-    if kernels.compiled and small and matrices.flags.c_contiguous and x.size:
-        return kernels.compiled.blocks_times(matrices, x)
-    return np.matmul(matrices, x[..., None])[..., 0]
-
-
-def invert(matrices):
-    """Invert symmetric matrices (K, n, n) in place, positive definite ones in less time; return them."""
-    for start in range(0, len(matrices), TOGETHER):
-        some = matrices[start : start + TOGETHER]
-        out = some.copy()
-        definite = kernels.compiled and kernels.compiled.invert(out)
-        some[...] = out if definite else np.linalg.inv(some)
-    return matrices
+    return np.einsum("kab,kb->ka", matrices, x)
 
 
 def _by_coordinates(J, t):

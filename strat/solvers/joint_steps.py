@@ -4,9 +4,7 @@ import math
 
 import numpy as np
 
-from strat.oracles import kernels
 from strat.oracles.clock import seconds_left
-from strat.problem.joint_problem import rows_product
 from strat.solvers.algorithm import Algorithm, for_given_graph
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.metric import EdgeMetric, StrataMetric
@@ -28,8 +26,8 @@ class JointSteps(Algorithm):
     """Monotone accelerated proximal gradient in a diagonal metric, with restarts.
 
     The metric has one number per stratum (the curvature of its loss, measured along the steps, plus its degree) and one
-    per edge (the curvature of h), so that the prox still separates. The steps of a block shrink where the smooth part
-    rises above its model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
+    per edge (the curvature of h), so that the prox still separates. The steps shrink where the smooth part rises above its
+    model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
     taken from x without momentum (the point v of the paper, computed only where it is needed). Momentum is dropped
     where it points uphill. Every few iterations one proximal Newton step in theta follows for the current W; it is
     accepted if it lowers F, and is tried more rarely where it gains little. Where the prox has no closed form it is a cone
@@ -77,7 +75,7 @@ class JointSteps(Algorithm):
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self._newton_is_due(behind) and self._newton_step(y if taken else None, behind):
+        if self._newton_is_due(behind) and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...], self.arguments_ = self.x.theta, self.x.arguments
@@ -90,17 +88,16 @@ class JointSteps(Algorithm):
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         return due and self.problem.loss.has("hessian_operator")
 
-    def _newton_step(self, y, behind):
+    def _newton_step(self, behind):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
 
-        `y` is the point from which the last prox-gradient step led to x, None if that step was rejected. Where theta stays
-        `behind` W although steps are damped, or gain next to nothing, the strata take steps of their own until theta has
-        caught up.
+        Where theta stays `behind` W although steps are damped, or gain next to nothing, the strata take steps of their own
+        until theta has caught up.
         """
         x, before = self.x, self.x.objective
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
         fixed = for_given_graph(self.problem, x.w)
-        newton = self._cone_newton(fixed) if self.by_cones else self._proximal_newton(fixed, y, alone)
+        newton = self._cone_newton(fixed) if self.by_cones else self._proximal_newton(fixed, alone)
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < newton.start or getattr(newton, "polished", False)
         lower = better and self._move_theta(newton.x.theta)
@@ -119,7 +116,7 @@ class JointSteps(Algorithm):
         newton.step()
         return newton
 
-    def _proximal_newton(self, fixed, y, alone):
+    def _proximal_newton(self, fixed, alone):
         """The method after one step, or after steps of the strata's own."""
         x, curvature = self.x, self.strata_metric.loss_curvature
         accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
@@ -134,11 +131,7 @@ class JointSteps(Algorithm):
             self.damping = np.full(self.problem.K, RIDGE)
             return newton
         newton.damping, newton.fresh = self.damping, self.fresh
-        if y is None:
-            newton.step()
-        else:
-            inverse = 1 / self.strata_metric.curvature
-            newton.step(y.theta - inverse[:, None] * y.theta_gradient, inverse)
+        newton.step()
         self.damping, self.fresh = newton.damping, newton.fresh
         return newton
 
@@ -168,8 +161,7 @@ class JointSteps(Algorithm):
         x, y = self.x, self.y
         extrapolated(x.theta, self.theta_, beta, out=y.theta)
         if self.problem.learned:
-            for chunk in self.problem.edges.chunks:
-                extrapolated(x.w[chunk], self.w_[chunk], beta, least=0.0, out=y.w[chunk])
+            np.maximum(extrapolated(x.w, self.w_, beta, out=y.w), 0.0, out=y.w)
         # Affine images of theta are extrapolated, too, which saves the products with the data.
         arguments = tuple(map(extrapolated, x.arguments, self.arguments_, (beta,) * len(x.arguments)))
         return y.evaluate_smooth(gradient=True, arguments=arguments) < np.inf
@@ -185,15 +177,13 @@ class JointSteps(Algorithm):
         strata, metric = self.strata_metric, self.edge_metric
         if learned:
             metric.refresh(y)
-        move_theta, move_w, w_square, w_slope = True, learned, 0.0, 0.0
+        w_square = w_slope = 0.0
         for _ in range(TRIALS):
-            if move_theta:
-                strata.step(y, z)
-            if move_w:
+            strata.step(y, z)
+            if learned:
                 metric.step(x, y, z)
                 if not z.evaluate_w():
-                    metric.shrink(0.0)
-                    move_theta = False
+                    metric.length *= 0.25
                     continue
                 w_square, w_slope = metric.square, metric.slope
             z.add_laplacian()
@@ -204,7 +194,8 @@ class JointSteps(Algorithm):
                 break
             if bound <= noise and np.isfinite(rest):
                 return False  # rounding is larger than its estimate, and a shorter step does not help
-            move_theta, move_w = self._shrink(y, z, noise)
+            strata.share *= 1.3
+            metric.length *= 0.7
         else:
             return False
         z.add_regularizer()
@@ -213,33 +204,13 @@ class JointSteps(Algorithm):
         if not fall >= (-noise if rounding else DECREASE * bound):
             return False
         z.objective = min(z.objective, x.objective)
-        uphill = rows_product(strata.curvature, strata.move, z.theta, x.theta)
+        uphill = float(strata.curvature @ np.vecdot(strata.move, z.theta - x.theta))
         self.uphill = uphill + (metric.uphill if learned else 0.0) < 0
         self._estimate_residual(y)
         if not rounding:
             metric.relax(bound / max(rest, 0.1 * bound + noise))
             strata.relax()
         return True
-
-    def _shrink(self, y, z, noise):
-        """Shorten the steps of the block whose model fails, of both if only their interaction does; return which."""
-        problem, strata, metric = self.problem, self.strata_metric, self.edge_metric
-        if not problem.learned:
-            strata.tighten()
-            return True, False
-        edges = problem.edges
-        d_slope = edges.energy(z.w, z.degrees, edges.coupling(problem.scaled(y.theta))) - y.laplacian
-        w_rest = z.graph - y.graph - (metric.slope - d_slope)
-        if w_rest > 0.5 * metric.square + noise:
-            metric.shrink(0.5 * metric.square / w_rest)
-            return False, True
-        theta_rest = edges.energy(y.w, y.degrees, edges.coupling(problem.scaled(strata.move)))
-        if theta_rest <= 0.5 * strata.graph_square + noise:  # only the product of both moves is too much
-            metric.shrink(0.6)
-            strata.tighten()
-            return True, True
-        strata.tighten()
-        return True, False
 
     def _estimate_residual(self, y):
         """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""
@@ -261,19 +232,16 @@ class JointSteps(Algorithm):
         return residual
 
 
-def extrapolated(new, old, beta, out=None, least=-math.inf):
-    """max(new + beta (new - old), least), entry by entry, of arrays or lists of arrays; None stays None."""
+def extrapolated(new, old, beta, out=None):
+    """new + beta (new - old), of arrays or lists of arrays; None stays None."""
     if new is None:
         return None
     if isinstance(new, list):
         return [extrapolated(a, b, beta) for a, b in zip(new, old, strict=True)]
-    out = np.empty(new.shape) if out is None else out
-    if kernels.compiled and out.size:
-        return kernels.compiled.extrapolate(beta, new, old, out, least)
-    np.subtract(new, old, out=out)
+    out = np.subtract(new, old, out=out)
     out *= beta
     out += new
-    return out if least == -math.inf else np.maximum(out, least, out=out)
+    return out
 
 
 def swap_graphs(a, b):

@@ -5,7 +5,6 @@ from numbers import Real
 from os import PathLike
 from typing import Any
 
-from strat.errors import OptionError
 from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.block_descent import BlockDescent
@@ -13,9 +12,15 @@ from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.fixed_steps import FixedSteps
 from strat.solvers.joint_steps import JointSteps
 
-DENSE = (
-    20  # edges a stratum, with more of which a cone program of the whole graph costs more than many proxes
-)
+# Edges a stratum, with more of which a cone program of the whole graph costs more than many proxes.
+DENSE = 20
+
+
+def _is_step(step):
+    if step is None:
+        return True
+    step = tuple(step) if isinstance(step, (tuple, list)) else ()
+    return len(step) == 2 and all(isinstance(a, Real) and 0 < a < float("inf") for a in step)
 
 
 class MAPG(Solver):
@@ -48,6 +53,7 @@ class MAPG(Solver):
     """
 
     edge = edge
+    _ranges = {**Solver._ranges, "step": ("two numbers (alpha_x, alpha_y) above 0, or None", _is_step)}
     needs = {"loss": "value_and_gradient", "regularizer": "prox"}
 
     def __init__(
@@ -63,39 +69,15 @@ class MAPG(Solver):
         verbose: bool = False,
     ) -> None:
         self.step = step
-        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
-
-    @property
-    def rescales(self):
-        """Whether it finds its own steps; given ones are in the user's units."""
-        return self.step is None
-
-    def validate(self):
-        """Check the options.
-
-        Raises
-        ------
-        OptionError
-            If one is out of its range.
-        """
-        super().validate()
-        if self.step is None:
-            return
-        step = tuple(self.step) if isinstance(self.step, (tuple, list)) else ()
-        if len(step) != 2 or not all(isinstance(a, Real) and 0 < a < float("inf") for a in step):
-            raise OptionError(f"step = {self.step!r}: give two numbers (alpha_x, alpha_y) above 0, or None.")
+        super().__init__(tol=tol, max_iter=max_iter, patience=patience, time_limit=time_limit)
+        self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
     def _algorithm(self, problem, theta, w):
-        if self.step is None and needs_cones(problem):
-            if (
-                problem.learned
-                and problem.loss.has("value_and_gradient")
-                and problem.edges.mask.size > DENSE * problem.K
-            ):
-                return JointSteps(problem, theta, w, self.tol)
-            if problem.learned:
-                return BlockDescent(problem, theta, w, self.tol)
-            return ConeNewton(problem, theta, w)
-        if self.step is None:
+        if self.step is not None:
+            return FixedSteps(problem, theta, w, self.step)
+        dense = problem.loss.has("value_and_gradient") and problem.edges.mask.size > DENSE * problem.K
+        if not needs_cones(problem) or (problem.learned and dense):
             return JointSteps(problem, theta, w, self.tol)
-        return FixedSteps(problem, theta, w, self.step)
+        if problem.learned:
+            return BlockDescent(problem, theta, w, self.tol)
+        return ConeNewton(problem, theta, w)

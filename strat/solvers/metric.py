@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from strat.oracles import kernels
-
 # The next curvature is this many times the one that was met, and at least this share of the last one. With more of
 # both, fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
@@ -31,15 +29,17 @@ class StrataMetric:
         """Set z.theta to a prox-gradient step from y, short enough that the losses stay below their models."""
         problem, move = self.problem, self.move
         while True:
-            curvature, inverse = self._ahead(y, move)
-            z.theta[...] = problem.prox(move, inverse)
-            squares, slopes = self._moved(y, z, move)
+            curvature = self.share * self.couple * y.degrees + self.loss_curvature
+            curvature += 1e-10 * curvature.max() + TINY
+            inverse = 1 / curvature
+            z.theta[...] = problem.prox(y.theta - inverse[:, None] * y.theta_gradient, inverse)
+            np.subtract(z.theta, y.theta, out=move)
+            squares = np.vecdot(move, move)
             z.evaluate_theta()
-            rest = z.losses - y.losses
-            rest -= slopes
-            self.loss_rest, model = float(np.add.reduce(rest)), 0.5 * float(self.loss_curvature @ squares)
+            rest = z.losses - y.losses - np.vecdot(y.loss_gradient, move)
+            model = 0.5 * float(self.loss_curvature @ squares)
             self._rest, self._losses, self.squares = rest, y.losses, squares
-            if self.loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
+            if float(rest.sum()) <= model + 1e-14 * (1 + abs(y.loss)):
                 break
             seen = self._seen()
             bad, old = seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
@@ -48,53 +48,18 @@ class StrataMetric:
             self.loss_curvature[bad] = np.clip(1.2 * seen, 2 * old, 100 * old)[bad]
         self.curvature = curvature
         self.square = float(curvature @ squares)
-        self.graph_square = self.square - 2 * self.loss_rest  # twice what the model leaves to the Laplacian
-
-    def _ahead(self, y, out):
-        """Write the gradient step from y to out; return the curvature per stratum, and its inverse."""
-        share = self.share * self.couple
-        if kernels.compiled and out.size:
-            arrays = (y.degrees, self.loss_curvature, y.theta, y.theta_gradient)
-            return kernels.compiled.gradient_step(share, *arrays, out)
-        curvature = share * y.degrees
-        curvature += self.loss_curvature
-        curvature += 1e-10 * curvature.max() + TINY
-        inverse = 1 / curvature
-        np.multiply(y.theta_gradient, inverse[:, None], out=out)
-        np.subtract(y.theta, out, out=out)
-        return curvature, inverse
-
-    def _moved(self, y, z, out):
-        """Write the move from y to z to out; return each stratum's square, and product with the loss's gradient."""
-        if kernels.compiled and out.size:
-            return kernels.compiled.moves(y.theta, z.theta, y.loss_gradient, out)
-        np.subtract(z.theta, y.theta, out=out)
-        return np.vecdot(out, out), np.vecdot(y.loss_gradient, out)
 
     def _seen(self):
         """Curvature that the losses met along the last step."""
-        seen = self._rest - 1e-14 * np.abs(self._losses)
-        np.maximum(seen, 0.0, out=seen)
-        seen /= 0.5 * self.squares + TINY
-        return seen
-
-    def tighten(self):
-        """Take shorter steps."""
-        self.share *= 1.3
+        above = np.maximum(self._rest - 1e-14 * np.abs(self._losses), 0.0)
+        return above / (0.5 * self.squares + TINY)
 
     def relax(self):
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
         self.share = max(self.share / 1.05, 0.6)
         old = self.loss_curvature
-        if kernels.compiled:
-            arrays = (self._rest, self._losses, self.squares, old)
-            self.loss_curvature = kernels.compiled.follow(RAISED, LEAST, *arrays)
-            return
-        followed = self._seen()
-        followed *= RAISED
-        np.maximum(followed, LEAST * old, out=followed)
-        np.minimum(followed, 2 * old, out=followed)
-        self.loss_curvature = followed if self.squares.all() else np.where(self.squares > 0, followed, old)
+        followed = np.clip(RAISED * self._seen(), LEAST * old, 2 * old)
+        self.loss_curvature = np.where(self.squares > 0, followed, old)
 
 
 class EdgeMetric:
@@ -119,36 +84,15 @@ class EdgeMetric:
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""
-        graph_oracle = z.graph_oracle
-        if not graph_oracle.projects:  # the edges depend on each other, or on the step
-            np.multiply(self.inverse, y.w_gradient, out=z.w)
-            z.w *= -self.length
-            z.w += y.w
-            graph_oracle.prox(z.w, self.length * self.inverse, out=z.w)
-        if graph_oracle.projects and kernels.compiled and z.w.size:
-            slope, square, size, uphill = kernels.compiled.projected_step(
-                self.length, self.inverse, self.curvature, y.w_gradient, y.w, x.w, z.w
-            )
-        else:
-            slope, square, size, uphill = self._step_in_numpy(x, y, z)
-        self.square, self.slope, self.uphill = square / self.length, slope, uphill / self.length
-        self.size = math.sqrt(size) / self.length
-
-    def _step_in_numpy(self, x, y, z):
-        """The step, where it is a projection, and its measures."""
-        if z.graph_oracle.projects:
-            np.multiply(self.inverse, y.w_gradient, out=z.w)
-            z.w *= -self.length
-            z.w += y.w
-            np.maximum(z.w, 0.0, out=z.w)
+        np.multiply(self.inverse, y.w_gradient, out=z.w)
+        z.w *= -self.length
+        z.w += y.w
+        z.graph_oracle.prox(z.w, self.length * self.inverse, out=z.w)
         move = z.w - y.w
         weighted = self.curvature * move
-        uphill = float(weighted @ z.w) - float(weighted @ x.w)
-        return float(y.w_gradient @ move), float(weighted @ move), float(weighted @ weighted), uphill
-
-    def shrink(self, ratio):
-        """Take shorter steps: `ratio` is what the model allows over what was met."""
-        self.length *= min(max(0.8 * ratio, 0.25), 0.7)
+        self.slope, self.square = float(y.w_gradient @ move), float(weighted @ move) / self.length
+        self.uphill = (float(weighted @ z.w) - float(weighted @ x.w)) / self.length
+        self.size = np.linalg.norm(weighted) / self.length
 
     def relax(self, ratio):
         """Lengthen the steps a little, more where the model had much slack."""

@@ -1,15 +1,12 @@
 """NewtonCG: a proximal Newton method for a given graph."""
 
-from collections.abc import Callable
-from os import PathLike
-
 from strat.solvers import edge
 from strat.solvers.base import Solver
 from strat.solvers.cone_newton import ConeNewton, needs_cones
 from strat.solvers.proximal_newton import ProximalNewton
 
 
-class NewtonCG(Solver):
+class NewtonCG(Solver, max_iter=500):
     """Proximal Newton method in theta for a given graph: the fast solver of the Laplacian regularised stratified model.
 
     Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed
@@ -56,19 +53,6 @@ class NewtonCG(Solver):
         "solver: NewtonCG fits theta for a given graph (FixedGraph), but {h} learns W. "
         "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
     )
-
-    def __init__(
-        self,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 500,
-        patience: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable | None = None,
-        checkpoint: str | PathLike | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self._set_options(tol, max_iter, patience, time_limit, callback, checkpoint, verbose)
 
     def _algorithm(self, problem, theta, w):
         if needs_cones(problem):

@@ -1,4 +1,4 @@
-"""The Newton equations of a given graph: curvature of losses and regularizer, and the graph's Laplacian."""
+"""Linear systems of a given graph: Newton's equations, and the Laplacian plus a multiple of the identity."""
 
 from functools import partial
 
@@ -12,31 +12,16 @@ BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
 COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
 DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
+EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
+REDUCED = 1e-10  # reduction of the residual by conjugate gradients otherwise
 
 
 class NewtonSystem:
     """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the curvature of the regularizer there.
 
-    Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges every
-    stratum is solved directly.
-
-    Parameters
-    ----------
-    problem : JointProblem
-        With a fixed graph.
-    w : edge array
-    degrees : (K,) ndarray
-    once : bool
-        Whether it is for a single step, for which the Hessians' blocks of coupled strata do not pay.
-
-    Attributes
-    ----------
-    coupled : bool
-        Whether the graph joins strata.
-    forms_blocks : bool
-        Whether the Hessians' blocks are few enough to be formed.
-    laplacian : callable
-        The Laplacian's product with (K, n).
+    Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges (`coupled` is
+    False) every stratum is solved directly. `once`: the system is for a single step, for which the Hessians' blocks of
+    coupled strata do not pay.
     """
 
     def __init__(self, problem, w, degrees, once=False):
@@ -80,16 +65,13 @@ class NewtonSystem:
         eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)
         self._matrices, self._diagonal = self._blocks, free.curvature + eye
         if self._matrices is not None and self._diagonal.ndim == 3:
-            self._matrices, self._diagonal = (
-                self._matrices + self._diagonal,
-                np.zeros(self._diagonal.shape[:2]),
-            )
+            self._matrices = self._matrices + self._diagonal
+            self._diagonal = np.zeros((self.K, self.n))
         if not self.coupled and self._matrices is not None:
             return
-        mean = self._mean[:, None]
-        diagonal = _diagonal(self._diagonal) + (
-            mean if self._matrices is None else np.einsum("kaa->ka", self._matrices)
-        )
+        mean, own = self._mean[:, None], self._diagonal
+        diagonal = own if own.ndim == 2 else np.einsum("kaa->ka", own)
+        diagonal = diagonal + (mean if self._matrices is None else np.einsum("kaa->ka", self._matrices))
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
         diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
@@ -107,18 +89,9 @@ class NewtonSystem:
         return out
 
     def solve(self, b, free, tolerance, checked=True):
-        """Solution d, 0 off the free directions.
+        """Solution d (K, n), 0 off the free directions that were set, to a norm `tolerance` of the residual on them.
 
-        Parameters
-        ----------
-        b : (K, n) ndarray
-            Right-hand side.
-        free : FreeDirections
-            Those that were set.
-        tolerance : float
-            Norm of the residual on the free directions.
-        checked : bool
-            Whether the solution by an exact factor is refined, too, until its residual is small enough.
+        `checked`: the solution by an exact factor is refined, too, until its residual is small enough.
         """
         if not self.coupled and self._matrices is not None:
             return self._direct(free.project(b), free)
@@ -153,8 +126,29 @@ class NewtonSystem:
             return np.full_like(b, np.nan)
 
 
-def _diagonal(matrices):
-    return matrices if matrices.ndim == 2 else np.einsum("kaa->ka", matrices)
+class GraphSystem:
+    """(G(w) diag(couple) + 2 rho I) x = b, factorised once for every rho.
+
+    Where the graph would fill the factor, the edge set has an approximate one, and conjugate gradients refine the solution.
+    """
+
+    def __init__(self, problem, w):
+        self.laplacians = problem.laplacians(w)
+        self.preconditioner, self.rho = Preconditioner(self.laplacians), None
+
+    def solve(self, b, rho, start):
+        """Solution x, b (K, n); `start` is near it."""
+        if rho != self.rho:
+            self.rho, self._near = rho, self.preconditioner.by_graph(np.full(b.shape, 2 * rho))
+
+        def product(u):
+            return self.laplacians.operator(u) + 2 * rho * u
+
+        x = self._near(b)
+        if np.linalg.norm(b - product(x)) <= EXACT * np.linalg.norm(b):
+            return x
+        rest = b - product(start)
+        return start + conjugate_gradients(product, self._near, rest, REDUCED * np.linalg.norm(rest), 500)
 
 
 def mean_curvature(product, shape):
@@ -165,33 +159,23 @@ def mean_curvature(product, shape):
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
-    """Approximate solution of product(x) = b, symmetric positive definite, b (K, n).
+    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps.
 
-    Stops where the norm of the residual is `tolerance`. With M⁻¹ the preconditioner and `rest` the products with product - M,
-    those with M need no arithmetic of their own, as M M⁻¹ r = r.
+    With M⁻¹ the preconditioner and `rest` the products with product - M, those with M need no arithmetic of their own, as
+    M M⁻¹ r = r.
     """
     x, r = np.zeros_like(b), b.copy()
-    if not float(np.vdot(r, r)) > tolerance**2:
-        return x
-    q = precondition(r)
-    p, rho = q.copy(), float(np.vdot(r, q))
-    Mp = None if rest is None else r.copy()
+    p, Mp, rho = 0.0, 0.0, 1.0
     for _ in range(most):
-        Ap = product(p) if rest is None else rest(p) + Mp
-        curvature = float(np.vdot(p, Ap))
-        if not (curvature > 0 and np.isfinite(curvature)):
-            break
-        step = rho / curvature
-        x += step * p
-        Ap *= step
-        r -= Ap
         if not float(np.vdot(r, r)) > tolerance**2:
             break
         q = precondition(r)
         rho, old = float(np.vdot(r, q)), rho
-        p *= rho / old
-        p += q
-        if rest is not None:
-            Mp *= rho / old
-            Mp += r
+        p, Mp = q + p * (rho / old), rest and r + Mp * (rho / old)
+        Ap = rest(p) + Mp if rest else product(p)
+        curvature = float(np.vdot(p, Ap))
+        if not (curvature > 0 and np.isfinite(curvature)):
+            break
+        x += (rho / curvature) * p
+        r -= (rho / curvature) * Ap
     return x

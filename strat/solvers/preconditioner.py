@@ -4,9 +4,9 @@ from functools import cached_property, partial
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.linalg.lapack import dpbtrf, dpbtrs
 
-from strat.solvers.band import BandFactor
-from strat.solvers.free_directions import invert, times
+from strat.solvers.free_directions import times
 
 SPREAD = 16.0  # coordinates whose curvatures differ by a smaller factor share one factorisation
 WIDE = 200  # mean entries in a column of a sparse factor up to which it pays
@@ -14,12 +14,12 @@ WIDE = 200  # mean entries in a column of a sparse factor up to which it pays
 # a graph of many neighbours mixes well.
 WEAK = 2.5, 0.125
 ALL_PAIRS = 2.0, 0.5  # the same where all pairs are candidates, whatever the number of neighbours
-CORRELATED, NULL = (
-    1e-5,
-    1e-13,
-)  # eigenvalues of a block with unit diagonal that are small, and those that are 0
+# Eigenvalues of a block with unit diagonal that are small, and those that are 0.
+CORRELATED, NULL = 1e-5, 1e-13
 SIMILAR = 0.5  # factors serve again while the shift changes by less than this share
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
+CHEAP = 1000  # width**2 n up to which a banded factor beats conjugate gradients
+LARGEST = 2**25  # entries of a banded factor
 
 
 class Preconditioner:
@@ -28,45 +28,29 @@ class Preconditioner:
     Each group of coordinates of equal coupling p and similar curvature s has one factorisation, of p G(w) + diag(s_k),
     which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the
     strata's blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are
-    a good approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself.
-
-    Parameters
-    ----------
-    laplacians : Laplacians
-        G(w) diag(couple).
-
-    Attributes
-    ----------
-    exact : bool
-        Whether what was prepared is the inverse itself, up to rounding.
-    shift : (K, groups) ndarray
-        The last s that was factorised with the graph.
-    rest : callable or None
-        Products with what the matrix has beyond that of which the inverse was prepared, where they are cheap.
+    a good approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself, up to
+    rounding, and `exact` is True. `rest` gives the products with what the matrix has beyond that of which the inverse was
+    prepared, where they are cheap; it is None elsewhere.
     """
 
     def __init__(self, laplacians):
         self.laplacians, self.edges, self.graph = laplacians, laplacians.edges, laplacians.degrees
-        self.exact, self.rest = False, None
-        self.factorizations, self.shift, self._factors = 0, np.zeros((0, 0)), []
+        self.exact, self.rest, self.factorizations = False, None, 0
+        self.shift, self._factors = np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
-        """Function r -> about the solution, (K, n) to (K, n).
+        """Function r -> about the solution, (K, n) to (K, n), for one `set` of a `NewtonSystem`.
 
-        Parameters
-        ----------
-        blocks : (K, n, n) ndarray or None
-            Curvature of the strata.
-        bend : (K, n) ndarray
-            What their diagonals lack.
-        diagonal : (K, n) ndarray
-            The whole diagonal, positive.
-        free : FreeDirections
-            Where the solution lies.
+        `blocks` (K, n, n) or None is the curvature of the strata, `bend` (K, n) what their diagonals lack, `diagonal` (K, n)
+        the whole diagonal, positive, and `free` the FreeDirections where the solution lies.
         """
         self.exact, self.rest = False, None
-        if self._direct is not None and blocks is not None and free.mask is not None:
-            exact = self._exact(blocks, bend, diagonal, free)
+        if blocks is not None and free.mask is not None and self._is_narrow:
+            exact = self._banded(
+                free.restricted(blocks, diagonal.mean(axis=1)),
+                bend + self.graph + 1e-15 * diagonal,
+                None if free.all else free.mask,
+            )
             self.exact = exact is not None
             if self.exact:
                 return exact
@@ -76,28 +60,49 @@ class Preconditioner:
         weak = np.median(self.graph / diagonal) <= limit
         if not (weak or self.edges.width > WIDE):
             whole = blocks is not None and free.all and self.laplacians.alike
-            return whole and self._correlated_solver(blocks, bend) or self._graph_solver(diagonal)
+            return whole and self._by_correlations(blocks, bend) or self.by_graph(diagonal)
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
         blocks, self.rest = np.array(blocks), self.laplacians.between
         np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
-        return partial(times, invert(free.restricted(blocks, diagonal.mean(axis=1))))
+        return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
 
     @cached_property
-    def _direct(self):
-        """What solves exactly and cheaply on this graph; None for most."""
-        if not BandFactor.cheap(self.edges, self.laplacians.n):
-            return None
-        return BandFactor(self.edges, self.laplacians.w, self.laplacians.couple)
+    def _is_narrow(self):
+        """Whether a banded factor costs less than conjugate gradients do."""
+        edges, n = self.edges, self.laplacians.n
+        if edges.count**2 * n > CHEAP * edges.K**2:  # no order could do
+            return False
+        width = edges.band[1]
+        return width > 0 and width**2 * n <= CHEAP and edges.K * n * (width * n + 1) <= LARGEST
 
-    def _exact(self, blocks, bend, diagonal, free):
-        """The inverse itself on the free coordinates."""
+    def _banded(self, blocks, diagonal, mask):
+        """The inverse with these diagonal blocks, by a banded Cholesky factor; None where it is not positive definite.
+
+        With the strata in an order that keeps neighbours at most `width` places apart, coordinate c of the stratum in place
+        p is row p n + c, and the bandwidth is width n: that of a chain is n. Off the `mask` the blocks are restricted already.
+        """
         self.factorizations += 1
-        blocks, mask = free.restricted(blocks, diagonal.mean(axis=1)), None if free.all else free.mask
-        return self._direct.factor(blocks, bend + self.graph + 1e-15 * diagonal, mask)
+        (place, width), (i, j), (K, n) = self.edges.band, self.edges.ends, diagonal.shape
+        band = np.zeros((K, n, width * n + 1))  # band[p, c, d]: entry at d rows below the diagonal
+        for c in range(n):
+            band[place, c, : n - c] = blocks[:, c:, c]
+        band[place, :, 0] += diagonal
+        joint = 1.0 if mask is None else mask[i] & mask[j]
+        low, apart = np.minimum(place[i], place[j]), np.abs(place[i] - place[j])
+        band[low[:, None], np.arange(n), apart[:, None] * n] = -self.laplacians.entries * joint
+        factor, info = dpbtrf(band.reshape(K * n, -1).T, lower=1, overwrite_ab=1)
 
-    def _graph_solver(self, diagonal):
+        def solve(r):
+            b = np.empty((K, n))
+            b[place] = r
+            return dpbtrs(factor, b.reshape(-1), lower=1, overwrite_b=1)[0].reshape(K, n)[place]
+
+        return None if info else solve
+
+    def by_graph(self, diagonal):
+        """Inverse of G(w) diag(couple) + diag(about `diagonal`), (K, n), from one factor for every group of coordinates."""
         groups = self._groups(diagonal)
         shift = np.stack([diagonal[:, columns].mean(axis=1) for columns in groups], axis=1)
         shift = np.maximum(shift, LEAST * self.graph.mean())
@@ -105,19 +110,20 @@ class Preconditioner:
             self.shift, self._factors = shift, []
         if not self._factors:  # after a restart only the shift is known
             self._factors = [self._factor(s, c[0]) for c, s in zip(groups, self.shift.T, strict=True)]
+        factors = self._factors
         if len(groups) == 1:
-            return self._factors[0]
+            return factors[0]
 
         def solve(r):
             out = np.empty_like(r)
-            for columns, factor in zip(groups, self._factors, strict=True):
+            for columns, factor in zip(groups, factors, strict=True):
                 out[:, columns] = factor(r[:, columns])
             return out
 
         return solve
 
-    def _correlated_solver(self, blocks, bend):
-        """`_graph_solver` in directions in which the mean block and `couple` are diagonal; None where the block nearly is.
+    def _by_correlations(self, blocks, bend):
+        """`by_graph` in directions in which the mean block and `couple` are diagonal; None where the block nearly is.
 
         Columns far from 0 for their spread are strongly correlated with the intercept.
         """

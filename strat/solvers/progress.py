@@ -2,42 +2,30 @@
 
 import logging
 import sys
+from contextlib import contextmanager
 
 logger = logging.getLogger("strat")
 SECONDS = 2.0  # between two log lines
 
 
-class Listening:
-    """Context in which the logger "strat" lets information through, to stderr where nobody else listens.
+@contextmanager
+def listening(verbose, stream=True):
+    """Let the logger "strat" let information through inside, if `verbose`.
 
-    Parameters
-    ----------
-    verbose : bool
-        Otherwise nothing changes.
-    stream : bool
-        False where something else, such as a bar, is shown on stderr.
+    With `stream`, it goes to stderr where nobody else listens; without, something else, such as a bar, is shown there.
     """
-
-    def __init__(self, verbose, stream=True):
-        self.verbose, self.stream, self.handler = verbose, stream, None
-
-    def __enter__(self):
-        if not self.verbose:
-            return self
-        self.level = logger.level
-        if not logger.isEnabledFor(logging.INFO):
-            logger.setLevel(logging.INFO)
-        if self.stream and not logger.hasHandlers():
-            self.handler = logging.StreamHandler()
-            logger.addHandler(self.handler)
-        return self
-
-    def __exit__(self, *exception):
-        if not self.verbose:
-            return
-        logger.setLevel(self.level)
-        if self.handler is not None:
-            logger.removeHandler(self.handler)
+    level, handler = logger.level, None
+    if verbose and not logger.isEnabledFor(logging.INFO):
+        logger.setLevel(logging.INFO)
+    if verbose and stream and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if handler is not None:
+            logger.removeHandler(handler)
 
 
 class Progress:
@@ -60,7 +48,7 @@ class Progress:
                 pass
             else:
                 self.bar = tqdm(total=self.max_iter, desc=self.name, file=sys.stderr, leave=False)
-        self.listening = Listening(self.verbose, stream=self.bar is None)
+        self.listening = listening(self.verbose, stream=self.bar is None)
         self.listening.__enter__()
         return self
 

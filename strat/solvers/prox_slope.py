@@ -18,37 +18,18 @@ FREE = 1e-6  # a direction with a smaller slope does not move
 
 
 class ProxSlope:
-    """The Jacobian J = U diag(s) Uᵀ of the prox at v, for each stratum.
+    """The Jacobian J = U diag(s) Uᵀ of ``prox(v, t)`` for each stratum, v (K, n) and t (K,).
 
-    Parameters
-    ----------
-    prox : callable
-        ``prox(v, t)``.
-    v : (K, n) ndarray
-    t : (K,) ndarray
-    blocks : tuple, optional
-        What ``probes(prox, n)`` returned, for callers that take many Jacobians.
-
-    Attributes
-    ----------
-    jacobian : (K, n) or (K, n, n) ndarray
-        J, its diagonal where it is diagonal.
-    U : (K, n, n) ndarray or None
-        Orthogonal; None where J is diagonal.
-    slope : (K, n) ndarray
-        The eigenvalues s.
-    free : (K, n) bool ndarray
-        Where the point moves.
-    curvature : (K, n) ndarray
-        (1/s - 1)/t in the free directions, 0 in the others.
-    kinks : (K,) bool ndarray
-        Strata where v lies on a kink, so that only one-sided derivatives exist.
+    `jacobian` is (K, n, n), or (K, n) where it is diagonal; `slope` (K, n) are the eigenvalues s and `U` the eigenvectors,
+    None where J is diagonal; `free` (K, n) tells where the point moves, and `curvature` (K, n) is (1/s - 1)/t there, 0
+    elsewhere. `kinks` (K,) are the strata where v lies on a kink, so that only one-sided derivatives exist. `blocks` is what
+    ``probes(prox, n)`` returned, for callers that take many Jacobians.
     """
 
     def __init__(self, prox, v, t, blocks=None):
+        self.t, self.kinks = t, np.zeros(len(v), dtype=bool)
         diagonal = getattr(prox, "diagonal", None)
         if diagonal is not None:  # a ridge
-            self.kinks, self.t = np.zeros(len(v), dtype=bool), t
             self.jacobian = 1 / (1 + t[:, None] * diagonal)
             self.free, self.curvature = np.ones(v.shape, dtype=bool), np.broadcast_to(diagonal, v.shape)
             return
@@ -56,15 +37,15 @@ class ProxSlope:
         step = STEP * (np.abs(v) + 0.01 * np.sqrt(np.mean(v**2, axis=1, keepdims=True)) + 1e-12)
         jacobian, jump = _differences(prox, v, t, step, position, mates)
         bent = jump > JUMP
-        self.kinks = np.zeros(len(v), dtype=bool)
         if bent.any():
             near, jump = _differences(prox, v, t, step * (SHORT / STEP), position, mates)
             jacobian[bent], self.kinks = near[bent], bent & (jump > JUMP)
-        self.t = t
-        if mates.shape[1] == 1:
-            self.jacobian = jacobian[:, :, 0]
-        else:
-            full = _matrix(jacobian, mates)
+        self.jacobian = jacobian[:, :, 0]
+        if mates.shape[1] > 1:
+            full = np.zeros((*v.shape, v.shape[1]))
+            for r, mate in enumerate(mates.T):
+                (rows,) = np.nonzero(mate >= 0)
+                full[:, rows, mate[rows]] = jacobian[:, rows, r]
             self.jacobian = 0.5 * (full + full.swapaxes(1, 2))
 
     @cached_property
@@ -117,12 +98,3 @@ def _differences(prox, v, t, step, position, mates):
         jacobian[:, :, r] = np.where(mate >= 0, 0.5 * (forward + backward), 0.0)
         jump = np.maximum(jump, np.abs(forward - backward).max(axis=1))
     return jacobian, jump
-
-
-def _matrix(jacobian, mates):
-    K, n, longest = jacobian.shape
-    full = np.zeros((K, n, n))
-    for r in range(longest):
-        rows = np.flatnonzero(mates[:, r] >= 0)
-        full[:, rows, mates[rows, r]] = jacobian[:, rows, r]
-    return full

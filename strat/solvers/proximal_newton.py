@@ -96,17 +96,14 @@ class ProximalNewton(Algorithm):
         """How many connected parts there are."""
         return int(self.part.max(initial=0)) + 1
 
-    def step(self, v=None, t=None):
-        """One iteration. Where x = prox(v, t) is known to be the end of a gradient step, no other one comes first."""
+    def step(self):
+        """One iteration."""
         x, z = self.differentiate_x(), self.z
         if self.plain and self._plain_step(x):
             return
         self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
-        if v is None:
-            self._gradient_step(x)
-        else:
-            self.p, self.v, self.t, self.u = x, v, t, (v - x.theta) / t[:, None]
+        self._gradient_step(x)
         theta, reached = self._newton_step(self._values(self.p))
         worse = ~(reached <= before + noise)[self.part]
         theta[worse] = x.theta[worse]  # rounding: these parts stay
@@ -119,9 +116,8 @@ class ProximalNewton(Algorithm):
             self.x, self.z, self.differentiated = z, x, False
         self.idle = 0 if gain > float(noise.sum()) else self.idle + (0.1 if self.polished else 1.0)
         self.stalled = self.idle >= IDLE
-        if v is None:
-            self.strata_metric.relax()
-            self.strata_metric.share = SAFE
+        self.strata_metric.relax()
+        self.strata_metric.share = SAFE
 
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
@@ -181,7 +177,7 @@ class ProximalNewton(Algorithm):
 
     def _newton_step(self, values):
         """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
-        theta, reached, self.first = self.p.theta.copy(), values.copy(), None
+        theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
         beyond = self._beyond_kinks() if self.fresh else None
         if beyond is not None:
@@ -206,9 +202,6 @@ class ProximalNewton(Algorithm):
             if not waiting.any():
                 break
         self.exact = bool(whole.all()) and self.quadratic
-        if self.first is not None:
-            good, new = self._lower(self.first, reached, noise)
-            theta[good[self.part]], reached[good] = self.first[good[self.part]], new[good]
         # Lean towards short steps where long ones failed, as along a valley with kinks.
         self.damping = np.clip(self.damping * np.where(whole, 0.1, 30.0)[self.part], RIDGE, MOST_DAMPING)
         return theta, reached
@@ -231,8 +224,6 @@ class ProximalNewton(Algorithm):
         """Newton's direction at p and C times it; None where there is none."""
         p, system, ridge = self.p, self.system, self._ridge(self.p, self.strata_metric.loss_curvature)
         free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self.blocks))
-        if self.fresh and not free.all:
-            self._free_point(ridge)
         self.fresh = False
         system.set(free, ridge)
         b = -(p.theta_gradient + self.u)
@@ -256,18 +247,6 @@ class ProximalNewton(Algorithm):
         method = Smoothed.of(self.problem, self.system)
         theta = None if method is None else method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
         return None if theta is None else self.problem.prox(theta, PROJECTION)
-
-    def _free_point(self, ridge):
-        """Set `first` to the solution of Newton's equations with every direction free, projected onto the constraints.
-
-        At a start where most coordinates are pinned, as at theta = 0 for an l1 norm, strong edges would release them
-        slowly, one neighbour after another. From this point on, the right ones are pinned at once.
-        """
-        p, everywhere = self.p, FreeDirections.everywhere(*self.p.theta.shape)
-        self.system.set(everywhere, ridge)
-        d = self.system.solve(-p.theta_gradient, everywhere, FORCING * np.linalg.norm(p.theta_gradient))
-        if np.isfinite(d).all():
-            self.first = self.problem.prox(p.theta + d, PROJECTION)
 
     def _accuracy(self, b, point, smooth):
         """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.

@@ -23,24 +23,27 @@ FALLEN = 1e6
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
 #: Iterations in which neither the objective nor the residual of an algorithm falls that can get no nearer.
 IDLE = 500
+#: What a checkpoint holds of the loop itself.
+SAVED = (
+    "iteration",
+    "history",
+    "times",
+    "least",
+    "fallen",
+    "best_theta",
+    "best_w",
+    "best_key",
+    "best_iteration",
+)
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
 
 
 @dataclass
 class State:
-    """What a callback sees after an iteration.
+    """What a callback sees after an iteration: theta (K, n), w an edge array, and a dict of residuals.
 
-    Attributes
-    ----------
-    iteration : int
-    objective : float
-    residual : dict or None
-        None where the solver only knows that it is above the tolerance.
-    theta : ndarray, shape (K, n)
-    w : edge array
-    seconds : float
-    factorizations : int
+    The residual is None where the solver only knows that it is above the tolerance.
     """
 
     iteration: int
@@ -64,16 +67,19 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         forget(self.units.problem)
-        self.algorithm = solver.algorithm(self.units.problem, self.units.inside(theta), w)
+        self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.along_edge, self.lost = False, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
-        self.best, self.best_key, self.best_iteration = None, np.inf, 0
+        self.best_theta, self.best_w, self.best_key, self.best_iteration = None, None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
         self.least, self.fallen = np.inf, 0
         self._keep_best()
         saved = self.checkpoint.load()
         if saved is not None:
-            self._restore(saved)
+            try:
+                self._restore(saved)
+            except (KeyError, ValueError, TypeError) as error:
+                raise self.checkpoint.refusal(f"it has no {error}") from error
 
     def go(self):
         """Iterate until a stop."""
@@ -99,9 +105,8 @@ class Run:
             status, self.lost = "interrupted", error
         state = None
         with suppress(Lost):  # then the last one that was written stays
-            state = (
-                self._state() if self.checkpoint.path is not None else None
-            )  # proxes go on in the certificate
+            if self.checkpoint.path is not None:
+                state = self._state()  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()
@@ -118,15 +123,8 @@ class Run:
         solver, algorithm = self.solver, self.algorithm
         residual = algorithm.residual(solver.tol)
         seconds = self.seconds
-        state = State(
-            self.iteration,
-            self._objective(),
-            residual,
-            self._theta(),
-            algorithm.x.w,
-            seconds,
-            algorithm.factorizations,
-        )
+        point = self._theta(), algorithm.x.w
+        state = State(self.iteration, self._objective(), residual, *point, seconds, algorithm.factorizations)
         self._look_for_progress(residual)
         status = None
         if solver.callback is not None and solver.callback(state):
@@ -156,12 +154,10 @@ class Run:
 
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
+        if self.solver.edge is None or self.along_edge:
+            return False
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        look = (
-            self.solver.edge is not None
-            and not self.along_edge
-            and (self.algorithm.stalled or self.algorithm.slow or doubled)
-        )
+        look = self.algorithm.stalled or self.algorithm.slow or doubled
         return look and self.solver.edge.at_edge(self.units.problem, self.algorithm.x)
 
     def _go_along_edge(self):
@@ -196,12 +192,9 @@ class Run:
         if self.score is None and self.algorithm.monotone:
             return
         key = self.score(self._theta()) if self.score is not None else self._objective()
-        if key < self.best_key or self.best is None:
-            self.best, self.best_key, self.best_iteration = (
-                (self._theta(), x.w.copy()),
-                key,
-                self.iteration,
-            )
+        if key < self.best_key or self.best_theta is None:
+            self.best_theta, self.best_w = self._theta(), x.w.copy()
+            self.best_key, self.best_iteration = key, self.iteration
 
     def _objective(self):
         """F at the iterate, in the user's units."""
@@ -213,27 +206,18 @@ class Run:
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
-        state |= {"iteration": self.iteration, "history": self.history}
-        state |= {"history_seconds": self.times, "seconds": self.seconds, "along_edge": self.along_edge}
-        if self.best is not None:
-            state |= {"best_theta": self.best[0], "best_w": self.best[1]}
-            state |= {"best_key": self.best_key, "best_iteration": self.best_iteration}
-        return state | {"least": self.least, "fallen": self.fallen}
+        state |= {"seconds": self.seconds, "along_edge": self.along_edge}
+        return state | {name: getattr(self, name) for name in SAVED if getattr(self, name) is not None}
 
     def _restore(self, saved):
         prefix = "algorithm_"
-        if saved.get("along_edge"):
+        if saved["along_edge"]:
             self._go_along_edge()
-        self.checkpoint.check(saved, self._state())
-        self.algorithm.restore(
-            {name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)}
-        )
-        self.iteration, self.history = int(saved["iteration"]), saved["history"].tolist()
-        self.times, self.before = saved["history_seconds"].tolist(), float(saved["seconds"])
-        self.least, self.fallen = float(saved["least"]), int(saved["fallen"])
-        if "best_theta" in saved:
-            self.best = (saved["best_theta"], saved["best_w"])
-            self.best_key, self.best_iteration = float(saved["best_key"]), int(saved["best_iteration"])
+        self.algorithm.restore({k[len(prefix) :]: v for k, v in saved.items() if k.startswith(prefix)})
+        self.before = float(saved["seconds"])
+        for name in saved.keys() & set(SAVED):
+            value = saved[name]
+            setattr(self, name, value if name in ("best_theta", "best_w") else value.tolist())
         if self._stuck():  # which a run that ends there does not ask
             self._go_along_edge()
 
@@ -241,8 +225,8 @@ class Run:
         x = self.algorithm.x
         theta, w = self._theta(), x.w.copy()
         best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf
-        if best_counts and self.best is not None:
-            theta, w = self.best
+        if best_counts and self.best_theta is not None:
+            theta, w = self.best_theta, self.best_w
         residual = {"theta": np.inf, "W": np.inf}
         with suppress(OutOfTime, Lost):
             w, residual = self._with_formula(theta, w, self._certificate(theta, w))
@@ -269,10 +253,8 @@ class Run:
         if self.lost is None:
             return self.problem.parts(theta, w)
         x, rest = self.algorithm.x, self.algorithm.x.graph_oracle
-        parts = {
-            name: getattr(x, name) * self.units.worth
-            for name in ("loss", "regularizer", "laplacian", "graph")
-        }
+        names = ("loss", "regularizer", "laplacian", "graph")
+        parts = {name: getattr(x, name) * self.units.worth for name in names}
         return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest()}
 
     def _certificate(self, theta, w):
@@ -290,29 +272,25 @@ class Run:
 
 
 def _warn(solver, result, algorithm):
-    residual, last = max(result.residual.values()), result.history[-2:]
+    last = result.history[-2:]
+    change = f"the last iteration changed the objective by {last[-1] - last[0]:.1e}"
+    why = f"max_iter={solver.max_iter} is reached; {change}"
     way = "raise max_iter, loosen tol, or start from another init"
     if algorithm.diverged:
-        why, way = (
+        why = (
             f"the steps are too long: the objective is infinite after {result.iterations} iterations, and the best "
-            f"iterate is returned",
-            "give shorter steps, or leave step out: then they are found as needed",
+            f"iterate is returned"
         )
+        way = "give shorter steps, or leave step out: then they are found as needed"
     elif last[-1] < LOWEST or (algorithm.stalled and last[-1] < -FALLEN * (1 + abs(result.history[0]))):
-        why, way = (
-            f"the objective has fallen to {last[-1]:.1e} and seems unbounded below",
-            "check the signs in the loss, and give it a regularizer or constraints",
-        )
+        why = f"the objective has fallen to {last[-1]:.1e} and seems unbounded below"
+        way = "check the signs in the loss, and give it a regularizer or constraints"
     elif algorithm.stalled:
-        why, way = (
-            "no step lowers the objective further in double precision",
-            "loosen tol, if the residual is good enough",
-        )
-    else:
-        change = f"the last iteration changed the objective by {last[-1] - last[0]:.1e}"
-        why = f"max_iter={solver.max_iter} is reached; {change}"
+        why = "no step lowers the objective further in double precision"
+        way = "loosen tol, if the residual is good enough"
     warnings.warn(
-        f"{type(solver).__name__} stopped with residual {residual:.1e} > tol={solver.tol:g}: {why}. You may {way}.",
+        f"{type(solver).__name__} stopped with residual {max(result.residual.values()):.1e} > tol={solver.tol:g}: {why}. "
+        f"You may {way}.",
         ConvergenceWarning,
         stacklevel=4,
     )

@@ -37,31 +37,15 @@ ROUGH_ITERATIONS = 50
 def solve(
     problem, solver, start=None, *, n_starts=1, random_state=0, score=None, fingerprint="", started=None
 ):
-    """Solve a problem from one or several starts and keep the best.
+    """Solve a problem from one or several starts and keep the best, as a Result.
 
-    Parameters
-    ----------
-    problem : JointProblem
-    solver : Solver
-    start : str or dict, optional
-        A name, or ``{"theta": (K, n), "w": edge array}`` (either may be missing); "default" by default.
-    n_starts : int
-        Number of starts: the given one, then those of `NAMES` in order, then more random ones.
-    random_state : int
-        Seed of the random starts.
-    score : callable, optional
-        Mean validation loss of theta; then the lowest one is kept, otherwise the lowest objective.
-    fingerprint : str
-        Identifies the fit in a checkpoint; several starts write one file each.
-    started : float, optional
-        When the whole call began, by ``time.perf_counter()``; now by default.
-
-    Returns
-    -------
-    Result
+    `start` is a name or ``{"theta": (K, n), "w": edge array}``, either of which may be missing. It comes first of `n_starts`,
+    then those of `NAMES` in order, then more random ones, seeded by `random_state`. With `score`, the mean validation loss of
+    theta, the lowest one is kept, otherwise the lowest objective. `fingerprint` identifies the fit in a checkpoint, of which
+    several starts write one file each. `started` is when the whole call began, by ``time.perf_counter()``.
     """
     solver.validate()
-    solver.check(problem)
+    solver._check(problem)
     best, best_key, tried = None, np.inf, []
     started = time.perf_counter() if started is None else started
     limit = partial(within, solver.time_limit, started)
@@ -102,13 +86,13 @@ def point(problem, start, seed=0, limit=nullcontext):
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
-        if not problem.graph_regularizer.feasible(problem.edges, given["w"]):
+        if not problem.feasible(given["w"]):
             raise OptionError(
                 f'init["W"] is not in the domain of {problem.graph_regularizer!r}. '
                 "Give weights that meet its constraints, or leave W out: the graph step gives the best ones."
             )
         return theta, given["w"]
-    if problem.graph_regularizer.feasible(problem.edges, problem.w0):
+    if problem.feasible(problem.w0):
         return theta, problem.w0
     return theta, graph_step(problem, theta).w
 

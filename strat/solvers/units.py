@@ -21,20 +21,8 @@ class Units:
     tiny or huge, it is the unit of the objective, and the size at which parameters change it as much again is that of all
     parameters.
 
-    Parameters
-    ----------
-    problem : JointProblem
-    theta : (K, n) ndarray or None
-        Start; None for the problem's own units.
-
-    Attributes
-    ----------
-    problem : JointProblem
-        In these units; the given one where its own will do.
-    unit : (n,) ndarray
-        That of every coordinate of theta.
-    worth : float
-        That of the objective.
+    `theta` is the start, None for the problem's own units. `problem` is then the one in these units, or the given one where
+    its own will do; `unit` (n,) is that of every coordinate of theta, and `worth` that of the objective.
     """
 
     def __init__(self, problem, theta):
@@ -70,12 +58,10 @@ class Units:
         def changes(size):
             return not abs(self._loss(theta + size * signs) - loss) < loss
 
-        size, large = 1.0, changes(1.0)
-        for _ in range(TRIALS):
-            size = size / FACTOR if large else size * FACTOR
-            if changes(size) != large:
-                return size if large else size / FACTOR
-        return 1.0
+        large = changes(1.0)
+        sizes = (FACTOR ** (-k if large else k) for k in range(1, TRIALS + 1))
+        size = next((size for size in sizes if changes(size) != large), None)
+        return 1.0 if size is None else size if large else size / FACTOR
 
     def _rescaled(self, problem):
         self.unit = np.broadcast_to(self.unit, problem.n).copy()

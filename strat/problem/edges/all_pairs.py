@@ -14,13 +14,7 @@ ARRAYS = 20  # edge arrays that a fit holds
 
 
 class AllPairs(EdgeSet):
-    """All pairs of K strata.
-
-    Parameters
-    ----------
-    K : int
-        Number of strata.
-    """
+    """All pairs of K strata."""
 
     are_packed = True
     exact_solver = True  # whether `solver` solves
@@ -34,9 +28,6 @@ class AllPairs(EdgeSet):
         self.mask = np.ones(self.packed.size)
         self.mask[self.packed.diagonal] = 0.0
 
-    def __repr__(self):
-        return f"AllPairs({self.K})"
-
     @property
     def ends(self):
         """Arrays (i, j) of the edges' ends, i < j, in the order of `vector`."""
@@ -47,15 +38,6 @@ class AllPairs(EdgeSet):
         """Positions of the edges in an edge array, in the order of `vector`."""
         i, j = self.ends
         return self.packed.positions(j, i)
-
-    @cached_property
-    def _rows_and_columns(self):
-        """Row and column of every number of an edge array, including those of the diagonal."""
-        i, j = np.tril_indices(self.K)
-        rows, columns = np.empty((2, self.packed.size), dtype=np.intp)
-        place = self.packed.positions(i, j)
-        rows[place], columns[place] = i, j
-        return rows, columns
 
     def zeros(self):
         """An edge array of zeros."""
@@ -69,11 +51,6 @@ class AllPairs(EdgeSet):
         """Write the numbers v, shape (count,), to an edge array."""
         out[self._places] = v
         return out
-
-    def nearest(self, c):
-        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
-        lower = self.packed.square(np.where(self.mask, c, np.inf))
-        return np.where(np.tri(self.K, dtype=bool), lower, lower.T).min(axis=0)
 
     def to_matrix(self, w):
         """Symmetric (K, K) array of the weights w."""
@@ -96,47 +73,27 @@ class AllPairs(EdgeSet):
             return kernels.compiled.degrees(self.K, w)
         return self.packed.operator(w)(np.ones(self.K))
 
-    def laplacian(self, w, theta, degrees):
-        """G(w) theta, shape (K, n)."""
-        if kernels.compiled and theta.shape[1] > 1:  # BLAS is faster on one column
-            return kernels.compiled.laplacian(w, degrees, theta)
-        return self.laplacian_operator(w, degrees)(theta)
-
     def adjacency_operator(self, w):
         """Function theta -> A(w) theta, for many products with one w."""
         return self.packed.operator(w)
 
     def coupling(self, theta, out=None):
         """What `energy` needs: ||theta_k||^2 / 2 of each stratum, and -theta_i . theta_j of each pair, written to out."""
+        theta = theta - theta.mean(axis=0)  # for less cancellation
         out = self.zeros() if out is None else out
-        if kernels.compiled:
-            return kernels.compiled.coupling(theta, out), out
-        theta, squares = self._centred(theta)
-        return squares, self.packed.add_products(-1.0, theta, 0.0, out)
+        return 0.5 * np.vecdot(theta, theta), self.packed.add_products(-1.0, theta, 0.0, out)
 
-    def add_half_distances(self, theta, g, a=None):
+    def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term."""
-        a = np.zeros(self.K) if a is None else a
-        if kernels.compiled:
-            return kernels.compiled.add_half_distances(theta, a, g)
-        # For any s > 0, c_i + c_j - theta_i . theta_j = (c_i + s)(c_j + s) / s - theta_i . theta_j - c_i c_j / s - s.
-        theta, c = self._centred(theta)
-        c += a
-        root = np.sqrt(np.abs(c).max()) or 1.0
-        self.packed.add_products(-1.0, np.column_stack([theta, c / root, np.full(self.K, root)]), 1.0, g)
-        return self.packed.add_products(1.0, (c / root + root)[:, None], 1.0, g)
-
-    def _centred(self, theta):
-        """theta less its mean over the strata, for less cancellation, and half the squared norms of its rows."""
         theta = theta - theta.mean(axis=0)
-        return theta, 0.5 * np.vecdot(theta, theta)
+        self.packed.add_products(-1.0, theta, 1.0, g)
+        return self.add_ends(0.5 * np.vecdot(theta, theta) + a, g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
         if kernels.compiled:
             return kernels.compiled.add_ends(self.K, a, g)
-        for end in self._rows_and_columns:
-            g += a[end]
+        g += self.packed.pack(np.add.outer(a, a))
         return g
 
     def entries(self, S):
@@ -152,12 +109,6 @@ class AllPairs(EdgeSet):
         out = np.negative(w, out=out)
         out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
         return out
-
-    def log_det(self, w, shift, degrees, out):
-        """log det of `precision`, whose Cholesky factor is written to out; None where it is not positive definite."""
-        if kernels.compiled:
-            return kernels.compiled.log_det(w, degrees, shift, out)
-        return super().log_det(w, shift, degrees, out)
 
     @property
     def band(self):

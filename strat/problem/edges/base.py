@@ -7,11 +7,11 @@ import scipy.sparse as sp
 from scipy.linalg.blas import ddot
 
 from strat.errors import GraphError
-from strat.problem.edges.inverse import PackedInverse, SparseInverse
+from strat.oracles.memory import check_memory
 from strat.problem.edges.packed import Packed
 
-DENSE = 2000
-CHUNK = 32768  # numbers: a few arrays of this length fit a core's own cache
+DENSE = 2000  # strata up to which users see weights as an array
+POINTS = 3  # of which a fit holds the inverses
 
 
 class EdgeSet:
@@ -20,11 +20,8 @@ class EdgeSet:
     are_packed = False  # whether an edge array is a packed matrix
     sparse = False  # whether `precision` has a sparse factor
 
-    @cached_property
-    def chunks(self):
-        """Slices that cover a flat edge array."""
-        size = self.mask.size
-        return [slice(start, min(start + CHUNK, size)) for start in range(0, size, CHUNK)]
+    def __repr__(self):
+        return f"{type(self).__name__}({self.K} strata, {self.count} edges)"
 
     def norm(self, a):
         """Euclidean norm over the edges of an edge array that is zero off the edges."""
@@ -38,15 +35,21 @@ class EdgeSet:
         """Edge array of the numbers v, shape (count,)."""
         return self.assign(v, self.zeros())
 
+    def nearest(self, c):
+        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
+        out = np.full(self.K, np.inf)
+        for end in self.ends:
+            np.minimum.at(out, end, self.vector(c))
+        return out
+
     def energy(self, w, degrees, coupling):
         """1/2 sum_e w_e ||theta_i - theta_j||^2 from the `coupling` of theta."""
         of_strata, of_edges = coupling
         return float(degrees @ of_strata) + self.dot(w, of_edges)
 
-    def laplacian_operator(self, w, degrees):
-        """Function theta -> G(w) theta, for many products with one w."""
-        times = self.adjacency_operator(w)
-        return lambda theta: degrees[:, None] * theta - times(theta)
+    def laplacian(self, w, theta, degrees):
+        """G(w) theta, shape (K, n)."""
+        return degrees[:, None] * theta - self.adjacency_operator(w)(theta)
 
     def matrix(self, w):
         """Symmetric weights as users see them: an array up to DENSE strata, and where all pairs are edges."""
@@ -74,12 +77,50 @@ class EdgeSet:
 
     def inverse(self):
         """Memory for log det and inverse of `precision` at one point."""
-        return SparseInverse(self.analysis) if self.sparse else PackedInverse(self)
+        return Inverse(self)
 
     @cached_property
     def packed(self):
         """The format of dense matrices over the strata."""
         return Packed(self.K)
+
+
+class Inverse:
+    """The matrix diag(degrees + shift) - A(w) at one point: its log det, and the entries of its inverse on the edges.
+
+    The memory holds first the Cholesky factor, then the inverse, dense and packed; where the edges are `sparse`, a sparse
+    factor, which takes no memory for pairs that neither it nor the edges have. After `invert`, `diagonal` (K,) and the edge
+    array `entries` are those of the inverse.
+    """
+
+    def __init__(self, edges):
+        self.edges = edges
+        if edges.sparse:
+            check_memory("the sparse factors of this graph", POINTS * edges.analysis.bytes)
+        else:
+            size = POINTS * 8.0 * edges.packed.size
+            check_memory("a dense inverse over the strata", size, "give fewer edges")
+            self._matrix = np.zeros(edges.packed.size)
+
+    def log_det(self, w, shift, degrees):
+        """Factorise, and return the log det; None where the matrix is not positive definite."""
+        if not self.edges.sparse:
+            return self.edges.log_det(w, shift, degrees, self._matrix)
+        try:
+            self._factor = self.edges.analysis.factor(degrees + shift, -w)
+        except np.linalg.LinAlgError:
+            return None
+        return self._factor.log_det
+
+    def invert(self):
+        """Take the inverse of the matrix that was factorised."""
+        if self.edges.sparse:
+            self.diagonal, self.entries = self._factor.inverse()
+            self._factor = None
+        else:
+            self.edges.packed.invert(self._matrix)
+            self.diagonal = self._matrix[self.edges.packed.diagonal]
+            self.entries = self.edges.entries(self._matrix)
 
 
 def dense(W, K):

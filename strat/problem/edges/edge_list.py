@@ -15,19 +15,12 @@ from strat.problem.edges.base import EdgeSet, dense
 WIDTH = 500  # mean entries in a column of a sparse factor up to which systems are solved by it
 FULL = 0.25  # a graph with this share of all pairs is as good as dense
 SMALL = 200  # strata for which dense matrices are always as fast
+CHUNK = 32768  # edges of which differences are taken at a time
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
 
 
 class EdgeList(EdgeSet):
-    """A sparse set of candidate edges.
-
-    Parameters
-    ----------
-    K : int
-        Number of strata.
-    i, j : array_like of int, shape (count,)
-        Ends of the edges; every pair once, i != j.
-    """
+    """A sparse set of candidate edges with the ends i and j; every pair once, i != j."""
 
     couple = None  # weights of the numbers of theta in the distances; see `coupled`
 
@@ -45,9 +38,6 @@ class EdgeList(EdgeSet):
         self.i, self.j = np.divmod(key, self.K)
         self.count = self.i.size
         self.mask = np.ones(self.count)
-
-    def __repr__(self):
-        return f"EdgeList({self.K}, {self.count} edges)"
 
     @cached_property
     def _pattern(self):
@@ -73,13 +63,6 @@ class EdgeList(EdgeSet):
     def assign(self, v, out):
         """Write the numbers v, shape (count,), to an edge array."""
         out[...] = v
-        return out
-
-    def nearest(self, c):
-        """Smallest c_e at every stratum, shape (K,); inf where it has no edge."""
-        out = np.full(self.K, np.inf)
-        np.minimum.at(out, self.i, c)
-        np.minimum.at(out, self.j, c)
         return out
 
     def to_matrix(self, w):
@@ -118,10 +101,10 @@ class EdgeList(EdgeSet):
         """What `energy` needs: zero for each stratum, and half the squared distance of each edge."""
         return np.zeros(self.K), self.distances(theta) / 2
 
-    def add_half_distances(self, theta, g, a=None):
+    def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
         g += self.distances(theta) / 2
-        return g if a is None else self.add_ends(a, g)
+        return self.add_ends(np.broadcast_to(a, self.K), g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
@@ -154,7 +137,8 @@ class EdgeList(EdgeSet):
     def distances(self, theta):
         """||theta_i - theta_j||^2, weighted by `couple` where edges have it, from explicit differences, shape (count,)."""
         out = np.empty(self.count)
-        for chunk in self.chunks:
+        for start in range(0, self.count, CHUNK):
+            chunk = slice(start, start + CHUNK)
             difference = theta[self.i[chunk]] - theta[self.j[chunk]]
             weighted = difference if self.couple is None else self.couple[chunk] * difference
             np.einsum("en,en->e", weighted, difference, out=out[chunk])

@@ -10,19 +10,8 @@ from scipy.sparse.csgraph import connected_components
 class Laplacians:
     """G_c for every number c of a stratum's parameters, where edge e has the weight w_e couple_c or w_e couple_ec.
 
-    Parameters
-    ----------
-    edges : AllPairs or EdgeList
-    w : edge array
-    couple : (n,) or (E, n) ndarray
-        Weight of every number in the distance: the same on all edges, or each edge's own, which needs an EdgeList.
-    degrees : (K,) ndarray, optional
-        Those of w, where they are known.
-
-    Attributes
-    ----------
-    alike : bool
-        Whether couple is the same on all edges, so that all G_c are multiples of one.
+    `couple`, the weight of every number in the distance, is (n,), the same on all edges (the Laplacians are `alike`, multiples
+    of one), or (E, n), each edge's own, which needs an EdgeList. `degrees` (K,) are those of w, where they are known.
     """
 
     def __init__(self, edges, w, couple, degrees=None):
@@ -90,11 +79,6 @@ class Laplacians:
             return self.w, self.couple[c]
         column = np.ascontiguousarray(self.entries[:, c])
         return column, float(column.any())
-
-    def dense(self, c):
-        """G_c as a (K, K) array."""
-        v, p = self.graph(c)
-        return self.edges.dense_laplacian(v) * p
 
     @cached_property
     def kind(self):

@@ -11,20 +11,7 @@ from scipy.linalg.lapack import dpftrf, dpftri, dsfrk, dtfttr, dtrttf
 
 
 class Packed:
-    """The format for K x K matrices.
-
-    Parameters
-    ----------
-    K : int
-        Order of the matrices, at least 1.
-
-    Attributes
-    ----------
-    size : int
-        Numbers in a matrix.
-    diagonal : ndarray of int, shape (K,)
-        Positions of the diagonal.
-    """
+    """The format for K x K matrices: vectors of `size` numbers, with the diagonal at the positions `diagonal`."""
 
     def __init__(self, K):
         self.K, self.size = K, K * (K + 1) // 2

@@ -84,7 +84,7 @@ class GraphRegularizer(BaseEstimator):
         return [W >= 0, cp.diag(W) == 0, *self._constraints(cp, W)]
 
     def check_edges(self, edges, labels):
-        """Check that h is finite somewhere on an edge set.
+        """Raise a GraphError unless h is finite somewhere on an edge set.
 
         Parameters
         ----------
@@ -92,11 +92,6 @@ class GraphRegularizer(BaseEstimator):
             Where W may be nonzero.
         labels : list
             The strata.
-
-        Raises
-        ------
-        GraphError
-            If it is not.
         """
         name = type(self).__name__
         if self._needs_an_edge and edges.K == 1:
@@ -130,28 +125,27 @@ class GraphRegularizer(BaseEstimator):
         """
         return self._oracle_class(self, edges, w0, outside)
 
-    def feasible(self, edges, w):
-        """Tell whether weights are in the domain of h, so that a solver may start there.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        w : edge array
-            The weights.
-
-        Returns
-        -------
-        bool
-            Whether h is finite at w.
-        """
-        return not self.learned or self.oracle(edges, edges.zeros()).feasible(w)
-
     def _formula(self, cp, W, W0):
         raise NotImplementedError
 
     def _constraints(self, cp, W):
         return []
+
+
+class FixedGraph(GraphRegularizer):
+    """The graph is given: W = W0, h = 0.
+
+    Examples
+    --------
+    >>> from strat.problem.graph_regularizers import FixedGraph
+    >>> FixedGraph()
+    FixedGraph()
+    """
+
+    learned = False
+
+    def _formula(self, cp, W, W0):
+        return cp.Constant(0.0)
 
 
 class GraphOracle:
@@ -160,19 +154,11 @@ class GraphOracle:
     A subclass gives `set`, `split_gradient` and `curvature`. As it stands, the rest is the constraint w >= 0 alone; a
     subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights that
     minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
-
-    Attributes
-    ----------
-    projects : bool
-        Whether the prox is the projection on w >= 0, whatever the step; solvers then take it chunk by chunk.
-    factorizations, inversions : int
-        Cholesky factorisations and inverses so far.
     """
 
-    projects = True
     #: Whether `minimize` is a formula, with which a fit ends.
     closed_form = False
-    factorizations = inversions = 0
+    factorizations = 0  # of Cholesky so far
 
     def __init__(self, h, edges, w0, outside=0.0):
         self.h, self.edges, self.w0, self.outside = h, edges, w0, outside

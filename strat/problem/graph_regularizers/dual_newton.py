@@ -20,17 +20,10 @@ ROUNDING = 1e-13  # relative decrease that the value does not show reliably
 
 
 class DegreeDual:
-    """The dual of one graph step.
+    """The dual of one graph step, rho above 0 a number or an edge array.
 
-    Parameters
-    ----------
-    edges : AllPairs or EdgeList
-    c : edge array
-    rho : float or edge array
-        Above 0.
-    strata : object
-        The conjugate of g: its `value` and `gradient`, the `size` of a mismatch, the `longest` step that keeps to the
-        domain, and the Newton `direction`, for which it is given the `solver` below.
+    `strata` is the conjugate of g: its `value` and `gradient`, the `size` of a mismatch, the `longest` step that keeps to the
+    domain, and the Newton `direction`, for which it is given the `solver` below.
     """
 
     def __init__(self, edges, c, rho, strata):

@@ -12,7 +12,6 @@ class EntropyOracle(GraphOracle):
     Its gradient has a pole at 0, so that the whole of h is left to the prox, and the smooth part is zero.
     """
 
-    projects = False
     closed_form = True
 
     def __init__(self, h, edges, w0, outside=0.0):

@@ -5,7 +5,6 @@ import math
 import numpy as np
 from scipy.linalg.blas import daxpy
 
-from strat.oracles import kernels
 from strat.problem.graph_regularizers.base import (
     NONNEGATIVE,
     POSITIVE,
@@ -31,7 +30,7 @@ class LogDetOracle(GraphOracle):
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
         self._matrix = edges.inverse() if self.lambda1 else None  # M
         self._pull = edges.zeros()  # w - w0
-        self.factorizations = self.inversions = 0
+        self.factorizations = 0
 
     def set(self, w, degrees=None):
         """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
@@ -55,9 +54,6 @@ class LogDetOracle(GraphOracle):
             np.multiply(self._pull, self.square, out=out)
             return np.full(self.edges.K, self.linear / 2)
         inverse = self._inverse()
-        if self._compiled:
-            constants = (self.lambda1, self.square, self.linear / 2)
-            return self._compiled.log_det_gradient(self.edges.K, *constants, inverse.entries, self._pull, out)
         np.multiply(inverse.entries, 2 * self.lambda1, out=out)
         if out.size:
             daxpy(self._pull, out, a=self.square)  # in place
@@ -83,13 +79,6 @@ class LogDetOracle(GraphOracle):
         """
         least = self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
         s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
-        if self._compiled:
-            inverse = self._inverse()
-            arrays = inverse.entries, inverse.diagonal, self._w, out
-            self._scale = self.lambda1 * math.sqrt(
-                self._compiled.edge_curvature(self.lambda1, s, least, *arrays)
-            )
-            return out
         rho = self.resistances(out)
         self._scale = self.lambda1 * self.edges.norm(rho)
         rho *= self.lambda1 / (self._w + s) if self.lambda1 else 0.0
@@ -102,15 +91,9 @@ class LogDetOracle(GraphOracle):
             self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
         return self._scale
 
-    @property
-    def _compiled(self):
-        """The compiled loops, which take packed matrices; None where they do not apply."""
-        return kernels.compiled if self.edges.are_packed and self.lambda1 else None
-
     def _inverse(self):
         if not self._inverted:
             self._matrix.invert()
-            self.inversions += 1
             self._inverted = True
         return self._matrix
 

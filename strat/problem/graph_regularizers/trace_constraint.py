@@ -4,15 +4,12 @@ import numpy as np
 
 from strat.problem.graph_regularizers.base import NONNEGATIVE, GraphOracle, GraphRegularizer
 from strat.problem.graph_regularizers.dual_newton import DegreeDual
-from strat.problem.graph_regularizers.simplex import onto_simplex, water_level
 
 SLACK = 1e-9  # relative error of the trace that still counts as feasible
 
 
 class TraceConstraintOracle(GraphOracle):
     """h(w) = (lambda2/2) (sum_i deg_i^2 + 2 sum_e w_e^2) on the simplex w >= 0, 2 sum_e w_e = lambda1."""
-
-    projects = False
 
     def __init__(self, h, edges, w0, outside=0.0):
         super().__init__(h, edges, w0, outside)
@@ -100,6 +97,29 @@ class FixedTotal:
         x, ones = solve(mismatch), solve(np.ones(self.K))
         remaining = self.K * self.lambda2 - ones.sum()  # zero only where no edge is active
         return -x - ones * (x.sum() / max(remaining, 1e-12 * self.K * self.lambda2))
+
+
+def water_level(v, t, total):
+    """The number l with sum max(0, v + l t) = total > 0, for t > 0, a number or of the shape of v.
+
+    Newton's method on a convex function, from the right. It ends because edges only leave the support (Michelot 1986).
+    """
+    t = np.broadcast_to(t, v.shape)
+    while True:
+        level = (total - v.sum()) / t.sum()
+        inside = v > -level * t
+        if inside.all() or not inside.any():
+            return level
+        v, t = v[inside], t[inside]
+
+
+def onto_simplex(v, t, total):
+    """argmin of sum (z - v)^2 / (2 t) over z >= 0 with sum z = total; shapes as in `water_level`."""
+    if not total or not v.size:
+        return np.zeros_like(v)
+    v = v - np.max(v / t) * t  # the same problem, without the cancellation of large numbers
+    z = np.maximum(v + water_level(v, t, total) * t, 0.0)
+    return z * (total / z.sum())
 
 
 class TraceConstraint(GraphRegularizer):

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from strat.errors import ConvergenceWarning, DataError, first_line
 from strat.graphs.reading import read_graph
 from strat.problem.edges import EdgeList
-from strat.records.sample import Sample, strata_folds
+from strat.records.sample import Sample
 from strat.records.splitters import StrataKFold
 from strat.selection.tuning.branches import branches_of
 from strat.selection.tuning.path import FAILURES, START, best, choices, choose, losses_of, table_row, walk
@@ -47,7 +47,7 @@ class Rounds:
 def rounds_of(train, validation, folds, random_state, guard=True):
     """Rounds that split a validation set, or the folds of the training records; none without a guard."""
     if validation is None:
-        pairs = train.splits(folds, strata_folds(random_state))
+        pairs = train.splits(folds, random_state)
         order = in_order_of_time(pairs)
         pairs = pairs if order is None else [pairs[k] for k in order]
     else:

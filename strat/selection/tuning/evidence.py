@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from strat.compiler.symbols import AtomNode
+from strat.compiler.walk import AtomNode
 from strat.derivatives.linearization import Linearization
 from strat.errors import GraphError, NoOracleError, OptionError
 from strat.model.refit import Refits

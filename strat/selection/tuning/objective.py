@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.base import clone
 
-from strat.derivatives.chain_rule import over_edges, over_parameter
+from strat.derivatives.hypergradient import derivatives, over_edges
 from strat.derivatives.linearization import Linearization
 from strat.errors import ConvergenceWarning, NoOracleError
 from strat.model.refit import Refits
@@ -17,7 +17,7 @@ REMEMBERED = 3
 
 
 class InnerFits:
-    """Polished fits of a model to one set of training records (a Part) at any x of a Space, each started at the last."""
+    """Polished fits of a model to one part of a Sample at any x of a Space, each started at the last."""
 
     def __init__(self, model, space, part):
         options = {"scale": 1.0, "solver": NewtonCG(), "n_starts": 1, "warm_start": False}
@@ -55,11 +55,12 @@ class InnerFits:
         w, values = self.space.at(x)
         for p in self.space.parameters:
 
-            def problem_at(moved, name=p.name):
-                return self.refits.bound_model.problem(w0=w, values={**values, name: moved})
+            def change(moved, name=p.name):
+                problem = self.refits.bound_model.problem(w0=w, values={**values, name: moved})
+                return fit.change(problem, v, b)
 
-            parameter, value = held.base.hyperparameters[p.name], np.asarray(values[p.name], dtype=float)
-            slopes[p.name] = over_parameter(fit, b, v, parameter, value, problem_at)
+            value = np.asarray(values[p.name], dtype=float)
+            slopes[p.name] = derivatives(change, held.base.hyperparameters[p.name], value)
         return loss, self.space.back(x, edges, slopes)
 
 

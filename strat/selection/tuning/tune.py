@@ -14,7 +14,7 @@ from strat.records.sample import Sample, joined
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import tune_by_evidence
 from strat.selection.tuning.by_validation import rounds_of, tune_by_validation
-from strat.solvers.progress import Listening
+from strat.solvers.progress import listening
 
 
 def tune(
@@ -145,7 +145,7 @@ def tune(
     held_out = None if validation is None else Sample([model], validation, "validation")
     everything = sample if held_out is None else joined(sample, held_out, [model])
     rounds = rounds_of(sample, held_out, splits, random_state, guard and not by_evidence)
-    with Listening(verbose):
+    with listening(verbose):
         if by_evidence:
             tuned = tune_by_evidence(model, rounds, splits, everything, clock, guard)
         else:

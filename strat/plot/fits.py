@@ -1,4 +1,4 @@
-"""Parameters over strata: lines along one coordinate, a heatmap over two."""
+"""Parameters over strata, as lines, heatmaps or maps, and the objective on the way to the fit."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,8 +7,8 @@ from scipy import sparse
 
 from strat.compiler.feature_names import entry_names
 from strat.derivatives.standard_errors import standard_errors
-from strat.errors import OptionError
-from strat.graphs.geometry import shapes_of
+from strat.errors import DataError, OptionError
+from strat.graphs.features import shapes_of
 from strat.model.estimator import check_fitted
 from strat.plot import canvas
 
@@ -70,19 +70,21 @@ def parameters(
     if variable not in model.theta_:
         known = ", ".join(model.theta_)
         raise OptionError(f"{variable!r} is no variable of the model; its variables are {known}.")
-    values, labels = model.theta_[variable], list(model.strata_)
+    values, labels, records = model.theta_[variable], list(model.strata_), getattr(model, "_training", None)
+    known = records is not None and records.weight.any()
+    without = ~records.filled if known else np.zeros(len(labels), dtype=bool)
     shapes, grid = shapes_of(model, labels), canvas.coordinates(labels)
     names = _entries(model, variable, index, most=LINES if grid is None and shapes is None else 1)
     if grid is None and shapes is None:
         bands = standard_errors(model)[variable] if errors else None
-        return _lines(model, labels, values, bands, names, variable, ax, options)
+        return _lines(model.W_, labels, values, bands, names, variable, without, ax, options)
     if errors:
         raise OptionError(
             "errors=True draws bands on lines and bars on points, but these strata make a heatmap or a map. "
             "strat.standard_errors(model) gives the numbers."
         )
     (name, entry), *_ = names.items()
-    values, without = values[(slice(None), *entry)], _without_records(model)
+    values = values[(slice(None), *entry)]
     shades = _shades(model, variable, values, options)
     if shapes is not None:
         return _map(values, shapes, name, without, ax, shades)
@@ -91,22 +93,18 @@ def parameters(
 
 def _entries(model, variable, index, most):
     """The entries to draw, as {name: index}."""
-    names = entry_names(model.base, model._columns)[variable]
+    names, shape = entry_names(model.base, model._columns)[variable], model.theta_[variable].shape[1:]
     if index is None:
         chosen = list(names)[:most]
     elif isinstance(index, str):
         chosen = [entry for entry, name in names.items() if index in name[len(variable) + 1 : -1].split(", ")]
     else:
-        index = tuple(index) if isinstance(index, tuple | list) else (index,)
         try:
-            chosen = [
-                tuple(k % size for k, size in zip(index, model.theta_[variable].shape[1:], strict=True))
-            ]
-            np.zeros(model.theta_[variable].shape[1:])[index]
+            place = np.arange(len(names)).reshape(shape)[tuple(np.atleast_1d(index))]
+            chosen = [list(names)[place]]
         except (IndexError, TypeError, ValueError):
             chosen = []
     if not chosen:
-        shape = model.theta_[variable].shape[1:]
         raise OptionError(f"index={index!r} is no entry of {variable}, which has shape {shape}.")
     return {names[entry]: entry for entry in chosen[:most]}
 
@@ -114,15 +112,11 @@ def _entries(model, variable, index, most):
 def _shades(model, variable, values, options):
     """Colours of values, around 0 where both signs occur, around 0.5 for shares; the user's options go before them."""
     low, high = np.nanmin(values), np.nanmax(values)
-    middle = 0.0 if low < 0 else 0.5
+    middle, shades = 0.0 if low < 0 else 0.5, {"cmap": "viridis"}
     if (low < 0 < high) or (low < 0.5 < high and _is_share(model, variable)):
         size = max(middle - low, high - middle)
         shades = {"cmap": "RdBu_r", "vmin": middle - size, "vmax": middle + size}
-    else:
-        shades = {"cmap": "viridis"}
-    if "norm" in options:
-        shades = {"cmap": shades["cmap"]}
-    return {**shades, **options}
+    return {**({"cmap": shades["cmap"]} if "norm" in options else shades), **options}
 
 
 def _is_share(model, variable):
@@ -140,7 +134,7 @@ def _is_share(model, variable):
 
 
 def _map(values, shapes, name, without, ax, shades):
-    """A map: each stratum's shape in the colour of its value; hatched where it has no records."""
+    """A map: each stratum's shape in the colour of its value; dotted where it has no records."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
@@ -149,22 +143,19 @@ def _map(values, shapes, name, without, ax, shades):
     patches, owners = [], []
     for k, shape in enumerate(shapes):
         for part in getattr(shape, "geoms", [shape]):
-            rings = [part.exterior, *part.interiors] if hasattr(part, "exterior") else []
-            if rings:
-                patches.append(
-                    PathPatch(Path.make_compound_path(*(Path(np.array(r.coords)[:, :2]) for r in rings)))
-                )
+            if hasattr(part, "exterior"):
+                rings = [Path(np.array(ring.coords)[:, :2]) for ring in (part.exterior, *part.interiors)]
+                patches.append(PathPatch(Path.make_compound_path(*rings)))
                 owners.append(k)
-    limits = {key: shades.pop(key) for key in ("vmin", "vmax") if key in shades}
+    limits = [shades.pop(key, None) for key in ("vmin", "vmax")]
     drawn = PatchCollection(patches, **{"edgecolor": "white", "linewidth": 0.4, **shades})
     drawn.set_array(np.asarray(values)[owners])
-    drawn.set_clim(limits.get("vmin"), limits.get("vmax"))
+    drawn.set_clim(*limits)
     ax.add_collection(drawn)
     if without.any():
-        hollow = [patch for patch, k in zip(patches, owners, strict=True) if without[k]]
-        ax.add_collection(
-            PatchCollection(hollow, facecolor="none", edgecolor="0.35", hatch="....", linewidth=0.0)
-        )
+        dotted = [patch for patch, k in zip(patches, owners, strict=True) if without[k]]
+        style = {"facecolor": "none", "edgecolor": "0.35", "hatch": "....", "linewidth": 0.0}
+        ax.add_collection(PatchCollection(dotted, **style))
     ax.autoscale_view()
     ax.set_aspect("equal")
     ax.set_axis_off()
@@ -177,61 +168,56 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
     (rows, columns), (row, column) = grid
     table = np.full((len(rows), len(columns)), np.nan)
     table[row, column] = values
-    height, width = (float(np.clip(1.6 + 0.28 * n, 3.5, 10.0)) for n in table.shape)
+    height, width = np.clip(1.6 + 0.28 * np.array(table.shape), 3.5, 10.0)
     ax = canvas.axes(ax, (width + 1.2, height))
     image = ax.imshow(table, interpolation="nearest", aspect="auto", **shades)
     if without.any():
         ax.plot(column[without], row[without], ".", color="0.25", markersize=2.5)
     canvas.set_ticks(ax.xaxis, columns)
     canvas.set_ticks(ax.yaxis, rows, most=60)
-    ax.set_ylabel(titles[0])
-    ax.set_xlabel(titles[1])
+    ax.set(ylabel=titles[0], xlabel=titles[1])
     ax.set_title(f"{name} by {titles[0]} and {titles[1]}" + " (dot: no records)" * bool(without.any()))
     ax.figure.colorbar(image, ax=ax).set_label(name)
     return ax
 
 
-def _lines(model, labels, values, bands, names, variable, ax, options):
-    ordered = canvas.are_numbers(labels)
-    ax = canvas.axes(
-        ax, (7.0 if ordered or len(labels) <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels)))
-    )
-    x = np.array(labels, dtype=float) if ordered else np.arange(len(labels))
-    order = np.argsort(x, kind="stable")
-    line = "-" if ordered or _is_path(model.W_) else ""
-    without = _without_records(model)
-    size = float(np.clip(150 / len(labels), 1.5, 5.0))
-    marker = "" if line and len(labels) > 200 else "o"
-    marked = bool(marker) and without.any()
-    middle, places = (len(names) - 1) / 2, x
+def _lines(W, labels, values, bands, names, variable, without, ax, options):
+    K, ordered = len(labels), canvas.are_numbers(labels)
+    places = np.array(labels, dtype=float) if ordered else np.arange(K)
+    order, line = np.argsort(places, kind="stable"), "-" if ordered or _is_path(W) else ""
+    ax = canvas.axes(ax, (7.0 if ordered or K <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels))))
+    style = {
+        "linestyle": line,
+        "marker": "" if line and K > 200 else "o",
+        "markersize": np.clip(150 / K, 1.5, 5),
+    }
+    marked = bool(style["marker"]) and without.any()
     for position, (name, entry) in enumerate(names.items()):
-        y = values[(slice(None), *entry)]
-        x = places if line else places + 0.6 / len(names) * (position - middle)  # side by side
-        style = {"linestyle": line, "marker": marker, "markersize": size, "label": name, **options}
-        (drawn,) = ax.plot(x[order], y[order], **style)
+        x, y = places, values[(slice(None), *entry)]
+        if not line:
+            x = x + 0.6 / len(names) * (position - (len(names) - 1) / 2)  # side by side
+        (drawn,) = ax.plot(x[order], y[order], **{**style, "label": name, **options})
+        color = drawn.get_color()
         if marked:
-            style = {"color": drawn.get_color(), "markersize": size, "markerfacecolor": "white", "zorder": 3}
-            ax.plot(x[without], y[without], "o", **style)
+            hollow = {"markerfacecolor": "white", "markersize": style["markersize"], "zorder": 3}
+            ax.plot(x[without], y[without], "o", color=color, **hollow)
         if bands is not None:
             error = bands[(slice(None), *entry)]
-            error = np.where(np.isfinite(error), error, np.nan)
+            error = 2 * np.where(np.isfinite(error), error, np.nan)
             if line:
-                low, high = (y - 2 * error)[order], (y + 2 * error)[order]
-                ax.fill_between(x[order], low, high, color=drawn.get_color(), alpha=0.2, linewidth=0)
+                low, high = (y - error)[order], (y + error)[order]
+                ax.fill_between(x[order], low, high, color=color, alpha=0.2, linewidth=0)
             else:
-                ax.errorbar(x, y, 2 * error, linestyle="", color=drawn.get_color(), alpha=0.5, zorder=1)
+                ax.errorbar(x, y, error, linestyle="", color=color, alpha=0.5, zorder=1)
     if not ordered:
         canvas.set_ticks(ax.xaxis, labels)
     elif all(float(label).is_integer() for label in labels):
         ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel("stratum")
-    ax.set_ylabel(next(iter(names)) if len(names) == 1 else variable)
+    title = next(iter(names)) if len(names) == 1 else variable
     notes = ["hollow: no records"] * bool(marked)
     notes += [f"{'band' if line else 'bar'}: two standard errors"] * (bands is not None)
-    ax.set_title(
-        f"{next(iter(names)) if len(names) == 1 else variable} by stratum"
-        + (f" ({', '.join(notes)})" if notes else "")
-    )
+    ax.set(xlabel="stratum", ylabel=title)
+    ax.set_title(f"{title} by stratum" + f" ({', '.join(notes)})" * bool(notes))
     if len(names) > 1:
         ax.legend(
             fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
@@ -246,9 +232,68 @@ def _is_path(W):
     return W.shape[0] > 1 and bool(np.all(W.diagonal(1) > 0)) and W.nnz == 2 * (W.shape[0] - 1)
 
 
-def _without_records(model):
-    """Mask of the strata without records; none where the model does not know, or where no stratum has any."""
-    records, K = getattr(model, "_training", None), len(model.strata_)
-    if records is None or not records.weight.any():
-        return np.zeros(K, dtype=bool)
-    return np.bincount(records.strata.index[records.weight > 0], minlength=K) == 0
+def history(
+    fits: Any, x: str = "iterations", gap: bool = False, ax: "Axes | None" = None, **options: Any
+) -> "Axes":
+    """Draw the objective against iterations or seconds.
+
+    Parameters
+    ----------
+    fits : fitted model, Result, or dict or sequence of them
+        The keys of a dict name the lines.
+    x : {"iterations", "seconds"}
+        What runs along the axis.
+    gap : bool
+        Draw the distance to the lowest objective among all fits, on a log scale. Say it only of fits that minimise one
+        function.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    **options
+        For ``Axes.plot``.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> import cvxpy as cp, strat
+    >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
+    >>> base = strat.BaseModel(cp.logistic(-y * theta), cp.square(theta), data=(y,))
+    >>> model = strat.joint(base, strat.graphs.path(3)).fit([1.0, 1.0, -1.0], strata=[0, 1, 2])
+    >>> strat.plot.history({"joint": model}, x="seconds").get_xlabel()
+    'seconds'
+    """
+    if x not in ("iterations", "seconds"):
+        raise OptionError(f'x is {x!r}, but it is "iterations" or "seconds".')
+    if isinstance(fits, list | tuple):
+        fits = {f"fit {k}": fit for k, fit in enumerate(fits, start=1)}
+    fits = fits if isinstance(fits, dict) else {"": fits}  # one alone has no name
+    results = {str(name): getattr(fit, "result_", fit) for name, fit in fits.items()}
+    if not results:
+        raise DataError("there are no fits to draw.")
+    for name, result in results.items():
+        if not getattr(result, "history", None):
+            raise DataError(f"{name or 'this'} is no fitted model and no Result. Call fit first.")
+    ax = canvas.axes(ax, (6.4, 4.2))
+    lowest = min(min(result.history) for result in results.values())
+    for name, result in results.items():
+        objective = np.array(result.history, dtype=float)
+        along = np.arange(len(objective)) if x == "iterations" else np.array(result.history_seconds)
+        if len(along) != len(objective):
+            raise DataError(f'{name or "the fit"} has no times of its iterations; use x="iterations".')
+        if gap:
+            objective = objective - lowest
+            objective[objective <= 0] = np.nan  # a log scale has no 0
+        style = {"label": name, "markersize": 3, "marker": "o" if len(objective) < 25 else ""}
+        ax.plot(along, objective, **{**style, **options})
+    ax.set_xlabel("iteration" if x == "iterations" else "seconds")
+    ax.set_ylabel("objective above the lowest" if gap else "objective")
+    ax.set_title("Objective")
+    if gap:
+        ax.set_yscale("log")
+    if any(results):
+        ax.legend(frameon=False)
+    ax.grid(alpha=0.3)
+    return ax
