@@ -2,7 +2,7 @@
 
     python benchmarks/admm.py [strata ...]
 
-Every model has 8 records a stratum on average, 10 parameters a stratum, a ridge and a grid of weight 1. Objectives are
+Every model has 8 records per stratum on average, 10 parameters per stratum, a ridge and a grid of weight 1. Objectives are
 compared too: the column "above" is how far ADMM's lies above the other one's, relative.
 """
 

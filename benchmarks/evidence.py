@@ -1,6 +1,6 @@
 """Evidence with its gradient: the time of one evaluation, against a cold fit and against the gradient by differences.
 
-Run ``python benchmarks/evidence.py``: logistic models of 8 features and a free intercept on grids, 13 records a stratum,
+Run ``python benchmarks/evidence.py``: logistic models of 8 features and a free intercept on grids, 13 records per stratum,
 CPU seconds. The differences are of the same evaluations, two for each weight of the table, so that the ratio is a count of
 these. The maximisation is first over products of a number for each axis and one for each coefficient, then over tables.
 """

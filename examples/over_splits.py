@@ -1,12 +1,12 @@
 """Compare models over many splits, with constants chosen on the training records alone.
 
-For every split, the constants of every model are chosen by cross-validation on its training records, the model is fitted
-to all of them, and only then the test records are looked at. The LRSM has one weight for each factor of the graph
-and a ridge, found by ``strat.search``; the models that learn the graph take that ridge, and lambda1 and lambda2 (or the
-scale of the prior graph) from a grid around the paper's constants.
+In every split, the constants of each model are chosen by cross-validation on the training records, the model is fitted to all of
+them, and then evaluated on the test records. The LRSM has one weight for each factor of the graph and a ridge, chosen by
+``strat.search``. The models that learn the graph use that ridge; lambda1 and lambda2 (or the scale of the prior graph) are
+chosen from a grid around the paper's constants.
 
-A free intercept is right where the strata share their records, and hard on separate models: in a stratum whose few labels
-are equal it grows without limit. The separate models are therefore also fitted with the ridge on their intercept.
+A free intercept suits coupled models but not separate ones: in a stratum whose few labels are equal it grows without bound.
+The separate models are therefore also fitted with a ridge on the intercept.
 """
 
 import sys
@@ -114,7 +114,7 @@ def best_of_grid(model, grid, train, folds, seed):
         return np.concatenate(losses).mean()
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a joint fit that collapses says so in its result
+        warnings.simplefilter("ignore")  # about joint fits that collapse
         return min(tried, key=loss)
 
 
@@ -145,7 +145,7 @@ def compare(splits, bases, graph, folds, learned, figures):
     bases, graph, folds, learned
         As `models_of_split` takes them.
     figures : callable
-        ``figures(model, test)`` gives a dict of numbers; the first one decides.
+        ``figures(model, test)`` gives a dict of numbers; the first one orders the table.
     """
     rows, started = {}, time.perf_counter()
     for seed, (train, test) in enumerate(splits):

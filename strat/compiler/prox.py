@@ -17,7 +17,8 @@ from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.prox_quadratic import QuadraticProx
-from strat.oracles.prox_separable import ScalarBlock, SoftBlock
+from strat.oracles.prox_separable import NewtonBlock, ScalarBlock, SoftBlock
+from strat.oracles.tape import Tape
 from strat.rules.piecewise import Abs
 from strat.rules.text import text
 
@@ -222,17 +223,18 @@ class ProxBuilder:
             mine = np.intersect1d(matrix.indices, columns)
             if isinstance(node.rule, Abs):
                 absolute[mine] = True
-            elif np.any(owner[mine] >= 0):
-                raise NoProx("functions of one coordinate have no joint closed form")
             else:
-                owner[mine] = i
-        if np.any(absolute & (owner >= 0)):
+                owner[mine] = np.where(owner[mine] == -1, i, -2)
+        if np.any(absolute & (owner != -1)):
             raise NoProx("functions and absolute values of one coordinate have no joint closed form")
-        soft = columns[owner[columns] < 0]
+        soft, others = columns[owner[columns] == -1], [np.flatnonzero(owner == -2)]
         blocks = [self._soft(soft)] if len(soft) else []
         for i in np.unique(owner[owner >= 0]):
-            blocks.append(self._scalar(np.flatnonzero(owner == i), self.pieces[i][0]))
-        return blocks
+            mine = np.flatnonzero(owner == i)
+            block = self._scalar(mine, self.pieces[i][0])
+            (others if block is None else blocks).append(mine if block is None else block)
+        others = np.sort(np.concatenate(others))
+        return blocks + ([self._newton(others)] if len(others) else [])
 
     def _soft(self, columns):
         """The block of coordinates with absolute values alone, or nothing."""
@@ -269,17 +271,43 @@ class ProxBuilder:
         return weight, np.nan_to_num(centre) + 0.0
 
     def _scalar(self, columns, node):
-        """The block of one elementwise atom that knows its prox, once a coordinate."""
+        """The block of one elementwise atom that knows its prox, once a coordinate; None for others."""
         p, rows, constants = self.sets.transposed, self.rows(node.forms[0]), node.forms[1:]
         known = node.rule.separable and node.rule.has("prox") and all(form.is_data for form in constants)
         plain = p is None or np.array_equal(p[columns], columns)
         if not (known and plain) or rows is None or len(rows[1]) != len(columns):
-            why = f"{node.rule.name} in {text(node.expression)}"
-            raise NoProx(f"functions of one coordinate have no joint closed form: {why}")
+            return None
         row, column, scale, offset = (part[np.argsort(rows[1])] for part in rows)
         others = [self.binder.values(form).reshape(1, -1)[:, row] for form in constants]
         parts, ends = self._parts(columns)
         return ScalarBlock(columns, *parts, node.rule, others, self.nodes[node][:, row], scale, offset, *ends)
+
+    def _newton(self, columns):
+        """The block of smooth functions."""
+        binder, weights, p = self.binder, {}, self.sets.transposed
+        touching = [
+            (node, m[:, columns].tocsr()) for node, m in self.pieces if np.isin(m.indices, columns).any()
+        ]
+        inside = binder.inside([node for node, _ in touching])
+        for node in inside:
+            ends = [self.rows(node.forms[i]) for i, e in node.rule.intervals.items() if np.isfinite(e).any()]
+            smooth = node.rule.curved and node.rule.kinks == "none"
+            data = all(form.is_data for form in node.forms[1:])
+            if (
+                not (smooth and data)
+                or any(rows is None for rows in ends)
+                or (p is not None and np.any(p[columns] != columns))
+            ):
+                why = f"{node.rule.name} in {text(node.expression)}"
+                raise NoProx(f"functions of one coordinate have no joint closed form: {why}")
+        for node, matrix in touching:  # of entries that touch these columns only
+            weight = self.nodes[node] * (np.diff(matrix.indptr) > 0)
+            weights[binder.node(node)] = weight.reshape(len(weight), *node.shape)
+        nodes = binder.nodes([node for node, _ in touching])
+        tape = Tape(nodes, weights, None, self.n, self.active)
+        low, high = self.domain()
+        parts = self._parts(columns)[0]
+        return NewtonBlock(columns, *parts, self.n, tape, low[None, columns], high[None, columns])
 
     def _parts(self, columns):
         """Linear and quadratic parts, and the bounds."""

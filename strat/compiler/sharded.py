@@ -1,12 +1,12 @@
 """A loss bound to records piece by piece, so that all cores work and only the pieces at work are copied."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
 from strat.oracles.base import hessian_blocks
 from strat.oracles.quadratic import Quadratic
-from strat.oracles.shards import Kept, LocalSum, Shard, Shards
+from strat.oracles.shards import LocalSum, Shard, Shards
 from strat.oracles.sum import SumOracle
 
 #: Numbers of records from which they are bound in pieces, and up to which the bound pieces are kept.
@@ -43,7 +43,7 @@ def in_pieces(program, arrays, strata, weight, given, smooth=True):
         return shard(bind, strata, part)
 
     shards = [partial(piece, first) for first in range(0, N, step)]
-    shards = [Kept(make) for make in shards] if N * width <= KEPT else shards
+    shards = [cache(make) for make in shards] if N * width <= KEPT else shards
     return sum_over(LocalSum(lambda: shards, K), K, like)
 
 
@@ -76,7 +76,8 @@ def in_chunks(program, records, shared, given, smooth=True):
 def follows_gradients(oracle):
     """Whether derivatives are all that methods need of a loss: it has two, no domain and no kinks that are smoothed."""
     kinked = any(getattr(part, "kinked_rows", None) is not None for part in oracle.parts)
-    return oracle.has("hessian_operator") and not oracle.limited() and not kinked
+    nodes = [node for part in oracle.parts for node in getattr(part, "nodes", ())]
+    return oracle.has("hessian_operator") and not kinked and not any(node.rule.restricted for node in nodes)
 
 
 def sum_over(engine, K, like):

@@ -1,6 +1,5 @@
 """A model bound to records: the problem that solvers see, for the model's constants or any others."""
 
-from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -20,6 +19,7 @@ from strat.oracles.sum import SumOracle
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
+from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords
 from strat.records.records import Records
 from strat.records.sample import Sample
@@ -31,18 +31,16 @@ class BindingCache:
     """What a program was bound to, for the last `size` values of its hyperparameters."""
 
     def __init__(self, program, size=1):
-        self.parameters, self.size = program.hyperparameters, size
-        self.entries = OrderedDict()
+        self.parameters, self.size, self.entries = program.hyperparameters, size, {}
 
     def __call__(self, values, bind):
         """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
-        key = tuple(_bytes(values.get(p.name(), p.value)) for p in self.parameters)
-        if key not in self.entries:
-            self.entries[key] = bind(values)
-            if len(self.entries) > self.size:
-                self.entries.popitem(last=False)
-        self.entries.move_to_end(key)
-        return self.entries[key]
+        key = fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
+        entry = self.entries.pop(key) if key in self.entries else bind(values)
+        self.entries[key] = entry  # those used last stand last
+        if len(self.entries) > self.size:
+            del self.entries[next(iter(self.entries))]
+        return entry
 
 
 #: The bound regularizers of each declaration: they hold no records, so that all fits share them.
@@ -259,8 +257,3 @@ def _bind_regularizer(program, values):
         return regularizer, None
     constraints = program.constraints_alone.bind_regularizer(values)
     return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
-
-
-def _bytes(value):
-    value = value.toarray() if hasattr(value, "toarray") else value
-    return None if value is None else np.asarray(value, dtype=float).tobytes()

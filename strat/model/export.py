@@ -61,10 +61,13 @@ def _stratum_terms(base, records, values, k, regularizer_weight, kept):
         leaves[id(p)] = kept[name] if name in kept else cp.Constant(values.get(name, p.value))
     symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
     terms = [regularizer_weight * folded(base.regularizer, leaves, symbolic)]
-    for i in np.flatnonzero((records.strata.index == k) & (records.weight > 0)):
-        data = {id(p): cp.Constant(_entry(p, a, i)) for p, a in zip(base.data, records.arrays, strict=True)}
+    rows = np.flatnonzero((records.strata.index == k) & (records.weight > 0))
+    arrays = [a[rows].toarray() if sp.issparse(a) else a[rows] for a in records.arrays]
+    for *values_of_record, w in zip(*arrays, records.weight[rows], strict=True):
+        pairs = zip(base.data, values_of_record, strict=True)
+        data = {id(p): cp.Constant(np.reshape(value, p.shape)) for p, value in pairs}
         loss = folded(base.loss, leaves | data, symbolic)
-        terms.append(loss if records.weight[i] == 1 else float(records.weight[i]) * loss)
+        terms.append(loss if w == 1 else float(w) * loss)
     constraints = [c.copy([folded(a, leaves, symbolic) for a in c.args]) for c in base.constraints]
     return variables, _sum(terms), constraints
 
@@ -72,8 +75,3 @@ def _stratum_terms(base, records, values, k, regularizer_weight, kept):
 def _sum(terms):
     """One flat sum: long chains of additions are slow to analyse."""
     return cp.sum(cp.hstack([cp.reshape(t, (1,), order="C") for t in terms]))
-
-
-def _entry(parameter, array, i):
-    value = array[[i]].toarray() if sp.issparse(array) else array[i]
-    return np.asarray(value).reshape(parameter.shape)

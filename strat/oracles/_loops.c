@@ -171,7 +171,7 @@ static void path(ptrdiff_t L, const double *restrict v, const double *restrict c
 }
 
 /* `work` has room for 8 L + 6 numbers. */
-static void path_prox(ptrdiff_t P, ptrdiff_t L, const double *v, const double *curvature, const double *up, const double *down,
+static void path_proxes(ptrdiff_t P, ptrdiff_t L, const double *v, const double *curvature, const double *up, const double *down,
                       double *work, double *z)
 {
     for (ptrdiff_t p = 0; p < P; p++, v += L, z += L, curvature += L, up += L - 1, down += L - 1)
@@ -221,7 +221,7 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
     _(rows_times, "nnrrrw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))                       \
     _(rows_sum, "nnnrrrw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                  \
     _(grams, "nnnrrrw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                        \
-    _(path_prox, "nnrrrrww", path_prox(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
+    _(path_proxes, "nnrrrrww", path_proxes(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
 
 /* The loops run without Python's lock, so that threads share the strata. */
 #define FUNCTION(name, types, call)                                                            \

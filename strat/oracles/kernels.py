@@ -26,7 +26,7 @@ class Compiled:
     def degrees(self, K, w):
         """Row sums (K,) of a packed K x K matrix with zero diagonal."""
         out = np.empty(K)
-        self._loops.degrees(K, w, out)
+        self._loops.degrees(K, of_floats(w), out)
         return out
 
     def add_ends(self, K, a, g):
@@ -52,10 +52,10 @@ class Compiled:
         self._loops.grams(*x.shape, K, stratum, x, of_floats(weight), out)
         return out
 
-    def path_prox(self, *arrays):
+    def path_proxes(self, *arrays):
         """Of v (P, L) and its terms, `strat.oracles.prox_chains.path_prox`."""
         (P, L), out = arrays[0].shape, np.empty(arrays[0].shape)
-        self._loops.path_prox(P, L, *map(of_floats, arrays), np.empty(8 * L + 6), out)
+        self._loops.path_proxes(P, L, *map(of_floats, arrays), np.empty(8 * L + 6), out)
         return out
 
 

@@ -34,7 +34,7 @@ class KinkedRows:
 
     @classmethod
     def of(cls, link):
-        """The rows of a `SingleAtom`, or None where it is another sum."""
+        """The rows of a sum of one atom of one affine form (`Tape.kinked_rows`), or None where the atom is another."""
         kinks = getattr(link.rule, "kinks_apart", None)
         if kinks is None or not link.design.dense or not (link.weight > 0).all() or link.segments is None:
             return None

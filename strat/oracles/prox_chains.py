@@ -54,7 +54,7 @@ def path_prox(v, curvature, up, down):
     dynamic programming algorithm for the fused lasso).
     """
     if kernels.compiled:
-        return kernels.compiled.path_prox(v, curvature, up, down)
+        return kernels.compiled.path_proxes(v, curvature, up, down)
     rows = zip(*(part.tolist() for part in (v, curvature, up, down)), strict=True)
     return np.array([_path(*row) for row in rows])
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from strat.oracles.prox_base import folded, present
+from strat.oracles.scalar_newton import safeguarded
 
 
 class SeparableBlock:
@@ -61,3 +62,30 @@ class SoftBlock(SeparableBlock):
         far = v if self.centre is None else v - self.centre
         z = far - np.minimum(np.maximum(far, -threshold), threshold)
         return z if self.centre is None else z + self.centre
+
+
+class NewtonBlock(SeparableBlock):
+    """Any sum of smooth functions of one coordinate each, given by a tape, by safeguarded Newton steps to rounding.
+
+    The domain's bounds are among `low` and `high`, (1, m).
+    """
+
+    kind = "Newton, to rounding"
+
+    def __init__(self, columns, q, Q, n, tape, low, high):
+        super().__init__(columns, q, Q, low, high)
+        self.n, self.tape = n, tape
+
+    def prox(self, v, t):
+        t = np.broadcast_to(t, v.shape)
+
+        def residual(z):
+            theta, ones = np.zeros((2, len(z), self.n))
+            theta[:, self.columns], ones[:, self.columns] = z, 1.0
+            slope = self.tape.value_and_gradient(theta)[1][:, self.columns]
+            curvature = self.tape.hessian_operator(theta)(ones)[:, self.columns]
+            return slope + (z - v) / t, curvature + 1.0 / t
+
+        low, high = (np.broadcast_to(end, v.shape) for end in (self.low, self.high))
+        with np.errstate(all="ignore"):
+            return safeguarded(residual, v, v, t, low, high)

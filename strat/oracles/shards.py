@@ -166,18 +166,6 @@ class LocalSum:
         return added(in_order(lambda make: make()(task, *arrays), self.shards()), self.K)
 
 
-class Kept:
-    """What a function gives, made at the first call."""
-
-    def __init__(self, make):
-        self.make, self.made = make, None
-
-    def __call__(self):
-        if self.made is None:
-            self.made = self.make()
-        return self.made
-
-
 def added(results, K):
     """The sums over K strata of pairs (strata, arrays with a row for each)."""
     totals = None

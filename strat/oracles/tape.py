@@ -77,8 +77,8 @@ class Tape(Oracle):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
         self.slopes = weights  # in derivatives
         self._steep = {}  # of each node the arguments that keep off the ends of their intervals
-        single = len(nodes) == 1 and len(nodes[0].forms) == 1 and nodes[0].forms[0].design is not None
-        self._form = nodes[0].forms[0] if single and not nodes[0].forms[0].inner else None
+        form = nodes[0].forms[0] if len(nodes) == len(weights) == 1 == len(nodes[0].forms) else None
+        self._form = form if form is not None and form.design is not None and not form.inner else None
         alike = ((node, w[0].reshape(-1)) for node, w in weights.items() if len(w) and (w == w[:1]).all())
         self._alike = {node: row for node, row in alike if row.all() and np.isfinite(row).all()}
         everywhere = active is None or all(node.on_records for node in nodes)
@@ -98,17 +98,12 @@ class Tape(Oracle):
     @cached_property
     def kinked_rows(self):
         """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
-        form = self._form
-        weight = self.weights.get(self.nodes[0]) if form is not None else None
-        if (
-            weight is None
-            or self.nodes[0].rule.restricted
-            or not (weight.all() and np.isfinite(weight).all())
-        ):
+        form, node = self._form, self.nodes[0]
+        if form is None or node.rule.restricted or not np.isfinite(self.weights[node]).all():
             return None
-        node, segments = self.nodes[0], self.segments if form.on_records else None
-        parts = {"design": form.design, "offset": form.offset, "weight": weight, "segments": segments}
-        return KinkedRows.of(SimpleNamespace(rule=node.rule, **parts))
+        segments = self.segments if form.on_records else None
+        parts = {"design": form.design, "offset": form.offset, "weight": self.weights[node]}
+        return KinkedRows.of(SimpleNamespace(rule=node.rule, segments=segments, **parts))
 
     def take(self, strata):
         """The function of some strata, where rows are strata."""

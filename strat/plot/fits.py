@@ -74,8 +74,9 @@ def parameters(
     known = records is not None and records.weight.any()
     without = ~records.filled if known else np.zeros(len(labels), dtype=bool)
     shapes, grid = shapes_of(model, labels), canvas.coordinates(labels)
-    names = _entries(model, variable, index, most=LINES if grid is None and shapes is None else 1)
-    if grid is None and shapes is None:
+    lines = grid is None and shapes is None
+    names = _entries(model, variable, index, most=LINES if lines else 1)
+    if lines:
         bands = standard_errors(model)[variable] if errors else None
         return _lines(model.W_, labels, values, bands, names, variable, without, ax, options)
     if errors:
@@ -186,20 +187,17 @@ def _lines(W, labels, values, bands, names, variable, without, ax, options):
     places = np.array(labels, dtype=float) if ordered else np.arange(K)
     order, line = np.argsort(places, kind="stable"), "-" if ordered or _is_path(W) else ""
     ax = canvas.axes(ax, (7.0 if ordered or K <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels))))
-    style = {
-        "linestyle": line,
-        "marker": "" if line and K > 200 else "o",
-        "markersize": np.clip(150 / K, 1.5, 5),
-    }
-    marked = bool(style["marker"]) and without.any()
+    marker, size = "" if line and K > 200 else "o", np.clip(150 / K, 1.5, 5.0)
+    marked = bool(marker) and without.any()
     for position, (name, entry) in enumerate(names.items()):
         x, y = places, values[(slice(None), *entry)]
         if not line:
             x = x + 0.6 / len(names) * (position - (len(names) - 1) / 2)  # side by side
-        (drawn,) = ax.plot(x[order], y[order], **{**style, "label": name, **options})
+        style = {"linestyle": line, "marker": marker, "markersize": size, "label": name}
+        (drawn,) = ax.plot(x[order], y[order], **{**style, **options})
         color = drawn.get_color()
         if marked:
-            hollow = {"markerfacecolor": "white", "markersize": style["markersize"], "zorder": 3}
+            hollow = {"markerfacecolor": "white", "markersize": size, "zorder": 3}
             ax.plot(x[without], y[without], "o", color=color, **hollow)
         if bands is not None:
             error = bands[(slice(None), *entry)]
@@ -218,10 +216,8 @@ def _lines(W, labels, values, bands, names, variable, without, ax, options):
     notes += [f"{'band' if line else 'bar'}: two standard errors"] * (bands is not None)
     ax.set(xlabel="stratum", ylabel=title)
     ax.set_title(f"{title} by stratum" + f" ({', '.join(notes)})" * bool(notes))
-    if len(names) > 1:
-        ax.legend(
-            fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-        )  # beside the data
+    if len(names) > 1:  # beside the data
+        ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     ax.grid(alpha=0.3)
     return ax
 

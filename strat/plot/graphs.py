@@ -62,9 +62,8 @@ def graph(
         ax.set_aspect("equal")
     else:
         grid = canvas.coordinates(labels)
-        places = (
-            _layout(len(labels), i, j, w) if grid is None else np.column_stack(grid[1][::-1]).astype(float)
-        )
+        on_grid = grid and np.column_stack(grid[1][::-1]).astype(float)
+        places = _layout(len(labels), i, j, w) if grid is None else on_grid
     alike = bool(len(w)) and w.max() - w.min() <= 1e-9 * w.max()
     if len(w):
         thickest = float(np.clip(250 / len(labels), 0.7, 2.0 if alike else 3.5))

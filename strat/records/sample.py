@@ -93,7 +93,7 @@ class Sample:
             return np.flatnonzero(index)
         whole = index.ndim == 1 and (index.dtype.kind in "iu" or not index.size)
         if not whole or (index.size and not (index.min() >= 0 and index.max() < len(self))):
-            raise OptionError(f"a fold must hold whole numbers, positions of records up to {len(self) - 1}.")
+            raise OptionError(f"a fold must hold positions, whole numbers from 0 to {len(self) - 1}.")
         return index.astype(np.intp)
 
 

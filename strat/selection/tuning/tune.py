@@ -80,7 +80,8 @@ def tune(
     patience : int
         A descent of a round ends where its held-out loss has not fallen for so many steps.
     time_limit : float, optional
-        Seconds after which the best so far is returned, as it is where Ctrl-C is pressed.
+        Seconds after which the best so far is returned, as it is where Ctrl-C is pressed; the start, before the last
+        descent.
     random_state : int
         Seed of the splits.
     verbose : bool
