@@ -132,11 +132,12 @@ def test_wine_from_several_starts(wine, wine_base):
     ("make", "optimum"),
     [
         (lambda base: strat.lrsm(base, paper_data.wine_graph()), 691.381464702),
+        (lambda base: strat.lrsm(base, paper_data.wine_graph(), solver=strat.ADMM()), 691.381464702),
         (lambda base: strat.separate(base, paper_data.wine_graph()), 495.200151418),
         (lambda base: strat.common(base, paper_data.wine_graph()), 775.074061267),
         (lambda base: strat.common(base, paper_data.wine_graph(), regularizer_weight=1), 772.879207035),
     ],
-    ids=["lrsm", "separate", "common", "common, regularizer once"],
+    ids=["lrsm", "ADMM", "separate", "common", "common, regularizer once"],
 )
 def test_wine_optima(wine, wine_base, make, optimum):
     X, Y, z = wine
