@@ -85,13 +85,6 @@ def test_steps_do_not_land_on_a_steep_edge(loss, size):
     assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
 
 
-def test_an_oracle_is_finite_at_a_steep_edge_and_its_interior_is_not():
-    oracle = strat.compile(y * t - cp.sqrt(t) + cp.square(t), data=(y,)).bind([1.0, 2.0], strata=[0, 0]).flat
-    assert oracle.value(np.zeros((1, 1))) == 0
-    assert oracle.interior().value(np.array([[0.0], [1.0]])[:1]) == np.inf
-    assert oracle.interior().value(np.ones((1, 1))) == oracle.value(np.ones((1, 1)))
-
-
 def test_records_of_zeros_stay_at_a_steep_edge():
     data = X * (np.arange(N) % 7 > 0)[:, None]
     for loss in (cp.kl_div(u, y), -cp.entr(u) + cp.multiply(y - 1, u)):
@@ -143,16 +136,6 @@ def test_fits_go_along_the_edge(loss, data, solver):
     assert np.isfinite(model.losses(values["x"], values["y"], strata=STRATA)).all()
 
 
-def test_admm_certifies_optima_at_an_edge():
-    model = strat.lrsm(
-        strat.BaseModel(cp.power(t - y, 1.5), data=(y,)), strat.graphs.path(["p", "q"]), solver=strat.ADMM()
-    )
-    result = model.fit(Y, strata=Z).result_
-    assert result.status == "converged" and result.residual["theta"] <= 1e-6
-    assert result.objective == pytest.approx(optimum(model), rel=1e-6)
-    assert np.all(model.theta_["t"] >= [2.0, 8.0])
-
-
 @pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
 def test_a_fit_along_an_edge_is_resumed(tmp_path):
     loss, data = WALLS["counts of zero"]
@@ -161,14 +144,6 @@ def test_a_fit_along_an_edge_is_resumed(tmp_path):
     fitted(loss, strat.AlternatingMinimization(tol=1e-9, max_iter=4, checkpoint=path), strat.joint, **data)
     resumed = fitted(loss, strat.AlternatingMinimization(tol=1e-9, checkpoint=path), strat.joint, **data)
     assert np.array_equal(resumed.theta_["theta"], whole.theta_["theta"])
-
-
-def test_a_prox_near_the_last_one_is_in_the_domain():
-    program = strat.compile(u - cp.multiply(y, cp.log(u)), data=(x, y))
-    oracle = program.bind(X - [0, 0.9, 0.9], COUNTS, strata=STRATA).flat
-    z = oracle.prox(np.ones((3, 3)), 1.0)
-    v = np.array([1.0, -3.0, 3.0]) * np.ones((3, 1))
-    assert np.isfinite(oracle.value(oracle.prox.near(v, np.ones(3), z))).all()
 
 
 # ------------------------------------------------- starts, and whatever ends a fit
@@ -286,10 +261,3 @@ def test_the_time_of_what_is_inside_is_that_of_what_is_around_it():
     with within(0.0), pytest.raises(OutOfTime):
         cones = strat.compile(cp.norm1(cp.cumsum(theta))).bind().flat.cones()
         ConeProgram(1, 3, cones).solve(np.ones((1, 3)), np.ones((1, 3)))
-
-
-def test_a_point_that_is_not_finite_has_no_prox():
-    model = fitted(cp.square(y - u))
-    problem = model._bound.__class__(model, (X, TARGETS), STRATA).problem()
-    assert np.isnan(problem.prox(np.full((K, 3), np.inf), 1.0)).all()
-    assert problem.point(np.full((K, 3), np.nan), problem.w0).objective == np.inf

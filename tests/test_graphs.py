@@ -6,7 +6,6 @@ import warnings
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,11 +59,6 @@ def test_families_take_weights_labels_and_a_name(family):
     weights = np.arange(1.0, 1.0 + len(named.edges))
     each = family(labels, weight=weights)
     assert sorted(weight for *_, weight in each.edges(data="weight")) == weights.tolist()
-
-
-def test_nodes_become_plain_labels():
-    assert [type(node) for node in graphs.path(np.arange(3))] == [int] * 3
-    assert list(graphs.path(pd.Index(["x", "y"]))) == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -126,27 +120,10 @@ def test_product_keeps_other_attributes_and_takes_matrices():
     assert roads.edges["a", "b"] == {"weight": 2, "kind": "motorway"}
 
 
-def test_knn_joins_when_either_is_near():
-    graph = graphs.knn([[0.0], [1.0], [3.0], [10.0]], k=1)
-    assert sorted(graph.edges) == [(0, 1), (1, 2), (2, 3)]
-    assert {weight for *_, weight in graph.edges(data="weight")} == {1.0}
-    frame = pd.DataFrame({"x": [0.0, 0.0, 5.0]}, index=["u", "v", "w"])
-    assert ("u", "v") in graphs.knn(frame, k=1).edges
-
-
 def test_knn_of_equal_rows_never_counts_the_node_itself():
     graph = graphs.knn(np.zeros((5, 2)), k=2)
     assert min(degree for _, degree in graph.degree) >= 2
     assert nx.number_of_selfloops(graph) == 0
-
-
-def test_exponential_kernel_is_in_the_distance_not_its_square():
-    features = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
-    graph = graphs.exponential_kernel(features, tau=0.5, name="place")
-    assert graph.edges[0, 1]["weight"] == pytest.approx(math.exp(-2.5))
-    assert graph.edges[0, 1]["factor"] == "place"
-    assert list(graphs.exponential_kernel(pd.Series([1.0, 2.0], index=["a", "b"]), 1.0)) == ["a", "b"]
-    assert list(graphs.exponential_kernel(np.ones((1, 2)), 1.0)) == [0]
 
 
 @pytest.mark.parametrize(
@@ -190,17 +167,6 @@ def test_parallel_edges_are_summed_and_loops_dropped():
     with pytest.warns(DataWarning, match="1 self loops, such as one at 'a'"):
         prior = read_graph(graph)
     assert prior.weights().tolist() == [3.5]
-
-
-@pytest.mark.parametrize(
-    "make", [np.asarray, np.ndarray.tolist, pd.DataFrame, sparse.csr_array, sparse.coo_matrix]
-)
-def test_labels_and_matrix_mean_the_graph(make):
-    W = np.array([[0, 2, 0], [2, 0, 0.5], [0, 0.5, 0]])
-    prior = read_graph((["x", "y", "z"], make(W)))
-    assert prior.labels == ["x", "y", "z"]
-    assert (prior.i.tolist(), prior.j.tolist(), prior.weights().tolist()) == ([0, 1], [1, 2], [2.0, 0.5])
-    assert np.array_equal(prior.matrix().toarray(), W)
 
 
 def test_rounding_is_forgiven():
@@ -313,11 +279,6 @@ def test_scales_out_of_range(scale, message):
         read_graph(graphs.grid(2, 3, name=("density", "sulphates"))).weights(scale)
 
 
-def test_scale_by_name_needs_factors():
-    with pytest.raises(OptionError, match="has no factors"):
-        read_graph(nx.path_graph(3)).weights({"year": 2})
-
-
 # --- candidate edges
 
 
@@ -336,12 +297,6 @@ def test_candidate_edges():
     assert PriorGraph.without_edges("abc").weights_on(*everything).tolist() == [0.0] * 6
 
 
-def test_two_pairs_of_tuple_labels_are_pairs():
-    prior = read_graph(graphs.grid(2, 2))
-    pairs = (((0, 0), (0, 1)), ((0, 0), (1, 1)))
-    assert [ends.tolist() for ends in candidate_edges(pairs, prior)] == [[0, 0], [1, 3]]
-
-
 @pytest.mark.parametrize(
     ("edges", "error", "message"),
     [
@@ -357,12 +312,6 @@ def test_two_pairs_of_tuple_labels_are_pairs():
 def test_candidate_edges_that_cannot_be_used(edges, error, message):
     with pytest.raises(error, match=message):
         candidate_edges(edges, read_graph(nx.path_graph(["a", "b", "c"])))
-
-
-def test_prior_edges_need_a_prior():
-    with pytest.raises(GraphError, match='edges="prior": the graph has no edges'):
-        candidate_edges("prior", PriorGraph.without_edges(["a", "b"]))
-    assert candidate_edges("all", PriorGraph.without_edges(["a"]))[0].size == 0
 
 
 # --- invariants

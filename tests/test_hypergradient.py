@@ -18,7 +18,6 @@ from fitted_models import (
 import strat
 from strat.derivatives import reduced_hessian
 from strat.derivatives.fitted_model import FittedModel
-from strat.derivatives.linearization import Linearization
 
 EDGES = [(0, 1), (3, 4), (0, 5), (2, 7), (1, 6)]  # with a weight, of weight 0, no edge at all
 
@@ -84,21 +83,6 @@ def test_conjugate_gradients_and_the_dense_factor_solve_the_same_system(
             assert np.allclose(
                 hessian.basis @ (hessian.matrix @ (hessian.basis.T @ v.ravel())), free, atol=1e-7
             )
-
-
-def test_moved_dot_is_the_derivative_in_a_shift_of_the_prox():
-    # A shift of a bound by parameter: the fitted value at the bound moves along, the others answer.
-    model, _ = fitted("squared", "box")
-    fit = FittedModel(model, "a test")
-
-    def theta(lam):
-        return Linearization(fit.problem({"lam": lam}), fit.theta, fit.w).theta
-
-    found, h = fit.linearized(), 1e-6
-    prox = [fit.problem({"lam": 0.3 + s}).prox(found.argument, found.t) for s in (-h, h)]
-    b = np.random.default_rng(0).normal(size=found.theta.shape)
-    moved = found.moved_dot(found.solve(b), b, (prox[1] - prox[0]) / (2 * h))
-    assert moved == pytest.approx(np.vdot(b, derivative(theta, 0.3, h)), rel=1e-6)
 
 
 @pytest.mark.parametrize(

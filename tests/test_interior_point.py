@@ -7,75 +7,11 @@ import pytest
 
 import strat
 from strat.errors import DataWarning
-from strat.model.bound_model import BoundModel
-from strat.problem.edges import EdgeList
-from strat.solvers.band import BandFactor
-from strat.solvers.interior_point import InteriorPoint
-from strat.solvers.newton_system import NewtonSystem
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
 
 # ---------------------------------------------------------------- factors
-
-
-def system_of(graph, n, seed=0):
-    """(edges, w, couple, blocks with degrees, the whole matrix over (stratum, number))."""
-    rng = np.random.default_rng(seed)
-    K = graph.number_of_nodes()
-    i, j = np.array(graph.edges).T
-    edges = EdgeList(K, i, j)
-    w = rng.random(edges.count) + 0.1
-    couple = np.r_[0.0, rng.random(n - 1) + 0.5] if n > 1 else np.ones(1)
-    roots = rng.standard_normal((K, n, n))
-    blocks = roots @ roots.swapaxes(1, 2) + 0.1 * np.eye(n)
-    whole = np.kron(edges.dense_laplacian(w), np.diag(couple))
-    for k in range(K):
-        whole[k * n : (k + 1) * n, k * n : (k + 1) * n] += blocks[k]
-    np.einsum("kaa->ka", blocks)[...] += edges.degrees(w)[:, None] * couple
-    return edges, w, couple, blocks, whole
-
-
-SHUFFLED = nx.relabel_nodes(
-    nx.path_graph(12), dict(enumerate(np.random.default_rng(1).permutation(12).tolist()))
-)
-GRAPHS = {
-    "chain in any order": SHUFFLED,
-    "cycle": nx.cycle_graph(9),
-    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(4, 5)),
-    "two parts": nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)),
-}
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_band_factors_solve(name, n, masked):
-    edges, w, couple, blocks, whole = system_of(GRAPHS[name], n)
-    rng = np.random.default_rng(2)
-    mask = rng.random((edges.K, n)) < 0.7 if masked else None
-    b = rng.standard_normal((edges.K, n))
-    if masked:
-        both = mask.ravel()[:, None] & mask.ravel()
-        whole = np.where(both, whole, np.eye(len(whole)))
-        blocks = np.where(mask[:, :, None] & mask[:, None, :], blocks, np.eye(n))
-        b *= mask
-    x = BandFactor(edges, w, couple).factor(blocks - np.eye(n), np.ones(b.shape), mask)(b)
-    np.testing.assert_allclose(x.ravel(), np.linalg.solve(whole, b.ravel()), rtol=1e-10, atol=1e-12)
-
-
-def test_band_factor_refuses_what_is_not_definite():
-    edges, w, couple, blocks, _ = system_of(nx.path_graph(5), 2)
-    blocks[3] -= 50 * np.eye(2)
-    assert BandFactor(edges, w, couple).factor(blocks, np.zeros((5, 2)), None) is None
-
-
-def test_which_graphs_have_cheap_factors():
-    chain, star = EdgeList(1000, np.arange(999), np.arange(1, 1000)), nx.star_graph(500)
-    assert chain.band[1] == 1
-    assert BandFactor.cheap(chain, 10)
-    assert not BandFactor.cheap(EdgeList(501, *np.array(star.edges).T), 10)
-    assert not BandFactor.cheap(EdgeList(4, [], []), 3)  # nothing is coupled
 
 
 # ---------------------------------------------------------------- fits
@@ -163,21 +99,6 @@ def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(ca
     model.fit(X, y, strata=z, sample_weight=weight)
     best = by_cvxpy(pinball, 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
-
-
-def suits(base):
-    X, y, z, _ = records()
-    problem = BoundModel(strat.lrsm(base, graph_of("chain")), (X, y), z).problem()
-    w = problem.w0
-    return InteriorPoint.of(problem, NewtonSystem(problem, w, problem.edges.degrees(w))) is not None
-
-
-def test_which_losses_are_sums_of_single_kinks():
-    assert suits(declared(pinball, 0.1))
-    assert suits(declared(lambda u, y: absolute(u, y) + cp.square(u), 0.1))  # a quadratic beside
-    assert not suits(declared(pinball, 0.1, lambda theta: cp.norm1(theta)))
-    assert not suits(declared(lambda u, y: cp.pos(cp.abs(y - u) - 1), 0.1))  # two kinks
-    assert not suits(declared(lambda u, y: cp.logistic(-y * u), None))
 
 
 def test_separate_strata_and_shared_parameters():

@@ -1,6 +1,5 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
-import datetime
 import warnings
 
 import cvxpy as cp
@@ -50,37 +49,6 @@ def test_hyperparameters_of_one_name_are_refused():
 def test_couple_is_a_dict_or_a_tuple():
     with pytest.raises(strat.DeclarationError, match="couple must be a dict"):
         declared(couple=2.0)
-
-
-def test_a_checkpoint_in_no_folder_is_refused_before_the_fit(tmp_path):
-    solver = strat.NewtonCG(checkpoint=tmp_path / "none" / "fit.npz", max_iter=0)
-    with pytest.raises(OptionError, match="a folder that does not exist"):
-        strat.lrsm(BASE, PATH, solver=solver).fit(X, Y, strata=Z)
-
-
-GRAPHS = {
-    "other weights": {"graph": strat.graphs.path(4, weight=3.0)},
-    "other edges": {"edges": [(0, 1), (1, 2), (0, 3)]},
-    "other sparse records": {},
-}
-
-
-@pytest.mark.parametrize("changed", GRAPHS)
-def test_a_checkpoint_belongs_to_its_graph_and_to_where_numbers_stand(tmp_path, changed):
-    x = sp.csr_array(X * (np.arange(X.size).reshape(X.shape) % 2))
-    options = {"graph": PATH, "edges": "prior", "graph_regularizer": strat.LogDet(0.1, 0.1, 0.1, 0.1)}
-    path = tmp_path / "fit.npz"
-
-    def fit(x, **options):
-        model = strat.StratifiedModel(BASE, **options)
-        model.set_params(solver=strat.MAPG(checkpoint=path, callback=lambda state: state.iteration >= 2))
-        return model.fit(x, Y, strata=Z).result_.iterations
-
-    assert fit(x, **options) == 2
-    assert fit(x, **options) == 3  # goes on
-    other = sp.csr_array((x.data, x.shape[1] - 1 - x.indices, x.indptr), shape=x.shape)
-    with pytest.raises(OptionError, match="holds no state of this fit"):
-        fit(x if GRAPHS[changed] else other, **{**options, **GRAPHS[changed]})
 
 
 @pytest.mark.parametrize(
@@ -196,37 +164,6 @@ def test_an_objective_without_a_minimum_is_said_to_have_none(make):
     with pytest.warns(strat.ConvergenceWarning, match="seems unbounded below"):
         model = make(strat.BaseModel(b - y, data=(y,))).fit(Y[:8], strata=Z[:8])
     assert any("are doubled" in note for note in model.result_.notes)
-
-
-def test_separable_strata_without_a_ridge_are_named():
-    rng, slope, x = np.random.default_rng(0), cp.Variable(2, name="slope"), cp.Parameter(2, name="x")
-    X, z = rng.standard_normal((40, 2)), np.repeat(["mixed", "apart"], 20)
-    signs = np.where(z == "apart", np.sign(X[:, 0]), np.where(rng.random(40) < 0.5, 1.0, -1.0))
-    loss = cp.logistic(-y * (x @ slope))
-    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .apart. grow") as found:
-        model = strat.separate(strat.BaseModel(loss, data=(x, y))).fit(X, signs, strata=z)
-    assert len(found) == 1
-    assert "Give the regularizer a small ridge" in model.result_.notes[-1]
-    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .mixed., .apart. grow"):
-        strat.lrsm(strat.BaseModel(loss, data=(x, y)), strat.graphs.path(["mixed", "apart"])).fit(
-            X, np.sign(X[:, 0]), strata=z
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for small in (1e-4 * cp.sum_squares(slope), 1e-4 * cp.norm1(slope)):
-            strat.separate(strat.BaseModel(loss, small, data=(x, y))).fit(X, signs, strata=z)
-
-
-def test_a_stratum_that_runs_away_is_named():
-    precision = cp.Variable(name="precision")
-    base = strat.BaseModel(cp.square(y) * precision - cp.log(precision), data=(y,))
-    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as precision of 2 grows"):
-        strat.separate(base, solver=strat.NewtonCG(tol=1e-3)).fit(
-            np.where(Z == 2, 0.0, Y)[:12], strata=Z[:12]
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        strat.separate(base).fit(Y[:12], strata=Z[:12])
 
 
 def test_steps_that_are_too_long_return_the_best_iterate():
@@ -396,16 +333,6 @@ def test_a_table_is_no_record():
         strat.separate(doubled).fit(np.ones(40), strata=Z)
     with pytest.raises(strat.DeclarationError, match=r"Parameters y, x in the loss .*data=\(y, x\)"):
         strat.separate(strat.BaseModel(cp.square(y - x @ theta - b))).fit(X, Y, strata=Z)
-
-
-@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
-def test_dates_of_numpy_are_labels_like_any_others(unit):
-    days = np.array(["2020-01-01", "2020-01-02"], dtype=f"datetime64[{unit}]")
-    graph = nx.path_graph([*days, "later"])
-    for strata in (days[Z % 2], list(days[Z % 2]), pd.Series(days[Z % 2])):
-        model = strat.lrsm(BASE, graph).fit(X, Y, strata=strata)
-        assert model.strata_[:2] == [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
-        assert model.at(days[1])["b"] == model.at(pd.Timestamp("2020-01-02"))["b"] == model.theta_["b"][1]
 
 
 def test_records_that_are_only_scored_are_checked_like_those_fitted():

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from strat.problem.edges import AllPairs, EdgeList
-from strat.problem.edges.laplacians import Laplacians
 from strat.problem.edges.packed import Packed
 
 
@@ -39,34 +37,8 @@ def test_factor_inverse_and_solutions(K):
     assert not packed.factor(packed.pack(-A))
 
 
-def test_products(K):
-    packed, A = Packed(K), positive_definite(K)
-    for shape in ((K,), (K, 1), (K, 3)):
-        x = np.random.default_rng(1).standard_normal(shape)
-        for order in "CF":
-            found = packed.operator(packed.pack(A))(np.asarray(x, order=order))
-            np.testing.assert_allclose(found, A @ x, atol=1e-12)
-
-
 def test_products_are_added_in_place(K):
     packed, A = Packed(K), positive_definite(K)
     theta, a = np.random.default_rng(1).standard_normal((K, 3)), packed.pack(A)
     packed.add_products(-2.0, theta, 0.5, a)
     np.testing.assert_allclose(np.tril(packed.square(a)), np.tril(0.5 * A - 2 * theta @ theta.T), atol=1e-12)
-
-
-def test_both_edge_sets_measure_the_same_energies_and_distances(K):
-    rng = np.random.default_rng(2)
-    theta, ends = 5 + rng.standard_normal((K, 3)), rng.standard_normal(K) * 10.0 ** rng.integers(-3, 3, K)
-    i, j = np.triu_indices(K, 1)
-    half = ((theta[i] - theta[j]) ** 2).sum(axis=1) / 2
-    v = rng.random(i.size)
-    for edges in (AllPairs(K), EdgeList(K, i, j)):
-        w = edges.from_vector(v)
-        energy = edges.energy(w, edges.degrees(w), edges.coupling(theta))
-        assert energy == pytest.approx(half @ v, rel=1e-12)
-        assert Laplacians(edges, w, np.ones(3)).energy(theta) == pytest.approx(half @ v, rel=1e-12)
-        g = edges.add_half_distances(theta, edges.from_vector(v), ends)
-        np.testing.assert_allclose(edges.vector(g), v + half + ends[i] + ends[j], atol=1e-11)
-        g = edges.add_ends(ends, edges.from_vector(v))
-        np.testing.assert_allclose(edges.vector(g), v + ends[i] + ends[j], rtol=1e-13, atol=1e-13)

@@ -260,13 +260,6 @@ def test_strata_without_order_become_points():
     assert ax.get_ylabel() == "theta[1]"
 
 
-def test_a_long_path_of_names_is_a_line():
-    model = fitted(graphs.path([f"day {k}" for k in range(1000)]))
-    ax = plot.parameters(model)
-    assert ax.lines[0].get_linestyle() == "-"
-    assert len(ticks(ax.xaxis)) <= 20
-
-
 def test_entries_of_a_matrix_are_chosen_by_index():
     theta, y = cp.Variable((2, 2), name="theta"), cp.Parameter((2, 2), name="y")
     base = strat.BaseModel(cp.sum_squares(y - theta), data=(y,))
@@ -347,25 +340,6 @@ def test_history_is_the_objective(joint):
     assert ax.get_yscale() == "log"
     assert np.nanmin(ax.lines[0].get_ydata()) > 0
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
-
-
-def test_times_of_iterations_survive_files(joint, tmp_path):
-    joint.save(tmp_path / "model.npz")
-    loaded = strat.load(tmp_path / "model.npz").result_
-    assert loaded.history_seconds == joint.result_.history_seconds
-    path = tmp_path / "checkpoint.npz"
-    records, strata = RNG.standard_normal(24), joint.strata_ * 2
-
-    def fit(**options):
-        model = strat.joint(BASE, joint.graph, solver=strat.MAPG(tol=1e-10, checkpoint=path, **options))
-        return model.fit(records, strata=strata).result_
-
-    with pytest.warns(strat.ConvergenceWarning):
-        first = fit(max_iter=3)
-    whole = fit()
-    assert whole.history_seconds[:4] == first.history_seconds
-    assert len(whole.history_seconds) == len(whole.history)
-    assert np.all(np.diff(whole.history_seconds) >= 0)
 
 
 def test_what_has_no_history_is_refused(joint):

@@ -5,13 +5,9 @@ import pickle
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from against_cvxpy import assert_same_prox, directions, prox_by_cvxpy
 
 import strat
-from strat.oracles import kernels
-from strat.oracles.prox_chains import path_prox
-from strat.rules.piecewise_linear import PiecewiseLinear
 
 w, W = cp.Variable(6, name="w"), cp.Variable((3, 4), name="W")
 S, P = cp.Variable((3, 3), symmetric=True, name="S"), cp.Variable((3, 3), PSD=True, name="P")
@@ -199,25 +195,6 @@ def test_fits_keep_constraints_on_one_coordinate(solver):
         assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-6)
 
 
-def test_intervals_of_piecewise_linear_functions():
-    rng = np.random.default_rng(2)
-    for _ in range(200):
-        m = rng.integers(1, 5)
-        slopes = np.sort(rng.integers(-3, 4, size=m + 1)).astype(float)
-        knots = np.cumsum(rng.integers(1, 4, size=m)).astype(float)
-        values = np.concatenate([[0.0], np.cumsum(slopes[1:-1] * np.diff(knots))])
-        f, level = PiecewiseLinear(knots, values, slopes[0], slopes[-1]), float(rng.integers(-4, 5))
-        grid = np.arange(-400, 400) / 8.0
-        inside = grid[f(grid) <= level]
-        low, high = f.below(level)
-        if not len(inside):
-            assert low > high or (low > -50 and high - low < 0.125) or low > 50 or high < -50
-            continue
-        assert low <= inside[0] and high >= inside[-1]
-        assert low > inside[0] - 0.125 or inside[0] == grid[0]
-        assert high < inside[-1] + 0.125 or inside[-1] == grid[-1]
-
-
 @pytest.mark.parametrize("name", COMPOUND)
 def test_compounds_are_cone_programs(name):
     expression, *constraints = COMPOUND[name]
@@ -253,21 +230,6 @@ def test_long_chains():
     jump = np.diff(z, axis=1)
     np.testing.assert_allclose(sums[:, :-1][jump > 1e-9], -2.0, atol=1e-9)
     np.testing.assert_allclose(sums[:, :-1][jump < -1e-9], 2.0, atol=1e-9)
-
-
-def test_paths_in_compiled_loops_and_in_numpy(monkeypatch):
-    rng = np.random.default_rng(4)
-    for _ in range(60):
-        P, L = rng.integers(1, 30), rng.integers(2, 40)
-        v = np.round(rng.normal(size=(P, L)), rng.integers(0, 9))
-        curvature = 10.0 ** rng.uniform(-2, 2, size=(P, L))
-        up, down = rng.choice([0.0, 0.1, 1.0], size=(2, P, L - 1)) * 10.0 ** rng.uniform(-2, 2)
-        up[:, rng.random(L - 1) < 0.2] = np.inf
-        down[:, rng.random(L - 1) < 0.2] = np.inf
-        ours = path_prox(v, curvature, up, down)
-        with monkeypatch.context() as patch:
-            patch.setattr(kernels, "compiled", None)
-            np.testing.assert_allclose(ours, path_prox(v, curvature, up, down), rtol=1e-9, atol=1e-9)
 
 
 def test_contradictions_are_said():
@@ -321,18 +283,6 @@ def test_losses_of_records(name):
         expected = np.maximum(v[key][2], 0) if key == "q" else v[key][2]
         np.testing.assert_allclose(part[2], expected, atol=1e-7)
         np.testing.assert_allclose(again[key], part, rtol=1e-12, atol=1e-12)
-
-
-def test_many_records_sparse_and_dense_agree():
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.6)
-    Y, z = rng.normal(size=2000), rng.integers(0, 9, 2000)
-    program = strat.compile(cp.abs(r), data=(x, target))
-    v = {"theta": rng.normal(size=(9, 3)), "b": rng.normal(size=9)}
-    dense = program.bind(X, Y, strata=z).prox(v, 0.5)
-    sparse = program.bind(sp.csr_array(X), Y, strata=z).prox(v, 0.5)
-    for key in dense:
-        np.testing.assert_allclose(sparse[key], dense[key], atol=1e-9)
 
 
 def test_newton_is_at_rounding():

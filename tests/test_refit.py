@@ -58,27 +58,6 @@ def test_a_refit_is_the_fit_of_a_fresh_model(kind):
     assert not hasattr(model, "theta_")
 
 
-def test_other_weights_are_another_graph():
-    model = strat.lrsm(declaration(), GRAPH, solver=strat.MAPG(tol=1e-10))
-    refits = Refits(model, (X, Y), Z)
-    edges = refits.bound_model.edges
-    weights = RNG.uniform(0, 3, edges.count)
-    fit = refits.fit(w0=edges.from_vector(weights))
-    W = edges.to_matrix(edges.from_vector(weights))
-    alone = strat.lrsm(model.base, (refits.bound_model.prior.labels, W), solver=model.solver).fit(
-        X, Y, strata=Z
-    )
-    assert np.allclose(alone.base.layout.pack(alone.theta_), fit.theta, atol=1e-7)
-
-
-def test_a_warm_start_saves_iterations():
-    refits = Refits(strat.lrsm(declaration(), GRAPH), (X, Y), Z)
-    first = refits.fit()
-    cold, warm = refits.fit(scale=1.02), refits.fit(first.theta, scale=1.02)
-    assert warm.result.iterations < cold.result.iterations
-    assert np.isclose(warm.result.objective, cold.result.objective, rtol=1e-6)
-
-
 def test_only_what_depends_on_a_changed_constant_is_bound_again(monkeypatch):
     bound = []
     program = type(declaration().loss_program)

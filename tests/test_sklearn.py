@@ -124,15 +124,6 @@ def test_grid_search_with_strata_in_columns():
     assert other.fit(FRAME, Y).best_score_ < 0
 
 
-@pytest.mark.slow
-def test_parallel_fits_are_the_same():
-    folds = strat.StrataKFold(2, strata=COLUMNS)
-    one, two = (
-        GridSearchCV(lrsm(), {"scale__age": [0.1, 10.0]}, cv=folds, n_jobs=n).fit(FRAME, Y) for n in (1, 2)
-    )
-    assert np.array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
-
-
 def test_a_grid_over_a_graph_regularizer_and_a_solver():
     model = strat.joint(BASE, GRAPH, strata=COLUMNS, solver=strat.MAPG(), lambda2=0.5)
     grid = {"graph_regularizer__lambda1": [0.1, 1.0], "solver__tol": [1e-4]}
@@ -172,13 +163,6 @@ def test_routing_brings_strata_and_weights_to_fit_and_score(routing):
     assert np.allclose(plain, by_hand(lrsm(), pairs))
 
 
-def test_requests_survive_clones_and_cover_prediction(routing):
-    model = strat.lrsm(BASE, GRAPH).set_predict_request(strata=True).set_fit_request(strata=True)
-    for one in (model, clone(model)):
-        requests = one.get_metadata_routing()
-        assert requests.predict.requests["strata"] is True and requests.fit.requests["strata"] is True
-
-
 def test_a_fold_without_a_stratum_still_predicts_for_it():
     keep = np.array([z != (2, "M") for z in Z])
     model = lrsm().fit(FRAME[keep], Y[keep])
@@ -193,12 +177,6 @@ def test_a_fold_without_a_stratum_still_predicts_for_it():
     assert np.allclose(lonely.at((2, "M"))["theta"], 0, atol=1e-6)
     common = strat.common(BASE, strata=COLUMNS).fit(FRAME[keep], Y[keep])
     assert np.isfinite(common.predict(FRAME[~keep])).all()
-
-
-def test_one_column_of_strata():
-    model = strat.lrsm(BASE, AGE, strata="age").fit(FRAME.drop(columns="sex"), Y)
-    assert model.strata_ == [0, 1, 2]
-    assert np.isclose(cross_val_score(model, FRAME.drop(columns="sex"), Y, cv=2).size, 2)
 
 
 @pytest.mark.parametrize("labels", [[a for a, _ in Z], "group"])

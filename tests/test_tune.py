@@ -5,7 +5,6 @@ import logging
 import cvxpy as cp
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -190,18 +189,6 @@ def test_ties_share_a_multiplier():
     assert max(weights[True]) < 0.05 * min(weights[False])
 
 
-@pytest.mark.slow
-def test_candidate_edges_of_weight_0_grow():
-    path = strat.graphs.path(NODES)  # row by row: the columns of the grid are missing
-    columns = [(u, v) for u, v in grid().edges if u[1] == v[1] and region(u) == region(v)]
-    tuned = strat.tune(
-        strat.lrsm(BASE, path), TRAIN, VALIDATION, wrt=["W0"], edges=[*path.edges, *columns], max_iter=25
-    )
-    grown = [w for u, v, w in tuned.W0.edges(data="weight") if not path.has_edge(u, v)]
-    assert tuned.improved and len(grown) > len(columns) / 2
-    assert test_loss(strat.lrsm(BASE, tuned.W0)) < test_loss(strat.lrsm(BASE, path))
-
-
 def test_only_listed_edges_move():
     listed = [((2, b), (3, b)) for b in range(SIDE)]
     tuned = strat.tune(
@@ -325,20 +312,6 @@ def test_a_candidate_that_fails_is_logged_and_left_out(caplog):
         tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, VALIDATION, candidates={"bad": learner})
     assert "the candidate bad failed" in caplog.text
     assert tuned.improved and not any("bad" in row["tried"] for row in tuned.table)
-
-
-@pytest.mark.slow
-def test_smoothed_kinks_and_labels_in_columns():
-    residual = BASE.data[1] - BASE.data[0] @ BASE.loss_program.variables[0]
-    base = strat.BaseModel(cp.abs(residual), BASE.regularizer, data=BASE.data, smoothing=0.3)
-
-    def frame(X, y, z):
-        columns = {"row": [a for a, _ in z], "column": [b for _, b in z]}
-        return pd.DataFrame(X, columns=list("pqr")).assign(**columns), y
-
-    model = strat.lrsm(base, grid(), scale=0.1, strata=["row", "column"])
-    tuned = strat.tune(model, frame(*TRAIN), frame(*VALIDATION))
-    assert tuned.improved and len(tuned.model._training.arrays[1]) == 2 * len(TRAIN[1])
 
 
 def test_gradients_equal_differences():
