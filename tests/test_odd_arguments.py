@@ -80,8 +80,8 @@ def test_random_splits_need_a_seed():
 
 
 def test_a_search_says_that_the_complete_graph_is_left_out(monkeypatch):
-    for module in (strat.selection.search, strat.selection.candidates):
-        monkeypatch.setattr(module, "MOST_COMPLETE", 3)
+    for module in ("search", "candidates"):
+        monkeypatch.setattr(f"strat.selection.{module}.MOST_COMPLETE", 3)
     found = strat.search(strat.lrsm(BASE, PATH), {"scale": [1.0]}, train=(X, Y, Z), folds=2)
     assert "complete graph" not in {row["candidate"] for row in found.table}
     assert any("the complete graph is left out: with 4 strata" in note for note in found.notes)
