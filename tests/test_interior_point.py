@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import strat
-from strat.errors import DataWarning
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
@@ -99,25 +98,6 @@ def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(ca
     model.fit(X, y, strata=z, sample_weight=weight)
     best = by_cvxpy(pinball, 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
-
-
-def test_separate_strata_and_shared_parameters():
-    X, y, z, weight = records()
-    base = declared(pinball, 0.02)
-    with pytest.warns(DataWarning, match="stratum|strata"):
-        separate = strat.separate(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(
-            X, y, strata=z
-        )
-    alone = nx.create_empty_copy(graph_of("chain"))
-    assert separate.result_.smoothed_objective == pytest.approx(
-        by_cvxpy(pinball, 0.02, alone, X, y, z, np.ones(len(y))), rel=1e-7
-    )
-    common = strat.common(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(X, y, strata=z)
-    strong = nx.path_graph(8)
-    nx.set_edge_attributes(strong, 1e7, "weight")
-    assert common.result_.smoothed_objective == pytest.approx(
-        by_cvxpy(pinball, 0.02, strong, X, y, z, np.ones(len(y))), rel=1e-4
-    )
 
 
 @pytest.mark.parametrize("edges", [True, False])
