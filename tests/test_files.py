@@ -289,6 +289,7 @@ OTHER_FITS = {
     "a seed": {"random_state": 1},
     "a graph regularizer": {"graph_regularizer": strat.LogDet(1.0, 1.0, 0.1, 1.5)},
     "a scale": {"scale": 2.0},
+    "other edges": {"edges": "prior"},
     "steps": {"steps": {"step": (1e-3, 1e-3)}},
     "a solver": {"solver": strat.AlternatingMinimization},
     "validation records": {"steps": {"patience": 50}, "validation": (X[:4], Y[:4], Z[:4])},
