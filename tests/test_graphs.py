@@ -6,6 +6,7 @@ import warnings
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,36 +62,6 @@ def test_families_take_weights_labels_and_a_name(family):
     assert sorted(weight for *_, weight in each.edges(data="weight")) == weights.tolist()
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: graphs.path("abc"), "the text 'abc'"),
-        (lambda: graphs.path(["a", "b", "a"]), "'a' occurs more than once"),
-        (lambda: graphs.path([]), "no nodes"),
-        (lambda: graphs.path(0), "no nodes"),
-        (lambda: graphs.path([1, None]), "None"),
-        (lambda: graphs.path({1, 2}), "nodes is a set"),
-        (lambda: graphs.path(2.5), "nodes is a float"),
-        (lambda: graphs.path(3, weight=-1), "at least 0"),
-        (lambda: graphs.path(3, weight=math.inf), "finite"),
-        (lambda: graphs.path(3, weight="heavy"), "'heavy'"),
-        (lambda: graphs.path(3, weight=[1, 2, 3]), r"shape \(3,\) for 2 edges"),
-        (lambda: graphs.grid(3), "at least two"),
-        (lambda: graphs.grid(3, 3, weight=(1, 2, 3)), "2 axes, but 3 weights"),
-        (lambda: graphs.grid(3, 3, name="x"), "1 names"),
-        (lambda: graphs.product(graphs.path(3)), "at least two"),
-        (
-            lambda: graphs.product(graphs.path(3, name="x"), graphs.path(3, name="x")),
-            "1 and 2 .* both named 'x'",
-        ),
-        (lambda: graphs.product(graphs.path(3), "cycle"), "a str is no graph"),
-    ],
-)
-def test_graphs_that_cannot_be_built(build, message):
-    with pytest.raises(GraphError, match=message):
-        build()
-
-
 def test_product_is_the_kronecker_sum_with_flat_labels():
     a, b, c = graphs.path(2, 2.0), graphs.cycle(["x", "y", "z"], 3.0), graphs.star(3, 5.0)
     product = graphs.product(a, b, c)
@@ -126,23 +97,49 @@ def test_knn_of_equal_rows_never_counts_the_node_itself():
     assert nx.number_of_selfloops(graph) == 0
 
 
-@pytest.mark.parametrize(
-    ("build", "error", "message"),
-    [
-        (lambda: graphs.knn(np.eye(3), 0), OptionError, "k is 0"),
-        (lambda: graphs.knn(np.eye(3), 3), OptionError, "1 to 2 neighbours"),
-        (lambda: graphs.knn(np.eye(3), 1.5), OptionError, "k is 1.5"),
-        (lambda: graphs.knn(np.eye(3), 1, metric="crow"), OptionError, "metric='crow'"),
-        (lambda: graphs.exponential_kernel(np.eye(3), 1.0, metric="crow"), OptionError, "metric='crow'"),
-        (lambda: graphs.exponential_kernel(np.eye(3), -1.0), OptionError, "tau is -1.0"),
-        (lambda: graphs.exponential_kernel(np.eye(3), "1"), OptionError, "tau is '1'"),
-        (lambda: graphs.knn([[1.0], [math.nan]], 1), DataError, "nan in row 1, column 0"),
-        (lambda: graphs.knn([["a"], ["b"]], 1), DataError, "numbers"),
-        (lambda: graphs.knn(np.zeros((2, 2, 2)), 1), DataError, "shape"),
-    ],
-)
-def test_features_and_options_out_of_range(build, error, message):
-    with pytest.raises(error, match=message):
+PATH3 = graphs.path(3, name="x")
+#: What errors say, and what they say it of.
+UNBUILT = {
+    GraphError: {
+        "the text 'abc'": lambda: graphs.path("abc"),
+        "'a' occurs more than once": lambda: graphs.path(["a", "b", "a"]),
+        "no nodes": lambda: graphs.path([]),
+        "graph has no nodes|no nodes": lambda: graphs.path(0),
+        "None": lambda: graphs.path([1, None]),
+        "nodes is a set": lambda: graphs.path({1, 2}),
+        "nodes is a float": lambda: graphs.path(2.5),
+        "at least 0": lambda: graphs.path(3, weight=-1),
+        "finite": lambda: graphs.path(3, weight=math.inf),
+        "'heavy'": lambda: graphs.path(3, weight="heavy"),
+        r"shape \(3,\) for 2 edges": lambda: graphs.path(3, weight=[1, 2, 3]),
+        "at least two": lambda: graphs.grid(3),
+        "2 axes, but 3 weights": lambda: graphs.grid(3, 3, weight=(1, 2, 3)),
+        "1 names": lambda: graphs.grid(3, 3, name="x"),
+        "at least two|two graphs": lambda: graphs.product(PATH3),
+        "1 and 2 .* both named 'x'": lambda: graphs.product(PATH3, PATH3),
+        "a str is no graph": lambda: graphs.product(PATH3, "cycle"),
+    },
+    OptionError: {
+        "k is 0": lambda: graphs.knn(np.eye(3), 0),
+        "1 to 2 neighbours": lambda: graphs.knn(np.eye(3), 3),
+        "k is 1.5": lambda: graphs.knn(np.eye(3), 1.5),
+        "metric='crow'": lambda: graphs.knn(np.eye(3), 1, metric="crow"),
+        "crow": lambda: graphs.exponential_kernel(np.eye(3), 1.0, metric="crow"),
+        "tau is -1.0": lambda: graphs.exponential_kernel(np.eye(3), -1.0),
+        "tau is '1'": lambda: graphs.exponential_kernel(np.eye(3), "1"),
+    },
+    DataError: {
+        "nan in row 1, column 0": lambda: graphs.knn([[1.0], [math.nan]], 1),
+        "numbers": lambda: graphs.knn([["a"], ["b"]], 1),
+        "shape": lambda: graphs.knn(np.zeros((2, 2, 2)), 1),
+    },
+}
+ROWS = [(error, text, build) for error, rows in UNBUILT.items() for text, build in rows.items()]
+
+
+@pytest.mark.parametrize(("error", "text", "build"), ROWS, ids=[text for _, text, _ in ROWS])
+def test_graphs_that_cannot_be_built(error, text, build):
+    with pytest.raises(error, match=text):
         build()
 
 
@@ -202,10 +199,7 @@ def weighted_edge(weight):
         (weighted_edge(None), "None"),
         (weighted_edge(1j), "1j"),
         (nx.Graph([(math.nan, 1)]), "missing value"),
-        (
-            (["a", "b"], np.array([[0, 1], [2, 0]])),
-            r"not symmetric: the edge \('a', 'b'\) has weight 1 one way and 2",
-        ),
+        ((["a", "b"], [[0, 1], [2, 0]]), r"not symmetric: the edge \('a', 'b'\) has weight 1 one way and 2"),
         ((["a", "b"], np.array([[0, 1], [0, 0]])), "Only one half of W is filled"),
         ((["a", "b"], sparse.csr_array([[0, 1.0], [1 + 1e-8, 0]])), "not symmetric"),
         ((["a", "b"], np.eye(3)), r"W has shape \(3, 3\), but there are 2 labels"),
@@ -220,8 +214,8 @@ def weighted_edge(weight):
         ((["a", "b"], sparse.csr_array((2, 2), dtype=complex)), "complex"),
         ((["a", "b"], np.zeros(2)), "no matrix of numbers"),
         (
-            (["a", "b"], np.array([[0, math.nan], [math.nan, 0]])),
-            r"edge \('a', 'b'\) has the weight nan, which is not finite",
+            (["a", "b"], [[0, math.nan], [math.nan, 0]]),
+            r"\('a', 'b'\) has the weight nan, which is not finite",
         ),
         ((["a", "b"], np.array([[0, -1.0], [-1, 0]])), r"edge \('a', 'b'\) has the weight -1"),
         ((None, np.zeros((2, 2))), "labels"),
@@ -265,7 +259,7 @@ def test_scales_reach_parallel_edges_of_different_factors_and_spare_the_rest():
     [
         (
             {"alcohol": 1},
-            "scale: 'alcohol' is not a factor of the graph, which has the factors 'density', 'sulphates'",
+            "'alcohol' is not a factor of the graph, which has the factors 'density', 'sulphates'",
         ),
         ({"density": -1}, r"scale\['density'\] is -1"),
         ({"density": "2"}, "is '2'"),
@@ -277,6 +271,8 @@ def test_scales_reach_parallel_edges_of_different_factors_and_spare_the_rest():
 def test_scales_out_of_range(scale, message):
     with pytest.raises(OptionError, match=message):
         read_graph(graphs.grid(2, 3, name=("density", "sulphates"))).weights(scale)
+    with pytest.raises(OptionError, match="has no factors"):
+        read_graph(nx.path_graph(3)).weights({"year": 2})
 
 
 # --- candidate edges
@@ -284,17 +280,23 @@ def test_scales_out_of_range(scale, message):
 
 def test_candidate_edges():
     prior = read_graph(nx.Graph([("a", "b", {"weight": 0}), ("b", "c"), ("c", "d")]))
-    everything = candidate_edges("all", prior)
-    assert [ends.tolist() for ends in everything] == [[0, 0, 0, 1, 1, 2], [1, 2, 3, 2, 3, 3]]
-    assert [ends.tolist() for ends in candidate_edges("prior", prior)] == [[0, 1, 2], [1, 2, 3]]
+
+    def of(edges, prior=prior):
+        return [ends.tolist() for ends in candidate_edges(edges, prior)]
+
+    assert of("all") == [[0, 0, 0, 1, 1, 2], [1, 2, 3, 2, 3, 3]]
+    assert of("prior") == [[0, 1, 2], [1, 2, 3]]
     pairs = [("d", "a"), ("a", "d"), ("b", "a")]
-    assert [ends.tolist() for ends in candidate_edges(pairs, prior)] == [[0, 0], [1, 3]]
-    assert [ends.tolist() for ends in candidate_edges(nx.Graph(pairs), prior)] == [[0, 0], [1, 3]]
-    assert [ends.tolist() for ends in candidate_edges(np.array(pairs), prior)] == [[0, 0], [1, 3]]
-    W = np.zeros((2, 2)) + [[0, 1], [1, 0]]
-    assert [ends.tolist() for ends in candidate_edges((["d", "b"], W), prior)] == [[1], [3]]
+    assert of(pairs) == of(nx.Graph(pairs)) == of(np.array(pairs)) == [[0, 0], [1, 3]]
+    assert of((["d", "b"], np.array([[0, 1], [1, 0]]))) == [[1], [3]]
+    tuples = (((0, 0), (0, 1)), ((0, 0), (1, 1)))  # two pairs of tuple labels are pairs
+    assert of(tuples, read_graph(graphs.grid(2, 2))) == [[0, 0], [1, 3]]
+    everything, alone = candidate_edges("all", prior), PriorGraph.without_edges("abc")
     assert prior.weights_on(*everything).tolist() == [0.0, 0.0, 0.0, 1.0, 0.0, 1.0]
-    assert PriorGraph.without_edges("abc").weights_on(*everything).tolist() == [0.0] * 6
+    assert alone.weights_on(*everything).tolist() == [0.0] * 6
+    with pytest.raises(GraphError, match='edges="prior": the graph has no edges'):
+        candidate_edges("prior", alone)
+    assert of("all", PriorGraph.without_edges(["a"])) == [[], []]
 
 
 @pytest.mark.parametrize(
@@ -346,8 +348,8 @@ def test_relabelling_permutes_the_matrix(graph, random):
 def test_every_spelling_of_a_graph_is_the_same_graph(graph):
     W = nx.to_numpy_array(graph)
     assert np.array_equal(dense(graph), W)
-    assert np.array_equal(dense((list(graph), W)), W)
-    assert np.array_equal(dense((list(graph), sparse.csr_array(W))), W)
+    for make in (np.asarray, np.ndarray.tolist, pd.DataFrame, sparse.csr_array, sparse.coo_matrix):
+        assert np.array_equal(dense((list(graph), make(W))), W)
     assert np.array_equal(dense(nx.MultiGraph(graph)), W)
     assert np.array_equal(dense(read_graph(graph).to_networkx()), W)
 
