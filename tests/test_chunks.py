@@ -157,24 +157,12 @@ def test_an_engine_of_ones_own(records):
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
 
 
-def test_a_shared_model_of_chunks(records):
+def test_shared_parameters_and_learned_graphs_from_chunks(records):
     X, Y, z, w = records
-    base = base_of(LOSSES["logistic"])
-    whole, part = (strat.common(base, solver=strat.NewtonCG(tol=1e-10)) for _ in "ab")
-    whole.fit(X, Y, strata=z, sample_weight=w)
-    part.fit(chunks=in_chunks(*records))
-    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
-
-
-def test_a_graph_is_learned_from_chunks(records):
-    X, Y, z, w = records
-    whole, part = (
-        strat.joint(base_of(LOSSES["logistic"]), strat.graphs.path(K), strat.LogDet(1.0, 0.1, 0.5, 0.1))
-        for _ in "ab"
-    )
-    whole.fit(X, Y, strata=z, sample_weight=w)
-    part.fit(chunks=in_chunks(*records))
-    assert part.result_.objective == pytest.approx(whole.result_.objective, rel=1e-6)
+    base, h = base_of(LOSSES["logistic"]), strat.LogDet(1.0, 0.1, 0.5, 0.1)
+    for make in (lambda: strat.joint(base, strat.graphs.path(K), h), lambda: strat.common(base)):
+        whole, part = make().fit(X, Y, strata=z, sample_weight=w), make().fit(chunks=in_chunks(*records))
+        assert part.result_.objective == pytest.approx(whole.result_.objective, rel=1e-6)
 
 
 def test_float32_records_are_not_copied(records):

@@ -65,10 +65,8 @@ STEEP = {
 @pytest.mark.parametrize("loss, best", STEEP.values(), ids=STEEP)
 @pytest.mark.parametrize("start", [None, 0.0, 1e3])
 def test_steep_edges_are_left(loss, best, start):
-    base, init = (
-        strat.BaseModel(loss, data=(y,)),
-        None if start is None else {"theta": {"t": np.full(2, start)}},
-    )
+    base = strat.BaseModel(loss, data=(y,))
+    init = None if start is None else {"theta": {"t": np.full(2, start)}}
     truth = [best(Y[:2]), best(Y[2:])]
     for model in (strat.lrsm(base, PAIR), strat.separate(base), strat.lrsm(base, PAIR, solver=strat.ADMM())):
         result = model.fit(Y, strata=Z, init=init).result_

@@ -296,10 +296,8 @@ def test_the_bayesian_constants_give_the_posterior():
     h = LogDet.from_bayes(n=n, c1=c1, c2=c2, mu=mu)
     assert (h.lambda1, h.lambda2, h.eta, h.mu) == (n / 2, c1 + c2, c2 / (c1 + c2), mu)
     for seed in range(5):
-        theta, W = (
-            np.random.default_rng(seed).standard_normal((K, n)),
-            EDGES[0].to_matrix(point(EDGES[0], seed)),
-        )
+        theta = np.random.default_rng(seed).standard_normal((K, n))
+        W = EDGES[0].to_matrix(point(EDGES[0], seed))
         precision = mu * np.eye(K) + np.diag(W.sum(axis=1)) - W
         # Each of the n columns of theta is N(0, precision^-1); W has density ∝ exp(-c1/2 ||W||_F^2 - c2 ||W||_1).
         square = 0.5 * np.trace(theta.T @ precision @ theta)

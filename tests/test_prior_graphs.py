@@ -105,11 +105,6 @@ def test_the_kernels_are_those_of_the_paper():
         assert np.median(weights(build(POINTS, kernel))[np.triu_indices(7, 1)]) == pytest.approx(0.5)
 
 
-def test_the_entropy_graph_is_the_one_that_is_learned():
-    learned = strat.learn_graph(POINTS, strat.Entropy(sigma=0.8))
-    assert np.allclose(weights(graphs.from_parameters(POINTS, "entropy", sigma=0.8)), learned.W, rtol=1e-6)
-
-
 def test_labels_are_nodes(separate):
     assert list(graphs.from_parameters(separate)) == ["a", "b", "c", "d", "e"]
     assert list(graphs.from_parameters(POINTS, labels=list("tuvwxyz"), name="fit")) == list("tuvwxyz")
@@ -217,8 +212,3 @@ def test_wrong_options_are_named(arguments, error, message):
 def test_what_are_no_parameters_is_refused(theta, message):
     with pytest.raises(strat.DataError, match=message):
         graphs.from_parameters(theta)
-
-
-def test_a_model_that_is_not_fitted_is_refused(separate):
-    with pytest.raises(strat.DataError, match="not fitted"):
-        graphs.from_parameters(strat.separate(separate.base))

@@ -7,7 +7,6 @@ import pytest
 from sklearn.base import clone
 
 import strat
-from strat.selection.constants import snake
 from strat.selection.means import mean_and_error
 
 RNG = np.random.default_rng(2)
@@ -94,10 +93,8 @@ def test_the_users_weights_do_not_matter(found, scale):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_search_reaches_the_lowest_loss_of_a_fine_grid(seed):
     rng = np.random.default_rng(seed)
-    place, time = (
-        rng.normal(size=4) * rng.choice([0.1, 2.0]),
-        np.cumsum(rng.normal(size=5)) * rng.choice([0.05, 1.0]),
-    )
+    place = rng.normal(size=4) * rng.choice([0.1, 2.0])
+    time = np.cumsum(rng.normal(size=5)) * rng.choice([0.05, 1.0])
     y = X @ [1.0, -1.0] + [place[a] + time[t] for a, t in Z] + rng.normal(size=N)
     model, train = strat.lrsm(BASE, GRAPH, scale=10.0 ** rng.integers(-4, 4)), (X, y, Z)
     found = strat.search({"lrsm": model}, train=train, folds=FOLDS)
@@ -246,12 +243,6 @@ def test_the_table_prints_and_converts(found):
 def test_wrong_arguments_raise(grid, options, error, words):
     with pytest.raises(error, match=words):
         strat.search(strat.lrsm(BASE, GRAPH), grid, **{"train": (X, Y, Z), **options})
-
-
-def test_a_snake_changes_one_value_at_a_time():
-    points = snake({"a": [1, 2, 3], "b": [1, 2], "c": [1, 2, 3]})
-    assert len(points) == 18 and len({tuple(p.values()) for p in points}) == 18
-    assert all(sum(p[k] != q[k] for k in p) == 1 for p, q in zip(points, points[1:], strict=False))
 
 
 def weighed_search(sample_weight, index, grid):

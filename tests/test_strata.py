@@ -89,6 +89,7 @@ def test_strings_that_are_not_all_columns_are_labels():
     ("strata", "message"),
     [
         (None, "no strata were given"),
+        (pd.DataFrame([[1, 2]] * 4, columns=["age", "age"]), "not distinct"),
         ("county", "strata='county': X has no column 'county', only sex, age, x"),
         ([1, 2, 3], "3 labels for 4 records"),
         ([1, 2, float("nan"), 3], "record 2 has no label but nan"),
@@ -110,19 +111,6 @@ def test_strings_that_are_not_all_columns_are_labels():
 def test_labels_that_cannot_be_used(strata, message):
     with pytest.raises(ShapeError if "labels for" in message else DataError, match=message):
         read_labels(strata, FRAME, 4)
-
-
-def test_a_column_of_an_array_cannot_be_named():
-    with pytest.raises(DataError, match="X is not a DataFrame"):
-        read_labels("age", np.zeros((4, 2)), 4)
-
-
-def test_a_column_named_twice_is_refused():
-    twice = pd.DataFrame([[1, 2]], columns=["age", "age"])
-    with pytest.raises(DataError, match="'age' names more than one column"):
-        read_labels("age", twice)
-    with pytest.raises(DataError, match="not distinct"):
-        read_labels(twice)
 
 
 def test_records_are_grouped_in_node_order():
@@ -177,11 +165,6 @@ def test_unknown_stratum_says_where_and_what_to_do():
 def test_unknown_strata_are_counted(labels, message):
     with pytest.raises(GraphError, match=message):
         Strata.read(labels, nodes=["a", "b", 1])
-
-
-def test_rows_that_numpy_turned_to_text_are_explained():
-    with pytest.raises(GraphError, match=r"Did you mean \('F', 19\)\? The two differ in type"):
-        Strata.read(np.array([["F", 19]]), nodes=PEOPLE[:1])
 
 
 @given(
