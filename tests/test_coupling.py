@@ -164,9 +164,8 @@ def test_what_some_factor_alone_couples_may_be_undetermined():
     model = strat.lrsm(base, made)
     values = np.random.default_rng(0).normal(size=(5, 2))
     model.fit(values, strata=nodes)
-    strat.hypergradient(
-        model, (values, nodes)
-    )  # neighbours along a row and along a column determine both numbers
+    # Neighbours along a row and along a column determine both numbers.
+    strat.hypergradient(model, (values, nodes))
     nodes = [node for node in made if node[0] == 1]
     with pytest.warns(strat.DataWarning, match="3 strata .* have neither records nor edges"):
         model.fit(values[:3], strata=nodes)
@@ -190,9 +189,8 @@ def test_a_large_grid_is_solved_to_its_optimum():
     model = strat.lrsm(base, made, solver=NewtonCG(tol=1e-9)).fit(X, Y, strata=z)
     assert model.result_.status == "converged" and model.result_.residual["theta"] < 1e-9
     rows = model.theta_["theta"].reshape(25, 24, 2)
-    assert np.abs(np.diff(rows[:, :, 0], axis=0)).max() < 0.1 * np.ptp(
-        rows[:, :, 0]
-    )  # smooth from row to row
+    # Smooth from row to row.
+    assert np.abs(np.diff(rows[:, :, 0], axis=0)).max() < 0.1 * np.ptp(rows[:, :, 0])
     assert FittedModel(model, "a test").linearized().residual < 1e-11
 
 
@@ -255,9 +253,8 @@ def test_models_without_edges_and_searches_take_the_declaration():
         assert model.fit(X, y, strata=z).theta_["b"].shape == (8,)
     found = strat.search(strat.lrsm(base, graph()), train=(X, y, z), folds=3)
     assert np.isfinite(found.best.score(X, y, strata=z))
-    whole = strat.common(base, strat.graphs.complete(list(graph()))).fit(
-        X, y, strata=z
-    )  # its edges weigh nothing
+    # Its edges weigh nothing.
+    whole = strat.common(base, strat.graphs.complete(list(graph()))).fit(X, y, strata=z)
     assert whole.to_cvxpy().solve() == pytest.approx(whole.result_.objective, rel=1e-5)
     assert strat.standard_errors(whole)["b"].shape == (8,)
     assert strat.graphs.report(fitted()).reliance.shape == (8,)
@@ -270,8 +267,9 @@ def test_a_search_and_a_tuning_of_the_weights():
     assert set(base.hyperparameters) == {"p"}
     model = strat.lrsm(base, graph())
     tuned = strat.tune(model, records("squares"), records("squares", seed=1), wrt=["scale", p])
+    # Candidates have no factor, and take none from the graph's own edges.
     wide = strat.tune(
         fitted(), records("squares"), records("squares", seed=1), wrt=["W0"], edges="two-hop", max_iter=2
-    )  # candidates have no factor, and take none from the graph's own edges
+    )
     assert wide.W0.number_of_edges() >= graph().number_of_edges() and wide.status == "finished"
     assert tuned.parameters["p"] >= 0 and set(tuned.parameters["scale"]) == {"row", "column"}

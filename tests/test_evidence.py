@@ -242,11 +242,8 @@ def test_rolling_origins_are_judged_one_by_one(monkeypatch):
     cities, years = strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(8), name="year")
     model = strat.lrsm(declaration(), strat.graphs.product(cities, years))
     tuned = strat.tune(model, (X, y, z), folds=strat.RollingOrigin(4, time=1), method="evidence")
-    assert len(tuned.folds) == 4 and by_fold == [
-        None,
-        True,
-        True,
-    ]  # standard errors over origins, not records
+    # Standard errors over origins, not records.
+    assert len(tuned.folds) == 4 and by_fold == [None, True, True]
     assert not tuned.improved and tuned.gain_se == tuned.table[2]["gain_se"]
     for folds in (strat.RollingOrigin(2, time=1), strat.RollingOrigin(1, time=1)):
         with pytest.raises(DataError, match="ignores time.*three origins at least"):

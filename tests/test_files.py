@@ -311,9 +311,8 @@ def test_a_declaration_made_anew_takes_up_its_checkpoint(tmp_path, make):
     path = tmp_path / "fit.npz"
     whole = fit(None, declared(A, constraint=True), 8, make)
     fit(path, declared(A, named=False, constraint=True), 3, make)
-    resumed = fit(
-        path, declared(A, named=False, constraint=True), 8, make
-    )  # whose variable has another number
+    # Whose variable has another number.
+    resumed = fit(path, declared(A, named=False, constraint=True), 8, make)
     assert resumed.result_.history == whole.result_.history
     assert np.array_equal(resumed.result_.theta, whole.result_.theta)
     assert np.array_equal(resumed.W_, whole.W_)

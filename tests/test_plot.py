@@ -85,11 +85,8 @@ def test_weights_are_the_matrix(joint):
     assert np.array_equal(np.nan_to_num(drawn(ax)), joint.W_)
     assert ax.images[0].get_clim()[0] == 0
     assert ticks(ax.xaxis) == ticks(ax.yaxis) == ["0", "1", "2"]
-    assert ax.xaxis.get_majorticklocs().tolist() == [
-        1.5,
-        5.5,
-        9.5,
-    ]  # the middle of each density's four strata
+    # The middle of each density's four strata.
+    assert ax.xaxis.get_majorticklocs().tolist() == [1.5, 5.5, 9.5]
     assert ax.get_xlabel() == "stratum, by density"
     assert np.nan_to_num(drawn(plot.weights(graphs.path(3)))).tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
 

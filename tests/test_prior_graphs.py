@@ -98,9 +98,8 @@ def test_the_kernels_are_those_of_the_paper():
         weights(build(POINTS, "entropy", sigma=0.8)), off_diagonal(np.exp(-(d**2) / (2 * 0.8**2)))
     )
     assert nx.utils.graphs_equal(build(POINTS, "knn", k=2), graphs.knn(POINTS, 2))
-    assert len(build(POINTS, "knn").edges) == len(
-        graphs.knn(POINTS, 3).edges
-    )  # 2^3 is the first power above 7
+    # 2^3 is the first power above 7.
+    assert len(build(POINTS, "knn").edges) == len(graphs.knn(POINTS, 3).edges)
     for kernel in ("exponential", "entropy"):
         assert np.median(weights(build(POINTS, kernel))[np.triu_indices(7, 1)]) == pytest.approx(0.5)
 

@@ -105,9 +105,8 @@ def test_models_pickle(fitted, make):
         twin.fit(FRAME, Y)
     assert np.array_equal(twin.predict(FRAME), model.predict(FRAME))
     assert twin.get_params()["base__ridge"] == 1.5
-    again = (
-        clone(twin).set_params(base__ridge=9.0).fit(FRAME, Y)
-    )  # its expressions go on sharing their variables
+    # Its expressions go on sharing their variables.
+    again = clone(twin).set_params(base__ridge=9.0).fit(FRAME, Y)
     assert np.allclose(
         again.theta_["theta"], clone(model).set_params(base__ridge=9.0).fit(FRAME, Y).theta_["theta"]
     )
@@ -132,9 +131,8 @@ def test_a_grid_over_a_graph_regularizer_and_a_solver():
 
 
 def test_cross_validation_with_rolling_origins_and_plain_folds():
-    rolling = strat.RollingOrigin(
-        1, time=0, strata=COLUMNS
-    )  # the strata of the last age have no training records
+    # The strata of the last age have no training records.
+    rolling = strat.RollingOrigin(1, time=0, strata=COLUMNS)
     scores = cross_val_score(lrsm(), FRAME, Y, cv=rolling)
     assert np.allclose(scores, by_hand(lrsm(), rolling.split(FRAME)))
     both = cross_validate(lrsm(), FRAME, Y, cv=KFold(3), return_train_score=True, return_estimator=True)

@@ -246,9 +246,8 @@ def test_what_nothing_determines_is_infinite():
         strat.DataWarning, match=r"4 parameters in 2 strata \('c', 'd'\) have infinite standard errors"
     ):
         errors = strat.standard_errors(model)["theta"]
-    assert np.allclose(
-        errors[:2], np.sqrt([[1.0], [2.0]]), rtol=1e-9
-    )  # b knows what a knows, through an edge of 1
+    # Stratum b knows what a knows, through an edge of 1.
+    assert np.allclose(errors[:2], np.sqrt([[1.0], [2.0]]), rtol=1e-9)
     assert np.isinf(errors[2:]).all()
 
 
