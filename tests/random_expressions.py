@@ -22,24 +22,17 @@ class Maker:
         self.rng = rng = np.random.default_rng(seed)
         self.with_data = with_data
         self.K, self.N = 3, 5
-        self.w, self.b, self.q = (
-            cp.Variable(3, name="w"),
-            cp.Variable(name="b"),
-            cp.Variable(3, nonneg=True, name="q"),
-        )
+        self.w, self.b = cp.Variable(3, name="w"), cp.Variable(name="b")
+        self.q = cp.Variable(3, nonneg=True, name="q")
         self.V, self.S = cp.Variable((2, 3), name="V"), cp.Variable((2, 2), PSD=True, name="S")
-        self.D, self.T = (
-            cp.Variable((2, 2), diag=True, name="D"),
-            cp.Variable((2, 2), symmetric=True, name="T"),
-        )
+        self.D = cp.Variable((2, 2), diag=True, name="D")
+        self.T = cp.Variable((2, 2), symmetric=True, name="T")
         self.r = cp.Variable(2, bounds=[-1, 2], name="r")
         self.x, self.A = cp.Parameter(3, name="x"), cp.Parameter((2, 3), name="A")
         self.y, self.s = cp.Parameter(name="y"), cp.Parameter(name="s")
         self.M = cp.Parameter(nonneg=True, value=rng.uniform(0.2, 2), name="M")
-        self.lam, self.h = (
-            cp.Parameter(value=rng.uniform(0.2, 2), name="lam"),
-            cp.Parameter(3, value=rng.normal(size=3), name="h"),
-        )
+        self.lam = cp.Parameter(value=rng.uniform(0.2, 2), name="lam")
+        self.h = cp.Parameter(3, value=rng.normal(size=3), name="h")
         self.arrays = {
             "x": rng.normal(size=(self.N, 3)),
             "A": rng.normal(size=(self.N, 2, 3)) * (rng.random((self.N, 2, 3)) < 0.7),
@@ -49,17 +42,8 @@ class Maker:
             "s": rng.choice([rng.uniform(0, 2, size=self.N), rng.integers(0, 2, size=self.N).astype(float)]),
         }
         self.index = np.array([0, 0, 0, 0, 2])
-        shapes = {
-            "w": (3,),
-            "b": (),
-            "q": (3,),
-            "V": (2, 3),
-            "S": (2, 2),
-            "D": (2, 2),
-            "T": (2, 2),
-            "r": (2,),
-        }
-        self.theta = {name: rng.normal(size=(self.K, *shape)) for name, shape in shapes.items()}
+        variables = self.w, self.b, self.q, self.V, self.S, self.D, self.T, self.r
+        self.theta = {v.name(): rng.normal(size=(self.K, *v.shape)) for v in variables}
         self.theta["q"] = np.abs(self.theta["q"]) + 0.1
         self.theta["S"] = self.theta["S"] @ np.swapaxes(self.theta["S"], 1, 2) + 0.2 * np.eye(2)
         self.theta["D"] *= np.eye(2)

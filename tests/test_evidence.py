@@ -11,10 +11,7 @@ from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.tuning import by_evidence
-from strat.selection.tuning.by_evidence import (
-    PRODUCT,
-    TABLE,
-)
+from strat.selection.tuning.by_evidence import PRODUCT, TABLE
 from strat.selection.tuning.likelihood import evidence_of
 
 N = 3

@@ -62,11 +62,7 @@ def by_cvxpy(loss, smoothing, graph, X, y, z, weight, regularizer=None, nonneg=F
     theta, b, v = cp.Variable((8, N), nonneg=nonneg), cp.Variable(8), cp.Variable(len(y))
     u = cp.sum(cp.multiply(X, theta[z]), axis=1) + b[z]
     argument = 1 - cp.multiply(y, u) if loss is hinge else y - u
-    one = {
-        hinge: cp.pos(v),
-        pinball: cp.maximum(0.9 * v, -0.1 * v),
-        absolute: 2 * cp.abs(v),
-    }[loss]
+    one = {hinge: cp.pos(v), pinball: cp.maximum(0.9 * v, -0.1 * v), absolute: 2 * cp.abs(v)}[loss]
     scale = y**2 if loss is hinge else np.ones(len(y))  # the envelope is one in x @ theta + b
     total = weight @ (one + cp.multiply(1 / (2 * smoothing * scale), cp.square(argument - v)))
     total += 0.05 * cp.sum_squares(theta) if regularizer is None else regularizer(theta)

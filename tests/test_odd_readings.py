@@ -139,17 +139,6 @@ def test_kernels_name_what_they_cannot_take():
         strat.graphs.from_parameters(None)
 
 
-def test_plots_draw_into_axes():
-    pytest.importorskip("matplotlib")
-    for draw in (strat.plot.parameters, strat.plot.graph, strat.plot.weights, strat.plot.history):
-        with pytest.raises(strat.OptionError, match="ax is 5, but it is the matplotlib Axes"):
-            draw(MODEL, ax=5)
-    with pytest.raises(
-        strat.OptionError, match="plot.parameters needs a fitted StratifiedModel, not a NoneType"
-    ):
-        strat.plot.parameters(None)
-
-
 def test_learn_graph_reads_the_labels_of_a_frame():
     pd = pytest.importorskip("pandas")
     rows, h = np.array([[0.0, 1.0], [0.2, 1.0], [3.0, -1.0]]), strat.LogDet(1.0, 1.0, 0.1, 0.1)

@@ -129,22 +129,6 @@ def test_a_thousand_strata_stay_visible_and_labelled():
     assert np.isfinite(drawn(plot.weights(empty, prior=empty))).all()
 
 
-@pytest.mark.parametrize(
-    ("prior", "message"),
-    [(np.zeros((3, 3)), "the prior graph (lacks|has 3 strata)"), (graphs.path(12), r"lacks \(0, 0\)")],
-)
-def test_a_prior_on_other_strata_is_refused(joint, prior, message):
-    with pytest.raises(strat.DataError, match=message):
-        plot.weights(joint, prior=prior)
-
-
-def test_only_fitted_models_have_weights_and_a_prior():
-    with pytest.raises(strat.OptionError, match="this is no model"):
-        plot.weights(np.zeros((2, 2)), prior=True)
-    with pytest.raises(strat.DataError, match="not fitted"):
-        plot.weights(strat.joint(BASE))
-
-
 def test_a_learned_graph_is_drawn():
     learned = strat.learn_graph(
         RNG.standard_normal((5, 2)), strat.Entropy(sigma=1.0), graph=graphs.path(list("abcde"))
@@ -339,16 +323,43 @@ def test_history_is_the_objective(joint):
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
 
 
-def test_what_has_no_history_is_refused(joint):
-    with pytest.raises(strat.OptionError, match="x is 'time'"):
-        plot.history(joint, x="time")
-    with pytest.raises(strat.DataError, match="no fitted model and no Result"):
-        plot.history({"new": strat.joint(BASE)})
-    with pytest.raises(strat.DataError, match="no fits"):
-        plot.history([])
-    old = strat.Result(**{**vars(joint.result_), "history_seconds": []})
-    with pytest.raises(strat.DataError, match='use x="iterations"'):
-        plot.history([old], x="seconds")
+@pytest.mark.parametrize(
+    ("draw", "error", "match"),
+    [
+        (
+            lambda m: plot.weights(m, prior=np.zeros((3, 3))),
+            strat.DataError,
+            "the prior graph (lacks|has 3 st)",
+        ),
+        (lambda m: plot.weights(m, prior=graphs.path(12)), strat.DataError, r"lacks \(0, 0\)"),
+        (lambda m: plot.weights(np.zeros((2, 2)), prior=True), strat.OptionError, "this is no model"),
+        (lambda m: plot.weights(strat.joint(BASE)), strat.DataError, "not fitted"),
+        (lambda m: plot.history(m, x="time"), strat.OptionError, "x is 'time'"),
+        (
+            lambda m: plot.history({"new": strat.joint(BASE)}),
+            strat.DataError,
+            "no fitted model and no Result",
+        ),
+        (lambda m: plot.history([]), strat.DataError, "no fits"),
+        (lambda m: plot.history([without_times(m)], x="seconds"), strat.DataError, 'use x="iterations"'),
+        (
+            lambda m: plot.parameters(None),
+            strat.OptionError,
+            "needs a fitted StratifiedModel, not a NoneType",
+        ),
+        *(
+            (lambda m, draw=draw: draw(m, ax=5), strat.OptionError, "ax is 5, but it is the matplotlib Axes")
+            for draw in (plot.parameters, plot.graph, plot.weights, plot.history)
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(joint, draw, error, match):
+    with pytest.raises(error, match=match):
+        draw(joint)
+
+
+def without_times(model):
+    return strat.Result(**{**vars(model.result_), "history_seconds": []})
 
 
 # --- notebooks

@@ -9,13 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import strat
-from strat import (
-    DataError,
-    DeclarationError,
-    NotConvexError,
-    OptionError,
-    ShapeError,
-)
+from strat import DataError, DeclarationError, NotConvexError, OptionError, ShapeError
 
 theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
 p, lam = cp.Variable(name="p"), cp.Variable(name="rate")

@@ -417,9 +417,7 @@ MISTAKES = {
         "is not a node of the graph": {"wrt": ["W0"], "edges": [((0, 0), "x")]},
         "all weights of the graph are 0": {"model": strat.separate(BASE, grid())},
     },
-    NoOracleError: {
-        "needs derivatives.*smoothing=": {"model": strat.lrsm(declaration("absolute"), grid())},
-    },
+    NoOracleError: {"needs derivatives.*smoothing=": {"model": strat.lrsm(declaration("absolute"), grid())}},
     DataError: {
         "1 records, but tuning needs two": {"validation": tuple(v[:1] for v in VALIDATION)},
         "validation must hold the data arguments": {"validation": VALIDATION[:2]},
