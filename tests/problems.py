@@ -77,6 +77,14 @@ def declared(loss, regularizer="ridge", couple=None, **options):
     return strat.BaseModel(f, r(theta), constraints(theta), data=(x, y), couple=couple, **options)
 
 
+def linear(loss=strat.losses.squared, n=2, ridge=0.5, **options):
+    """A linear model with an intercept; the hyperparameter `ridge` weighs the other coefficients' squares."""
+    theta, b = cp.Variable(n, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    u, weight = x @ theta + b, cp.Parameter(nonneg=True, value=ridge, name="ridge")
+    return strat.BaseModel(loss(y, u), weight * cp.sum_squares(theta), data=(x, y), predict=u, **options)
+
+
 def fitted(model, X, y, z, weight=None, **options):
     """The fitted model, without warnings of strata alone and of fits that were stopped."""
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
+from problems import linear
 from scipy.optimize import nnls
 from scipy.special import logit
 from sklearn.dummy import DummyRegressor
@@ -30,11 +31,7 @@ INSIDE, OUTSIDE = np.arange(160), np.arange(160, N)
 
 
 def lrsm(loss, **options):
-    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
-    u = x @ theta + b
-    base = strat.BaseModel(loss(y, u), 0.1 * cp.sum_squares(theta), data=(x, y), predict=u, **options)
-    return strat.lrsm(base, GRAPH)
+    return strat.lrsm(linear(loss, ridge=0.1, **options), GRAPH)
 
 
 def parts(y):

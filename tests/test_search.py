@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
+from problems import linear
 from sklearn.base import clone
 
 import strat
@@ -19,16 +20,7 @@ GRAPH = strat.graphs.product(PLACE, TIME)
 FOLDS = strat.StrataKFold(3)
 
 
-def declaration():
-    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
-    ridge = cp.Parameter(nonneg=True, value=0.5, name="ridge")
-    return strat.BaseModel(
-        cp.square(y - x @ theta - b), ridge * cp.sum_squares(theta), data=(x, y), predict=x @ theta + b
-    )
-
-
-BASE = declaration()
+BASE = linear()
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from problems import linear
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
@@ -33,16 +34,7 @@ FRAME = pd.DataFrame({"age": [a for a, _ in Z], "u": X[:, 0], "sex": [s for _, s
 COLUMNS = ["age", "sex"]
 
 
-def declaration():
-    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
-    ridge = cp.Parameter(nonneg=True, value=0.5, name="ridge")
-    return strat.BaseModel(
-        cp.square(y - x @ theta - b), ridge * cp.sum_squares(theta), data=(x, y), predict=x @ theta + b
-    )
-
-
-BASE = declaration()
+BASE = linear()
 
 
 def lrsm(**options):
@@ -182,12 +174,7 @@ def test_declared_columns_are_dropped_where_other_strata_are_given(labels):
     np.testing.assert_allclose(found, plain.predict(frame[["u", "v"]], strata=FRAME["age"]), atol=1e-8)
 
 
-@cache
-def declared_for(n):
-    theta, b = cp.Variable(n, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(n, name="x"), cp.Parameter(name="y")
-    u = x @ theta + b
-    return strat.BaseModel(cp.square(y - u), 0.1 * cp.sum_squares(theta), data=(x, y), predict=u)
+DECLARED = cache(linear)
 
 
 class ForAnyWidth(CommonModel):
@@ -203,7 +190,7 @@ class ForAnyWidth(CommonModel):
 
     @property
     def base(self):
-        return declared_for(self._width - 1)
+        return DECLARED(n=self._width - 1)
 
     def fit(self, X, y=None, sample_weight=None):
         shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
