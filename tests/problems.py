@@ -11,6 +11,7 @@ from strat.model.bound_model import BoundModel
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 K, N, P = 10, 90, 3
+GIVEN = strat.FixedGraph()
 
 #: The target and the loss of (y, u = x @ theta), of one record or of each row.
 LOSSES = {
@@ -119,9 +120,7 @@ def optimum(loss, regularizer, graph, X, y, z, weight, couple=None):
 def problem(loss="logistic", regularizer="l1", h=None, on=None, couple=None, **options):
     """What a solver sees: the joint problem of the records and a graph."""
     X, y, z, weight = records(loss)
-    model = strat.StratifiedModel(
-        declared(loss, regularizer, couple), on or graph(), h or strat.FixedGraph(), **options
-    )
+    model = strat.StratifiedModel(declared(loss, regularizer, couple), on or graph(), h or GIVEN, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", strat.DataWarning)
         return BoundModel(model, (X, y), z, weight).problem()

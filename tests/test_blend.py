@@ -127,9 +127,7 @@ def test_a_search_takes_other_models():
         for a, b in folds.split(train[0], groups=train[2])
     ]
     assert row["mean"] == pytest.approx(np.concatenate(losses).mean())
-    assert (
-        found[found.candidate] is found.best and len(found["tree"].losses(*train[:2], strata=train[2])) == 160
-    )
+    assert len(found["tree"].losses(*train[:2], strata=train[2])) == 160
 
 
 def test_a_blend_averages_margins_of_models_fitted_to_all_records():

@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from pytest import approx
 
 import strat
 from strat.compiler import sharded
@@ -84,9 +85,7 @@ def test_chunks_fit_as_records_at_hand(loss, graph, records):
     part = other.fit(chunks=lambda: iter(in_chunks(*records)))
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
     assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
-    assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == pytest.approx(
-        whole.score(X, Y, strata=z)
-    )
+    assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == approx(whole.score(X, Y, strata=z))
 
 
 def test_memory_maps_are_read_in_chunks_and_not_kept(records, tmp_path, monkeypatch):

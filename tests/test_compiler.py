@@ -65,9 +65,7 @@ def bound(expression, data=REAL, **options):
     """The oracle of an expression bound to the records, and a point for it."""
     used = data_of(expression)
     options = {"strata": Z, "strata_order": range(K)} | options
-    oracle = strat.compile(expression, data=used).bind(
-        *[data[parameter.name()] for parameter in used], **options
-    )
+    oracle = strat.compile(expression, data=used).bind(*[data[p.name()] for p in used], **options)
     return oracle, {variable.name(): POINTS[variable.name()] for variable in expression.variables()}
 
 

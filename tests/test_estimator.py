@@ -25,17 +25,13 @@ Y = np.where(np.einsum("ij,ij->i", X, TRUE[Z]) + 0.5 * RNG.normal(size=N) > 0, 1
 def logistic(weight=0.1, **options):
     theta, b = cp.Variable(D, name="theta"), cp.Variable(name="b")
     x, y = cp.Parameter(D, name="x"), cp.Parameter(name="y")
-    margin = x @ theta + b
-    return strat.BaseModel(
-        cp.logistic(-y * margin), weight * cp.norm1(theta), data=(x, y), predict=margin, **options
-    )
+    u = x @ theta + b
+    return strat.BaseModel(cp.logistic(-y * u), weight * cp.norm1(theta), data=(x, y), predict=u, **options)
 
 
 def mean_model(regularizer=0):
     mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-    return strat.BaseModel(
-        cp.square(y - mu), regularizer and regularizer * cp.square(mu), data=(y,), predict=mu
-    )
+    return strat.BaseModel(cp.square(y - mu), regularizer * cp.square(mu), data=(y,), predict=mu)
 
 
 PATH = strat.graphs.path(range(K), weight=2.0)

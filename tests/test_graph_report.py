@@ -36,9 +36,7 @@ def test_components_and_degrees_are_those_of_networkx():
     report = graphs.report(graph)
     assert sorted(map(sorted, report.components)) == sorted(map(sorted, nx.connected_components(graph)))
     assert [len(part) for part in report.components] == sorted(map(len, report.components), reverse=True)
-    assert all(
-        label in report.components[c] for label, c in zip(report.strata, report.component, strict=True)
-    )
+    assert all(s in report.components[c] for s, c in zip(report.strata, report.component, strict=True))
     assert np.allclose(report.degrees, [d for _, d in graph.degree(weight="weight")])
     assert report.neighbors.tolist() == [d for _, d in graph.degree()]
     assert report.density == pytest.approx(nx.density(graph))

@@ -111,9 +111,7 @@ REFUSED = {
             {"lrsm": strat.lrsm(BASE, PATH)}, data=(X, Y, Z), random_state=None
         ),
         "these strata make a heatmap": lambda: strat.plot.parameters(heatmap(), errors=True),
-        "joint was given mu beside graph_regularizer=LogDet": lambda: strat.joint(
-            BASE, PATH, LOG_DET, mu=0.5
-        ),
+        "given mu beside graph_regularizer=LogDet": lambda: strat.joint(BASE, PATH, LOG_DET, mu=0.5),
         "lambda1 is a constant of a model that learns its graph.*joint.*scale=": lambda: strat.lrsm(
             BASE, PATH, lambda1=1.0
         ),
@@ -122,9 +120,7 @@ REFUSED = {
         r"Entropy\(sigma=1.0\) has no constant lambda1": lambda: strat.entropy(BASE, PATH, lambda1=0.1),
     },
     strat.DeclarationError: {
-        "two hyperparameters have the name 'lam'": lambda: declared(
-            lam * cp.norm1(theta) + OTHER * cp.abs(b)
-        ),
+        "hyperparameters have the name 'lam'": lambda: declared(lam * cp.norm1(theta) + OTHER * cp.abs(b)),
         "two hyperparameters have the name": lambda: declared(couple={b: OTHER}),
         "couple must be a dict": lambda: declared(couple=2.0),
     },
@@ -172,7 +168,7 @@ def test_an_objective_without_a_minimum_is_said_to_have_none(make):
 
 def test_steps_that_are_too_long_return_the_best_iterate():
     model = strat.joint(BASE, PATH, solver=strat.MAPG(step=(1e3, 1e3)))
-    with pytest.warns(strat.ConvergenceWarning, match="the steps are too long.*shorter steps, or leave st"):
+    with pytest.warns(strat.ConvergenceWarning, match="the steps are too long.*, or leave step out"):
         fitted(model)
     result = model.result_
     assert result.status == "max_iter" and np.isclose(result.objective, np.nanmin(result.history))
@@ -266,9 +262,7 @@ def test_a_table_is_no_record():
         strat.separate(table).fit(strata=Z)
     with pytest.raises(DataError, match="no data of records.*data="):
         strat.separate(table).fit(X, Y, strata=Z)
-    with pytest.warns(
-        strat.DataWarning, match=rf"array of shape \(40,.*as long as the 40 records.*{spelling}"
-    ):
+    with pytest.warns(strat.DataWarning, match=rf"array of shape \(40,.*long as the 40 records.*{spelling}"):
         strat.separate(doubled).fit(np.ones(40), strata=Z)
     with pytest.raises(strat.DeclarationError, match=r"Parameters y, x in the loss .*data=\(y, x\)"):
         strat.separate(strat.BaseModel(cp.square(y - x @ theta - b))).fit(X, Y, strata=Z)
@@ -289,9 +283,7 @@ def test_records_that_are_only_scored_are_checked_like_those_fitted():
 @pytest.mark.filterwarnings("ignore:The objective seems")
 def test_a_joint_fit_that_runs_away_is_stopped_before_numbers_overflow(h):
     base = strat.BaseModel(-y * (x @ theta), data=(x, y))
-    with pytest.warns(
-        strat.ConvergenceWarning, match="the objective has fallen to .* and seems unbounded below"
-    ):
+    with pytest.warns(strat.ConvergenceWarning, match="the objective has fallen to .* seems unbounded"):
         result = strat.StratifiedModel(base, PATH, h).fit(X, Y, strata=Z).result_
     assert result.status == "max_iter" and np.isfinite(result.objective)
     assert not np.isnan(list(result.parts.values())).any()

@@ -148,9 +148,7 @@ def test_learn_graph_reads_the_labels_of_a_frame():
     graph = strat.graphs.path(["c", "a", "b"])
     turned = strat.learn_graph(pd.DataFrame(rows, index=["a", "b", "c"]), h, graph)
     assert np.array_equal(turned.W, strat.learn_graph(rows[[2, 0, 1]], h, graph).W)
-    assert np.array_equal(
-        strat.learn_graph(pd.DataFrame(rows), h, graph).W, strat.learn_graph(rows, h, graph).W
-    )
+    assert np.array_equal(*(strat.learn_graph(r, h, graph).W for r in (rows, pd.DataFrame(rows))))
     with pytest.raises(strat.GraphError, match="no row for 'c', a node of the graph; its index has"):
         strat.learn_graph(pd.DataFrame(rows, index=["a", "b", "z"]), h, graph)
     with pytest.raises(strat.GraphError, match="has no nodes"):

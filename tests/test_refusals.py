@@ -38,16 +38,12 @@ def test_labels_out_of_range_name_record_and_stratum():
             bind(loss, [1.0, -3.0], data=(y,), strata=["a", "b"])
     with pytest.raises(DataError, match=r"1 - y >= 0, but record 2 \(stratum 'CA'\) has y = 2.*\[0, 1\]"):
         bind(BERNOULLI, [0.0, 1.0, 2.0, 1.0], data=(y,), strata=["NY", "NY", "CA", "NY"])
-    with pytest.raises(
-        DataError, match=r"record 1 \(stratum \('CA', 2012\)\) has y = -1 \(2 records are affected\)"
-    ):
+    with pytest.raises(DataError, match=r"record 1 \(stratum \('CA', 2012\)\) has y = -1 \(2 records"):
         bind(BERNOULLI, [0.0, -1.0, -2.0], data=(y,), strata=[("NY", 2012), ("CA", 2012), ("NY", 2012)])
 
 
 def test_data_outside_the_domain_of_their_own_functions():
-    with pytest.raises(
-        DataError, match=r"log\(y\) is undefined or infinite: record 1 \(stratum 'b'\) has y = -1"
-    ):
+    with pytest.raises(DataError, match=r"log\(y\) is undefined .*: record 1 \(stratum 'b'\) has y = -1"):
         bind(cp.square(b - cp.log(y)), [1.0, -1.0], data=(y,), strata=["a", "b"])
     with pytest.raises(DataError, match=r"record 0 .*has y = 0"):
         bind(cp.square(b - 1 / y), [0.0, 1.0], data=(y,))
@@ -81,9 +77,7 @@ def test_quadratic_forms_of_data_must_be_semidefinite():
 
 def test_hyperparameters_without_a_value():
     gamma = cp.Parameter(nonneg=True, name="gamma")
-    with pytest.raises(
-        DeclarationError, match=r"the Parameter gamma in the loss has no value and is not among data"
-    ):
+    with pytest.raises(DeclarationError, match=r"the Parameter gamma in the loss has no value and is not"):
         bind(gamma * cp.square(r), X, Y)
     with pytest.raises(DeclarationError, match="Set gamma.value"):
         strat.compile(gamma * cp.norm1(theta)).bind()
@@ -154,12 +148,8 @@ def test_a_column_for_a_number_is_squeezed_once():
     one, other = bind(cp.square(r), X, Y[:, None]), bind(cp.square(r), X, Y)
     point = {"theta": np.ones((1, 3)), "b": np.zeros(1)}
     np.testing.assert_array_equal(one.value(point), other.value(point))
-    np.testing.assert_array_equal(
-        bind(cp.square(r), X, pd.DataFrame({"y": Y})).value(point), other.value(point)
-    )
-    np.testing.assert_array_equal(
-        bind(cp.square(r), X, sp.csr_array(Y[:, None])).value(point), other.value(point)
-    )
+    assert np.array_equal(bind(cp.square(r), X, pd.DataFrame({"y": Y})).value(point), other.value(point))
+    assert np.array_equal(bind(cp.square(r), X, sp.csr_array(Y[:, None])).value(point), other.value(point))
 
 
 def test_frames_series_lists_and_integers_are_read_by_position():
@@ -258,7 +248,5 @@ def test_records_keep_what_their_parameter_was_declared_to_be(attribute, bad, wo
     n = cp.Parameter(name="n", **{attribute: True})
     program = strat.compile(cp.square(n - b), data=(n,))
     assert program.bind([0.0, 0.0]).value(np.zeros(1)) == 0
-    with pytest.raises(
-        DataError, match=f"n was declared {attribute}=True.* {words}, but record 1 has {bad:g}"
-    ):
+    with pytest.raises(DataError, match=f"n was declared {attribute}=True.* {words}, .*record 1 has {bad:g}"):
         program.bind([0.0, bad])

@@ -33,6 +33,7 @@ from strat.solvers.starts import point, solve
 
 H = strat.LogDet(0.5, 0.2, 0.1, 0.2)
 FOR_SMOOTH = strat.NewtonCG, strat.MAPG, strat.AlternatingMinimization, strat.Cone
+STIFF = graph("chain", 1e7)
 CASES = [(i, j) for i in range(len(LOSSES)) for j in range(len(REGULARIZERS))]
 
 
@@ -85,9 +86,7 @@ def test_one_stratum_and_the_common_model(loss, solver):
     best = optimum(loss, "ridge", nx.empty_graph(1), X, y, 0 * z, weight)
     assert one.result_.objective == pytest.approx(best, rel=1e-6)
     common = fitted(strat.common(declared(loss), graph(), solver=solver), X, y, z, weight).result_
-    assert common.objective == pytest.approx(
-        optimum(loss, "ridge", graph("chain", 1e7), X, y, z, weight), rel=1e-5
-    )
+    assert common.objective == pytest.approx(optimum(loss, "ridge", STIFF, X, y, z, weight), rel=1e-5)
 
 
 @pytest.mark.parametrize("solver", [None, strat.MAPG(), strat.ADMM(), strat.Cone()])

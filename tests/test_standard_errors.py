@@ -242,9 +242,7 @@ def test_what_nothing_determines_is_infinite():
             [1.0, 1.0, 2.0, 4.0],
             strata=["a", "a", "c", "c"],
         )
-    with pytest.warns(
-        strat.DataWarning, match=r"4 parameters in 2 strata \('c', 'd'\) have infinite standard errors"
-    ):
+    with pytest.warns(strat.DataWarning, match=r"4 parameters in 2 strata \('c', 'd'\) have infinite"):
         errors = strat.standard_errors(model)["theta"]
     # Stratum b knows what a knows, through an edge of 1.
     assert np.allclose(errors[:2], np.sqrt([[1.0], [2.0]]), rtol=1e-9)
@@ -265,9 +263,7 @@ def test_a_loss_with_kinks_is_refused(tmp_path):
     model = strat.separate(smooth).fit([1.0, 0.2], strata=[0, 0])
     assert np.isfinite(strat.standard_errors(model)["theta"]).all()
     model.base = strat.BaseModel(cp.abs(y - theta), cp.square(theta), data=(y,))
-    with pytest.raises(
-        strat.NoOracleError, match="second derivatives of the loss, but abs.* is not differentiable"
-    ):
+    with pytest.raises(strat.NoOracleError, match="second derivatives of the loss, but abs"):
         strat.standard_errors(model)
     model.base = smooth
     model.save(tmp_path / "model.npz")

@@ -203,7 +203,5 @@ def test_columns_far_from_zero_keep_their_digits_unless_they_are_named(loss):
 
 def test_columns_that_lose_their_digits_are_named():
     raw = X * [1.0, 1.0, 1e-3] + [0.0, 0.0, 1e6]
-    with pytest.warns(
-        strat.DataWarning, match="column 2 of x: the numbers differ by less than 0.0002.*Subtract"
-    ):
+    with pytest.warns(strat.DataWarning, match="column 2 of x: the numbers differ by less than .*Subtract"):
         strat.separate(declared("squares")).fit(raw, NOISY, strata=Z)
