@@ -91,7 +91,7 @@ class Idiom:
     id: str
     expression: object
     constraints: tuple = ()
-    #: The prox that the row must have: "closed" (closed form), "newton", "solver" (announced).
+    #: The prox that the row must have: "closed" (closed form), "newton", "interior" (interior points), "solver" (announced).
     prox: str = "closed"
     smooth: bool = True
     #: Points by variable name that replace the random ones.
@@ -130,7 +130,7 @@ LOSSES = [
     loss("L01", cp.sum_squares(z - y), prox="closed"),
     loss("L02", cp.sum_squares(z - y) / (2 * 40), prox="closed"),
     loss("L03", cp.norm(z - y, 2) ** 2, prox="closed"),
-    kinked("L04", cp.norm(z - y, 2), prox="solver"),
+    kinked("L04", cp.norm(z - y, 2), prox="interior"),
     loss("L05", cp.sum(cp.multiply(s, cp.square(z - y))), prox="closed"),
     loss("L06", cp.sum_squares(cp.multiply(cp.sqrt(s), z - y)), prox="closed"),
     loss("L07", cp.hstack([s]) @ cp.square(cp.hstack([z - y])), prox="closed"),
@@ -143,10 +143,10 @@ LOSSES = [
     loss("L14", sum([cp.log_sum_exp(score) - score @ onehot])),
     loss("L15", cp.huber(z - y, M), prox="closed"),
     loss("L16", cp.huber(cp.norm(x @ W - f, 2), M)),
-    kinked("L17", cp.maximum(tau * r, (tau - 1) * r), prox="solver"),
-    kinked("L18", tau * cp.pos(r) + (1 - tau) * cp.pos(-r), prox="solver"),
-    kinked("L19", 0.5 * cp.abs(r) + (tau - 0.5) * r, prox="solver"),
-    kinked("L20", cp.pos(r) - (1 - tau) * r, prox="solver"),
+    kinked("L17", cp.maximum(tau * r, (tau - 1) * r), prox="interior"),
+    kinked("L18", tau * cp.pos(r) + (1 - tau) * cp.pos(-r), prox="interior"),
+    kinked("L19", 0.5 * cp.abs(r) + (tau - 0.5) * r, prox="interior"),
+    kinked("L20", cp.pos(r) - (1 - tau) * r, prox="interior"),
     kinked("L21", cp.sum(cp.maximum(cp.multiply(TAUS, y - x @ W), cp.multiply(TAUS - 1, y - x @ W))), prox="solver"),
     refused("L21 rows", cp.sum(cp.abs(y - x @ W)), strat.DeclarationError, "contains the record data x",
             (x @ W)[1:] >= (x @ W)[:-1]),
@@ -155,13 +155,13 @@ LOSSES = [
     loss("L24", cp.kl_div(n, A @ q)),
     loss("L25", z + cp.multiply(yp, cp.exp(-z))),
     loss("L26", -y01 * cp.log(p) - (1 - y01) * cp.log(1 - p)),
-    kinked("L27", cp.pos(1 - m), prox="solver"),
+    kinked("L27", cp.pos(1 - m), prox="interior"),
     loss("L28", cp.square(cp.pos(1 - m)), prox="closed"),
     loss("L29", cp.maximum(0, 1 - yb * z) ** 2, prox="closed"),
-    kinked("L30", cp.norm1(z - y), prox="solver"),
+    kinked("L30", cp.norm1(z - y), prox="interior"),
     loss("L31", cp.power(cp.abs(z - y), 1.5)),
     loss("L32", cp.power(z - y, 1.5), at={"b": np.full(K, 12.0)}, warns=">= 0"),
-    kinked("L33", cp.pos(cp.abs(z - y) - 0.3), prox="solver"),
+    kinked("L33", cp.pos(cp.abs(z - y) - 0.3), prox="interior"),
     loss("L34", tau * cp.square(cp.pos(r)) + (1 - tau) * cp.square(cp.neg(r)), prox="closed"),
     loss("L35", cp.logistic(2 * (z - y)) - (z - y) - np.log(2)),
     loss("L36", cp.exp(-m)),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import strat
+from strat.oracles.interior_point import KinkedProx
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
@@ -93,6 +94,43 @@ def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(ca
     model = strat.lrsm(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8))
     model.fit(X, y, strata=z, sample_weight=weight)
     best = by_cvxpy(pinball, 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
+    assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
+
+
+KINKED = {
+    "pinball": lambda u, y: pinball(u, y),
+    "eps": lambda u, y: cp.pos(cp.abs(y - u) - 0.5),
+    "three kinks": lambda u, y: cp.maximum(0, y - u - 1, 2 * (y - u) - 4, u - y),
+    "with a square": lambda u, y: absolute(u, y) + 0.3 * cp.square(u - y),
+}
+
+
+@pytest.mark.parametrize("loss", KINKED)
+def test_the_prox_of_kinks_is_that_of_the_cone_program(loss):
+    X, y, z, weight = records()
+    X, y, z, weight = (np.tile(a, (2,) + (1,) * (a.ndim - 1)) for a in (X, y, z, weight))
+    y[90:] += 0.5
+    program = declared(KINKED[loss], None).loss_program
+    prox = program.bind(X, y, strata=z, strata_order=range(8), sample_weight=weight).flat.prox
+    assert isinstance(prox, KinkedProx)
+    v = np.random.default_rng(3).standard_normal((8, N + 1))
+    for t in (1e-3, 1.0, 1e3):
+        np.testing.assert_allclose(prox(v, t), prox.rescue(v, t), atol=2e-6)
+        unit = np.array([1e3, 1.0, 1e-3, 5.0])  # of other parameters, theta = unit · z
+        z_in_units = prox.rescaled(2.0, unit)(v, t)
+        np.testing.assert_allclose(z_in_units, prox.rescaled(2.0, unit).rescue(v, t), atol=2e-5)
+
+
+@pytest.mark.parametrize("loss", ["eps", "three kinks"])
+@pytest.mark.parametrize("smoothing", [0.5, 1e-3])
+def test_several_smoothed_kinks_a_record_take_few_iterations(loss, smoothing):
+    X, y, z, weight = records()
+    model = strat.lrsm(declared(KINKED[loss], smoothing), graph_of("chain"), solver=strat.NewtonCG(tol=1e-8))
+    model.fit(X, y, strata=z, sample_weight=weight)
+    model_by_gradients = strat.lrsm(model.base, model.graph, solver=strat.MAPG(tol=1e-7, max_iter=20000))
+    model_by_gradients.fit(X, y, strata=z, sample_weight=weight)
+    assert model.result_.iterations <= 5 and model.result_.status == "converged"
+    best = model_by_gradients.result_.smoothed_objective
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
 
 

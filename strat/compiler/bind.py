@@ -83,13 +83,13 @@ class Assembly:
             parts.append(Tape(nodes, weights, self.segments, self.binder.n, self.active))
         return parts
 
-    def oracle(self, cones=None):
-        """The sum as one oracle, without a prox."""
+    def oracle(self, cones=None, parts=None):
+        """The sum as one oracle, without a prox; `parts` are the oracles whose sum it is, where they are known."""
         kink = first_kink(self.binder, self.roots)
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
         why = f"{text(kink.expression)} is not differentiable" if kink is not None else ""
         whys = dict.fromkeys(("value_and_gradient", "hessian_operator"), why) if why else {}
-        return SumOracle(self.parts(), self.binder.n, kink is None, curved, None, whys, cones)
+        return SumOracle(parts or self.parts(), self.binder.n, kink is None, curved, None, whys, cones)
 
 
 def _least_squares(form, weights):

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from strat.compiler.bind import Assembly, Evaluation
+from strat.compiler.bind import Assembly, Evaluation, first_kink
 from strat.compiler.binder import Binder
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.piecewise import smoothed
@@ -290,10 +290,14 @@ class Program:
         form = walker(self.expression).reshaped(())
         check_data_arguments(binder, form, origin)
         smooth = smooth and self.smoothing is not None
-        if smooth:
-            form = smoothed(form, walker, binder, self.smoothing)
-        assembly = Assembly(form, binder, weight[origin.order], statistics)
-        return with_prox(self, assembly, walker, prox, constrained, smooth or part is not None)
+
+        def assembled(width):
+            replaced = form if width is None else smoothed(form, walker, binder, width)
+            return Assembly(replaced, binder, weight[origin.order], statistics)
+
+        assembly = assembled(self.smoothing if smooth else None)
+        apart = None if first_kink(binder, assembly.roots) is None else lambda: assembled(0.0).parts()
+        return with_prox(self, assembly, walker, prox, constrained, smooth or part is not None, apart)
 
     def check_signs(self, arrays, strata, weight, given=None):
         """Raise where records that are only evaluated make the loss non-convex, as binding them does.

@@ -14,6 +14,7 @@ from strat.compiler.separable import separable
 from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError
 from strat.oracles.cone_prox import ConeProx
+from strat.oracles.interior_point import KinkedProx
 from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx
 from strat.oracles.prox_newton import NewtonProx
@@ -21,11 +22,12 @@ from strat.oracles.prox_quadratic import QuadraticProx
 from strat.oracles.quadratic import summed_quadratics
 
 
-def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False):
+def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None):
     """The oracle of a program with the prox of the expression, and of its constraints and attributes where `constrained`.
 
     ``why["prox"]`` says why the prox has no closed form, where it has none. What is smoothed has no cones, as those of its
-    records are of another function. Symmetry of variables the prox always holds.
+    records are of another function. Symmetry of variables the prox always holds. ``apart()`` gives the same parts with
+    piecewise linear functions read as such, where the expression is of records.
     """
     binder, values = assembly.binder, walker.values
 
@@ -52,6 +54,13 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
     if constrained:
         sets.restrict_to(program, walker, binder)
+    if apart and not smoothed and not sets.restrict and sets.transposed is None:
+        parts = apart()
+        kinked = KinkedProx.of(parts, ConeProx(Once(of_both), program.what))
+        if kinked:
+            oracle = assembly.oracle(cones, parts)
+            oracle.prox = kinked
+            return oracle
     builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, program.layout, assembly.active)
     oracle = assembly.oracle(cones)
     # The loss of all records of a stratum may be one function of the stratum, as a regularizer is.

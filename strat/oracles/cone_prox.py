@@ -1,6 +1,7 @@
 """The prox of functions without a closed form: one cone program for all strata."""
 
 import threading
+from functools import cache
 
 import numpy as np
 
@@ -37,9 +38,9 @@ class ConeProx:
 
     def rescaled(self, weight, unit):
         """The prox of weight × f(unit · z)."""
-        cones = [function.scaled(weight).in_units(unit) for function in self.cones()]
         box = self.box and tuple(end / unit for end in self.box)
-        return ConeProx(lambda: cones, self.what, box, self.restricted)
+        cones = cache(lambda: [function.scaled(weight).in_units(unit) for function in self.cones()])
+        return ConeProx(cones, self.what, box, self.restricted)
 
     def __getstate__(self):
         return {**self.__dict__, "_own": None}

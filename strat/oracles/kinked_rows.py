@@ -1,6 +1,6 @@
-"""The records of a loss that is, for each, one smoothed kink of an affine function of the parameters."""
+"""The records of a loss that is, for each, a convex piecewise linear function, smoothed or not, of an affine one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,15 +9,19 @@ from strat.oracles.design import DesignInUnits
 
 @dataclass
 class KinkedRows:
-    """Σ_i max_{low <= c <= high} (c r_i − δ_i c² / 2) with r = A theta + shift: pinball, hinge, |u| and their like.
+    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A theta + shift: pinball, hinge, |u| and their like.
 
     Attributes
     ----------
     design : design
-        A.
-    shift : (N, m) ndarray
-    low, high, delta : (N, m) ndarray
+        A, with m rows a record.
+    shift : (N, m J) ndarray
+        For each of the J kinks of a row.
+    low, high, delta : (N, m J) ndarray
         Slopes before and behind the kinks, and widths, with the records' weights in them.
+    J : int
+    segments : Segments
+        The grouping of records.
     """
 
     design: object
@@ -25,44 +29,48 @@ class KinkedRows:
     low: np.ndarray
     high: np.ndarray
     delta: np.ndarray
+    J: int
+    segments: object
 
     @classmethod
     def of(cls, link):
         """The rows of a `SingleAtom`, or None where it is another sum."""
-        kink = getattr(link.rule, "kink", None)
-        if kink is None or not link.design.dense or not (link.weight > 0).all():
+        kinks = getattr(link.rule, "kinks_apart", None)
+        if kinks is None or not link.design.dense or not (link.weight > 0).all() or link.segments is None:
             return None
-        place, before, behind, width = kink
-        m = link.design.m
-        rows = link.design.segments.N if link.segments is not None else None
-        if rows is None:
-            return None
-        weight = np.broadcast_to(link.weight.reshape(len(link.weight), -1), (rows, m))
-        offset = 0.0 if link.offset is None else np.reshape(link.offset, (-1, m))
-        shift = np.broadcast_to(offset - place, (rows, m))
-        return cls(link.design, shift, before * weight, behind * weight, width / weight)
+        place, low, high = kinks
+        J, m, rows = len(place), link.design.m, link.segments.N
+        weight = np.broadcast_to(link.weight.reshape(len(link.weight), -1), (rows, m)).repeat(J, axis=1)
+        offset = 0.0 if link.offset is None else np.reshape(link.offset, (-1, m)).repeat(J, axis=1)
+        place, low, high = (np.tile(part, m) for part in (place, low, high))
+        shift, delta = np.broadcast_to(offset - place, weight.shape), link.rule.delta / weight
+        return cls(link.design, shift, low * weight, high * weight, delta, J, link.segments)
 
     def rescaled(self, weight, unit):
         """weight × the sum at unit · theta, of another theta."""
         design = self.design if unit is None else DesignInUnits(self.design, unit)
-        return KinkedRows(design, self.shift, self.low * weight, self.high * weight, self.delta / weight)
+        low, high, delta = self.low * weight, self.high * weight, self.delta / weight
+        return replace(self, design=design, low=low, high=high, delta=delta)
 
     def arguments(self, theta):
-        """r, shape (N, m)."""
-        return self.design.matvec(theta) + self.shift
+        """r, shape (N, m J)."""
+        return self.tangent(theta) + self.shift
 
     def tangent(self, move):
         """Change of r with theta."""
-        return self.design.matvec(move)
+        return self.design.matvec(move).repeat(self.J, axis=1)
 
     def back(self, c):
         """Aᵀ c, shape (K, n)."""
-        return self.design.rmatvec(c)
+        return self.design.rmatvec(self._by_row(c))
 
     def gram(self, weights):
         """Aᵀ diag(weights) A, blocks (K, n, n)."""
-        return self.design.gram(weights)
+        return self.design.gram(self._by_row(weights))
+
+    def _by_row(self, values):
+        return values if self.J == 1 else values.reshape(len(values), -1, self.J).sum(axis=2)
 
     def slopes(self, r):
         """The c that attain the maximum: derivatives of the smoothed kinks."""
-        return np.clip(r / self.delta, self.low, self.high)
+        return np.clip(r / (self.delta + 1e-300), self.low, self.high)

@@ -34,6 +34,12 @@ class Segments:
         out[self.filled] = sums
         return out
 
+    def max(self, values):
+        """The largest of each stratum's values (N,), 0 without: (K,)."""
+        out = np.zeros(self.K)
+        out[self.filled] = np.maximum.reduceat(values, self._starts) if self.N else 0.0
+        return out
+
     def gram(self, a, weight):
         """Σ weight_i a_i a_iᵀ over each stratum's records: (N, p) and (N,) to (K, p, p)."""
         return Grams(self, a)(weight)

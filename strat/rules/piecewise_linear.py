@@ -114,15 +114,19 @@ class Envelope(Elementwise):
         return self.function.prox(np.zeros(1), self.delta)[0] == 0.0
 
     @property
-    def kink(self):
-        """(place, slope before, slope behind, width) where there is one kink; None where there are more."""
-        f = self.function
-        return (f.knots[0], f.left, f.right, self.delta) if len(f.knots) == 1 and f.left < f.right else None
+    def kinks_apart(self):
+        """(places, low, high): the function is affine + Σ_j max_{low_j <= c <= high_j} c (u − place_j) − δ c² / 2.
+
+        The envelope of the kink at knot_j is quadratic from knot_j + δ slope_j to knot_j + δ slope_{j+1}; these do not overlap.
+        """
+        f, slopes = self.function, self.function.slopes
+        before = np.r_[0.0, slopes[1:-1]]  # the first kink has the slope of the first piece in it
+        return f.knots + self.delta * before, slopes[:-1] - before, slopes[1:] - before
 
     def forward(self, args):
         (u,) = args
         v = self.function.prox(u, self.delta)
-        return self.function(v) + (u - v) ** 2 / (2.0 * self.delta), v
+        return self.function(v) + (u - v) ** 2 / (2.0 * self.delta or 1.0), v
 
     def partial(self, i, args, out, memo):
         return (args[0] - memo) / self.delta

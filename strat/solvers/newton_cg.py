@@ -18,7 +18,7 @@ class NewtonCG(Solver):
     are solved by conjugate gradients, preconditioned by a sparse factor of the graph's Laplacian plus the strata's
     mean curvature, or by the strata's blocks where edges are weak; on a chain and other narrow graphs by one banded
     factor; strata that nothing couples are solved directly. The objective never rises. Least squares without a nonsmooth
-    regularizer takes one or two steps; a smoothed kink a record (pinball, hinge) with a quadratic regularizer takes an
+    regularizer takes one or two steps; smoothed kinks (pinball, hinge) with a quadratic regularizer take an
     interior point method for its first. Where the regularizer has no prox in closed form, every step is a cone program, as
     those of ``Cone``.
 

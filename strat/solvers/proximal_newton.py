@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.free_directions import FreeDirections
-from strat.solvers.interior_point import InteriorPoint
+from strat.solvers.interior_point import Smoothed
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
 from strat.solvers.prox_slope import ProxSlope, probes
@@ -43,7 +43,7 @@ class ProximalNewton(Algorithm):
 
     Where the regularizer is a ridge no gradient step comes first: Newton's equations at x give the step, which is
     accepted as a whole if F falls as they predict, and is the last one where the losses are quadratic, too. Where all
-    terms are quadratic but for one smoothed kink a record, an interior point method replaces the first Newton step.
+    terms are quadratic but for smoothed kinks of records, an interior point method replaces the first Newton step.
     """
 
     saved = (
@@ -61,9 +61,7 @@ class ProximalNewton(Algorithm):
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.bend = getattr(problem.regularizer.prox, "diagonal", None)
-        self.plain = self.bend is not None and (
-            self.quadratic or InteriorPoint.of(problem, self.system) is None
-        )
+        self.plain = self.bend is not None and (self.quadratic or Smoothed.of(problem, self.system) is None)
         self.damping, self.size = np.full(problem.K, RIDGE), np.inf
         self.idle, self.polished = 0, False
 
@@ -255,8 +253,8 @@ class ProximalNewton(Algorithm):
 
     def _beyond_kinks(self):
         """The minimiser by an interior point method where the loss has smoothed kinks; None elsewhere."""
-        method = InteriorPoint.of(self.problem, self.system)
-        theta = None if method is None else method.solve(self.p, 0.5 * self.tol * _scale(self.p))
+        method = Smoothed.of(self.problem, self.system)
+        theta = None if method is None else method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
         return None if theta is None else self.problem.prox(theta, PROJECTION)
 
     def _free_point(self, ridge):
