@@ -55,15 +55,11 @@ GRAPH = strat.graphs.cycle(5, weight=[1.0, 2.0, 0.5, 4.0, 1.5])
 @pytest.mark.parametrize(
     ("graph", "n"),
     [
-        (nx.path_graph(30), 3),
-        (nx.grid_2d_graph(8, 9), 2),
-        (nx.star_graph(20), 1),
-        (nx.gnm_random_graph(60, 90, seed=1), 2),
-        (nx.complete_graph(12), 3),
-        (nx.empty_graph(7), 3),
+        (nx.path_graph(30), 3), (nx.grid_2d_graph(8, 9), 2), (nx.star_graph(20), 1),
+        (nx.gnm_random_graph(60, 90, seed=1), 2), (nx.complete_graph(12), 3), (nx.empty_graph(7), 3),
         (nx.empty_graph(1), 2),
     ],
-)
+)  # fmt: skip
 def test_entries_of_the_inverse_are_those_of_the_dense_inverse(graph, n):
     rng, K = np.random.default_rng(5), len(graph)
     B = rng.standard_normal((K, n, n))

@@ -23,17 +23,12 @@ FRAME = pd.DataFrame({"sex": ["F", "M", "F", "F"], "age": [19, 20, 19, 20], "x":
 @pytest.mark.parametrize(
     "strata",
     [
-        PEOPLE,
-        tuple(PEOPLE),
-        [list(pair) for pair in PEOPLE],
+        PEOPLE, tuple(PEOPLE), [list(pair) for pair in PEOPLE],
         np.array([["F", 19], ["M", 20], ["F", 19], ["F", 20]], dtype=object),
-        pd.MultiIndex.from_tuples(PEOPLE),
-        pd.Series(PEOPLE, index=[7, 7, 1, 0]),
-        FRAME[["sex", "age"]],
-        ["sex", "age"],
-        ("sex", "age"),
+        pd.MultiIndex.from_tuples(PEOPLE), pd.Series(PEOPLE, index=[7, 7, 1, 0]), FRAME[["sex", "age"]],
+        ["sex", "age"], ("sex", "age"),
     ],
-)
+)  # fmt: skip
 def test_several_columns_are_tuples(strata):
     assert read_labels(strata, FRAME, 4).tolist() == PEOPLE
 
@@ -41,22 +36,13 @@ def test_several_columns_are_tuples(strata):
 @pytest.mark.parametrize(
     "strata",
     [
-        [19, 20, 19, 20],
-        np.array([19, 20, 19, 20]),
-        np.array([19.0, 20.0, 19.0, 20.0]),
-        np.array([[19], [20], [19], [20]]),
-        np.array([np.int64(19), np.int64(20), 19, 20], dtype=object),
+        [19, 20, 19, 20], np.array([19, 20, 19, 20]), np.array([19.0, 20.0, 19.0, 20.0]),
+        np.array([[19], [20], [19], [20]]), np.array([np.int64(19), np.int64(20), 19, 20], dtype=object),
         [np.int64(19), np.int64(20), np.int64(19), np.int64(20)],
-        pd.Series([19, 20, 19, 20], index=list("dcba")),
-        pd.Index([19, 20, 19, 20]),
-        pd.Categorical([19, 20, 19, 20]),
-        FRAME[["age"]],
-        FRAME["age"],
-        "age",
-        ["age"],
-        range(19, 21),
+        pd.Series([19, 20, 19, 20], index=list("dcba")), pd.Index([19, 20, 19, 20]),
+        pd.Categorical([19, 20, 19, 20]), FRAME[["age"]], FRAME["age"], "age", ["age"], range(19, 21),
     ],
-)
+)  # fmt: skip
 def test_one_column_is_plain_labels(strata):
     labels = read_labels(strata, FRAME)
     assert labels.values == [19, 20]
