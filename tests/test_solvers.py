@@ -28,6 +28,7 @@ from problems import (
 from problems import solve as run
 
 import strat
+from strat.model.bound_model import BoundModel
 from strat.solvers.default import default_solver
 from strat.solvers.starts import point, solve
 
@@ -387,6 +388,16 @@ def test_a_start_outside_the_constraints_is_projected(solver):
     assert result.status == "converged" and np.abs(result.theta).max() <= 0.4
     assert result.objective == pytest.approx(solve(p, solver(tol=1e-8)).objective, rel=1e-12)
     assert np.array_equal(point(p, {"theta": np.full((K, P), 0.1)})[0], np.full((K, P), 0.1))
+
+
+def test_a_start_outside_the_domain_is_an_error():
+    p, y = cp.Variable(name="p"), cp.Parameter(name="y")
+    model = strat.separate(strat.BaseModel(p - y * cp.log(p), data=(y,)))
+    seen = BoundModel(model, (np.ones(3),), [0, 1, 2]).problem()
+    with pytest.raises(
+        strat.OptionError, match=r"init: the loss of stratum number 0 \(3 in all\) is not finite"
+    ):
+        strat.MAPG().run(seen, np.zeros((3, 1)), seen.w0)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])

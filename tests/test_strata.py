@@ -69,6 +69,10 @@ def test_strings_that_are_not_all_columns_are_labels():
     assert named_columns(["sex", "F", "F", "M"], FRAME) is None
     assert read_labels(["sex", "F", "F", "M"], FRAME).values == ["sex", "F", "M"]
     assert named_columns(["sex"], np.zeros((4, 2))) is None
+    twice = pd.DataFrame([[1, 2]], columns=["age", "age"])
+    for X, text in ((np.zeros((4, 2)), "X is not a DataFrame"), (twice, "'age' names more than one column")):
+        with pytest.raises(DataError, match=text):
+            read_labels("age", X)
 
 
 @pytest.mark.parametrize(
