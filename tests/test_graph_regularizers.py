@@ -5,12 +5,12 @@ import networkx as nx
 import numpy as np
 import pytest
 from sklearn.base import clone
-from strat.problem.graph_regularizers.trace_constraint import onto_simplex
 
 import strat
 from strat import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
 from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.graph_regularizers.trace_constraint import onto_simplex
 
 K = 6
 EDGES = [AllPairs(K), EdgeList(K, [0, 0, 1, 2, 4, 3], [1, 5, 3, 4, 5, 2])]

@@ -242,7 +242,13 @@ def test_options_are_checked(tmp_path):
             held,
             {"method": "exact"},
         ),
-        (strat.DataError, "validation must hold the data arguments \\(x, y\\) and then the strata", model, held[:2], {}),
+        (
+            strat.DataError,
+            "validation must hold the data arguments \\(x, y\\) and then the strata",
+            model,
+            held[:2],
+            {},
+        ),
         (strat.OptionError, "a common model share their parameters; use strat.lrsm", common, held, {}),
         (strat.OptionError, "records of the fit, which a saved model lacks", loaded, held, {}),
     ):
