@@ -146,7 +146,7 @@ def test_tables_are_aligned_and_plots_drawn():
         (
             {"data": (X, Y, Z), "splits": [([0, 1], [900])]},
             strat.OptionError,
-            "whole numbers, positions of records up to 89",
+            "whole numbers from 0 to 89",
         ),
         ({"data": (X, Y, Z), "test_size": 2}, strat.OptionError, "a share between 0 and 1"),
     ],

@@ -108,7 +108,6 @@ CLOSED = {
     "log": (-0.7 * cp.sum(cp.log(2 * w + 1)) + LINEAR,),
     "entropy": (-0.7 * cp.sum(cp.entr(w)),),
     "exponential": (cp.sum(cp.exp(w)) + RIDGE,),
-    "square over linear": (cp.quad_over_lin(u, y),),
     "several blocks": (cp.norm1(w) + cp.norm(W, "fro") + cp.max(u) + cp.abs(y - 1) + 0 * cp.sum(n5), n5 <= 1),
     "norm of nothing": (0 * cp.norm(w, 2) + 0 * cp.norm_inf(u),),
 }
