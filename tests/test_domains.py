@@ -257,3 +257,17 @@ def test_the_time_of_what_is_inside_is_that_of_what_is_around_it():
     with within(0.0), pytest.raises(OutOfTime):
         cones = strat.compile(cp.norm1(cp.cumsum(theta))).bind().flat.cones()
         ConeProgram(1, 3, cones).solve(np.ones((1, 3)), np.ones((1, 3)))
+
+
+def test_admm_takes_newton_steps_on_steep_losses_of_records():
+    theta, x, v = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="v")
+    base = strat.BaseModel(-cp.sqrt(x @ theta + 1) + cp.square(v - x @ theta), data=(x, v))
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(20, 2)))
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "error", strat.DataWarning
+        )  # of a cone program of all records in every iteration
+        model = strat.lrsm(base, strat.graphs.path(2), solver=strat.ADMM(tol=1e-8))
+        model.fit(X, X @ [1.0, 2.0], strata=np.arange(20) % 2)
+    assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(cp.CLARABEL), rel=1e-6)

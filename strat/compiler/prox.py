@@ -75,8 +75,9 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     else:
         cone_prox = None if smoothed else ConeProx(Once(of_both), program.what, builder.domain())
     inside = binder.inside(assembly.roots)
-    # Newton's steps stop at a finite end of a domain without a finite derivative, wherever the minimum is.
-    steep = any(not node.forms[i].is_data for node in inside for i in node.rule.steep)
+    # Newton's steps stop at a finite end of a domain without a finite derivative, wherever the minimum is. In losses that is
+    # rare, and a cone program of all records in every iteration would be slow.
+    steep = not program.data and any(not node.forms[i].is_data for node in inside for i in node.rule.steep)
     if not sets.restrict and not assembly.roots:
         oracle.prox = QuadraticProx.of(assembly.parts(), sets.transposed)
     elif not sets.restrict and oracle.has("hessian_operator") and not (steep and cone_prox):
