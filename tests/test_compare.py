@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from problems import linear
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_squared_error
 
 import strat
@@ -154,3 +155,13 @@ def test_tables_are_aligned_and_plots_drawn():
 def test_wrong_arguments_raise(arguments, error, words):
     with pytest.raises(error, match=words):
         strat.compare(**{"models": MODELS, **arguments})
+
+
+def test_labels_that_are_no_tuples_are_features_of_other_models():
+    x, y, b = cp.Parameter(name="x"), cp.Parameter(name="y"), cp.Variable(name="b")
+    base = strat.BaseModel(cp.square(x * b - y), data=(x, y), predict=x * b)
+    labels, u = np.array(list("abc" * 20)), np.random.default_rng(0).normal(size=60)
+    records = u, u + 10.0 * (labels == "b"), labels
+    models = {"common": strat.common(base), "linear": LinearRegression()}
+    table = strat.compare(models, train=records, test=records).to_frame()
+    assert table.set_index("model").loc["linear", "test loss"] < 0.1  # of 100/3
