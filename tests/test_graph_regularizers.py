@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+import strat
 from strat.errors import OptionError
+from strat.problem import graph_regularizers
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 
@@ -24,6 +26,11 @@ CASES = [
 ]
 
 
+def test_every_graph_regularizer_is_public_and_tested():
+    names = set(graph_regularizers.__all__) - {"FixedGraph", "GraphRegularizer"}
+    assert names == {type(h).__name__ for h in CASES} == names & set(strat.__all__)
+
+
 def point(edges, seed=0):
     rng = np.random.default_rng(seed)
     return edges.from_vector(rng.random(edges.count)), edges.from_vector(rng.random(edges.count))
@@ -37,6 +44,15 @@ def test_value_is_the_expression(h, edges):
     for prior, expression in ((w0, h.expression(W, W0)), (edges.zeros(), h.expression(W))):
         oracle = h.oracle(edges, prior)
         assert oracle.set(w) + oracle.rest() == pytest.approx(expression.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("h", CASES)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_value_without_edges_is_the_expression(h):
+    edges = AllPairs(K)
+    oracle = h.oracle(edges, edges.zeros())
+    value = oracle.set(edges.zeros()) + oracle.rest()
+    assert value == pytest.approx(np.nan_to_num(h.expression(np.zeros((K, K))).value, posinf=np.inf))
 
 
 @pytest.mark.parametrize("edges", EDGES)
@@ -55,7 +71,24 @@ def test_derivatives_are_finite_differences(h, edges):
     assert graph_oracle.factorizations == factorizations
 
 
-def test_the_metric_bounds_the_curvature():
+@pytest.mark.parametrize("edges", EDGES)
+@pytest.mark.parametrize("h", [h for h in CASES if not isinstance(h, LogDet)])
+def test_the_metric_bounds_the_hessian(h, edges):
+    w, w0 = point(edges)
+    graph_oracle = h.oracle(edges, w0)
+
+    def gradient(w):
+        graph_oracle.set(w)
+        return edges.vector(graph_oracle.gradient(edges.zeros()))
+
+    steps = [edges.from_vector(1e-6 * e) for e in np.eye(edges.count)]
+    hessian = np.stack([(gradient(w + s) - gradient(w - s)) / 2e-6 for s in steps])
+    graph_oracle.set(w)
+    bound = np.diag(edges.vector(graph_oracle.curvature(edges.zeros())))
+    assert np.linalg.eigvalsh(bound - (hessian + hessian.T) / 2).min() > -1e-6
+
+
+def test_the_metric_of_log_det_bounds_a_third_of_the_hessian():
     h, edges = LogDet(2.0, 0.5, 0.3, 0.1), AllPairs(K)
     w, w0 = point(edges)
     graph_oracle = h.oracle(edges, w0)

@@ -148,6 +148,38 @@ def test_derivatives_are_differences(name):
 
 
 @pytest.mark.parametrize("name", TESTED)
+def test_kinks_are_declared(name):
+    """The slope of a convex function along a line through 0 does not jump, by bisection, where it is said to have one."""
+    oracle, point = bound(example(name)[0]), points(name, 1)
+
+    def slope(c):
+        gradient = oracle.gradient({key: c * value for key, value in point.items()})
+        return sum(np.vdot(gradient[key], value) for key, value in point.items())
+
+    low, high = -0.83, 1.0
+    inside = np.isfinite(oracle.value({key: low * value for key, value in point.items()})).all()
+    if not (inside and oracle.flat.has("value_and_gradient")):
+        return
+    left, right = slope(low), slope(high)
+    whole = right - left
+    for _ in range(40):
+        middle = (low + high) / 2
+        between = slope(middle)
+        if between - left > right - between:
+            high, right = middle, between
+        else:
+            low, left = middle, between
+    assert right - left <= 1e-6 * whole
+
+
+@pytest.mark.parametrize("name", ["Abs", "LambdaMax", "SumLargest"])
+def test_a_rule_that_forgets_its_kinks_is_found(name, monkeypatch):
+    monkeypatch.setattr(RULES[name], "kinks", "none")
+    with pytest.raises(AssertionError):
+        test_kinks_are_declared(name)
+
+
+@pytest.mark.parametrize("name", TESTED)
 def test_batched_is_looped(name):
     theta, oracle = points(name, 4), bound(example(name)[0])
     one = [{key: value[k : k + 1] for key, value in theta.items()} for k in range(4)]
@@ -193,7 +225,11 @@ def test_extreme_arguments_give_no_nan(name, size):
     value = oracle.value(theta)
     assert not np.isnan(value).any() and not np.any(value == -np.inf)
     if oracle.flat.has("value_and_gradient") and np.isfinite(value).all():
-        assert not any(np.isnan(g).any() for g in oracle.gradient(theta).values())
+        gradient = np.concatenate([g.ravel() for g in oracle.gradient(theta).values()])
+        assert not np.isnan(gradient).any()
+        # an infinite slope where the value is finite is declared as steep
+        flat = np.full((1, gradient.size), size)
+        assert np.isfinite(gradient).all() or oracle.flat.interior().value(flat) == np.inf
     if oracle.flat.has("prox"):
         z = oracle.prox(theta, 1.0)
         assert all(np.isfinite(part).all() for part in z.values())
