@@ -148,6 +148,30 @@ def test_derivatives_are_differences(name):
 
 
 @pytest.mark.parametrize("name", TESTED)
+def test_what_a_rule_declares_holds(name):
+    cls, oracle, theta = RULES[name], bound(example(name)[0]), points(name, 4)
+    flat = np.concatenate([part.reshape(4, -1) for part in theta.values()], axis=1)
+    moved = {
+        "absolute": {key: np.abs(part) for key, part in theta.items()},
+        "ordered": {key: part[..., ::-1] for key, part in theta.items()},
+    }.get(cls.invariance, theta)
+    np.testing.assert_allclose(oracle.value(moved), oracle.value(theta), rtol=1e-12)
+    if oracle.flat.has("hessian_operator"):
+        operator = oracle.flat.hessian_operator(flat)
+        H = np.stack([operator(np.broadcast_to(e, flat.shape)) for e in np.eye(flat.shape[1])], axis=2)
+        if oracle.flat.has("hessian"):
+            np.testing.assert_allclose(oracle.flat.hessian(flat), H, rtol=1e-10, atol=1e-10)
+        if oracle.flat.quadratic:
+            np.testing.assert_allclose(H, np.broadcast_to(H[0], H.shape), rtol=1e-10)
+    for tape in (part for part in oracle.flat.parts if isinstance(part, Tape)):
+        for node, (args, _, _) in tape.run(flat)[0].items():
+            if node.rule.flat_at_zero:
+                args = [np.zeros_like(args[0]), *args[1:]]
+                out, memo = node.rule.forward(args)
+                assert not node.rule.pullback(0, args, out, memo, np.ones_like(out)).any()
+
+
+@pytest.mark.parametrize("name", TESTED)
 def test_kinks_are_declared(name):
     """The slope of a convex function along a line through 0 does not jump, by bisection, where it is said to have one."""
     oracle, point = bound(example(name)[0]), points(name, 1)
