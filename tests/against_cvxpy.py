@@ -9,9 +9,7 @@ from strat.compiler.expressions import folded, rebuilt, with_sign
 from strat.compiler.pieces import attribute_constraints
 
 #: From the most accurate to what every problem gets.
-ACCURACIES = [
-    dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance) for tolerance in (1e-12, 1e-9, 1e-8)
-]
+ACCURACIES = [dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), t) for t in (1e-12, 1e-9, 1e-8)]
 
 
 def saved(values):

@@ -1,12 +1,11 @@
 """Small fitted models of several losses and regularizers, with records held out, for the tests of derivatives."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 
 import strat
-from strat.derivatives.fitted_model import FittedModel
-from strat.derivatives.linearization import Linearization
-from strat.problem.edges import EdgeList
 
 LOSSES = ("squared", "logistic", "poisson", "softmax")
 REGULARIZERS = ("ridge", "l1", "box", "group")
@@ -54,23 +53,35 @@ def fitted(loss, regularizer, **options):
     return model.fit(X, Y, strata=z), validation
 
 
-class Polished:
-    """Fits of a model for other weights and hyperparameters, solved to rounding from its own fit."""
+class Refitted:
+    """The model fitted afresh, to rounding, for other weights and hyperparameters."""
 
     def __init__(self, model, validation):
-        self.fitted = FittedModel(model, "a test", EdgeList(K, *np.triu_indices(K, 1)))
-        self.held = self.fitted.held_out(validation)
+        self.model, self.validation, self.training = model, validation, model._training
+        self.labels = [model.strata_[k] for k in self.training.strata.index]
+        self.own = {key: v for key, v in model.get_params().items() if key.startswith("base__")}
+
+    def fit(self, W, values=None):
+        graph = self.model.graph.copy()
+        for i, j in zip(*np.triu_indices(len(W), 1), strict=True):
+            edge = self.model.strata_[i], self.model.strata_[j]
+            if W[i, j] or graph.has_edge(*edge):
+                graph.add_edge(*edge, weight=W[i, j])
+        model = strat.lrsm(self.model.base, graph, solver=strat.NewtonCG(tol=1e-12, max_iter=60))
+        model.set_params(**self.own | {f"base__{name}": v for name, v in (values or {}).items()})
+        weight = self.training.weight
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            start = {"theta": self.model.theta_}
+            return model.fit(*self.training.arrays, strata=self.labels, sample_weight=weight, init=start)
 
     def theta(self, W, values=None):
         """The fitted parameters (K, n)."""
-        w = self.fitted.bound_model.edges.from_matrix(W)
-        found = Linearization(self.fitted.problem(values, w), self.fitted.theta, w)
-        assert found.residual < 1e-11
-        return found.theta
+        return self.model.base.layout.pack(self.fit(W, values).theta_)
 
     def loss(self, W, values=None):
         """The held-out loss."""
-        return self.held.mean_loss(self.theta(W, values), values)
+        return -self.fit(W, values).score(*self.validation[:-1], strata=self.validation[-1])
 
 
 def edge_matrix(i, j):
@@ -80,8 +91,29 @@ def edge_matrix(i, j):
     return E
 
 
-def derivative(f, at=0.0, h=1e-5, one_sided=False):
+def derivative(f, at=0.0, h=7e-5, one_sided=False):
     """Difference quotient of second order; one_sided: from the right."""
     if one_sided:
+        h /= 5
         return (-3 * f(at) + 4 * f(at + h) - f(at + 2 * h)) / (2 * h)
     return (f(at + h) - f(at - h)) / (2 * h)
+
+
+def slopes(refitted, W, pairs, measure="loss"):
+    """Derivatives of the held-out loss, or of theta, in the weights of some pairs."""
+    f, found = getattr(refitted, measure), []
+    for pair in pairs:
+        E = edge_matrix(*pair)
+        found.append(derivative(lambda w, E=E: f(W + w * E), one_sided=not W[pair]))
+    return found
+
+
+def slopes_in(refitted, W, name, value):
+    """Derivatives of the held-out loss in the entries of a hyperparameter."""
+    value = np.array(value, dtype=float)
+    unit = np.eye(value.size).reshape(-1, *value.shape)
+    found = [
+        derivative(lambda s, e=e: refitted.loss(W, {name: value + s * e}), one_sided=not (value * e).any())
+        for e in unit
+    ]
+    return np.reshape(found, value.shape)

@@ -24,12 +24,8 @@ n5, b5 = cp.Variable(5, nonneg=True, name="n5"), cp.Variable(5, bounds=[-0.4, 0.
 POSITIVE = ("q", "a")
 
 # Data of one record.
-x, y, yb, y01 = (
-    cp.Parameter(D, name="x"),
-    cp.Parameter(name="y"),
-    cp.Parameter(name="yb"),
-    cp.Parameter(name="y01"),
-)
+x, y = cp.Parameter(D, name="x"), cp.Parameter(name="y")
+yb, y01 = cp.Parameter(name="yb"), cp.Parameter(name="y01")
 n, s, offset = cp.Parameter(name="n"), cp.Parameter(name="s"), cp.Parameter(name="offset")
 mask, onehot, f = cp.Parameter(name="mask"), cp.Parameter(C, name="onehot"), cp.Parameter(C, name="f")
 A, yp = cp.Parameter(4, name="A"), cp.Parameter(name="yp")

@@ -22,24 +22,17 @@ class Maker:
         self.rng = rng = np.random.default_rng(seed)
         self.with_data = with_data
         self.K, self.N = 3, 5
-        self.w, self.b, self.q = (
-            cp.Variable(3, name="w"),
-            cp.Variable(name="b"),
-            cp.Variable(3, nonneg=True, name="q"),
-        )
+        self.w, self.b = cp.Variable(3, name="w"), cp.Variable(name="b")
+        self.q = cp.Variable(3, nonneg=True, name="q")
         self.V, self.S = cp.Variable((2, 3), name="V"), cp.Variable((2, 2), PSD=True, name="S")
-        self.D, self.T = (
-            cp.Variable((2, 2), diag=True, name="D"),
-            cp.Variable((2, 2), symmetric=True, name="T"),
-        )
+        self.D = cp.Variable((2, 2), diag=True, name="D")
+        self.T = cp.Variable((2, 2), symmetric=True, name="T")
         self.r = cp.Variable(2, bounds=[-1, 2], name="r")
         self.x, self.A = cp.Parameter(3, name="x"), cp.Parameter((2, 3), name="A")
         self.y, self.s = cp.Parameter(name="y"), cp.Parameter(name="s")
         self.M = cp.Parameter(nonneg=True, value=rng.uniform(0.2, 2), name="M")
-        self.lam, self.h = (
-            cp.Parameter(value=rng.uniform(0.2, 2), name="lam"),
-            cp.Parameter(3, value=rng.normal(size=3), name="h"),
-        )
+        self.lam = cp.Parameter(value=rng.uniform(0.2, 2), name="lam")
+        self.h = cp.Parameter(3, value=rng.normal(size=3), name="h")
         self.arrays = {
             "x": rng.normal(size=(self.N, 3)),
             "A": rng.normal(size=(self.N, 2, 3)) * (rng.random((self.N, 2, 3)) < 0.7),
@@ -49,17 +42,8 @@ class Maker:
             "s": rng.choice([rng.uniform(0, 2, size=self.N), rng.integers(0, 2, size=self.N).astype(float)]),
         }
         self.index = np.array([0, 0, 0, 0, 2])
-        shapes = {
-            "w": (3,),
-            "b": (),
-            "q": (3,),
-            "V": (2, 3),
-            "S": (2, 2),
-            "D": (2, 2),
-            "T": (2, 2),
-            "r": (2,),
-        }
-        self.theta = {name: rng.normal(size=(self.K, *shape)) for name, shape in shapes.items()}
+        variables = self.w, self.b, self.q, self.V, self.S, self.D, self.T, self.r
+        self.theta = {v.name(): rng.normal(size=(self.K, *v.shape)) for v in variables}
         self.theta["q"] = np.abs(self.theta["q"]) + 0.1
         self.theta["S"] = self.theta["S"] @ np.swapaxes(self.theta["S"], 1, 2) + 0.2 * np.eye(2)
         self.theta["D"] *= np.eye(2)
@@ -89,84 +73,52 @@ class Maker:
         """A scalar without variables that is never negative for the data."""
         options = [self.number(), self.lam, 2 - self.number() / 2, cp.square(self.h[0])]
         more = [
-            self.s,
-            2 - self.s,
-            self.s * self.lam,
-            cp.square(self.y),
-            cp.abs(self.x[1]),
-            cp.exp(self.y),
+            self.s, 2 - self.s, self.s * self.lam, cp.square(self.y), cp.abs(self.x[1]), cp.exp(self.y),
             self.s / 3,
-        ]
+        ]  # fmt: skip
         return self.pick([*options, *more] if self.with_data else options)
 
     def scalar(self):
         """An affine scalar."""
         w, b, V, q, S = self.w, self.b, self.V, self.q, self.S
         options = [
-            lambda: w @ self.numbers(3) + b,
-            lambda: self.factor() * b + w[self.rng.integers(3)],
-            lambda: cp.sum(cp.multiply(self.numbers(2, 3), V)) - 0.3,
-            lambda: self.h @ w + self.factor(),
-            lambda: q[0] - q[2] + b,
-            lambda: cp.trace(S @ self.numbers(2, 2)) + w[0],
-            lambda: self.vector()[0] + self.factor(),
-            lambda: cp.sum(self.vector()) / 3,
-            lambda: cp.mean(V) + S[0, 1],
-            lambda: cp.trace(self.D) - self.T[0, 1],
+            lambda: w @ self.numbers(3) + b, lambda: self.factor() * b + w[self.rng.integers(3)],
+            lambda: cp.sum(cp.multiply(self.numbers(2, 3), V)) - 0.3, lambda: self.h @ w + self.factor(),
+            lambda: q[0] - q[2] + b, lambda: cp.trace(S @ self.numbers(2, 2)) + w[0],
+            lambda: self.vector()[0] + self.factor(), lambda: cp.sum(self.vector()) / 3,
+            lambda: cp.mean(V) + S[0, 1], lambda: cp.trace(self.D) - self.T[0, 1],
             lambda: self.r @ self.numbers(2) + b,
-        ]
+        ]  # fmt: skip
         data = [
-            lambda: self.x @ w + b,
-            lambda: self.y - self.x @ w - b,
-            lambda: 1 - self.y * (self.x @ w),
-            lambda: self.s * (w @ self.x) - self.y,
-            lambda: (self.A @ w)[self.rng.integers(2)],
-            lambda: cp.sum(cp.multiply(self.A, V)) + self.y,
-            lambda: self.x @ q - self.s,
-            lambda: cp.hstack([self.x, 1]) @ cp.hstack([w, b]),
-            lambda: cp.trace(self.A @ V.T) - b,
+            lambda: self.x @ w + b, lambda: self.y - self.x @ w - b, lambda: 1 - self.y * (self.x @ w),
+            lambda: self.s * (w @ self.x) - self.y, lambda: (self.A @ w)[self.rng.integers(2)],
+            lambda: cp.sum(cp.multiply(self.A, V)) + self.y, lambda: self.x @ q - self.s,
+            lambda: cp.hstack([self.x, 1]) @ cp.hstack([w, b]), lambda: cp.trace(self.A @ V.T) - b,
             lambda: (self.y * self.x) @ w / (1 + cp.square(self.y)),
-        ]
+        ]  # fmt: skip
         return self.pick(options + 2 * data if self.with_data else options)()
 
     def vector(self):
         """An affine vector."""
         w, b, V, q, S = self.w, self.b, self.V, self.q, self.S
         options = [
-            lambda: w,
-            lambda: w - self.h,
-            lambda: self.numbers(4, 3) @ w + b,
-            lambda: cp.diff(cp.hstack([w, b])),
-            lambda: cp.cumsum(w) - 1,
-            lambda: V[self.rng.integers(2)] + w,
-            lambda: cp.vec(V, order=self.pick("CF")),
-            lambda: cp.sum(V, axis=int(self.rng.integers(2))) - 0.1,
-            lambda: cp.hstack([w[1:], q[::-1]]),
-            lambda: cp.multiply(self.numbers(3), w) + q,
-            lambda: V @ self.numbers(3, 2) @ np.ones(2) + 0.2,
-            lambda: cp.diag(S) - b,
+            lambda: w, lambda: w - self.h, lambda: self.numbers(4, 3) @ w + b,
+            lambda: cp.diff(cp.hstack([w, b])), lambda: cp.cumsum(w) - 1, lambda: V[self.rng.integers(2)] + w,
+            lambda: cp.vec(V, order=self.pick("CF")), lambda: cp.sum(V, axis=int(self.rng.integers(2))) - 0.1,
+            lambda: cp.hstack([w[1:], q[::-1]]), lambda: cp.multiply(self.numbers(3), w) + q,
+            lambda: V @ self.numbers(3, 2) @ np.ones(2) + 0.2, lambda: cp.diag(S) - b,
             lambda: cp.vec(cp.kron(np.array([[1.0], [-0.5]]), cp.reshape(w, (1, 3), order="C")), order="C"),
-            lambda: cp.convolve(self.numbers(2), w),
-            lambda: w[[0, 0, 2]] + self.factor(),
-            lambda: cp.upper_tri(cp.reshape(self.numbers(9, 3) @ w, (3, 3), order="C")),
-            lambda: -w / 0.7,
-            lambda: self.r - cp.diag(self.D),
-            lambda: self.T @ self.numbers(2) + self.r,
-        ]
+            lambda: cp.convolve(self.numbers(2), w), lambda: w[[0, 0, 2]] + self.factor(),
+            lambda: cp.upper_tri(cp.reshape(self.numbers(9, 3) @ w, (3, 3), order="C")), lambda: -w / 0.7,
+            lambda: self.r - cp.diag(self.D), lambda: self.T @ self.numbers(2) + self.r,
+        ]  # fmt: skip
         data = [
-            lambda: self.A @ w + b,
-            lambda: self.x @ V.T - self.y,
-            lambda: V @ self.x,
-            lambda: cp.multiply(self.x, w) + self.s,
-            lambda: self.y * w - self.x,
-            lambda: self.x * b - w,
-            lambda: self.A.T @ (V @ self.x),
-            lambda: cp.hstack([self.x @ w, self.y * b, b]),
-            lambda: cp.vec(self.A - V, order=self.pick("CF")),
-            lambda: self.A @ q - cp.abs(self.y),
-            lambda: S @ self.A[:, 0] - 1,
-            lambda: self.A[0] / (1 + self.s) - w,
-        ]
+            lambda: self.A @ w + b, lambda: self.x @ V.T - self.y, lambda: V @ self.x,
+            lambda: cp.multiply(self.x, w) + self.s, lambda: self.y * w - self.x, lambda: self.x * b - w,
+            lambda: self.A.T @ (V @ self.x), lambda: cp.hstack([self.x @ w, self.y * b, b]),
+            lambda: cp.vec(self.A - V, order=self.pick("CF")), lambda: self.A @ q - cp.abs(self.y),
+            lambda: S @ self.A[:, 0] - 1, lambda: self.A[0] / (1 + self.s) - w,
+        ]  # fmt: skip
         return self.pick(options + 2 * data if self.with_data else options)()
 
     def matrix(self):

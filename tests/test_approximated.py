@@ -9,12 +9,8 @@ from scipy.special import gammaln, log_ndtr
 import strat
 
 RNG = np.random.default_rng(0)
-w, a, x, y = (
-    cp.Variable(2, name="w"),
-    cp.Variable(name="a", pos=True),
-    cp.Parameter(2, name="x"),
-    cp.Parameter(name="y"),
-)
+w, a = cp.Variable(2, name="w"), cp.Variable(name="a", pos=True)
+x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
 X = RNG.normal(size=(200, 2))
 SIGNS = np.where(X @ [1.0, -0.5] + RNG.normal(size=200) > 0, 1.0, -1.0)
 LOGS = np.log(RNG.gamma(2.7, size=200))

@@ -178,9 +178,8 @@ def test_top_level_folders_are_few():
 
 
 def test_no_merge_is_left_half_done():
-    folders = [
-        ROOT / name for name in ("strat", "tests", "examples", "docs", "benchmarks")
-    ]  # not a .venv beside them
+    # Not a .venv beside them.
+    folders = [ROOT / name for name in ("strat", "tests", "examples", "docs", "benchmarks")]
     files = [*ROOT.iterdir(), *(path for folder in folders for path in folder.rglob("*"))]
     sources = [path for path in files if path.suffix in (".py", ".c", ".md", ".cfg", ".in")]
     marks = re.compile(r"^(<{7} |>{7} |\|{7} )", re.MULTILINE)

@@ -4,9 +4,9 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
+from problems import linear
 from scipy.optimize import nnls
 from scipy.special import logit
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
@@ -31,11 +31,7 @@ INSIDE, OUTSIDE = np.arange(160), np.arange(160, N)
 
 
 def lrsm(loss, **options):
-    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
-    u = x @ theta + b
-    base = strat.BaseModel(loss(y, u), 0.1 * cp.sum_squares(theta), data=(x, y), predict=u, **options)
-    return strat.lrsm(base, GRAPH)
+    return strat.lrsm(linear(loss, ridge=0.1, **options), GRAPH)
 
 
 def parts(y):
@@ -65,6 +61,10 @@ def log_losses(m, X, y):
     return log_loss(y, m.predict_proba(X))
 
 
+def poisson_losses(m, X, y):
+    return np.mean(m.predict(X) - y * np.log(m.predict(X)))
+
+
 FOREST, TREE = RandomForestRegressor(9, random_state=0), DecisionTreeRegressor(max_depth=3)
 MEASURED = [
     (strat.losses.squared, Ridge(), one_hot, Y, squares),
@@ -72,13 +72,7 @@ MEASURED = [
     (strat.losses.absolute, TREE, ordinal, Y, lambda m, X, y: np.abs(y - m.predict(X)).mean()),
     (strat.losses.logistic, LogisticRegression(), one_hot, SIGN, log_losses),
     (lambda y, u: cp.logistic(u) - y * u, LogisticRegression(), one_hot, (SIGN + 1) / 2, log_losses),
-    (
-        strat.losses.poisson,
-        PoissonRegressor(),
-        one_hot,
-        COUNT,
-        lambda m, X, y: np.mean(m.predict(X) - y * np.log(m.predict(X))),
-    ),
+    (strat.losses.poisson, PoissonRegressor(), one_hot, COUNT, poisson_losses),
     (strat.losses.hinge, LinearSVC(), one_hot, SIGN, lambda m, X, y: 2 * np.mean(m.predict(X) != y)),
 ]
 
@@ -118,11 +112,6 @@ def test_predictions_without_a_meaning_are_refused(loss, estimator, y, words):
     assert words in compared(loss, estimator, y).runs[1]["error"]
 
 
-def test_a_calibrated_classifier_is_measured():
-    table = compared(strat.losses.logistic, CalibratedClassifierCV(LinearSVC()), SIGN)
-    assert table.runs[1]["error"] is None and table.mean("other")[0] < np.log(2)
-
-
 def test_a_search_takes_other_models():
     train, _ = parts(Y)
     models = {
@@ -138,9 +127,7 @@ def test_a_search_takes_other_models():
         for a, b in folds.split(train[0], groups=train[2])
     ]
     assert row["mean"] == pytest.approx(np.concatenate(losses).mean())
-    assert (
-        found[found.candidate] is found.best and len(found["tree"].losses(*train[:2], strata=train[2])) == 160
-    )
+    assert len(found["tree"].losses(*train[:2], strata=train[2])) == 160
 
 
 def test_a_blend_averages_margins_of_models_fitted_to_all_records():
@@ -157,10 +144,8 @@ def test_a_blend_averages_margins_of_models_fitted_to_all_records():
 
 def test_a_stack_has_the_weights_of_least_squares_of_at_least_0():
     train, (x_new, y_new, z_new) = parts(Y)
-    tree, nothing = (
-        DecisionTreeRegressor(max_depth=4, random_state=0),
-        DummyRegressor(strategy="constant", constant=-9),
-    )
+    tree = DecisionTreeRegressor(max_depth=4, random_state=0)
+    nothing = DummyRegressor(strategy="constant", constant=-9)
     models = lrsm(strat.losses.squared), tree, nothing
     folds = strat.StrataKFold(3)
     stack = strat.blend(*models, weights="stack", folds=folds).fit(*train[:2], strata=train[2])

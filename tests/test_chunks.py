@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
+from pytest import approx
 
 import strat
 from strat.compiler import sharded
@@ -85,9 +86,7 @@ def test_chunks_fit_as_records_at_hand(loss, graph, records):
     part = other.fit(chunks=lambda: iter(in_chunks(*records)))
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
     assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
-    assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == pytest.approx(
-        whole.score(X, Y, strata=z)
-    )
+    assert part.strata_ == whole.strata_ and part.score(X, Y, strata=z) == approx(whole.score(X, Y, strata=z))
 
 
 def test_memory_maps_are_read_in_chunks_and_not_kept(records, tmp_path, monkeypatch):
@@ -158,24 +157,12 @@ def test_an_engine_of_ones_own(records):
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
 
 
-def test_a_shared_model_of_chunks(records):
+def test_shared_parameters_and_learned_graphs_from_chunks(records):
     X, Y, z, w = records
-    base = base_of(LOSSES["logistic"])
-    whole, part = (strat.common(base, solver=strat.NewtonCG(tol=1e-10)) for _ in "ab")
-    whole.fit(X, Y, strata=z, sample_weight=w)
-    part.fit(chunks=in_chunks(*records))
-    np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
-
-
-def test_a_graph_is_learned_from_chunks(records):
-    X, Y, z, w = records
-    whole, part = (
-        strat.joint(base_of(LOSSES["logistic"]), strat.graphs.path(K), strat.LogDet(1.0, 0.1, 0.5, 0.1))
-        for _ in "ab"
-    )
-    whole.fit(X, Y, strata=z, sample_weight=w)
-    part.fit(chunks=in_chunks(*records))
-    assert part.result_.objective == pytest.approx(whole.result_.objective, rel=1e-6)
+    base, h = base_of(LOSSES["logistic"]), strat.LogDet(1.0, 0.1, 0.5, 0.1)
+    for make in (lambda: strat.joint(base, strat.graphs.path(K), h), lambda: strat.common(base)):
+        whole, part = make().fit(X, Y, strata=z, sample_weight=w), make().fit(chunks=in_chunks(*records))
+        assert part.result_.objective == pytest.approx(whole.result_.objective, rel=1e-6)
 
 
 def test_float32_records_are_not_copied(records):

@@ -5,6 +5,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from problems import linear
 from sklearn.metrics import mean_squared_error
 
 import strat
@@ -18,15 +19,7 @@ AGE, SEX = strat.graphs.path(range(4), weight=3.0, name="age"), strat.graphs.pat
 GRAPH = strat.graphs.product(AGE, SEX)
 
 
-def declaration():
-    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
-    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
-    return strat.BaseModel(
-        cp.square(y - x @ theta - b), 0.1 * cp.sum_squares(theta), data=(x, y), predict=x @ theta + b
-    )
-
-
-BASE = declaration()
+BASE = linear(ridge=0.1)
 MODELS = {"common": strat.common(BASE, GRAPH), "lrsm": strat.lrsm(BASE, GRAPH)}
 CUT = 60
 TRAIN, TEST = (X[:CUT], Y[:CUT], Z[:CUT]), (X[CUT:], Y[CUT:], Z[CUT:])
@@ -153,7 +146,7 @@ def test_tables_are_aligned_and_plots_drawn():
         (
             {"data": (X, Y, Z), "splits": [([0, 1], [900])]},
             strat.OptionError,
-            "whole numbers, positions of records up to 89",
+            "whole numbers from 0 to 89",
         ),
         ({"data": (X, Y, Z), "test_size": 2}, strat.OptionError, "a share between 0 and 1"),
     ],

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import strat
-from strat.oracles.cone_program import ConeProgram
 from strat.solvers.default import default_solver
 
 P, K, N = 4, 6, 90
@@ -57,56 +56,6 @@ def test_fits_are_cvxpys(loss, compound):
     assert model.result_.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
-def test_it_is_the_default_where_a_prox_has_no_closed_form():
-    default, named = fitted("logistic", "pairs"), fitted("logistic", "pairs", strat.Cone())
-    assert default.result_.history == named.result_.history
-    assert "fitted by strat.Cone()" in str(default.base)
-    assert "Cone" not in str(strat.BaseModel(LOSSES["logistic"][0], 0.1 * cp.norm1(w), data=(x, y)))
-
-
-def test_weights_of_coordinates_and_edges_count():
-    model = fitted("pinball", "cubic", couple={w: np.array([1.0, 0.0, 2.0, 5.0])})
-    assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-6)
-
-
-@pytest.mark.parametrize("loss", ["squares", "logistic", "pinball"])
-@pytest.mark.parametrize(("unit", "worth"), [(1e6, 1.0), (1e-6, 1.0), (1.0, 1e6), (1.0, 1e-6)])
-def test_results_do_not_depend_on_units(loss, unit, worth):
-    """In other units of theta (and of the objective) the same problem has the same solution."""
-    expression, target = LOSSES[loss]
-    u = cp.Variable(P, name="w")
-    margin = (x / unit) @ u
-    losses = {
-        "squares": cp.square(y - margin),
-        "logistic": cp.logistic(-y * margin),
-        "pinball": cp.maximum(0.8 * (y - margin), -0.2 * (y - margin)),
-    }
-    regularizer = 0.2 * (cp.norm(u[:3] / unit, 2) + cp.norm(u[1:] / unit, 2))
-    constraints = [cp.norm(u / unit, 2) <= 1.2]
-    base = strat.BaseModel(worth * losses[loss], worth * regularizer, constraints, data=(x, y))
-    graph = strat.graphs.path(range(K), weight=1.5 * worth / unit**2)
-    model = strat.lrsm(base, graph).fit(X, TARGETS[target], strata=STRATA)
-    plain = strat.BaseModel(
-        expression, 0.2 * (cp.norm(w[:3], 2) + cp.norm(w[1:], 2)), [cp.norm(w, 2) <= 1.2], data=(x, y)
-    )
-    reference = strat.lrsm(plain, GRAPH).fit(X, TARGETS[target], strata=STRATA)
-    assert model.result_.objective / worth == pytest.approx(reference.result_.objective, rel=1e-7)
-    np.testing.assert_allclose(model.theta_["w"] / unit, reference.theta_["w"], atol=1e-4)
-
-
-def test_a_program_in_other_units_is_the_same_program():
-    oracle = strat.compile(
-        cp.norm(w[:3], 2) + cp.norm1(cp.diff(w, 2)), constraints=[cp.norm(w, 2) <= 1]
-    ).bind()
-    H, g = np.stack([np.diag([1.0, 2.0, 3.0, 4.0])] * 3), RNG.normal(size=(3, P))
-    plain = ConeProgram(3, P, oracle.flat.cones()).solve(H, g).theta
-    for worth in (1e-9, 1e9):
-        functions = [f.scaled(worth) for f in oracle.flat.cones()]
-        np.testing.assert_allclose(
-            ConeProgram(3, P, functions).solve(worth * H, worth * g).theta, plain, atol=1e-8
-        )
-
-
 @pytest.mark.parametrize("solver", [strat.MAPG(), strat.AlternatingMinimization()])
 @pytest.mark.parametrize("loss", ["squares", "logistic"])
 def test_joint_fits_never_raise_the_objective(loss, solver):
@@ -120,28 +69,10 @@ def test_joint_fits_never_raise_the_objective(loss, solver):
     np.testing.assert_allclose(given.theta_["w"], model.theta_["w"], atol=1e-3)
 
 
-def test_kinks_are_learned_with_alternating_minimization():
-    expression, target = LOSSES["pinball"]
-    base = strat.BaseModel(expression, 0.1 * cp.sum_squares(w), data=(x, y))
-    solver = strat.AlternatingMinimization()
-    model = strat.joint(base, GRAPH, lambda1=1.0, lambda2=0.3, eta=0.1, mu=0.1, solver=solver)
-    result = model.fit(X, TARGETS[target], strata=STRATA).result_
-    assert result.status == "converged"
-    given = strat.lrsm(base, (list(range(K)), model.W_)).fit(X, TARGETS[target], strata=STRATA).result_
-    assert given.parts["loss"] == pytest.approx(result.parts["loss"], rel=1e-4)
-
-
 def test_what_cannot_hold_is_an_error_that_says_so():
     base = strat.BaseModel(LOSSES["squares"][0], 0, [cp.norm(w, 2) <= 1, cp.sum(w) == 30], data=(x, y))
     with pytest.raises(strat.NoOracleError, match="Check that the constraints can be satisfied"):
         strat.lrsm(base, GRAPH).fit(X, Y, strata=STRATA)
-
-
-def test_a_learned_graph_is_refused():
-    base = strat.BaseModel(LOSSES["squares"][0], *COMPOUNDS["pairs"], data=(x, y))
-    model = strat.joint(base, GRAPH, lambda1=1.0, lambda2=0.3, eta=0.1, mu=0.1, solver=strat.Cone())
-    with pytest.raises(strat.OptionError, match="Cone fits theta for a given graph"):
-        model.fit(X, Y, strata=STRATA)
 
 
 @pytest.mark.parametrize("atom", [cp.quad_form, cp.matrix_frac])

@@ -1,18 +1,14 @@
 """Ctrl-C: one fit returns its best point, and what makes many fits ends with what it has found so far."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
+from problems import linear
 
 import strat
 from strat.solvers.mapg import JointSteps
 from strat.solvers.proximal_newton import ProximalNewton
 
-theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
-x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
-ridge = cp.Parameter(nonneg=True, value=0.5, name="ridge")
-MARGIN = x @ theta + b
-BASE = strat.BaseModel(cp.logistic(-y * MARGIN), ridge * cp.sum_squares(theta), data=(x, y), predict=MARGIN)
+BASE = linear(strat.losses.logistic)
 GRAPH = strat.graphs.path(5, name="time")
 RNG = np.random.default_rng(0)
 Z = np.arange(100) % 5

@@ -12,6 +12,7 @@ from numpydoc.validate import validate
 import strat
 from strat import graphs, losses, plot
 
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 #: The checks of numpydoc.validate that hold here. Left out: those about layout that ruff or taste decides
 #: (GL01-GL03, SS05, SS06), sections we do not ask for (ES01 extended summary, SA01 see also), RT02-RT05 and
 #: PR06, PR08-PR10 (types such as "ndarray, shape (K, n)" are words, not Python).
@@ -45,9 +46,7 @@ def public_objects():
     names = {f"strat.{name}": getattr(strat, name) for name in strat.__all__}
     for module in (graphs, losses, plot):
         names |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
-    return {
-        name: thing for name, thing in names.items() if inspect.isclass(thing) or inspect.isfunction(thing)
-    }
+    return {name: x for name, x in names.items() if inspect.isclass(x) or inspect.isfunction(x)}
 
 
 def public_methods():
@@ -100,7 +99,5 @@ def test_the_page_of_the_api_lists_every_public_name():
 
 @pytest.mark.parametrize("module", ["strat", *MODULES])
 def test_examples_in_docstrings_run(module):
-    result = doctest.testmod(
-        importlib.import_module(module), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    )
+    result = doctest.testmod(importlib.import_module(module), optionflags=FLAGS)
     assert result.failed == 0

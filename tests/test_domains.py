@@ -10,7 +10,6 @@ import pytest
 
 import strat
 from strat.model import first_point
-from strat.model.bound_model import BoundModel
 from strat.oracles.clock import OutOfTime, seconds_left, within
 from strat.oracles.cone_program import ConeProgram
 
@@ -66,10 +65,8 @@ STEEP = {
 @pytest.mark.parametrize("loss, best", STEEP.values(), ids=STEEP)
 @pytest.mark.parametrize("start", [None, 0.0, 1e3])
 def test_steep_edges_are_left(loss, best, start):
-    base, init = (
-        strat.BaseModel(loss, data=(y,)),
-        None if start is None else {"theta": {"t": np.full(2, start)}},
-    )
+    base = strat.BaseModel(loss, data=(y,))
+    init = None if start is None else {"theta": {"t": np.full(2, start)}}
     truth = [best(Y[:2]), best(Y[2:])]
     for model in (strat.lrsm(base, PAIR), strat.separate(base), strat.lrsm(base, PAIR, solver=strat.ADMM())):
         result = model.fit(Y, strata=Z, init=init).result_
@@ -84,13 +81,6 @@ def test_steps_do_not_land_on_a_steep_edge(loss, size):
     model = fitted(loss, constraints=[theta >= 0], init={"theta": {"theta": np.full((K, 3), size)}})
     assert model.result_.status == "converged"
     assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
-
-
-def test_an_oracle_is_finite_at_a_steep_edge_and_its_interior_is_not():
-    oracle = strat.compile(y * t - cp.sqrt(t) + cp.square(t), data=(y,)).bind([1.0, 2.0], strata=[0, 0]).flat
-    assert oracle.value(np.zeros((1, 1))) == 0
-    assert oracle.interior().value(np.array([[0.0], [1.0]])[:1]) == np.inf
-    assert oracle.interior().value(np.ones((1, 1))) == oracle.value(np.ones((1, 1)))
 
 
 def test_records_of_zeros_stay_at_a_steep_edge():
@@ -144,16 +134,6 @@ def test_fits_go_along_the_edge(loss, data, solver):
     assert np.isfinite(model.losses(values["x"], values["y"], strata=STRATA)).all()
 
 
-def test_admm_certifies_optima_at_an_edge():
-    model = strat.lrsm(
-        strat.BaseModel(cp.power(t - y, 1.5), data=(y,)), strat.graphs.path(["p", "q"]), solver=strat.ADMM()
-    )
-    result = model.fit(Y, strata=Z).result_
-    assert result.status == "converged" and result.residual["theta"] <= 1e-6
-    assert result.objective == pytest.approx(optimum(model), rel=1e-6)
-    assert np.all(model.theta_["t"] >= [2.0, 8.0])
-
-
 @pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
 def test_a_fit_along_an_edge_is_resumed(tmp_path):
     loss, data = WALLS["counts of zero"]
@@ -162,14 +142,6 @@ def test_a_fit_along_an_edge_is_resumed(tmp_path):
     fitted(loss, strat.AlternatingMinimization(tol=1e-9, max_iter=4, checkpoint=path), strat.joint, **data)
     resumed = fitted(loss, strat.AlternatingMinimization(tol=1e-9, checkpoint=path), strat.joint, **data)
     assert np.array_equal(resumed.theta_["theta"], whole.theta_["theta"])
-
-
-def test_a_prox_near_the_last_one_is_in_the_domain():
-    program = strat.compile(u - cp.multiply(y, cp.log(u)), data=(x, y))
-    oracle = program.bind(X - [0, 0.9, 0.9], COUNTS, strata=STRATA).flat
-    z = oracle.prox(np.ones((3, 3)), 1.0)
-    v = np.array([1.0, -3.0, 3.0]) * np.ones((3, 1))
-    assert np.isfinite(oracle.value(oracle.prox.near(v, np.ones(3), z))).all()
 
 
 # ------------------------------------------------- starts, and whatever ends a fit
@@ -222,9 +194,7 @@ def test_the_error_about_first_points_names_a_piece_and_a_record():
     data = X.copy()
     data[7, 0] = -1.0
     label = STRATA[7]
-    with pytest.raises(
-        strat.OptionError, match=rf"log\(x\[0\] \* theta\[0\]\)\) of record \d+ \(stratum {label}\)"
-    ):
+    with pytest.raises(strat.OptionError, match=rf"\* theta\[0\]\)\) of record \d+ \(stratum {label}\)"):
         model.fit(data, strata=STRATA)
 
 
@@ -287,10 +257,3 @@ def test_the_time_of_what_is_inside_is_that_of_what_is_around_it():
     with within(0.0), pytest.raises(OutOfTime):
         cones = strat.compile(cp.norm1(cp.cumsum(theta))).bind().flat.cones()
         ConeProgram(1, 3, cones).solve(np.ones((1, 3)), np.ones((1, 3)))
-
-
-def test_a_point_that_is_not_finite_has_no_prox():
-    model = fitted(cp.square(y - u))
-    problem = BoundModel(model, (X, TARGETS), STRATA).problem()
-    assert np.isnan(problem.prox(np.full((K, 3), np.inf), 1.0)).all()
-    assert problem.point(np.full((K, 3), np.nan), problem.w0).objective == np.inf

@@ -25,17 +25,13 @@ Y = np.where(np.einsum("ij,ij->i", X, TRUE[Z]) + 0.5 * RNG.normal(size=N) > 0, 1
 def logistic(weight=0.1, **options):
     theta, b = cp.Variable(D, name="theta"), cp.Variable(name="b")
     x, y = cp.Parameter(D, name="x"), cp.Parameter(name="y")
-    margin = x @ theta + b
-    return strat.BaseModel(
-        cp.logistic(-y * margin), weight * cp.norm1(theta), data=(x, y), predict=margin, **options
-    )
+    u = x @ theta + b
+    return strat.BaseModel(cp.logistic(-y * u), weight * cp.norm1(theta), data=(x, y), predict=u, **options)
 
 
 def mean_model(regularizer=0):
     mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-    return strat.BaseModel(
-        cp.square(y - mu), regularizer and regularizer * cp.square(mu), data=(y,), predict=mu
-    )
+    return strat.BaseModel(cp.square(y - mu), regularizer * cp.square(mu), data=(y,), predict=mu)
 
 
 PATH = strat.graphs.path(range(K), weight=2.0)
@@ -48,49 +44,6 @@ def joint(**options):
 
 def lrsm(**options):
     return strat.lrsm(logistic(), PATH, **options).fit(X, Y, strata=Z)
-
-
-def recomputed(model, data, z):
-    """The objective from theta_ and W_ alone, with CVXPY's values of the declaration."""
-    base, total = model.base, 0.0
-    for *record, label in zip(*data, z, strict=True):
-        for p, value in zip(base.data, record, strict=True):
-            p.value = value
-        for v in base.loss.variables():
-            v.value = model.at(label)[v.name()]
-        total += base.loss.value
-    for label in model.strata_:
-        for v in base.loss_program.variables:
-            v.value = model.at(label)[v.name()]
-        total += base.regularizer.value
-    theta = model.base.layout.pack(model.theta_)
-    W = model.W_ if isinstance(model.W_, np.ndarray) else model.W_.toarray()
-    L = np.diag(W.sum(axis=1)) - W
-    total += 0.5 * np.trace(theta.T @ L @ theta)
-    h, W0 = model.graph_regularizer, np.zeros_like(W)
-    if h.learned:
-        W0 = nx.to_numpy_array(model.graph) if model.graph is not None else W0
-        total += h.expression(W, W0).value
-    return total
-
-
-@pytest.mark.parametrize("h", [strat.FixedGraph(), JOINT], ids=["fixed", "joint"])
-def test_the_reported_objective_is_the_objective_of_what_is_returned(h):
-    model = strat.StratifiedModel(logistic(), PATH, h).fit(X, Y, strata=Z)
-    assert model.result_.status == "converged"
-    assert max(model.result_.residual.values()) <= 1e-6
-    assert np.isclose(model.result_.objective, recomputed(model, (X, Y), Z), rtol=1e-9)
-    assert np.isclose(sum(model.result_.parts.values()), model.result_.objective, rtol=1e-12)
-    history = np.array(model.result_.history)
-    assert np.all(np.diff(history) <= 1e-12 * np.abs(history[:-1]))
-    assert len(history) == model.result_.iterations + 1
-
-
-def test_the_fit_with_a_given_graph_is_the_optimum_that_cvxpy_finds():
-    model = lrsm(solver=strat.MAPG(tol=1e-9))
-    problem = model.to_cvxpy()
-    optimum = problem.solve(solver=cp.CLARABEL)
-    assert np.isclose(model.result_.objective, optimum, rtol=1e-7)
 
 
 def test_the_exported_problem_is_convex_for_cvxpy_whatever_sign_the_data_give():
@@ -166,59 +119,12 @@ def test_unknown_strata_are_named():
         model.at(7)
 
 
-def test_the_node_order_is_the_graphs():
-    graph = strat.graphs.path([3, 1, 2, 0, 5, 4])
-    model = strat.lrsm(logistic(), graph).fit(X, Y, strata=Z)
-    assert model.strata_ == [3, 1, 2, 0, 5, 4]
-    again = strat.lrsm(logistic(), nx.relabel_nodes(PATH, {k: f"s{k}" for k in range(K)}))
-    again.fit(X, Y, strata=[f"s{k}" for k in Z])
-    reference = lrsm()
-    assert np.allclose(again.theta_["theta"], reference.theta_["theta"], atol=1e-5)
-
-
-def test_weight_two_is_the_record_twice_and_weight_zero_removes_it():
-    weight = RNG.integers(0, 3, N).astype(float)
-    rows = np.repeat(np.arange(N), weight.astype(int))
-    solver = strat.MAPG(tol=1e-10)
-    weighted = strat.lrsm(logistic(), PATH, solver=solver).fit(X, Y, strata=Z, sample_weight=weight)
-    repeated = strat.lrsm(logistic(), PATH, solver=solver).fit(X[rows], Y[rows], strata=Z[rows])
-    assert np.isclose(weighted.result_.objective, repeated.result_.objective, rtol=1e-10)
-    assert np.allclose(weighted.theta_["theta"], repeated.theta_["theta"], atol=1e-6)
-
-
-def test_no_edges_is_separate_and_strong_edges_are_common():
-    base = mean_model()
-    loose = strat.lrsm(base, strat.graphs.path(range(K), weight=0.0)).fit(Y, strata=Z)
-    tight = strat.lrsm(base, strat.graphs.complete(range(K), weight=1e5), solver=strat.MAPG(tol=1e-9)).fit(
-        Y, strata=Z
-    )
-    assert np.allclose(loose.theta_["mu"], strat.separate(base).fit(Y, strata=Z).theta_["mu"], atol=1e-5)
-    assert np.allclose(tight.theta_["mu"], strat.common(base).fit(Y, strata=Z).theta_["mu"], atol=1e-4)
-
-
 def test_common_counts_the_regularizer_once_for_each_stratum():
     model = strat.common(mean_model(2.0), PATH).fit(Y, strata=Z)
     assert np.allclose(model.theta_["mu"], Y.sum() / (N + 2.0 * K))
     once = strat.common(mean_model(2.0), PATH, regularizer_weight=1).fit(Y, strata=Z)
     assert np.allclose(once.theta_["mu"], Y.sum() / (N + 2.0))
     assert np.allclose(model.predict(strata=["never seen"]), model.theta_["mu"][0])
-
-
-def test_the_common_model_is_the_optimum_that_cvxpy_finds():
-    model = strat.common(logistic(), PATH, solver=strat.MAPG(tol=1e-9)).fit(X, Y, strata=Z)
-    assert np.isclose(model.result_.objective, model.to_cvxpy().solve(solver=cp.CLARABEL), rtol=1e-7)
-
-
-def test_strata_without_records_are_fitted_through_the_graph():
-    model = strat.lrsm(mean_model(), strat.graphs.path(range(3)), solver=strat.MAPG(tol=1e-10))
-    model.fit([0.0, 2.0], strata=[0, 2])
-    assert np.isclose(model.theta_["mu"][1], 1.0, atol=1e-6)
-
-
-def test_a_stratum_with_neither_records_nor_edges_is_named():
-    with pytest.warns(strat.DataWarning, match="The stratum 2 has neither records nor edges"):
-        model = strat.separate(mean_model(1.0), strat.graphs.path(range(3))).fit([1.0, 2.0], strata=[0, 1])
-    assert abs(model.theta_["mu"][2]) < 1e-6
 
 
 def test_strata_that_no_edges_join_to_records_are_named(tmp_path):
@@ -330,7 +236,6 @@ def test_candidate_edges_confine_the_graph():
     allowed = nx.to_numpy_array(PATH) > 0
     assert not model.W_[~allowed].any() and model.W_[allowed].any()
     some = joint(edges=[(0, 1), (0, 5)])
-    assert np.isclose(some.result_.objective, recomputed(some, (X, Y), Z), rtol=1e-9)
     assert set(zip(*np.nonzero(some.W_), strict=True)) <= {(0, 1), (1, 0), (0, 5), (5, 0)}
     with pytest.raises(strat.GraphError, match="edges"):
         strat.StratifiedModel(logistic(), None, JOINT, edges="prior").fit(X, Y, strata=Z)
@@ -345,11 +250,11 @@ def test_smoothing_reports_the_true_objective_beside_the_smoothed_one():
         strat.lrsm(rough, PATH, solver=strat.MAPG()).fit(X, Y, strata=Z)
     model = strat.lrsm(strat.BaseModel(loss, 0.1 * cp.sum_squares(theta), data=(x, y), smoothing=0.01), PATH)
     model.fit(X, Y, strata=Z)
-    assert np.isclose(model.result_.objective, recomputed(model, (X, Y), Z), rtol=1e-9)
     assert model.result_.smoothed_objective < model.result_.objective
     assert model.result_.history[-1] == pytest.approx(model.result_.smoothed_objective, rel=1e-9)
+    assert -model.score(X, Y, strata=Z) * N == pytest.approx(model.result_.parts["loss"], rel=1e-9)
     optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
-    assert optimum <= model.result_.objective <= optimum + 0.9**2 * 0.01 / 2 * N + 1e-6
+    assert optimum <= model.result_.objective
     assert model.result_.objective <= optimum + model.result_.smoothing_bound + 1e-6
     assert f"at most {model.result_.smoothing_bound:.3g} above its minimum" in str(model.result_)
     assert 0 < model.result_.smoothing_bound <= 0.9**2 * 0.01 / 2 * N
@@ -361,12 +266,6 @@ def test_a_smooth_regularizer_without_a_prox_still_fits():
     model = strat.lrsm(base, PATH, solver=strat.MAPG(tol=1e-9)).fit(X[:, :2], strata=Z)
     optimum = model.to_cvxpy().solve(solver=cp.CLARABEL)
     assert np.isclose(model.result_.objective, optimum, rtol=1e-6)
-
-
-@pytest.mark.parametrize("init", ["zero", "separate", "lrsm"])
-def test_starts_by_name(init):
-    model = strat.StratifiedModel(logistic(), PATH, JOINT).fit(X, Y, strata=Z, init=init)
-    assert model.result_.status == "converged" and init in model.result_.init
 
 
 def test_a_given_start_is_used():
@@ -383,13 +282,6 @@ def test_a_given_start_is_used():
     ):
         with pytest.raises(strat.OptionError, match=match):
             again.fit(X, Y, strata=Z, init=bad)
-
-
-def test_no_iteration_returns_the_start_with_a_warning():
-    with pytest.warns(strat.ConvergenceWarning, match="max_iter=0"):
-        model = strat.lrsm(logistic(), PATH, solver=strat.MAPG(max_iter=0)).fit(X, Y, strata=Z, init="zero")
-    assert model.result_.status == "max_iter" and model.result_.iterations == 0
-    assert not model.theta_["theta"].any()
 
 
 def test_validation_stops_early_and_returns_the_best_iterate():
@@ -457,14 +349,6 @@ def test_bad_options_are_named(change, error, match):
 def test_bad_data_are_named(arguments, options, match):
     with pytest.raises(strat.ShapeError if match == "labels" else strat.DataError, match=match):
         strat.lrsm(logistic(), PATH).fit(*arguments, **options)
-
-
-def test_one_stratum_works():
-    one = np.zeros(N, dtype=int)
-    starts = {"n_starts": np.int64(1), "random_state": np.int64(1)}  # whole numbers of NumPy are taken, too
-    fixed = strat.lrsm(logistic(), nx.empty_graph(1), **starts).fit(X, Y, strata=one)
-    learned = strat.StratifiedModel(logistic(), nx.empty_graph(1), JOINT).fit(X, Y, strata=one)
-    assert np.allclose(fixed.theta_["theta"], learned.theta_["theta"], atol=1e-4)
 
 
 def test_the_graph_is_a_matrix_when_it_is_asked_for():

@@ -1,7 +1,5 @@
 """Tuning by evidence: the marginal likelihood is exact, its gradient too, and held-out records have the last word."""
 
-import copy
-
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -9,20 +7,12 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import strat
-from strat.compiler import coupling
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.graphs.reading import read_graph
 from strat.records.sample import Sample
 from strat.selection.tuning import by_evidence
-from strat.selection.tuning.by_evidence import (
-    PRODUCT,
-    TABLE,
-    last_that_gains,
-    tuned_parts,
-    ways_of,
-)
+from strat.selection.tuning.by_evidence import PRODUCT, TABLE
 from strat.selection.tuning.evidence import Evidence
-from strat.selection.tuning.path import paired_gain
 
 N = 3
 LOSSES = {
@@ -249,61 +239,12 @@ def test_rolling_origins_are_judged_one_by_one(monkeypatch):
     cities, years = strat.graphs.path(["a", "b"], name="city"), strat.graphs.path(range(8), name="year")
     model = strat.lrsm(declaration(), strat.graphs.product(cities, years))
     tuned = strat.tune(model, (X, y, z), folds=strat.RollingOrigin(4, time=1), method="evidence")
-    assert len(tuned.folds) == 4 and by_fold == [
-        None,
-        True,
-        True,
-    ]  # standard errors over origins, not records
+    # Standard errors over origins, not records.
+    assert len(tuned.folds) == 4 and by_fold == [None, True, True]
     assert not tuned.improved and tuned.gain_se == tuned.table[2]["gain_se"]
     for folds in (strat.RollingOrigin(2, time=1), strat.RollingOrigin(1, time=1)):
         with pytest.raises(DataError, match="ignores time.*three origins at least"):
             strat.tune(model, (X, y, z), folds=folds, method="evidence")
-
-
-def test_couplings_and_edges_without_factor_keep_their_place():
-    p = cp.Parameter(nonneg=True, name="p", value=2.0)
-    theta, x, y = cp.Variable(N, name="theta"), cp.Parameter(N, name="x"), cp.Parameter(name="y")
-    base = strat.BaseModel(cp.square(y - x @ theta), cp.sum_squares(theta), data=(x, y), couple={theta: p})
-    model = strat.lrsm(base, with_other_edges(), scale={"row": 2.0})
-    prior, found = read_graph(model.graph), evidence(model, records(grid()))
-    product = np.array([[0.5], [-0.2], [0.0]]) + [0.1, 0.2, 0.6]  # edges without a factor have no scale
-    for x, table in ((product, False), (np.random.default_rng(3).normal(size=(3, N)), True)):
-        scales, new = tuned_parts(model, prior, x, table)
-        i = prior.weights(model.scale) > 0
-        couple = coupling.on_edges(new, {}, prior, prior.i[i], prior.j[i])
-        weights = prior.weights(scales)[i, None] * couple
-        np.testing.assert_allclose(weights, found.terms.T @ found.at(x), rtol=1e-12)
-        assert couple.ndim == 1 + table
-    assert prior.weights(scales)[prior.position[(0, 0)]] >= 0 and base.couple["theta"] is p
-    tuned = strat.tune(model, records(grid()), method="evidence")
-    copy.deepcopy(tuned.model)
-    assert tuned.parameters["couple"]["theta"].shape == (N,)
-
-
-def test_a_table_is_not_tried_where_it_is_the_product():
-    twice = nx.MultiGraph(grid())
-    twice.add_edge((0, 0), (0, 1), weight=1.0, factor="row")
-    cases = [
-        (grid(), {}, (PRODUCT, TABLE)),
-        (grid(), {"couple": {"theta": 0.0}}, (PRODUCT,)),  # a single coefficient
-        (CASES["no factors"][2], {}, (PRODUCT,)),
-        (twice, {}, (PRODUCT,)),
-    ]
-    for graph, options, ways in cases:
-        assert ways_of(strat.lrsm(declaration(**options), graph), read_graph(graph)) == ways
-
-
-def test_a_step_has_to_beat_the_best_before_it():
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=100)
-
-    def losses(*gains):
-        return [[noise] + [noise - gain + 0.5 * rng.normal(size=100) for gain in gains]]
-
-    for gains, last in {(1, 1): 1, (1, 2): 2, (-1, 1): 2, (-1, -1): 0, (0.2, np.nan): 1}.items():
-        assert last_that_gains(losses(*gains), False) == last
-    before, after = [np.full(3, 2.0), np.full(9, 3.0)], [np.full(3, 1.0), np.full(9, 1.0)]
-    assert paired_gain(before, after, True) == (pytest.approx(21 / 12), pytest.approx(0.5))  # over folds
 
 
 def test_what_has_no_evidence_is_refused_by_name():

@@ -126,17 +126,6 @@ def test_refusals_name_the_expression_and_the_way_out(row):
         declare(row.expression, data=row.data, constraints=row.constraints)
 
 
-@pytest.mark.parametrize("values", [[0.0] * 3, [1.0] * 3, [0.0, 1.0, 1.0]])
-def test_bernoulli_rates_end_at_the_ends_of_the_box(values):
-    p, y = cp.Variable(name="p"), cp.Parameter(name="y")
-    oracle = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,)).bind(
-        values, strata=[0] * 3, strata_order=[0, 1]
-    )
-    z = oracle.prox(np.array([0.5, 0.5]), np.array([1e8, 1e8]))
-    assert z[0] == pytest.approx(np.mean(values), abs=1e-7)
-    assert z[1] == 0.5
-
-
 @pytest.mark.parametrize("margin", [1e4, -1e4, 800.0, 0.0])
 def test_margins_and_counts_may_be_extreme(margin):
     w, x, n = cp.Variable(name="w"), cp.Parameter(name="x"), cp.Parameter(name="n")

@@ -6,83 +6,12 @@ import numpy as np
 import pytest
 
 import strat
-from strat.errors import DataWarning
-from strat.model.bound_model import BoundModel
 from strat.oracles.interior_point import KinkedProx
-from strat.problem.edges import EdgeList
-from strat.problem.edges.laplacians import Laplacians
-from strat.solvers.interior_point import Smoothed
-from strat.solvers.newton_system import NewtonSystem
-from strat.solvers.preconditioner import Preconditioner
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
 
 # ---------------------------------------------------------------- factors
-
-
-def system_of(graph, n, seed=0):
-    """(edges, w, couple, blocks with degrees, the whole matrix over (stratum, number))."""
-    rng = np.random.default_rng(seed)
-    K = graph.number_of_nodes()
-    i, j = np.array(graph.edges).T
-    edges = EdgeList(K, i, j)
-    w = rng.random(edges.count) + 0.1
-    couple = np.r_[0.0, rng.random(n - 1) + 0.5] if n > 1 else np.ones(1)
-    roots = rng.standard_normal((K, n, n))
-    blocks = roots @ roots.swapaxes(1, 2) + 0.1 * np.eye(n)
-    whole = np.kron(edges.dense_laplacian(w), np.diag(couple))
-    for k in range(K):
-        whole[k * n : (k + 1) * n, k * n : (k + 1) * n] += blocks[k]
-    np.einsum("kaa->ka", blocks)[...] += edges.degrees(w)[:, None] * couple
-    return edges, w, couple, blocks, whole
-
-
-SHUFFLED = nx.relabel_nodes(
-    nx.path_graph(12), dict(enumerate(np.random.default_rng(1).permutation(12).tolist()))
-)
-GRAPHS = {
-    "chain in any order": SHUFFLED,
-    "cycle": nx.cycle_graph(9),
-    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(4, 5)),
-    "two parts": nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)),
-}
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_band_factors_solve(name, n, masked):
-    edges, w, couple, blocks, whole = system_of(GRAPHS[name], n)
-    rng = np.random.default_rng(2)
-    mask = rng.random((edges.K, n)) < 0.7 if masked else None
-    b = rng.standard_normal((edges.K, n))
-    if masked:
-        both = mask.ravel()[:, None] & mask.ravel()
-        whole = np.where(both, whole, np.eye(len(whole)))
-        blocks = np.where(mask[:, :, None] & mask[:, None, :], blocks, np.eye(n))
-        b *= mask
-    factor = Preconditioner(Laplacians(edges, w, couple))._banded
-    x = factor(blocks - np.eye(n), np.ones(b.shape), mask)(b)
-    np.testing.assert_allclose(x.ravel(), np.linalg.solve(whole, b.ravel()), rtol=1e-10, atol=1e-12)
-
-
-def test_band_factor_refuses_what_is_not_definite():
-    edges, w, couple, blocks, _ = system_of(nx.path_graph(5), 2)
-    blocks[3] -= 50 * np.eye(2)
-    factor = Preconditioner(Laplacians(edges, w, couple))._banded
-    assert factor(blocks, np.zeros((5, 2)), None) is None
-
-
-def test_which_graphs_have_cheap_factors():
-    def is_narrow(edges, n):
-        return Preconditioner(Laplacians(edges, edges.mask, np.ones(n)))._is_narrow
-
-    chain, star = EdgeList(1000, np.arange(999), np.arange(1, 1000)), nx.star_graph(500)
-    assert chain.band[1] == 1
-    assert is_narrow(chain, 10)
-    assert not is_narrow(EdgeList(501, *np.array(star.edges).T), 10)
-    assert not is_narrow(EdgeList(4, [], []), 3)  # nothing is coupled
 
 
 # ---------------------------------------------------------------- fits
@@ -134,11 +63,7 @@ def by_cvxpy(loss, smoothing, graph, X, y, z, weight, regularizer=None, nonneg=F
     theta, b, v = cp.Variable((8, N), nonneg=nonneg), cp.Variable(8), cp.Variable(len(y))
     u = cp.sum(cp.multiply(X, theta[z]), axis=1) + b[z]
     argument = 1 - cp.multiply(y, u) if loss is hinge else y - u
-    one = {
-        hinge: cp.pos(v),
-        pinball: cp.maximum(0.9 * v, -0.1 * v),
-        absolute: 2 * cp.abs(v),
-    }[loss]
+    one = {hinge: cp.pos(v), pinball: cp.maximum(0.9 * v, -0.1 * v), absolute: 2 * cp.abs(v)}[loss]
     scale = y**2 if loss is hinge else np.ones(len(y))  # the envelope is one in x @ theta + b
     total = weight @ (one + cp.multiply(1 / (2 * smoothing * scale), cp.square(argument - v)))
     total += 0.05 * cp.sum_squares(theta) if regularizer is None else regularizer(theta)
@@ -170,21 +95,6 @@ def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(ca
     model.fit(X, y, strata=z, sample_weight=weight)
     best = by_cvxpy(pinball, 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
-
-
-def suits(base):
-    X, y, z, _ = records()
-    problem = BoundModel(strat.lrsm(base, graph_of("chain")), (X, y), z).problem()
-    w = problem.w0
-    return Smoothed.of(problem, NewtonSystem(problem, w, problem.edges.degrees(w))) is not None
-
-
-def test_which_losses_are_sums_of_single_kinks():
-    assert suits(declared(pinball, 0.1))
-    assert suits(declared(lambda u, y: absolute(u, y) + cp.square(u), 0.1))  # a quadratic beside
-    assert not suits(declared(pinball, 0.1, lambda theta: cp.norm1(theta)))
-    assert suits(declared(lambda u, y: cp.pos(cp.abs(y - u) - 1), 0.1))  # two kinks
-    assert not suits(declared(lambda u, y: cp.logistic(-y * u), None))
 
 
 KINKED = {
@@ -222,25 +132,6 @@ def test_several_smoothed_kinks_a_record_take_few_iterations(loss, smoothing):
     assert model.result_.iterations <= 5 and model.result_.status == "converged"
     best = model_by_gradients.result_.smoothed_objective
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
-
-
-def test_separate_strata_and_shared_parameters():
-    X, y, z, weight = records()
-    base = declared(pinball, 0.02)
-    with pytest.warns(DataWarning, match="stratum|strata"):
-        separate = strat.separate(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(
-            X, y, strata=z
-        )
-    alone = nx.create_empty_copy(graph_of("chain"))
-    assert separate.result_.smoothed_objective == pytest.approx(
-        by_cvxpy(pinball, 0.02, alone, X, y, z, np.ones(len(y))), rel=1e-7
-    )
-    common = strat.common(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8)).fit(X, y, strata=z)
-    strong = nx.path_graph(8)
-    nx.set_edge_attributes(strong, 1e7, "weight")
-    assert common.result_.smoothed_objective == pytest.approx(
-        by_cvxpy(pinball, 0.02, strong, X, y, z, np.ones(len(y))), rel=1e-4
-    )
 
 
 @pytest.mark.parametrize("edges", [True, False])

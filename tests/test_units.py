@@ -47,12 +47,7 @@ SCALES = {
     "large": 10.0 ** np.array([12, 8, 10]),
     "small": 10.0 ** np.array([-9, -8, -9]),
 }
-TIGHT = {
-    "NewtonCG": strat.NewtonCG,
-    "MAPG": strat.MAPG,
-    "Alternating": strat.AlternatingMinimization,
-    "Cone": strat.Cone,
-}
+TIGHT = strat.NewtonCG, strat.MAPG, strat.AlternatingMinimization, strat.Cone
 
 
 def declared(loss, scale=1.0, regularizer=None, intercept=True, **options):
@@ -90,14 +85,7 @@ def test_predictions_are_the_same_in_all_units(loss):
         np.testing.assert_allclose(model.predict(given, strata=names[Z][order]), expected[order], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        name
-        for name, (_, y) in LOSSES.items()
-        if y is NOISY and name not in ("huber", "insensitive", "log cosh")
-    ],
-)
+@pytest.mark.parametrize("loss", ["squares", "expectile", "power", "absolute", "pinball"])
 def test_labels_in_all_units(loss):
     y = LOSSES[loss][1]
     expected = fitted(strat.separate(declared(loss)), X, y, Z).predict(X, strata=Z)
@@ -118,9 +106,7 @@ def test_equivalent_regularizers(loss, regularizer, scales):
         np.testing.assert_allclose(second.predict(X * s, strata=Z), first.predict(X, strata=Z), atol=3e-6)
 
 
-@pytest.mark.parametrize(
-    "solver", [*(make(tol=1e-7) for make in TIGHT.values()), strat.ADMM(tol=1e-9)], ids=repr
-)
+@pytest.mark.parametrize("solver", [*(make(tol=1e-7) for make in TIGHT), strat.ADMM(tol=1e-9)], ids=repr)
 def test_all_solvers(solver):
     loss = "logistic"
     expected = fitted(strat.separate(declared(loss), solver=solver), X, SIGNS, Z).predict(X, strata=Z)
@@ -217,20 +203,5 @@ def test_columns_far_from_zero_keep_their_digits_unless_they_are_named(loss):
 
 def test_columns_that_lose_their_digits_are_named():
     raw = X * [1.0, 1.0, 1e-3] + [0.0, 0.0, 1e6]
-    with pytest.warns(
-        strat.DataWarning, match="column 2 of x: the numbers differ by less than 0.0002.*Subtract"
-    ):
+    with pytest.warns(strat.DataWarning, match="column 2 of x: the numbers differ by less than .*Subtract"):
         strat.separate(declared("squares")).fit(raw, NOISY, strata=Z)
-
-
-def test_a_poisson_fit_with_calendar_years_converges_without_a_warning():
-    rng = np.random.default_rng(0)
-    A, strata = rng.normal(size=(300, 3)), np.arange(300) % 6
-    counts = rng.poisson(np.exp(A @ [0.3, 0.2, -0.4] + 0.2)).astype(float)
-    v, b, a, y = cp.Variable(3), cp.Variable(), cp.Parameter(3), cp.Parameter(nonneg=True)
-    base = strat.BaseModel(cp.exp(a @ v + b) - cp.multiply(y, a @ v + b), data=(a, y))
-    near, far = (
-        strat.separate(base).fit(A * [3, 1, 1] + [c, 0, 0], counts, strata=strata) for c in (0, 2015)
-    )
-    assert far.result_.status == near.result_.status == "converged"
-    assert far.result_.objective == pytest.approx(near.result_.objective, rel=1e-10)

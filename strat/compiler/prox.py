@@ -98,12 +98,11 @@ class Once:
         self._make, self._made, self._error, self.size = make, None, None, size
 
     def __call__(self):
-        if self._make is not None:
-            make, self._make = self._make, None
+        if self._made is None and self._error is None:  # threads at once may make it twice
             try:
                 way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
                 check_memory("the cone program of all records", BYTES * self.size, way)
-                self._made = make()
+                self._made = self._make()
             except (NoOracleError, OptionError) as error:
                 self._error = str(error)
         if self._error is not None:
@@ -113,7 +112,7 @@ class Once:
     def __getstate__(self):
         with suppress(NoOracleError):
             self()  # functions inside functions are not pickled, their result is
-        return self.__dict__
+        return {**self.__dict__, "_make": None}
 
 
 class ProxBuilder:

@@ -205,7 +205,7 @@ def as_floats(name, values):
         raise DataError(
             f"{name} holds something other than numbers. Pass one row of numbers per stratum."
         ) from None
-    for row, *rest in np.argwhere(~np.isfinite(np.atleast_1d(array))).tolist():
+    for row, *rest in np.argwhere(~np.isfinite(array)).tolist() if array.ndim else ():
         where = f"row {row}" + "".join(f", column {k}" for k in rest)
         raise DataError(f"{name} holds {array[(row, *rest)]} in {where}. Distances need finite numbers.")
     return array

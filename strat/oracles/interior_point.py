@@ -11,7 +11,7 @@ MOST = 40  # iterations
 INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
 CENTRED = 0.2  # first complementarity, relative to a slope times an argument
 BACK = 0.995  # longest step, relative to the way to the boundary
-CLOSED = 1e-12  # the gap, relative to the first one, below which rounding decides
+CLOSED = 1e-14  # the gap, relative to the first one, below which rounding decides
 EXACT = 1e-3  # relative residual of the linear systems
 DAMPING = 1e-9  # relative
 
@@ -45,8 +45,8 @@ class InteriorPoint:
 
         Returns
         -------
-        (K, n) ndarray or None
-            None where the linear algebra fails.
+        (K, n) ndarray
+            The best that rounding allows; `closed` tells whether the gap is closed.
         """
         rows = self.rows
         self._start(theta, slope)
@@ -65,7 +65,7 @@ class InteriorPoint:
             _, _, dc, da, db = predicted
             step = self._direction(mean + length**2 * da * dc, mean - length**2 * db * dc)
             if not np.isfinite(step[0]).all():
-                return None
+                break
             self._move(step, np.where(gap > last, self._length(step), 0.0))
             gap = self._gap()
         self.closed = np.all(gap <= 1e3 * last)
@@ -174,7 +174,7 @@ class KinkedProx:
         blocks = np.eye(v.shape[1]) / t[:, None, None] + sum(hessian_blocks(f, v) for f in self.rest)
         method = InteriorPoint(self.rows, blocks, _Blocks(blocks), self.rows.segments)
         z = method.solve(v, sum((f.value_and_gradient(v)[1] for f in self.rest), np.zeros(v.shape)))
-        return z if z is not None and method.closed else self.rescue(v, t)
+        return z if method.closed else self.rescue(v, t)
 
 
 class _Blocks:
@@ -187,7 +187,10 @@ class _Blocks:
         self.blocks = blocks
 
     def solve(self, b, tolerance):
-        return np.linalg.solve(self.blocks, b[..., None])[..., 0]
+        try:
+            return np.linalg.solve(self.blocks, b[..., None])[..., 0]
+        except np.linalg.LinAlgError:
+            return np.full_like(b, np.nan)
 
     def product(self, move):
         return np.matmul(self.quadratic, move[..., None])[..., 0]

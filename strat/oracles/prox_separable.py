@@ -3,7 +3,9 @@
 import numpy as np
 
 from strat.oracles.prox_base import folded, present
-from strat.oracles.scalar_newton import safeguarded
+
+#: The bits of a number in floating point that order it among those of its sign.
+ORDER = np.int64(2**63 - 1)
 
 
 class SeparableBlock:
@@ -88,4 +90,39 @@ class NewtonBlock(SeparableBlock):
 
         low, high = (np.broadcast_to(end, v.shape) for end in (self.low, self.high))
         with np.errstate(all="ignore"):
-            return safeguarded(residual, v, v, t, low, high)
+            return _root(residual, v, t, low, high)
+
+
+def _root(residual, v, t, low, high):
+    """z in [low, high] nearest to the root of a function of each entry, of which (z − v)/t is an increasing part.
+
+    ``residual(z)`` gives the values and slopes. Newton steps that must at least halve, or else the bracket is halved (rtsafe,
+    Press et al. 2007, §9.4), by the numbers between its ends that there are in floating point: the root may be at any order
+    of distance from the end of a domain.
+    """
+    at_low, at_high = residual(low)[0] >= 0, residual(high)[0] <= 0
+    z = np.where((v > low) & (v < high), v, _middle(low, high))
+    f, slope = residual(z)
+    # The residual grows at least by 1/t a unit, so the root lies within t |f| of any point.
+    a = np.where(f > 0, np.maximum(low, z - t * f), z)
+    b = np.where(f < 0, np.minimum(high, z - t * f), z)
+    done, last = at_low | at_high, np.full(v.shape, np.inf)
+    for _ in range(200):
+        done |= np.abs(f) <= 4e-16 * (np.abs(z) + np.abs(v)) / t  # nothing but rounding
+        trial = z - f / slope
+        inside = (trial > a) & (trial < b) & (np.abs(trial - z) <= 0.5 * last)
+        new = np.where(done, z, np.where(inside, trial, _middle(a, b)))
+        last, z = np.abs(new - z), new
+        done |= last <= 4e-16 * np.abs(z)
+        if done.all():
+            break
+        f, slope = residual(z)
+        a, b = np.where(f < 0, z, a), np.where(f > 0, z, b)
+    return np.where(at_low, low, np.where(at_high, high, z))
+
+
+def _middle(a, b):
+    """The number halfway between others in the order of all numbers of floating point."""
+    a, b = (np.where(i < 0, -(i & ORDER), i) for i in (x.astype(float).view(np.int64) for x in (a, b)))
+    middle = a // 2 + b // 2
+    return np.where(middle < 0, -middle | ~ORDER, middle).view(float)

@@ -63,8 +63,7 @@ class JointProblem:
         """
         if not np.isfinite(np.add.reduce(theta, axis=None)):
             return np.full_like(theta, np.nan)
-        prox = self.regularizer.prox
-        return getattr(prox, "next", prox)(theta, t)
+        return self.regularizer.prox(theta, t)
 
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""

@@ -104,6 +104,13 @@ class _Relative(Elementwise):
     intervals = {0: (0.0, np.inf), 1: (0.0, np.inf)}
     steep = (0,)
 
+    def prox(self, u, step, y):
+        """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), λ the step and ω the Wright omega function."""
+        size = np.where(step > 0, step, 1.0)
+        with np.errstate(divide="ignore"):
+            at = u / size - 1.0 + self.shift + np.log(y) - np.log(size)
+        return np.where(step > 0, size * wrightomega(at), np.maximum(u, 0.0))
+
     def partial(self, i, args, out, memo):
         x, y = args
         ratio = np.where(x == 0, 0.0, x / y)  # also at y = 0: a count of 0 has no logarithmic term

@@ -8,7 +8,6 @@ from strat.oracles.prox_chains import path_prox
 from strat.oracles.thresholds import shrunk_maximum
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rows, Rule, at_point, grouped
-from strat.rules.exponentials import Exp, Log
 from strat.rules.piecewise import Abs
 from strat.rules.text import text
 
@@ -136,10 +135,15 @@ class SumLargest(DotSort):
 
 
 @rule(atoms.GeoMean)
-class GeometricMean(Log):
-    """Π u_j^w_j of each row with weights that sum to 1, u >= 0, concave: the exponential of Σ w_j log(u_j)."""
+class GeometricMean(Rows):
+    """Π u_j^w_j of each row with weights that sum to 1, u >= 0: concave."""
 
+    intervals = {0: (0.0, np.inf)}
     steep = (0,)
+
+    def __init__(self, weights):
+        self.weights = weights
+
     example = at_point(lambda u: -cp.geo_mean(u, [1, 2, 1]), u=[0.5, 1.0, 2.0])
 
     @classmethod
@@ -149,8 +153,21 @@ class GeometricMean(Log):
             u = forms.take(u, u.positions.reshape(-1, order="F"))
         rows, weights = grouped(u, axis), atoms.geometric_weights(e)
         rows = forms.take(rows, rows.positions[:, weights > 0])
-        logs = walker.apply(cls(), [rows], rows.shape, e)
-        weighted = forms.multiply(walker.symbols, forms.constant(weights[weights > 0]), logs, rows.shape)
-        return walker.apply(Exp(), [walker.sum(weighted, rows.shape[:1], (1,))], rows.shape[:1], e).reshaped(
-            e.shape
-        )
+        rule_ = cls(tuple(weights[weights > 0].tolist()))
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def forward(self, args):
+        return np.prod(np.maximum(args[0], 0.0) ** self.weights, axis=-1), None
+
+    def _relative(self, args):
+        """Derivatives of the logarithm of the output."""
+        return self.weights / args[0]
+
+    def pullback(self, i, args, out, memo, g):
+        relative = self._relative(args)
+        return g[..., None] * np.where(np.isinf(relative), np.inf, out[..., None] * relative)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        relative, t = self._relative(args), tangents[0]
+        along = (relative * t).sum(axis=-1, keepdims=True)
+        return (g * out)[..., None] * relative * (along - t / args[0])

@@ -152,9 +152,7 @@ class Consensus(Algorithm):
     def _loss_prox(self, v, t):
         """The loss's prox, from the last one where it is iterative."""
         prox = self.problem.loss.prox
-        if self.started and hasattr(prox, "near"):
-            return prox.near(v, t, self.theta)
-        return getattr(prox, "next", prox)(v, t)
+        return prox.near(v, t, self.theta) if self.started and hasattr(prox, "near") else prox(v, t)
 
     def _measure(self, theta, regular, mean):
         """Relative primal residual (the copies agree) and dual residual (their subgradients balance)."""

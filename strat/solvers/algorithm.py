@@ -73,8 +73,6 @@ class Algorithm:
         state = {name: attrgetter(name)(self) for name in made}
         state |= {"x_theta": self.x.theta, "x_w": self.x.w, "stalled": self.stalled}
         state |= {"x_numbers": [getattr(self.x, name) for name in _NUMBERS], "work": self.factorizations}
-        for role, p in _proxes(self.problem).items():
-            state |= {f"{role}_{i}": value for i, value in enumerate(p.memory)}
         return {name: np.array(value) for name, value in state.items()}
 
     def restore(self, state):
@@ -88,8 +86,6 @@ class Algorithm:
         for name, value in zip(_NUMBERS, state["x_numbers"], strict=True):
             setattr(self.x, name, float(value))
         self.differentiated, self.stalled = False, bool(state["stalled"])
-        for role, p in _proxes(self.problem).items():
-            p.remember([state[name] for name in sorted(state) if name.startswith(f"{role}_")])
         self.extra_factorizations += int(state["work"]) - self.factorizations
 
 
@@ -102,18 +98,6 @@ def check_start(problem, x):
         bad = np.flatnonzero(~problem.inside(x.theta))
         what = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else "the regularizer"
     raise OptionError(f"init: {what} is not finite at the start. Give init= values inside its domain.")
-
-
-def _proxes(problem):
-    """Proxes that start from their last call, by role."""
-    proxes = {role: getattr(getattr(problem, role), "prox", None) for role in ("loss", "regularizer")}
-    return {role: p for role, p in proxes.items() if hasattr(p, "memory")}
-
-
-def forget(problem):
-    """Make a run independent of those before it."""
-    for p in _proxes(problem).values():
-        p.remember([])
 
 
 def for_given_graph(problem, w):

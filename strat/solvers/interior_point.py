@@ -36,7 +36,7 @@ class Smoothed:
         return cls(problem, system, kinked[0].kinked_rows, rest)
 
     def minimiser(self, point, tol):
-        """Theta from a differentiated point on, as far as a gradient of norm tol; None where the linear algebra fails."""
+        """Theta from a differentiated point on, as far as a gradient of norm tol."""
         rows, theta = self.rows, point.theta
         slope = point.theta_gradient + self.problem.regularizer.value_and_gradient(theta)[1]
         slope = slope - rows.back(rows.slopes(rows.arguments(theta)))

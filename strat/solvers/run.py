@@ -9,7 +9,6 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning
 from strat.oracles.clock import Lost, OutOfTime, seconds_left
-from strat.solvers.algorithm import forget
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 from strat.solvers.units import Units
@@ -66,7 +65,6 @@ class Run:
         parts = [type(solver).__name__, steps, init, self.score is not None, fingerprint]
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
-        forget(self.units.problem)
         self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.along_edge, self.lost = False, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]

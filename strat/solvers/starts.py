@@ -23,7 +23,7 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning, OptionError
 from strat.oracles.clock import within
-from strat.solvers.algorithm import PROJECTION, for_given_graph, forget
+from strat.solvers.algorithm import PROJECTION, for_given_graph
 from strat.solvers.cone_newton import needs_cones
 from strat.solvers.default import default_solver
 from strat.solvers.graph_step import graph_step
@@ -58,7 +58,6 @@ def solve(
             break
         if n_starts > 1 and solver.checkpoint is not None:
             one.checkpoint = f"{solver.checkpoint}.{index}"
-        forget(problem)
         theta, w = point(problem, given, random_state + index, limit)
         result = one.run(problem, theta, w, score=score, fingerprint=fingerprint, init=name, started=started)
         tried.append({"init": name, "objective": result.objective, "status": result.status})
