@@ -215,18 +215,17 @@ class JointSteps(Algorithm):
         def energy(w, theta):
             return 0.5 * float(np.vdot(theta, problem.laplacian(w, theta)))
 
-        w_rest = theta_rest = 0.0
+        both = False
         if problem.learned:
             w_rest = z.graph - y.graph - (metric.slope - energy(z.w, y.theta) + y.laplacian)
-            theta_rest = energy(y.w, strata.move)
-        if w_rest > 0.5 * metric.square + noise:
-            metric.shrink(0.5 * metric.square / w_rest)
-            return False, True
-        strata.share *= 1.3
-        # Twice what the model leaves to the Laplacian is `graph_square`; below it only the product of both moves is too much.
-        both = problem.learned and theta_rest <= 0.5 * strata.graph_square + noise
+            if w_rest > 0.5 * metric.square + noise:
+                metric.shrink(0.5 * metric.square / w_rest)
+                return False, True
+            # Twice what the model leaves to the Laplacian is `graph_square`; below it only the product of both moves is too much.
+            both = energy(y.w, strata.move) <= 0.5 * strata.graph_square + noise
         if both:
             metric.shrink(0.6)
+        strata.share *= 1.3
         return True, both
 
     def _estimate_residual(self, y):
