@@ -1,5 +1,6 @@
 """The estimator: what a user does with a model, and what the model promises in return."""
 
+import copy
 import pickle
 import re
 import warnings
@@ -366,3 +367,17 @@ def test_the_graph_is_a_matrix_when_it_is_asked_for():
     model.W_[0, 1] = 5.0
     assert model.W_[0, 1] == 5.0 and "W_" in vars(model)
     assert np.array_equal(strat.common(base).fit([1.0, 2.0], strata=[0, 1]).W_, np.zeros((2, 2)))
+
+
+def test_a_deep_copy_of_a_fitted_model_predicts_as_it_does():
+    theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
+    lam = cp.Parameter(nonneg=True, name="lam", value=0.3)
+    base = strat.BaseModel(
+        cp.square(x @ theta - y), lam * cp.sum_squares(theta), data=(x, y), predict=x @ theta
+    )
+    rng, z = np.random.default_rng(0), np.arange(12) % 3
+    X, Y = rng.normal(size=(12, 2)), rng.normal(size=12)
+    model = strat.lrsm(base, strat.graphs.path(3)).fit(X, Y, strata=z)
+    twin = copy.deepcopy(model)
+    np.testing.assert_array_equal(twin.predict(X, strata=z), model.predict(X, strata=z))
+    np.testing.assert_allclose(twin.fit(X, Y, strata=z).theta_["theta"], model.theta_["theta"], atol=1e-12)

@@ -58,7 +58,7 @@ class Program:
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
-        self.symbols, self._ids = Symbols(), frozenset(p.id for p in self.data)
+        self.symbols = Symbols()
         walker = Walker(self.symbols, self._ids, rule_of)
         self.form = walker(expression)
         if self.form.size == 1:
@@ -67,6 +67,10 @@ class Program:
             self._curvature = curvature
         if not self.hyperparameters:  # whose values would be read as constants
             self._last = ({}, walker)
+
+    @property
+    def _ids(self):
+        return frozenset(p.id for p in self.data)  # which deep copies have anew
 
     @cached_property
     def hyperparameters(self):
