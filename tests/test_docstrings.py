@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+from pathlib import Path
 
 import pytest
 from numpydoc.validate import validate
@@ -89,6 +90,11 @@ def test_docstrings_of_methods_are_complete(name):
 @pytest.mark.parametrize("name", USED)
 def test_public_names_have_an_example(name):
     assert ">>>" in inspect.getdoc(PUBLIC[name]), f"show how {name} is used"
+
+
+def test_the_page_of_the_api_lists_every_public_name():
+    words = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8").split()
+    assert [name for name in {*USED, "strat.Program"} if name.rpartition(".")[2] not in words] == []
 
 
 @pytest.mark.parametrize("module", ["strat", *MODULES])

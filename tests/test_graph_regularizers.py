@@ -9,6 +9,7 @@ from sklearn.base import clone
 import strat
 from strat import Entropy, FixedGraph, LogDet, LogDiagonal, TraceConstraint
 from strat.errors import ConvergenceWarning, DataError, GraphError, OptionError, ShapeError
+from strat.problem import graph_regularizers
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers.trace_constraint import onto_simplex
 
@@ -60,6 +61,19 @@ def test_values_are_the_expressions_and_derivatives_are_differences(h, edges):
     bound = np.diag(edges.vector(oracle.curvature(edges.zeros()))) * (3 if isinstance(h, LogDet) else 1)
     smallest = np.linalg.eigvalsh(bound - (hessian + hessian.T) / 2).min()
     assert smallest > -1e-6 or (isinstance(h, LogDet) and edges is EDGES[1])
+
+
+@pytest.mark.parametrize("h", CASES)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_value_without_edges_is_the_expression(h):
+    oracle, none = oracle_of(h, EDGES[0]), EDGES[0].zeros()
+    expected = np.nan_to_num(h.expression(np.zeros((K, K))).value, posinf=np.inf)
+    assert oracle.set(none) + oracle.rest() == pytest.approx(expected)
+
+
+def test_every_graph_regularizer_is_public_and_tested():
+    names = set(graph_regularizers.__all__) - {"FixedGraph", "GraphRegularizer"}
+    assert names == {type(h).__name__ for h in CASES} == names & set(strat.__all__)
 
 
 def test_projection_on_the_simplex_far_away():

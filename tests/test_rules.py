@@ -148,6 +148,62 @@ def test_derivatives_are_differences(name):
 
 
 @pytest.mark.parametrize("name", TESTED)
+def test_what_a_rule_declares_holds(name):
+    cls, oracle, theta = RULES[name], bound(example(name)[0]), points(name, 4)
+    flat = np.concatenate([part.reshape(4, -1) for part in theta.values()], axis=1)
+    moved = {
+        "absolute": {key: np.abs(part) for key, part in theta.items()},
+        "ordered": {key: part[..., ::-1] for key, part in theta.items()},
+    }.get(cls.invariance, theta)
+    np.testing.assert_allclose(oracle.value(moved), oracle.value(theta), rtol=1e-12)
+    if oracle.flat.has("hessian_operator"):
+        operator = oracle.flat.hessian_operator(flat)
+        H = np.stack([operator(np.broadcast_to(e, flat.shape)) for e in np.eye(flat.shape[1])], axis=2)
+        if oracle.flat.has("hessian"):
+            np.testing.assert_allclose(oracle.flat.hessian(flat), H, rtol=1e-10, atol=1e-10)
+        if oracle.flat.quadratic:
+            np.testing.assert_allclose(H, np.broadcast_to(H[0], H.shape), rtol=1e-10)
+    for tape in (part for part in oracle.flat.parts if isinstance(part, Tape)):
+        for node, (args, _, _) in tape.run(flat)[0].items():
+            if node.rule.flat_at_zero:
+                args = [np.zeros_like(args[0]), *args[1:]]
+                out, memo = node.rule.forward(args)
+                assert not node.rule.pullback(0, args, out, memo, np.ones_like(out)).any()
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_kinks_are_declared(name):
+    """The slope of a convex function along a line through 0 does not jump, by bisection, where it is said to have one."""
+    oracle, point = bound(example(name)[0]), points(name, 1)
+
+    def slope(c):
+        gradient = oracle.gradient({key: c * value for key, value in point.items()})
+        return sum(np.vdot(gradient[key], value) for key, value in point.items())
+
+    low, high = -0.83, 1.0
+    inside = np.isfinite(oracle.value({key: low * value for key, value in point.items()})).all()
+    if not (inside and oracle.flat.has("value_and_gradient")):
+        return
+    left, right = slope(low), slope(high)
+    whole = right - left
+    for _ in range(40):
+        middle = (low + high) / 2
+        between = slope(middle)
+        if between - left > right - between:
+            high, right = middle, between
+        else:
+            low, left = middle, between
+    assert right - left <= 1e-6 * whole
+
+
+@pytest.mark.parametrize("name", ["Abs", "LambdaMax", "SumLargest"])
+def test_a_rule_that_forgets_its_kinks_is_found(name, monkeypatch):
+    monkeypatch.setattr(RULES[name], "kinks", "none")
+    with pytest.raises(AssertionError):
+        test_kinks_are_declared(name)
+
+
+@pytest.mark.parametrize("name", TESTED)
 def test_batched_is_looped(name):
     theta, oracle = points(name, 4), bound(example(name)[0])
     one = [{key: value[k : k + 1] for key, value in theta.items()} for k in range(4)]
@@ -191,7 +247,11 @@ def test_extreme_arguments_give_no_nan(name, size):
     value = oracle.value(theta)
     assert not np.isnan(value).any() and not np.any(value == -np.inf)
     if oracle.flat.has("value_and_gradient") and np.isfinite(value).all():
-        assert not any(np.isnan(g).any() for g in oracle.gradient(theta).values())
+        gradient = np.concatenate([g.ravel() for g in oracle.gradient(theta).values()])
+        assert not np.isnan(gradient).any()
+        # an infinite slope where the value is finite is declared as steep
+        flat = np.full((1, gradient.size), size)
+        assert np.isfinite(gradient).all() or oracle.flat.interior().value(flat) == np.inf
     if oracle.flat.has("prox"):
         z = oracle.prox(theta, 1.0)
         assert all(np.isfinite(part).all() for part in z.values())

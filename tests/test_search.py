@@ -3,9 +3,11 @@
 import cvxpy as cp
 import numpy as np
 import pandas as pd
+import paper_data
 import pytest
 from problems import linear
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 import strat
 from strat.selection.means import mean_and_error
@@ -289,3 +291,40 @@ def test_the_standard_error_of_a_weighted_mean():
 def test_weights_that_cannot_be_used(weight, text):
     with pytest.raises((strat.errors.StratError, ValueError), match=text):
         weighed_search(weight, np.arange(N), {"scale": [1.0]})
+
+
+@pytest.mark.slow
+def test_processes_change_nothing():
+    models = {"lrsm": strat.lrsm(BASE, GRAPH), "ridge": Ridge()}
+    one, two = (strat.search(models, train=(X, Y, Z), folds=FOLDS, n_jobs=n) for n in (1, 2))
+    assert [{**row, "seconds": 0} for row in one.table] == [{**row, "seconds": 0} for row in two.table]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wine", "concrete", "election"])
+def test_on_real_records_the_users_weights_do_not_matter(name):
+    if name == "election":
+        y, z, _ = paper_data.election()
+        data, graph, folds, other = (y,), paper_data.election_graph(), strat.RollingOrigin(3, time=1), 0.01
+        b, t = cp.Variable(name="b"), cp.Parameter(name="t")
+        ridge = cp.Parameter(nonneg=True, value=0.1, name="ridge")
+        base = strat.BaseModel(cp.logistic(b) - t * b, ridge * cp.square(b), data=(t,))
+    else:
+        X, y, z, _ = getattr(paper_data, name)()
+        data, graph, folds, other = (X, y), paper_data.wine_graph(), 3, 1e3
+        data = (X, y[:, 1] * 2 - 1) if name == "wine" else data
+        theta, x, t = (
+            cp.Variable(X.shape[1], name="theta"),
+            cp.Parameter(X.shape[1], name="x"),
+            cp.Parameter(name="t"),
+        )
+        loss = strat.losses.logistic if name == "wine" else strat.losses.squared
+        ridge = cp.Parameter(nonneg=True, value=1.0, name="ridge")
+        base = strat.BaseModel(loss(t, x @ theta), ridge * cp.sum_squares(theta), data=(x, t))
+    first, *others = strat.lrsm(base, graph)._scales()
+    means = []
+    for scale in ({}, {first: other} | dict.fromkeys(others, 1 / other)):
+        model = strat.lrsm(base, graph, scale=scale)
+        found = strat.search({"lrsm": model}, train=(*data, z), folds=folds, max_trials=80)
+        means.append(next(row["mean"] for row in found.table if row["candidate"] == "lrsm"))
+    assert max(means) - min(means) <= 1e-2 * min(means)

@@ -26,8 +26,8 @@ class JointSteps(Algorithm):
     """Monotone accelerated proximal gradient in a diagonal metric, with restarts.
 
     The metric has one number per stratum (the curvature of its loss, measured along the steps, plus its degree) and one
-    per edge (the curvature of h), so that the prox still separates. The steps shrink where the smooth part rises above its
-    model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
+    per edge (the curvature of h), so that the prox still separates. The steps of a block shrink where the smooth part
+    rises above its model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
     taken from x without momentum (the point v of the paper, computed only where it is needed). Momentum is dropped
     where it points uphill. Every few iterations one proximal Newton step in theta follows for the current W; it is
     accepted if it lowers F, and is tried more rarely where it gains little. Where the prox has no closed form it is a cone
@@ -172,13 +172,15 @@ class JointSteps(Algorithm):
         strata, metric = self.strata_metric, self.edge_metric
         if learned:
             metric.refresh(y)
-        w_square = w_slope = 0.0
+        move_theta, move_w, w_square, w_slope = True, learned, 0.0, 0.0
         for _ in range(TRIALS):
-            strata.step(y, z)
-            if learned:
+            if move_theta:
+                strata.step(y, z)
+            if move_w:
                 metric.step(x, y, z)
                 if not z.evaluate_w():
-                    metric.length *= 0.25
+                    metric.shrink(0.0)
+                    move_theta = False
                     continue
                 w_square, w_slope = metric.square, metric.slope
             z.add_laplacian()
@@ -189,8 +191,7 @@ class JointSteps(Algorithm):
                 break
             if bound <= noise and np.isfinite(rest):
                 return False  # rounding is larger than its estimate, and a shorter step does not help
-            strata.share *= 1.3
-            metric.length *= 0.7
+            move_theta, move_w = self._shrink(y, z, noise)
         else:
             return False
         z.add_regularizer()
@@ -206,6 +207,26 @@ class JointSteps(Algorithm):
             metric.relax(bound / max(rest, 0.1 * bound + noise))
             strata.relax()
         return True
+
+    def _shrink(self, y, z, noise):
+        """Shorten the steps of the block whose model fails, of both if only their interaction does; return which."""
+        problem, strata, metric = self.problem, self.strata_metric, self.edge_metric
+
+        def energy(w, theta):
+            return 0.5 * float(np.vdot(theta, problem.laplacian(w, theta)))
+
+        both = False
+        if problem.learned:
+            w_rest = z.graph - y.graph - (metric.slope - energy(z.w, y.theta) + y.laplacian)
+            if w_rest > 0.5 * metric.square + noise:
+                metric.shrink(0.5 * metric.square / w_rest)
+                return False, True
+            # Twice what the model leaves to the Laplacian is `graph_square`; below it only the product of both moves is too much.
+            both = energy(y.w, strata.move) <= 0.5 * strata.graph_square + noise
+        if both:
+            metric.shrink(0.6)
+        strata.share *= 1.3
+        return True, both
 
     def _estimate_residual(self, y):
         """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""

@@ -39,7 +39,8 @@ class StrataMetric:
             rest = z.losses - y.losses - np.vecdot(y.loss_gradient, move)
             model = 0.5 * float(self.loss_curvature @ squares)
             self._rest, self._losses, self.squares = rest, y.losses, squares
-            if float(rest.sum()) <= model + 1e-14 * (1 + abs(y.loss)):
+            loss_rest = float(rest.sum())
+            if loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
                 break
             seen = self._seen()
             bad, old = seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
@@ -48,6 +49,7 @@ class StrataMetric:
             self.loss_curvature[bad] = np.clip(1.2 * seen, 2 * old, 100 * old)[bad]
         self.curvature = curvature
         self.square = float(curvature @ squares)
+        self.graph_square = self.square - 2 * loss_rest
 
     def _seen(self):
         """Curvature that the losses met along the last step."""
@@ -93,6 +95,10 @@ class EdgeMetric:
         self.slope, self.square = float(y.w_gradient @ move), float(weighted @ move) / self.length
         self.uphill = (float(weighted @ z.w) - float(weighted @ x.w)) / self.length
         self.size = np.linalg.norm(weighted) / self.length
+
+    def shrink(self, ratio):
+        """Take shorter steps: `ratio` is what the model allows over what was met."""
+        self.length *= min(max(0.8 * ratio, 0.25), 0.7)
 
     def relax(self, ratio):
         """Lengthen the steps a little, more where the model had much slack."""

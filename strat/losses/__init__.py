@@ -4,15 +4,11 @@
 variables. You could write every loss by hand; print the result to see how.
 """
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import cvxpy as cp
-import numpy as np
 
-from strat.errors import DeclarationError, OptionError, ShapeError, type_name
+from strat.losses.arguments import alike, named_loss, number, scalars, vectors
 
 __all__ = [
     "absolute",
@@ -33,97 +29,6 @@ __all__ = [
     "squared_hinge",
 ]
 
-F = TypeVar("F", bound=Callable)
-
-
-def _loss(check: Callable, **arguments: str) -> Callable[[F], F]:
-    """Make a loss of a function whose docstring has three parts: summary, formula and example.
-
-    `check` looks at the arguments, and `arguments` say of each its type and, after a colon, its meaning.
-    """
-
-    def decorate(f):
-        @functools.wraps(f)
-        def checked(*args, **options):
-            given = inspect.signature(f).bind(*args, **options).arguments
-            check(f.__name__, given)
-            return f(**given)
-
-        if f.__doc__:  # python -OO leaves none
-            summary, formula, example = inspect.getdoc(f).split("\n\n")
-            parameters = [f"{name} : " + text.replace(": ", "\n    ", 1) for name, text in arguments.items()]
-            checked.__doc__ = "\n".join(
-                [f"{summary}\n\nParameters\n----------", *parameters, "\nReturns\n-------\ncvxpy.Expression"]
-                + [f"    {formula}\n\nExamples\n--------\n>>> import cvxpy as cp, strat\n{example}\n"]
-            )
-        return checked
-
-    return decorate
-
-
-def _shapes(loss, given, *names):
-    """The shapes of some arguments by name, which are expressions or numbers."""
-    for name in names:
-        if not isinstance(given[name], cp.Expression) and np.asarray(given[name]).dtype.kind not in "fiub":
-            raise DeclarationError(
-                f"{name} of losses.{loss} must be a CVXPY expression, such as a Parameter or x @ theta, but it is "
-                f"{type_name(given[name])}."
-            )
-    return {name: np.shape(given[name]) for name in names}
-
-
-def _alike(loss, given):
-    """Target and prediction have one shape: broadcasting would add terms in silence."""
-    u, v = _shapes(loss, given, "y", "z").values()
-    if u != v and not (np.prod(u) == np.prod(v) == 1) and not (loss == "pinball" and u == ()):
-        raise ShapeError(
-            f"losses.{loss} needs y and z of one shape, but y has shape {u} and z has {v}. Declare the data of one "
-            f"record with the shape of its prediction."
-        )
-
-
-def _scalars(loss, given):
-    """All arguments are one number of one record each."""
-    for name, shape in _shapes(loss, given, *given).items():
-        if np.prod(shape) != 1:
-            raise ShapeError(
-                f"losses.{loss} is of one number: {name} must be a scalar, but it has shape {shape}. The loss is that of "
-                f"one record; for several outputs sum it: sum(losses.{loss}(…[j], …[j]) for j in range({shape[0]}))."
-            )
-
-
-def _vectors(loss, given):
-    """Arguments other than matrices are vectors of one length d, and matrices are symmetric, (d, d)."""
-    shapes = _shapes(loss, given, *(given.keys() - {"S", "R"}))
-    if any(len(shape) != 1 for shape in shapes.values()) or len(set(shapes.values())) > 1:
-        shown = " and ".join(f"{name} of shape {shapes[name]}" for name in given if name in shapes)
-        raise ShapeError(f"losses.{loss} needs vectors of one length (m,), but it was given {shown}.")
-    (size,), *_ = shapes.values()
-    for name, shape in _shapes(loss, given, *(given.keys() & {"S", "R"})).items():
-        if shape != (size, size):
-            raise ShapeError(f"losses.{loss} needs {name} of shape {(size, size)}, but it has shape {shape}.")
-        if not cp.Expression.cast_to_const(given[name]).is_symmetric():
-            raise DeclarationError(
-                f"losses.{loss} needs a symmetric {name}: declare it as cp.Variable(({size}, {size}), PSD=True)."
-            )
-
-
-def _number(loss, name, value, high=np.inf):
-    """Return a constant, an array for a list, or raise where it is not between 0 and `high`."""
-    if isinstance(value, cp.Expression) and (high < np.inf or value.is_nonneg()):
-        return value
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
-    if not np.all((array >= 0) & (array <= high) & np.isfinite(array)):
-        words = (
-            "at least 0 or a Parameter(nonneg=True)" if high == np.inf else "between 0 and 1 or a Parameter"
-        )
-        raise OptionError(f"{name} of losses.{loss} must be a number {words}, but it is {value!r}.")
-    return float(array) if array.ndim == 0 else array
-
-
 DATUM, NUMBER = "cvxpy.Parameter, scalar: ", "cvxpy.Expression, scalar: "
 VECTOR, MATRIX = "cvxpy.Parameter (d,): ", "cvxpy.Variable (d, d), PSD or symmetric: "
 TARGET, PREDICTION = (
@@ -135,7 +40,7 @@ ROOT = "Root of the precision matrix: the covariance is the inverse of R²."
 LABEL, SCORE = DATUM + "Label, −1 or +1.", NUMBER + "Score."
 
 
-@_loss(_alike, y=TARGET, z=PREDICTION)
+@named_loss(alike, y=TARGET, z=PREDICTION)
 def squared(y: cp.Parameter, z: Any) -> cp.Expression:
     """Square of the residual: least squares.
 
@@ -148,7 +53,7 @@ def squared(y: cp.Parameter, z: Any) -> cp.Expression:
     return cp.sum_squares(y - z)
 
 
-@_loss(_alike, y=TARGET, z=PREDICTION)
+@named_loss(alike, y=TARGET, z=PREDICTION)
 def absolute(y: cp.Parameter, z: Any) -> cp.Expression:
     """Absolute value of the residual: median regression.
 
@@ -161,7 +66,7 @@ def absolute(y: cp.Parameter, z: Any) -> cp.Expression:
     return cp.norm1(y - z)
 
 
-@_loss(_alike, y=TARGET, z=PREDICTION, M="float or cvxpy.Parameter, nonneg: Where the square ends.")
+@named_loss(alike, y=TARGET, z=PREDICTION, M="float or cvxpy.Parameter, nonneg: Where the square ends.")
 def huber(y: cp.Parameter, z: Any, M: float | cp.Parameter = 1.0) -> cp.Expression:
     """Square of a small residual, absolute value of a large one: robust regression.
 
@@ -171,10 +76,12 @@ def huber(y: cp.Parameter, z: Any, M: float | cp.Parameter = 1.0) -> cp.Expressi
     >>> print(strat.losses.huber(y, b, M=0.5))
     Sum(huber(y + -b, 0.5)...)
     """
-    return cp.sum(cp.huber(y - z, _number("huber", "M", M)))
+    return cp.sum(cp.huber(y - z, number("huber", "M", M)))
 
 
-@_loss(_alike, y=DATUM + "Target.", z=QUANTILES, tau="float, ndarray or cvxpy.Parameter: Levels in [0, 1].")
+@named_loss(
+    alike, y=DATUM + "Target.", z=QUANTILES, tau="float, ndarray or cvxpy.Parameter: Levels in [0, 1]."
+)
 def pinball(y: cp.Parameter, z: cp.Expression, tau: float = 0.5) -> cp.Expression:
     """Tilted absolute value of the residual: quantile regression.
 
@@ -184,11 +91,11 @@ def pinball(y: cp.Parameter, z: cp.Expression, tau: float = 0.5) -> cp.Expressio
     >>> print(strat.losses.pinball(y, b, tau=0.9))
     Sum(maximum(0.9 * (y + -b), -0.09... * (y + -b))...)
     """
-    tau = _number("pinball", "tau", tau, 1)
+    tau = number("pinball", "tau", tau, 1)
     return cp.sum(cp.maximum(cp.multiply(tau, y - z), cp.multiply(tau - 1, y - z)))
 
 
-@_loss(_alike, y=TARGET, z=PREDICTION, epsilon="float: Residuals up to this size cost nothing.")
+@named_loss(alike, y=TARGET, z=PREDICTION, epsilon="float: Residuals up to this size cost nothing.")
 def epsilon_insensitive(y: cp.Parameter, z: Any, epsilon: float = 0.1) -> cp.Expression:
     """Absolute value of the residual beyond a tolerance: support vector regression.
 
@@ -198,10 +105,10 @@ def epsilon_insensitive(y: cp.Parameter, z: Any, epsilon: float = 0.1) -> cp.Exp
     >>> print(strat.losses.epsilon_insensitive(y, b))
     Sum(maximum(abs(y + -b) + -0.1, 0.0)...)
     """
-    return cp.sum(cp.pos(cp.abs(y - z) - _number("epsilon_insensitive", "epsilon", epsilon)))
+    return cp.sum(cp.pos(cp.abs(y - z) - number("epsilon_insensitive", "epsilon", epsilon)))
 
 
-@_loss(_scalars, y=LABEL, z=SCORE)
+@named_loss(scalars, y=LABEL, z=SCORE)
 def logistic(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Logistic loss of a margin.
 
@@ -214,7 +121,7 @@ def logistic(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     return cp.logistic(cp.multiply(-y, z))
 
 
-@_loss(_scalars, y=LABEL, z=SCORE)
+@named_loss(scalars, y=LABEL, z=SCORE)
 def hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Hinge loss of a margin: support vector machines.
 
@@ -227,7 +134,7 @@ def hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     return cp.pos(1 - cp.multiply(y, z))
 
 
-@_loss(_scalars, y=LABEL, z=SCORE)
+@named_loss(scalars, y=LABEL, z=SCORE)
 def squared_hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Square of the hinge loss: smooth.
 
@@ -240,7 +147,7 @@ def squared_hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     return cp.square(cp.pos(1 - cp.multiply(y, z)))
 
 
-@_loss(_scalars, y=LABEL, z=SCORE)
+@named_loss(scalars, y=LABEL, z=SCORE)
 def exponential(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Exponential loss of a margin: boosting.
 
@@ -253,7 +160,7 @@ def exponential(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     return cp.exp(cp.multiply(-y, z))
 
 
-@_loss(_vectors, onehot=VECTOR + "1 at the class, 0 elsewhere.", scores="cvxpy.Expression (d,): Scores.")
+@named_loss(vectors, onehot=VECTOR + "1 at the class, 0 elsewhere.", scores="cvxpy.Expression (d,): Scores.")
 def softmax(onehot: cp.Parameter, scores: cp.Expression) -> cp.Expression:
     """Multinomial logistic loss.
 
@@ -267,7 +174,7 @@ def softmax(onehot: cp.Parameter, scores: cp.Expression) -> cp.Expression:
     return cp.log_sum_exp(scores) - scores @ onehot
 
 
-@_loss(_scalars, n=DATUM + "Count.", z=NUMBER + "Logarithm of the rate, plus that of an exposure if any.")
+@named_loss(scalars, n=DATUM + "Count.", z=NUMBER + "Logarithm of the rate, plus that of an exposure if any.")
 def poisson(n: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Poisson loss with log link.
 
@@ -280,7 +187,7 @@ def poisson(n: cp.Parameter, z: cp.Expression) -> cp.Expression:
     return cp.exp(z) - cp.multiply(n, z)
 
 
-@_loss(_scalars, n=DATUM + "Count, at least 0.", rate=NUMBER + "Rate, affine in the variables.")
+@named_loss(scalars, n=DATUM + "Count, at least 0.", rate=NUMBER + "Rate, affine in the variables.")
 def poisson_rate(n: cp.Parameter, rate: cp.Expression) -> cp.Expression:
     """Poisson loss of a rate itself.
 
@@ -293,7 +200,7 @@ def poisson_rate(n: cp.Parameter, rate: cp.Expression) -> cp.Expression:
     return rate - cp.multiply(n, cp.log(rate))
 
 
-@_loss(_scalars, y=DATUM + "0, 1, or a share between.", p=NUMBER + "Probability of 1, affine.")
+@named_loss(scalars, y=DATUM + "0, 1, or a share between.", p=NUMBER + "Probability of 1, affine.")
 def bernoulli(y: cp.Parameter, p: cp.Expression) -> cp.Expression:
     """Bernoulli loss of a probability itself.
 
@@ -306,7 +213,7 @@ def bernoulli(y: cp.Parameter, p: cp.Expression) -> cp.Expression:
     return -cp.multiply(y, cp.log(p)) - cp.multiply(1 - y, cp.log(1 - p))
 
 
-@_loss(_scalars, y=DATUM + "Target, positive.", z=NUMBER + "Logarithm of the mean.")
+@named_loss(scalars, y=DATUM + "Target, positive.", z=NUMBER + "Logarithm of the mean.")
 def gamma(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     """Gamma loss with log link: positive targets whose spread grows with their mean.
 
@@ -319,7 +226,7 @@ def gamma(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
     return z + cp.multiply(y, cp.exp(-z))
 
 
-@_loss(_vectors, y=VECTOR + "Observation, centred.", S=MATRIX + "Inverse of the covariance matrix.")
+@named_loss(vectors, y=VECTOR + "Observation, centred.", S=MATRIX + "Inverse of the covariance matrix.")
 def gaussian(y: cp.Parameter, S: cp.Variable) -> cp.Expression:
     """Minus the Gaussian log-likelihood of mean zero, as a function of the precision matrix.
 
@@ -332,7 +239,7 @@ def gaussian(y: cp.Parameter, S: cp.Variable) -> cp.Expression:
     return y @ S @ y - cp.log_det(S)
 
 
-@_loss(_vectors, y=VECTOR + "Observation.", R=MATRIX + ROOT, m="cvxpy.Variable (d,): R times the mean.")
+@named_loss(vectors, y=VECTOR + "Observation.", R=MATRIX + ROOT, m="cvxpy.Variable (d,): R times the mean.")
 def gaussian_with_mean(y: cp.Parameter, R: cp.Variable, m: cp.Variable) -> cp.Expression:
     """Minus the Gaussian log-likelihood with a mean, in the variables that make it convex.
 
