@@ -254,7 +254,7 @@ class Program:
 
         Parameters
         ----------
-        arrays, strata, weight : list of (N, *shape) ndarray or (N, size) csr_array, Strata, (N,) ndarray
+        arrays, strata, weight : list of ``(N, *shape)`` ndarray or (N, size) csr_array, Strata, (N,) ndarray
             The records' data, strata and weights; those of weight 0 are left out.
         given : dict, optional
             Values of hyperparameters by name.
