@@ -1,6 +1,6 @@
 """What the pictures show: their data, labels and colours, read back from the axes."""
 
-import builtins
+import sys
 from types import SimpleNamespace
 
 import cvxpy as cp
@@ -65,14 +65,7 @@ def test_pictures_go_where_they_are_told(joint, draw):
 
 @pytest.mark.parametrize("draw", [plot.weights, plot.parameters, plot.graph, plot.history])
 def test_without_matplotlib_the_extra_is_named(joint, draw, monkeypatch):
-    real = builtins.__import__
-
-    def missing(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "strat\[plot\]"'):
         draw(joint)
 

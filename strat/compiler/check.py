@@ -1,7 +1,5 @@
 """What a declaration must satisfy before anything is compiled, and warnings of what often means something else."""
 
-import warnings
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -239,7 +237,7 @@ def _taken(e, walker):
     return "variance or standard deviation" if zero else None
 
 
-def warn_of_meanings(expression, constraints, stacklevel):
+def warn_of_meanings(expression, constraints):
     """One DataWarning for each kind of expression that CVXPY reads differently from what many people mean."""
     said = set()
     for source in (expression, *constraints):
@@ -247,7 +245,7 @@ def warn_of_meanings(expression, constraints, stacklevel):
             line = _meaning(e) if isinstance(e, atoms.Expression) and e.args and e.variables() else None
             if line is not None and (kind := line.split(":")[0]) not in said:
                 said.add(kind)
-                warnings.warn(line, DataWarning, stacklevel=stacklevel + 1)
+                DataWarning.warn(line)
 
 
 def _meaning(e):

@@ -69,5 +69,5 @@ def compiled(expression, data, constraints, what, smoothing=None, variables=()):
     check_per_record(expression, data)
     curvature = Curvature(expression, what)
     curvature.check_declaration()
-    warn_of_meanings(expression, constraints, stacklevel=3)
+    warn_of_meanings(expression, constraints)
     return Program(expression, data, constraints, tuple(found.values()), what, smoothing, curvature)

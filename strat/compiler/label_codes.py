@@ -1,6 +1,5 @@
 """The codes of labels: which values of a data Parameter a loss is made for, found by evaluating it far out."""
 
-import warnings
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -86,7 +85,7 @@ def warn_of_label_codes(codes, parameters, arrays, weight):
         if kind != "signs" or i in signs[-1:]:
             text = _wrong(kind, parameters[i].name(), labels[i])
             if text is not None:
-                warnings.warn(text, DataWarning, stacklevel=4)
+                DataWarning.warn(text)
 
 
 def _wrong(kind, name, label):

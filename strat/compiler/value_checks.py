@@ -4,7 +4,6 @@ CVXPY sees no sign in a Parameter, so ``-y*log(p)`` would not be convex. Here ea
 variables) is replaced by a parameter of the sign that its values have.
 """
 
-import warnings
 from itertools import product
 
 import cvxpy as cp
@@ -217,9 +216,7 @@ def check_tables(loss, data, N):
         )
     own = {length for leaf in (*loss.variables(), *loss.parameters()) for length in leaf.shape}
     if tables and N not in own:
-        warnings.warn(
+        DataWarning.warn(
             f"the loss holds an array of shape {tables[0].shape}, as long as the {N:,} records, and is summed over records, so "
-            f"that the whole array counts {N:,} times. {spelling}",
-            DataWarning,
-            stacklevel=4,
+            f"that the whole array counts {N:,} times. {spelling}"
         )

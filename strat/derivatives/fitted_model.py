@@ -1,7 +1,5 @@
 """A fitted model as a convex problem in theta: its graph held fixed, its hyperparameters at any values."""
 
-import warnings
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -64,7 +62,7 @@ class FittedModel:
                 f"side, or between both sides."
             )
         for text in texts:
-            warnings.warn(text, ConvergenceWarning, stacklevel=3)
+            ConvergenceWarning.warn(text)
         return fit
 
     def value_of(self, name):

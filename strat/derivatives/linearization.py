@@ -14,7 +14,6 @@ curvature, and with d_fixed the fixed part of q the rest of d solves the symmetr
 All of it is done in the units of a fit (see `Units`): theta = unit · s, and the objective in units of its worth.
 """
 
-import warnings
 from functools import cached_property
 
 import numpy as np
@@ -246,7 +245,7 @@ class ReducedHessian:
             )
         else:
             return
-        warnings.warn(text, ConvergenceWarning, stacklevel=6)
+        ConvergenceWarning.warn(text)
 
     @cached_property
     def singular(self):

@@ -4,7 +4,6 @@ They are the strata's own blocks of Q (Qᵀ (H + C + G(W) ⊗ diag(couple)) Q)�
 the regularizer or a constraint holds a parameter fixed (a zero of the l1 norm, an active bound), Q leaves it out.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -119,12 +118,10 @@ def _covariances(model, dispersion, what):
         C, free, infinite = (np.repeat(array, len(model.strata_), axis=0) for array in (C, free, infinite))
     strata = [model.strata_[k] for k in np.flatnonzero(infinite.any(axis=1)).tolist()]
     if strata:
-        warnings.warn(
+        DataWarning.warn(
             f"{int(infinite.sum()):,} parameters in {len(strata):,} strata ({some_of(strata)}) have infinite standard errors: "
             "neither records nor graph nor regularizer determine them. Add a ridge or edges, or leave out what is "
-            "redundant, such as one class of a softmax.",
-            DataWarning,
-            stacklevel=3,
+            "redundant, such as one class of a softmax."
         )
     return C, free
 

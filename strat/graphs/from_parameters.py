@@ -1,6 +1,5 @@
 """Graphs from the parameters of separately fitted strata."""
 
-import warnings
 from typing import Any
 
 import networkx as nx
@@ -125,11 +124,9 @@ def from_parameters(
     joined = [label for label, drop in zip(nodes, few, strict=True) if not drop]
     if few.any():
         names = some_of([label for label, drop in zip(nodes, few, strict=True) if drop])
-        warnings.warn(
+        DataWarning.warn(
             f"{few.sum():,} of {len(nodes):,} strata have fewer than {min_records:g} records and get no edges: {names}. "
-            "Lower min_records, or add edges for them by hand.",
-            DataWarning,
-            stacklevel=2,
+            "Lower min_records, or add edges for them by hand."
         )
     graph = weighted(nodes, [], 1.0, name)  # all nodes, in the order of the strata
     if len(joined) > 1:

@@ -2,7 +2,6 @@
 
 import numbers
 import sys
-import warnings
 from itertools import chain, compress
 
 import networkx as nx
@@ -185,11 +184,9 @@ def _checked(labels, i, j, weights):
     joins = i != j
     loops = np.flatnonzero(~joins & (weights != 0))
     if loops.size:
-        warnings.warn(
+        DataWarning.warn(
             f"the graph has {loops.size:,} self loops, such as one at {labels[i[loops[0]]]!r}; "
-            "they pull on nothing and are dropped.",
-            DataWarning,
-            stacklevel=4,
+            "they pull on nothing and are dropped."
         )
     i, j, weights = i[joins], j[joins], weights[joins]
     largest = np.abs(weights[np.isfinite(weights)]).max(initial=0.0)

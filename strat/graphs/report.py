@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.compiler.coupling import on_edges
-from strat.errors import OptionError
+from strat.errors import OptionError, optional
 from strat.graphs.features import is_nonnegative
 from strat.graphs.reading import read_graph, read_weights
 from strat.oracles.base import hessian_blocks
@@ -104,10 +104,7 @@ class GraphReport(Shown):
             Indexed by stratum: component, degree, neighbors, resistance, nearly_isolated, and of a model distance
             (from the mean parameters) and reliance.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError('to_frame needs pandas: pip install "strat[pandas]".') from error
+        pd = optional("pandas", "to_frame", "pandas")
         isolated = set(self.nearly_isolated)
         columns = {
             "component": self.component,

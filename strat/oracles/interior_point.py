@@ -139,6 +139,14 @@ class InteriorPoint:
         self.above, self.below = self.above - length * dc, self.below + length * dc
 
 
+def kinked_and_quadratic(terms):
+    """The `KinkedRows` of one of some oracles, and the others, which are quadratic; None where they are not such a sum."""
+    kinked = [term for term in terms if getattr(term, "kinked_rows", None) is not None]
+    rest = [term for term in terms if term not in kinked]
+    known = all(getattr(f, "quadratic", False) and f.has("hessian_operator") for f in rest)
+    return (kinked[0].kinked_rows, rest) if known and len(kinked) == 1 else None
+
+
 class KinkedProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) for f a sum of kinks and quadratics, all strata at once.
 
@@ -159,10 +167,8 @@ class KinkedProx:
     @classmethod
     def of(cls, parts, rescue):
         """The prox of a sum of oracles, or None where they are not one of kinks and quadratics."""
-        kinked = [part for part in parts if getattr(part, "kinked_rows", None) is not None]
-        rest = [part for part in parts if part not in kinked]
-        known = len(kinked) == 1 and all(f.quadratic and f.has("hessian") for f in rest)
-        return cls(kinked[0].kinked_rows, rest, rescue) if known else None
+        known = kinked_and_quadratic(parts)
+        return known and cls(*known, rescue)
 
     def rescaled(self, weight, unit):
         """The prox of weight × f(unit · z)."""

@@ -4,7 +4,7 @@ import numbers
 
 import numpy as np
 
-from strat.errors import OptionError
+from strat.errors import OptionError, optional
 from strat.records.axes import axis_factors
 
 ALL, TICKS = 40, 20  # up to so many labels an axis shows all, otherwise so many of them
@@ -13,10 +13,7 @@ LONGEST = 28  # characters of one
 
 def axes(ax, size):
     """Return the axes to draw into, by default those of a new figure of the given size in inches."""
-    try:
-        from matplotlib import pyplot as plt
-    except ImportError as error:
-        raise ImportError('strat.plot needs matplotlib: pip install "strat[plot]".') from error
+    plt = optional("matplotlib.pyplot", "strat.plot", "plot")
     if ax is not None and not hasattr(ax, "get_figure"):
         raise OptionError(f"ax is {ax!r}, but it is the matplotlib Axes to draw into, or None for new ones.")
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax

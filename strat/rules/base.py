@@ -47,8 +47,6 @@ class Rule:
     invariance = None
     #: Whether each output entry depends on one entry of each argument.
     separable = False
-    #: Whether no argument, however large, causes a floating-point warning.
-    quiet = False
 
     def has(self, name):
         """Whether the rule has this method."""

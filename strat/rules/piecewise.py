@@ -14,7 +14,6 @@ from strat.rules.base import Elementwise, Rule, at_point
 class Abs(Elementwise):
     """|u|; prox is soft thresholding."""
 
-    quiet = True
     kinks = "zero"
     invariance = "absolute"
     value = staticmethod(np.abs)

@@ -1,7 +1,6 @@
 """Checkpoints: the whole state of a run in one file, which only the same fit takes up."""
 
 import time
-import warnings
 
 from strat.errors import DataWarning, OptionError
 from strat.records.archive import as_path, fingerprint, read_archive, write_archive
@@ -68,9 +67,7 @@ class Checkpoint:
             self._warn("removed", error)
 
     def _warn(self, done, error):
-        warnings.warn(
+        DataWarning.warn(
             f"checkpoint = {str(self.path)!r} cannot be {done} ({error.strerror or error}). The fit goes on without it; "
-            f"to keep its state, make room or give a path in a folder where you may write.",
-            DataWarning,
-            stacklevel=8,
+            f"to keep its state, make room or give a path in a folder where you may write."
         )

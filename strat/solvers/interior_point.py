@@ -1,7 +1,7 @@
 """Losses with kinks that are smoothed, by interior points over all strata of a graph."""
 
 from strat.oracles.base import hessian_blocks
-from strat.oracles.interior_point import InteriorPoint
+from strat.oracles.interior_point import InteriorPoint, kinked_and_quadratic
 from strat.solvers.free_directions import FreeDirections, times
 
 
@@ -26,14 +26,8 @@ class Smoothed:
     @classmethod
     def of(cls, problem, system):
         """The method for a problem, or None where it is not of this kind."""
-        parts, regularizer = getattr(problem.loss, "parts", ()), problem.regularizer
-        kinked = [part for part in parts if getattr(part, "kinked_rows", None) is not None]
-        rest = [part for part in (*parts, regularizer) if part not in kinked]
-        if len(kinked) != 1 or not system.forms_blocks:
-            return None
-        if not all(getattr(o, "quadratic", False) and o.has("hessian_operator") for o in rest):
-            return None
-        return cls(problem, system, kinked[0].kinked_rows, rest)
+        known = kinked_and_quadratic([*getattr(problem.loss, "parts", ()), problem.regularizer])
+        return cls(problem, system, *known) if known and system.forms_blocks else None
 
     def minimiser(self, point, tol):
         """Theta from a differentiated point on, as far as a gradient of norm tol."""

@@ -1,7 +1,6 @@
 """The run loop: iterations, records and stops."""
 
 import time
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -112,7 +111,7 @@ class Run:
             self.checkpoint.save(lambda: state, force=True)
         if self.lost is not None:
             result.notes.append(f"{self.lost}; this is the best point before that")
-            warnings.warn(f"{type(solver).__name__}: {result.notes[-1]}.", ConvergenceWarning, stacklevel=4)
+            ConvergenceWarning.warn(f"{type(solver).__name__}: {result.notes[-1]}.")
         if result.status == "max_iter":
             _warn(solver, result, self.algorithm)
         return result
@@ -286,9 +285,7 @@ def _warn(solver, result, algorithm):
     elif algorithm.stalled:
         why = "no step lowers the objective further in double precision"
         way = "loosen tol, if the residual is good enough"
-    warnings.warn(
+    ConvergenceWarning.warn(
         f"{type(solver).__name__} stopped with residual {max(result.residual.values()):.1e} > tol={solver.tol:g}: {why}. "
-        f"You may {way}.",
-        ConvergenceWarning,
-        stacklevel=4,
+        f"You may {way}."
     )

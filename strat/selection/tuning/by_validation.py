@@ -1,6 +1,5 @@
 """Tuning by held-out loss: rounds that choose and measure, and a last descent on all held-out records."""
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
@@ -146,9 +145,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     tuned.fit(*everything.data, strata=everything.strata)
     if notes:
         text, count = notes.most_common(1)[0]
-        warnings.warn(
-            f"tune: {count} evaluations came with a warning: {text}", ConvergenceWarning, stacklevel=3
-        )
+        ConvergenceWarning.warn(f"tune: {count} evaluations came with a warning: {text}")
     parameters = {**values, "scale": scales}
     if "W0" in names:
         graph = read_graph(W0)
