@@ -29,8 +29,7 @@ from problems import solve as run
 
 import strat
 from strat.model.bound_model import BoundModel
-from strat.solvers.default import default_solver
-from strat.solvers.starts import point, solve
+from strat.solvers.starts import default_solver, point, solve
 
 H = strat.LogDet(0.5, 0.2, 0.1, 0.2)
 FOR_SMOOTH = strat.NewtonCG, strat.MAPG, strat.AlternatingMinimization, strat.Cone

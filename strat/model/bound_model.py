@@ -23,8 +23,7 @@ from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords
 from strat.records.records import Records
 from strat.records.sample import Sample
-from strat.solvers.default import default_solver, needs_prox
-from strat.solvers.starts import point
+from strat.solvers.starts import default_solver, needs_prox, point
 
 
 class BindingCache:

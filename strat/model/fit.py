@@ -21,8 +21,7 @@ from strat.oracles.dask_engine import engine_of
 from strat.problem.edges import AllPairs, EdgeList
 from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords, chunks_of
-from strat.solvers.default import default_solver
-from strat.solvers.starts import solve
+from strat.solvers.starts import default_solver, solve
 
 
 def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):

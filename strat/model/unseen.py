@@ -17,8 +17,7 @@ from strat.model.export import training_records
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.axes import changed_axis
 from strat.records.strata import Strata, some_of
-from strat.solvers.default import default_solver
-from strat.solvers.starts import solve
+from strat.solvers.starts import default_solver, solve
 
 
 def with_unseen(model, records, unseen):

@@ -4,7 +4,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from strat.errors import OptionError
+from strat.errors import NoOracleError, OptionError
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem, Point
 
@@ -103,3 +103,21 @@ def check_start(problem, x):
 def for_given_graph(problem, w):
     """The same problem with the weights w held fixed."""
     return JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
+
+
+def has_cones(loss):
+    """Whether the records' cone program can be written."""
+    if not loss.has("cones"):
+        return False
+    try:
+        loss.cones()
+    except NoOracleError:
+        return False
+    return True
+
+
+def needs_cones(problem):
+    """Whether the step in theta is to be a cone program: the prox of the regularizer is one, or the loss has no gradient."""
+    usable = problem.loss.has("hessian_operator") or problem.loss.has("cones")
+    costly = getattr(problem.regularizer.prox, "costly", False) or not problem.loss.has("value_and_gradient")
+    return usable and costly

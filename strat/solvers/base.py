@@ -54,15 +54,16 @@ class Solver(BaseEstimator):
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
-    learned, with "{h}" for the graph regularizer; None where the solver learns W. `edge` is the module ``edge`` where
-    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. A subclass may
-    name its own default of `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
+    learned, with "{h}" for the graph regularizer; None where the solver learns W. Where a solver `follows_edges`, its
+    `_algorithm` is asked with ``whole=True``, for programs with the records' own cones, to go on from the edge of the loss's
+    domain, which stops what follows gradients. A subclass may name its own default of `max_iter`; one with more options has
+    an `__init__` of its own, whose signature scikit-learn reads.
     """
 
     needs = {}
     ways = {}
     only_given = None
-    edge = None
+    follows_edges = False
     #: Whether fits are in units of the solver's own, so that they do not depend on the user's.
     rescales = True
     _ranges = {

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from strat.oracles.clock import seconds_left
-from strat.solvers.algorithm import Algorithm, for_given_graph
-from strat.solvers.cone_newton import ConeNewton, needs_cones
+from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
+from strat.solvers.cone import ConeNewton
 from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 

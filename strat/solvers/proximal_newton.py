@@ -11,7 +11,6 @@ from strat.solvers.free_directions import FreeDirections
 from strat.solvers.interior_point import Smoothed
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem
-from strat.solvers.prox_slope import ProxSlope, probes
 
 RIDGE = 1e-13  # least damping, relative; it keeps the equations definite where strata have no records
 MOST_DAMPING = 1.0
@@ -62,7 +61,6 @@ class ProximalNewton(Algorithm):
         self.plain = self.bend is not None and (self.quadratic or Smoothed.of(problem, self.system) is None)
         self.damping, self.size = np.full(problem.K, RIDGE), np.inf
         self.idle, self.polished = 0, False
-        self._probes = probes(problem.regularizer.prox, problem.n)
 
     @cached_property
     def strata_metric(self):
@@ -117,8 +115,7 @@ class ProximalNewton(Algorithm):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
         z, ridges, system = self.z, self.problem.regularizer, self.system
         slope = x.theta_gradient + ridges.value_and_gradient(x.theta)[1]
-        free = FreeDirections.everywhere(*x.theta.shape)
-        free.curvature = np.broadcast_to(self.bend, x.theta.shape)
+        free = FreeDirections.everywhere(*x.theta.shape, self.bend)
         system.set(free, self._ridge(x, 0.0))
         d = system.solve(-slope, free, self._accuracy(slope, x, True), checked=False)
         if not np.isfinite(d).all():
@@ -217,7 +214,7 @@ class ProximalNewton(Algorithm):
     def _direction(self):
         """Newton's direction at p and C times it; None where there is none."""
         p, system, ridge = self.p, self.system, self._ridge(self.p, self.strata_metric.loss_curvature)
-        free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self._probes))
+        free = FreeDirections.of(self.problem.regularizer.prox, self.v, self.t)
         self.fresh = False
         system.set(free, ridge)
         b = -(p.theta_gradient + self.u)

@@ -8,6 +8,7 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning
 from strat.oracles.clock import Lost, OutOfTime, seconds_left
+from strat.solvers.algorithm import has_cones
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 from strat.solvers.units import Units
@@ -22,7 +23,7 @@ STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", 
 #: Iterations in which neither the objective nor the residual of an algorithm falls that can get no nearer.
 IDLE = 500
 #: What a checkpoint holds of the loop itself.
-SAVED = (
+SAVED = [
     "iteration",
     "history",
     "times",
@@ -32,9 +33,11 @@ SAVED = (
     "best_w",
     "best_key",
     "best_iteration",
-)
+]
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
+WRITTEN = 5_000_000  # numbers in the records up to which their cone program is written for that
+NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
 
 
 @dataclass
@@ -151,16 +154,16 @@ class Run:
 
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
-        if self.solver.edge is None or self.along_edge:
+        if not self.solver.follows_edges or self.along_edge:
             return False
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
         look = self.algorithm.stalled or self.algorithm.slow or doubled
-        return look and self.solver.edge.at_edge(self.units.problem, self.algorithm.x)
+        return look and _at_edge(self.units.problem, self.algorithm.x)
 
     def _go_along_edge(self):
         """Let an algorithm go on that knows the edge of the loss's domain."""
         x, work = self.algorithm.x, self.algorithm.factorizations
-        self.algorithm = self.solver.edge.along_edge(self.units.problem, x.theta, x.w, self.solver.tol)
+        self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, whole=True)
         self.algorithm.extra_factorizations += work
         self.along_edge = True
 
@@ -266,6 +269,22 @@ class Run:
             if max(left.values()) <= max(self.solver.tol, *residual.values()):
                 return best, left
         return w, residual
+
+
+def _at_edge(problem, x):
+    """Whether short steps downhill from a point leave the domain of a loss whose records' cones can be written."""
+    loss = problem.loss
+    if not (
+        loss.has("cones") and loss.has("value_and_gradient") and getattr(loss.cones, "size", 0) <= WRITTEN
+    ):
+        return False
+    slope = x.differentiate().theta_gradient
+    size = np.linalg.norm(x.theta, axis=1)
+    size = np.where(size > 0, size, size.mean() or 1.0)
+    lengths = NEAR * size / (np.linalg.norm(slope, axis=1) + 1e-300)
+    ahead = problem.prox(x.theta - lengths[:, None] * slope, lengths)
+    # The cones are asked for last, as they are written then.
+    return bool(np.isinf(loss.value(ahead)).any()) and has_cones(loss)
 
 
 def _warn(solver, result, algorithm):

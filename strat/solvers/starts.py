@@ -1,4 +1,4 @@
-"""Starting points, and the choice among several of them.
+"""The default solver, starting points, and the choice among several of them.
 
 The joint problem has many critical points; which one a solver reaches depends on the start. The starts are:
 
@@ -23,15 +23,47 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning, OptionError
 from strat.oracles.clock import within
-from strat.solvers.algorithm import PROJECTION, for_given_graph
-from strat.solvers.cone_newton import needs_cones
-from strat.solvers.default import default_solver
+from strat.solvers.admm import ADMM
+from strat.solvers.algorithm import PROJECTION, for_given_graph, has_cones, needs_cones
+from strat.solvers.cone import Cone
 from strat.solvers.graph_step import graph_step
+from strat.solvers.mapg import MAPG
+from strat.solvers.newton_cg import NewtonCG
 from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
 ROUGH = 1e-3  # tolerance of the fits that only give a start
 ROUGH_ITERATIONS = 50
+
+
+def default_solver(loss, learned, regularizer=None):
+    """The solver for a loss at the records and a graph that is learned or given.
+
+    MAPG where W is learned. For a given graph NewtonCG where the loss has Hessian products and the regularizer, where it is
+    known already, a prox in closed form, Cone where the prox is a cone program or the loss has kinks, and where it has
+    neither second derivatives nor cones, MAPG or, without a gradient, ADMM.
+    """
+    if learned:
+        return MAPG()
+    curved = loss.has("hessian_operator")
+    closed = not getattr(getattr(regularizer, "prox", None), "costly", False)
+    if curved and closed:
+        return NewtonCG()
+    # The cones are asked for last, as they are written then.
+    if curved or (not (closed and loss.has("value_and_gradient")) and has_cones(loss)):
+        return Cone()
+    return MAPG() if loss.has("value_and_gradient") else ADMM()
+
+
+def needs_prox(solver, loss=None):
+    """Whether a solver (None needs nothing yet) needs the prox of the loss, which is bound for those alone.
+
+    Given the `loss` without a prox, a solver that takes a gradient or a prox needs the latter where it has no gradient.
+    """
+    need = getattr(solver, "needs", {}).get("loss")
+    if isinstance(need, tuple):
+        return loss is not None and "prox" in need and not any(loss.has(name) for name in need)
+    return need == "prox"
 
 
 def solve(
