@@ -57,7 +57,6 @@ class Linearization:
         self.problem, self.w, self.degrees = problem, w, problem.edges.degrees(w)
         self.units = Units(problem, theta)
         self._problem, self._theta = self.units.problem, self.units.inside(theta)
-        self._laplacians = self._problem.laplacians(w, self.degrees)
         self._newton = NewtonSystem(self._problem, w, self.degrees)
         self._evaluate()
         step = self._linearize()
@@ -120,11 +119,11 @@ class Linearization:
         """Take the Hessian and the prox's Jacobian at theta; return the prox-gradient step."""
         blocks = hessian_blocks(self._problem.loss, self._theta)
         mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0)
-        mean = mean + self._laplacians.degrees.mean(axis=1)
+        mean = mean + self._newton.laplacians.degrees.mean(axis=1)
         self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
         step = self._prox_step()
         free = FreeDirections.of(self._problem.regularizer.prox, self._argument, self._t)
-        self.hessian = ReducedHessian(self._newton, self._laplacians, blocks, free)
+        self.hessian = ReducedHessian(self._newton, blocks, free)
         return step
 
     def _polish(self, step):
@@ -160,8 +159,8 @@ class ReducedHessian:
     weights, may serve several linearisations, and with it the preconditioner.
     """
 
-    def __init__(self, newton, laplacians, blocks, free):
-        self.free, self._newton, self._laplacians, self._blocks = free, newton, laplacians, blocks
+    def __init__(self, newton, blocks, free):
+        self.free, self._newton, self._laplacians, self._blocks = free, newton, newton.laplacians, blocks
         curvature = self.free.curvature
         full = curvature if curvature.ndim == 3 else curvature[:, :, None] * np.eye(blocks.shape[1])
         self._curved = blocks + full

@@ -28,7 +28,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     """Fit a StratifiedModel in place, one with shared parameters too."""
     started, base = time.perf_counter(), model.base
     check_options(model)
-    if not model.shared:
+    if model.graph_regularizer.learned and not model.shared:
         model.graph_regularizer.validate(joint=True)
     chunks = chunks_of(data, strata, sample_weight, chunks)
     read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
