@@ -397,7 +397,7 @@ def test_a_start_outside_the_domain_is_an_error():
     with pytest.raises(
         strat.OptionError, match=r"init: the loss of stratum number 0 \(3 in all\) is not finite"
     ):
-        strat.MAPG().run(seen, np.zeros((3, 1)), seen.w0)
+        strat.MAPG()._run(seen, np.zeros((3, 1)), seen.w0)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])

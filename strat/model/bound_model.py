@@ -10,8 +10,7 @@ from strat.compiler import coupling
 from strat.compiler.sharded import in_chunks, in_pieces
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.first_point import first_point
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.rescaled import Rescaled
@@ -61,7 +60,9 @@ class BoundModel:
         if records is None or callable(records):
             nodes = nodes if model.graph is None else self.prior.labels
             options = {"declared": model.strata, "nodes": nodes, "weight": sample_weight}
-            records = records(nodes) if records else Records.read(self.base.data, data, strata, "fit", **options)
+            records = (
+                records(nodes) if records else Records.read(self.base.data, data, strata, "fit", **options)
+            )
         self.records = records
         self._losses = BindingCache(self.base.loss_program)
         self.edges = self._edges() if edges is None else edges
@@ -97,7 +98,7 @@ class BoundModel:
         h = FixedGraph() if self.shared else h
         values, outside = {**self.model.values, **(values or {})}, 0.0
         if h.learned:
-            h.check_edges(self.edges, self.prior.labels)
+            h._check_edges(self.edges, self.prior.labels)
         if self.shared:
             w0 = self.edges.zeros()
         elif w0 is None:

@@ -14,7 +14,7 @@ from strat.compiler.expressions import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.value_checks import check_tables
 from strat.errors import GraphError, OptionError, check_whole, type_name
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
 from strat.oracles.dask_engine import engine_of

@@ -10,8 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.errors import GraphError, OptionError
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.export import training_records
 from strat.problem.graph_regularizers import FixedGraph

@@ -7,7 +7,6 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning
 from strat.oracles.clock import OutOfTime, seconds_left
-from strat.problem.joint_problem import Point
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
@@ -121,9 +120,7 @@ class BlockDescent(Algorithm):
 
     def certificate(self, theta, w):
         """Residual of a point that is to be returned."""
-        point = Point(self.problem)
-        point.theta[...], point.w[...] = theta, w
-        return self._certificate(point.evaluate())
+        return self._certificate(self.problem.point(theta, w))
 
     def _certificate(self, point):
         """The residual of F; with cone programs ||subgradient + G(W) theta|| over 1 + max(||subgradient||, ||G(W) theta||)."""

@@ -123,30 +123,11 @@ class Solver(BaseEstimator):
             ways = self.ways.get(role) or _WAYS[role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
 
-    def run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):
-        """Solve the problem from (theta, w).
+    def _run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):
+        """Solve a JointProblem from theta (K, n) and the edge array w; return a Result, which notes the name `init`.
 
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            Weights to start from.
-        score : callable, optional
-            ``score(theta)`` is the mean validation loss, lower is better; used with `patience`.
-        fingerprint : str
-            Identifies declaration, constants, data and graph in a checkpoint.
-        init : str
-            Name of the start, for the result.
-        started : float, optional
-            When the whole call began, by ``time.perf_counter()``; now by default.
-
-        Returns
-        -------
-        Result
-            The returned point and how it was reached.
+        ``score(theta)`` is the mean validation loss that `patience` watches. `fingerprint` identifies declaration, constants,
+        data and graph in a checkpoint. The whole call began at `started`, by ``time.perf_counter()``, or begins now.
         """
         self.validate()
         self._check(problem)
@@ -165,15 +146,12 @@ def _blas_threads(problem):
     """One BLAS thread unless there are large dense matrices: threads that wait for busy cores cost a factor of ten."""
     if problem.learned and problem.K >= 2000 and not problem.edges.sparse:
         return nullcontext()
-    pools = _thread_pools()
-    return nullcontext() if pools is None else pools.limit(limits=1, user_api="blas")
+    return _thread_pools().limit(limits=1, user_api="blas")
 
 
 @cache
 def _thread_pools():
     """The BLAS libraries of this process; finding them takes as long as a small fit."""
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:
-        return None
+    from threadpoolctl import ThreadpoolController  # of scikit-learn
+
     return ThreadpoolController()

@@ -20,7 +20,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
     if not hasattr(problem.graph_oracle(), "minimize"):
         start, init = (problem.w0, "W0") if w is None else (w, "given")
-        return GraphSteps(tol=tol, max_iter=max_iter).run(fixed, theta, start, init=init)
+        return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, start, init=init)
     started = time.perf_counter()
     w, iterations = exact_weights(problem, theta)
     point = fixed.point(theta, w).differentiate()

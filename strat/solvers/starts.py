@@ -91,7 +91,7 @@ def solve(
         if n_starts > 1 and solver.checkpoint is not None:
             one.checkpoint = f"{solver.checkpoint}.{index}"
         theta, w = point(problem, given, random_state + index, limit)
-        result = one.run(problem, theta, w, score=score, fingerprint=fingerprint, init=name, started=started)
+        result = one._run(problem, theta, w, score=score, fingerprint=fingerprint, init=name, started=started)
         tried.append({"init": name, "objective": result.objective, "status": result.status})
         key = result.objective if score is None else score(result.theta)
         if best is None or key < best_key:
@@ -182,7 +182,7 @@ def _fit(problem, theta, w, limit):
     solver.set_params(tol=ROUGH, max_iter=ROUGH_ITERATIONS)
     with limit(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        result = solver.run(for_given_graph(problem, w), theta, w)
+        result = solver._run(for_given_graph(problem, w), theta, w)
     if (
         result.status == "interrupted" and not result.notes
     ):  # otherwise the records are lost, as the fit will see
