@@ -157,6 +157,13 @@ class Point:
         self.loss = float(np.add.reduce(self.losses))
         return self.loss < np.inf
 
+    def move_theta(self):
+        """Compute F where theta has moved and w has not; return whether it is finite."""
+        self.evaluate_theta()
+        self.add_laplacian()
+        self.add_regularizer()
+        return self.objective < np.inf
+
     def add_laplacian(self):
         """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`."""
         self._product = None

@@ -14,7 +14,7 @@ _NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
 class Algorithm:
-    """Base class of the iterations that `Solver.run` drives; `x` is the current iterate, a Point."""
+    """Base class of the iterations that a Run drives; `x` is the current iterate, a Point."""
 
     #: Whether the objective of x never increases.
     monotone = True
@@ -37,7 +37,18 @@ class Algorithm:
         self.x = self.new_point()
         self.x.theta[...], self.x.w[...] = theta, w
         self.x.evaluate(gradient)
-        check_start(problem, self.x)
+        if not self.x.objective < np.inf:
+            what = "the graph regularizer"
+            if self.x.graph < np.inf:
+                bad = np.flatnonzero(~problem.inside(self.x.theta))
+                what = (
+                    f"the loss of stratum number {bad[0]} ({bad.size} in all)"
+                    if bad.size
+                    else "the regularizer"
+                )
+            raise OptionError(
+                f"init: {what} is not finite at the start. Give init= values inside its domain."
+            )
         self.differentiated = gradient
 
     def new_point(self):
@@ -63,8 +74,9 @@ class Algorithm:
     @property
     def factorizations(self):
         """Cholesky factorisations so far."""
-        graph_oracles = [point.graph_oracle for point in self.points if point.graph_oracle is not None]
-        return self.extra_factorizations + sum(graph_oracle.factorizations for graph_oracle in graph_oracles)
+        return self.extra_factorizations + sum(
+            point.graph_oracle.factorizations for point in self.points if point.graph_oracle is not None
+        )
 
     def state(self):
         """The whole state, as a dict of arrays."""
@@ -87,17 +99,6 @@ class Algorithm:
             setattr(self.x, name, float(value))
         self.differentiated, self.stalled = False, bool(state["stalled"])
         self.extra_factorizations += int(state["work"]) - self.factorizations
-
-
-def check_start(problem, x):
-    """Raise an OptionError where the objective is not finite at an evaluated point from which an algorithm is to start."""
-    if x.objective < np.inf:
-        return
-    what = "the graph regularizer"
-    if x.graph < np.inf:
-        bad = np.flatnonzero(~problem.inside(x.theta))
-        what = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else "the regularizer"
-    raise OptionError(f"init: {what} is not finite at the start. Give init= values inside its domain.")
 
 
 def for_given_graph(problem, w):
