@@ -25,19 +25,10 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     w, iterations = exact_weights(problem, theta)
     point = fixed.point(theta, w).differentiate()
     residual = {"theta": 0.0, "W": point.w_residual()}
-    return Result(
-        status="converged" if residual["W"] <= tol else "max_iter",
-        iterations=iterations,
-        objective=point.objective,
-        parts=fixed.parts(theta, w),
-        residual=residual,
-        history=[point.objective],
-        seconds=time.perf_counter() - started,
-        factorizations=iterations,
-        init="exact",
-        theta=theta,
-        w=w,
-    )
+    status, parts = "converged" if residual["W"] <= tol else "max_iter", fixed.parts(theta, w)
+    found = {"residual": residual, "history": [point.objective], "init": "exact", "theta": theta, "w": w}
+    work = {"seconds": time.perf_counter() - started, "factorizations": iterations}
+    return Result(status, iterations, point.objective, parts, **found, **work)
 
 
 class GraphSteps(Solver, max_iter=1000):

@@ -129,7 +129,7 @@ class Run:
         status = None
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
-        elif self._small(residual) and self._settled():
+        elif self._converged(residual):
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
@@ -167,15 +167,14 @@ class Run:
         self.algorithm.extra_factorizations += work
         self.along_edge = True
 
-    def _small(self, residual):
-        return residual is not None and max(residual.values()) <= self.solver.tol
-
-    def _settled(self):
-        """Whether the last iteration changed the objective little, relative to its size and to its change so far.
+    def _converged(self, residual):
+        """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
 
         Where the loss has huge gradients, as at a bound next to a pole, the relative residual is small far from any
         solution, and where the data are tiny it is small everywhere. The objective still falls there.
         """
+        if residual is None or max(residual.values()) > self.solver.tol:
+            return False
         if self.algorithm.exact:
             return True
         start, before, now = (F / self.units.worth for F in (self.history[0], *self.history[-2:]))
@@ -229,24 +228,20 @@ class Run:
             theta, w = self.best_theta, self.best_w
         residual = {"theta": np.inf, "W": np.inf}
         with suppress(OutOfTime, Lost):
-            w, residual = self._with_formula(theta, w, self._certificate(theta, w))
+            w, residual = self._with_formula(theta, w)
         parts = self._parts(theta, w)
-        if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
+        if status == "max_iter" and self.iteration and self._converged(residual):
             status = "converged"  # the algorithm had not measured the residual
-        return Result(
-            status=status,
-            iterations=self.iteration,
-            objective=sum(parts.values()),
-            parts=parts,
-            residual=residual,
-            history=self.history,
-            seconds=self.seconds,
-            factorizations=self.algorithm.factorizations,
-            init=self.init,
-            theta=theta,
-            w=w,
-            history_seconds=self.times,
-        )
+        work = {"seconds": self.seconds, "factorizations": self.algorithm.factorizations}
+        found = {
+            "objective": sum(parts.values()),
+            "parts": parts,
+            "residual": residual,
+            "theta": theta,
+            "w": w,
+        }
+        history = {"history": self.history, "history_seconds": self.times}
+        return Result(status, self.iteration, init=self.init, **found, **history, **work)
 
     def _parts(self, theta, w):
         """The terms of the objective, as they were last computed where the records are lost."""
@@ -257,15 +252,16 @@ class Run:
         parts = {name: getattr(x, name) * self.units.worth for name in names}
         return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest()}
 
-    def _certificate(self, theta, w):
-        return self.algorithm.certificate(self.units.inside(theta), w)
-
-    def _with_formula(self, theta, w, residual):
+    def _with_formula(self, theta, w):
         """(w, residual) with the best W for theta where that is a formula and the residual allows it."""
-        graph_oracle = self.problem.graph_oracle() if self.problem.learned else None
+        inside, graph_oracle = (
+            self.units.inside(theta),
+            self.problem.graph_oracle() if self.problem.learned else None,
+        )
+        residual = self.algorithm.certificate(inside, w)
         if getattr(graph_oracle, "closed_form", False):
             best = graph_oracle.minimize(self.problem.half_distances(theta))[0]
-            left = self._certificate(theta, best)
+            left = self.algorithm.certificate(inside, best)
             if max(left.values()) <= max(self.solver.tol, *residual.values()):
                 return best, left
         return w, residual

@@ -37,12 +37,7 @@ ROUGH_ITERATIONS = 50
 
 
 def default_solver(loss, learned, regularizer=None):
-    """The solver for a loss at the records and a graph that is learned or given.
-
-    MAPG where W is learned. For a given graph NewtonCG where the loss has Hessian products and the regularizer, where it is
-    known already, a prox in closed form, Cone where the prox is a cone program or the loss has kinks, and where it has
-    neither second derivatives nor cones, MAPG or, without a gradient, ADMM.
-    """
+    """The solver for a loss at the records, a graph that is learned or given, and a regularizer where it is known already."""
     if learned:
         return MAPG()
     curved = loss.has("hessian_operator")
@@ -81,7 +76,10 @@ def solve(
     best, best_key, tried = None, np.inf, []
     started = time.perf_counter() if started is None else started
     limit = partial(within, solver.time_limit, started)
-    for index, (name, given) in enumerate(_plan(start, n_starts)):
+    first = ("given", start) if isinstance(start, dict) else (start or "default", start or "default")
+    plan = [first] + [(name, name) for name in NAMES[:-1] if name != first[0]]
+    plan += [(f"random {i}", "random") for i in range(1, n_starts)]
+    for index, (name, given) in enumerate(plan[:n_starts]):
         if name == "zero" and tried and tried[0]["init"] == "default":
             tried.append({**tried[0], "init": name})  # the same start
             continue
@@ -113,7 +111,11 @@ def point(problem, start, seed=0, limit=nullcontext):
     if theta is None or np.isnan(theta).any():
         default = _theta(problem, name, seed, limit)
         theta = default if theta is None else np.where(np.isnan(theta), default, theta)
-    theta = inside(problem, _feasible(problem, theta)) if "theta" in given else theta
+    if "theta" in given:  # projected where it breaks constraints: F there may be lower than at the optimum
+        theta = np.array(theta, dtype=float)
+        projected = problem.prox(theta, PROJECTION)
+        theta = np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
+        theta = inside(problem, theta)
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
@@ -128,24 +130,16 @@ def point(problem, start, seed=0, limit=nullcontext):
     return theta, graph_step(problem, theta).w
 
 
-def _feasible(problem, theta):
-    """A given theta, projected where it breaks constraints: F there may be lower than at the optimum."""
-    theta = np.array(theta, dtype=float)
-    projected = problem.prox(theta, PROJECTION)
-    return np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
-
-
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
     theta = np.zeros((problem.K, problem.n))
     free = not getattr(problem.regularizer.prox, "restricted", True)
-    if free and not problem.learned and needs_cones(problem) and _finite(problem, theta):
-        return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
+    if free and not problem.learned and needs_cones(problem):
+        if np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all():
+            return (
+                theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
+            )
     return inside(problem, problem.prox(theta, 1.0))
-
-
-def _finite(problem, theta):
-    return np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all()
 
 
 def inside(problem, theta):
@@ -183,16 +177,6 @@ def _fit(problem, theta, w, limit):
     with limit(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = solver._run(for_given_graph(problem, w), theta, w)
-    if (
-        result.status == "interrupted" and not result.notes
-    ):  # otherwise the records are lost, as the fit will see
+    if result.status == "interrupted" and not result.notes:  # else the records are lost, as the fit will see
         raise KeyboardInterrupt
     return inside(problem, result.theta)
-
-
-def _plan(start, n_starts):
-    """Pairs (name for the result, start), n_starts of them."""
-    first = ("given", start) if isinstance(start, dict) else (start or "default", start or "default")
-    plan = [first] + [(name, name) for name in NAMES[:-1] if name != first[0]]
-    plan += [(f"random {i}", "random") for i in range(1, n_starts)]
-    return plan[:n_starts]
