@@ -133,12 +133,10 @@ def point(problem, start, seed=0, limit=nullcontext):
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
     theta = np.zeros((problem.K, problem.n))
-    free = not getattr(problem.regularizer.prox, "restricted", True)
-    if free and not problem.learned and needs_cones(problem):
-        if np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all():
-            return (
-                theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
-            )
+    free = not getattr(problem.regularizer.prox, "restricted", True) and not problem.learned
+    finite = free and needs_cones(problem) and np.isfinite(problem.regularizer.value(theta)).all()
+    if finite and problem.inside(theta).all():
+        return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
     return inside(problem, problem.prox(theta, 1.0))
 
 
