@@ -109,8 +109,7 @@ def _axes(model, unit):
 def simple_models(models, nodes):
     """Common and separate models and a complete graph of the declarations, where the user gave none: (kind, name, model) of each.
 
-    Their strata are those of a graph, or else `nodes`, the strata that have records. Where there are several
-    declarations, a name begins with that of the declaration's first model.
+    Their strata are those of a graph, or else `nodes`, the strata that have records.
     """
     simple, by_declaration = [], {}
     for name, model in models.items():
@@ -188,9 +187,8 @@ def read_grid(grid, models):
             raise OptionError(f"grid[{key!r}] must be a list of values to try, not {values!r}.")
         if not any(full_name(model, key) for model in models):
             known = dict.fromkeys(name for model in models for name in names_of(model))
-            raise OptionError(
-                f"grid: no model has a constant {key!r}; known are {', '.join(known) or 'none'}."
-            )
+            known = ", ".join(known) or "none"
+            raise OptionError(f"grid: no model has a constant {key!r}; known are {known}.")
     return list(grids)
 
 

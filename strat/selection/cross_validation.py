@@ -13,7 +13,7 @@ from strat.graphs.prior_graph import read_graph
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
 from strat.model.refit import Refits
-from strat.selection.clock import OutOfTime
+from strat.oracles.clock import OutOfTime
 from strat.selection.other_model import with_strata
 
 

@@ -1,8 +1,7 @@
 """The result of a search: its table of candidates."""
 
 from strat.errors import OptionError
-from strat.records.tables import Table, aligned, number
-from strat.selection.means import text_of
+from strat.records.tables import Table, aligned, number, text_of
 
 #: Most rows that are printed.
 SHOWN = 40

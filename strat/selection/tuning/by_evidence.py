@@ -58,26 +58,14 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     scales, base = tuned_parts(model, prior, x, name == TABLE)
     tuned = clone(model).set_params(base=base, scale=scales)
     tuned.fit(*everything.data, strata=everything.strata)
-    return Tuned(
-        start=model,
-        model=tuned,
-        W0=as_networkx(model.graph, prior, prior.weights(scales)),
-        parameters={
-            "scale": scales if isinstance(scales, dict) else {"all": scales},
-            "couple": _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple)),
-        },
-        improved=choice > 0,
-        gain=measured["gain"],
-        gain_se=measured["gain_se"],
-        choice=name,
-        history=[row["loss"] for row in table[: 1 + choice]] or [np.nan],
-        folds=[
-            {"records": len(fold[0]), "before": float(fold[0].mean()), "after": float(fold[choice].mean())}
-            for fold in losses
-        ],
-        table=table,
-        log_evidence=path,
-    )
+    couple = _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple))
+    parameters = {"scale": scales if isinstance(scales, dict) else {"all": scales}, "couple": couple}
+    history = [row["loss"] for row in table[: 1 + choice]] or [np.nan]
+    counts = [(len(fold[0]), float(fold[0].mean()), float(fold[choice].mean())) for fold in losses]
+    found = {"improved": choice > 0, "gain": measured["gain"], "gain_se": measured["gain_se"], "choice": name}
+    found |= {"history": history, "folds": counts, "table": table, "log_evidence": path}
+    W0 = as_networkx(model.graph, prior, prior.weights(scales))
+    return Tuned(model, tuned, W0, parameters, **found)
 
 
 def ways_of(model, prior):

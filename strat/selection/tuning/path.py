@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 
 from strat.errors import first_line
-from strat.selection.means import mean_and_error
+from strat.records.tables import mean_and_error
 from strat.solvers.progress import logger
 
 #: Relative reduction of a step, and size of the projected gradient of a function of size 1, at which a descent ends.
