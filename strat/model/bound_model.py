@@ -10,6 +10,7 @@ from strat.compiler import coupling
 from strat.compiler.sharded import in_chunks, in_pieces
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.graphs.candidates import candidate_edges
+from strat.graphs.features import is_nonnegative
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.first_point import first_point
 from strat.oracles.prox_newton import NewtonProx
@@ -33,7 +34,7 @@ class BindingCache:
 
     def __call__(self, values, bind):
         """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
-        key = fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
+        key = self.parameters and fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
         entry = self.entries.pop(key) if key in self.entries else bind(values)
         self.entries[key] = entry  # those used last stand last
         if len(self.entries) > self.size:
@@ -84,7 +85,7 @@ class BoundModel:
         weight = getattr(self.model, "regularizer_weight", None)
         if weight is None:
             return float(self.prior.K) if self.shared else 1.0
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < np.inf:
+        if not (is_nonnegative(weight) and weight):
             raise OptionError(f"regularizer_weight must be a positive number, not {weight!r}.")
         return float(weight)
 
@@ -150,7 +151,9 @@ class BoundModel:
         return problem.scaled(point(problem, "lrsm")[0])
 
     def _couple(self, values):
-        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
+        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor; None for ones."""
+        if not self.base.couple:
+            return None
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
         prior = None if self.model.graph is None or self.shared else self.prior

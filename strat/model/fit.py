@@ -30,8 +30,9 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     check_options(model)
     if model.graph_regularizer.learned and not model.shared:
         model.graph_regularizer.validate(joint=True)
-    chunks = chunks_of(data, strata, sample_weight, chunks)
-    read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
+    read, chunks = None, chunks_of(data, strata, sample_weight, chunks)
+    if chunks is not None or engine is not None:
+        read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     check_tables(base.loss, base.data, records.strata.N)
@@ -45,10 +46,12 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
         solver.callback = partial(_call_back, solver.callback, base.layout, edges)
     start = _start(model, problem, init, labels)
     held_out = None if validation is None else bound_model.validation(validation)
-    score = None if held_out is None else held_out.mean_loss
-    identity = "" if solver.checkpoint is None else _fingerprint(bound_model, problem, start, held_out)
-    starts = {"n_starts": model.n_starts, "random_state": model.random_state, "started": started}
-    result = solve(problem, solver, start, score=score, fingerprint=identity, **starts)
+    options = {"n_starts": model.n_starts, "random_state": model.random_state, "started": started}
+    if held_out is not None:
+        options["score"] = held_out.mean_loss
+    if solver.checkpoint is not None:
+        options["fingerprint"] = _fingerprint(bound_model, problem, start, held_out)
+    result = solve(problem, solver, start, **options)
     solved = time.perf_counter()
     result.notes += notes
     running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)
@@ -62,12 +65,11 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
             f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
             f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
         )
-    theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
-    model.theta_ = base.layout.unpack(theta)
-    model.strata_ = list(labels)
-    nothing = EdgeList(len(labels), [], [])
-    model.W_ = partial(nothing.matrix, nothing.zeros()) if model.shared else partial(edges.matrix, result.w)
-    model.result_ = result
+    theta, w = result.theta, result.w
+    if model.shared:
+        theta, edges, w = np.repeat(theta, len(labels), axis=0), EdgeList(len(labels), [], []), np.zeros(0)
+    model.theta_, model.W_ = base.layout.unpack(theta), partial(edges.matrix, w)
+    model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
@@ -102,11 +104,8 @@ def check_options(model):
         )
     check_whole("n_starts", model.n_starts, 1)
     check_whole("random_state", model.random_state, 0)
-    examples = {
-        "graph_regularizer": "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()",
-        "solver": "MAPG(…)",
-    }
-    for name, example in examples.items():
+    learned = "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()"
+    for name, example in {"graph_regularizer": learned, "solver": "MAPG(…)"}.items():
         value = getattr(model, name)
         if value is not None and (isinstance(value, type) or not hasattr(value, "validate")):
             raise OptionError(f"{name} must be an object such as strat.{example}, not {value!r}.")
@@ -129,9 +128,8 @@ def _start(model, problem, init, labels):
         return init
     if not isinstance(init, dict):
         raise OptionError(f'init must be "zero", "separate", "lrsm" or a dict: "theta", "W"; not {init!r}.')
-    unknown = [name for name in init if name not in ("theta", "W")]
-    if unknown:
-        raise OptionError(f'init has the key {unknown[0]!r}; its keys are "theta" and "W".')
+    for name in init.keys() - {"theta", "W"}:
+        raise OptionError(f'init has the key {name!r}; its keys are "theta" and "W".')
     start = {}
     if "theta" in init:
         theta, left_out = init["theta"], []

@@ -31,11 +31,10 @@ class Refits:
         if problem.learned:
             problem.graph_regularizer.validate(joint=True)
         solver = solver_for(self.model, problem)
-        solver.set_params(callback=None, checkpoint=None, patience=None, verbose=False)
-        if self.tol is not None:
-            solver.set_params(tol=self.tol)
+        solver.tol = solver.tol if self.tol is None else self.tol
+        solver.callback, solver.checkpoint, solver.patience, solver.verbose = None, None, None, False
         if time_limit is not None and (solver.time_limit is None or time_limit < solver.time_limit):
-            solver.set_params(time_limit=time_limit)
+            solver.time_limit = time_limit
         start = None if theta is None else {"theta": theta}
         # Without w the start is W0, or the best graph for theta where W0 is infeasible.
         if start is not None and w is not None and problem.feasible(w):
