@@ -179,9 +179,7 @@ def read_grid(grid, models):
     """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are no list."""
     grids = [grid] if isinstance(grid, dict) else grid
     if not isinstance(grids, (list, tuple)) or not grids or not all(isinstance(g, dict) and g for g in grids):
-        raise OptionError(
-            'grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such dicts.'
-        )
+        raise OptionError('grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such.')
     for key, values in (item for g in grids for item in g.items()):
         if isinstance(values, (str, bytes)) or np.ndim(values) == 0 or not len(values):
             raise OptionError(f"grid[{key!r}] must be a list of values to try, not {values!r}.")

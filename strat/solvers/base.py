@@ -133,7 +133,7 @@ class Solver(BaseEstimator):
         self._check(problem)
         if self.patience is not None and score is None:
             raise OptionError(
-                "patience watches the validation loss: give fit validation=(X, Y, z), or patience=None."
+                "patience watches a validation loss: give fit validation=(X, Y, z), or no patience."
             )
         # Points tried far out are refused, as their F is infinite.
         far = np.errstate(over="ignore", invalid="ignore")

@@ -106,9 +106,8 @@ class NewtonSystem:
 
         rest = self.preconditioner.rest
         between = rest and (lambda x: project(rest(x)))
-        d = conjugate_gradients(
-            product, lambda r: project(precondition(r)), project(b), tolerance, MOST, between
-        )
+        solved = partial(conjugate_gradients, product, lambda r: project(precondition(r)))
+        d = solved(project(b), tolerance, MOST, between)
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is no preconditioner
         return d

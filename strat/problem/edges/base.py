@@ -111,7 +111,5 @@ def dense(W, K):
     """Return W as a (K, K) array, or raise a GraphError."""
     W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
     if W.shape != (K, K):
-        raise GraphError(
-            f"the weights have shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix."
-        )
+        raise GraphError(f"the weights have shape {W.shape}, but the graph has {K} strata: give ({K}, {K}).")
     return W

@@ -55,7 +55,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
     for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
         raise OptionError(
-            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
+            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave it out.'
         )
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
@@ -95,9 +95,7 @@ def _checked_penalties(penalty, several):
         return PENALTIES if several else (0.0,)
     penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
     if not all(map(is_nonnegative, penalties)):
-        raise OptionError(
-            f"penalty must be a number of at least 0, or several to choose from, not {penalty!r}."
-        )
+        raise OptionError(f"penalty must be a number of at least 0, or several of them, not {penalty!r}.")
     if not penalties:
         raise OptionError("penalty is empty; give a number, several to choose from, or None.")
     return sorted(map(float, set(penalties)), reverse=True)
@@ -134,9 +132,8 @@ def _groups_of(graph, wide, tie):
 def _named_candidates(candidates):
     """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
     if not isinstance(candidates, Mapping):
-        candidates = {
-            c if isinstance(c, str) else f"candidate {k}": c for k, c in enumerate(candidates, start=1)
-        }
+        names = (c if isinstance(c, str) else f"candidate {k}" for k, c in enumerate(candidates, start=1))
+        candidates = dict(zip(names, candidates, strict=True))
     for name, candidate in candidates.items():
         if name in ("start", "model"):
             raise OptionError(f"candidates: the name {name!r} is taken; give another one.")

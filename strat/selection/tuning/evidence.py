@@ -180,9 +180,7 @@ def check(model, prior):
             "each factor as a dict."
         )
     if not table_of(model, prior).any():
-        raise OptionError(
-            'method="evidence": couple= uncouples every variable, so there is no weight to tune.'
-        )
+        raise OptionError('method="evidence": couple= uncouples every variable, so that no weight is left.')
 
 
 def ridge_of(model):

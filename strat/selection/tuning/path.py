@@ -149,9 +149,8 @@ def best(rounds, keys=None):
 def choices(rounds):
     """All choices that some round reached, of the branches that all rounds began; the start first."""
     branches = [name for name in rounds[0] if all(name in paths for paths in rounds)]
-    return [
-        (name, *place) for name in branches for place in sorted({p for paths in rounds for p in paths[name]})
-    ]
+    reached = {name: sorted({p for paths in rounds for p in paths[name]}) for name in branches}
+    return [(name, *place) for name, places in reached.items() for place in places]
 
 
 def losses_of(rounds, key):
