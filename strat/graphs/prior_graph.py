@@ -40,10 +40,7 @@ class PriorGraph:
 
     @classmethod
     def from_terms(cls, labels, i, j, weight, factor=None, name=""):
-        """Build the graph from checked terms in any order and orientation, without self loops.
-
-        The ends `i` and `j` and the weights have shape (T,); `factor` lists the name or None of each term.
-        """
+        """Build the graph from checked terms (T,) without self loops, in any order; `factor` lists names or None."""
         low, high, edge = unique_edges(i, j, len(labels))
         factor = [None] * len(edge) if factor is None else factor
         factors = dict.fromkeys(name for name in factor if name is not None)

@@ -90,11 +90,7 @@ class BoundModel:
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The `JointProblem` for some constants; the others are the model's.
-
-        `scale` multiplies W0's edges, or has a multiplier for each factor; `values` are hyperparameters by name; `w0` are
-        weights on `edges` in place of the model's graph and scale.
-        """
+        """The `JointProblem` for some constants, by default the model's; `w0` go before its graph and scale."""
         h = graph_regularizer or self.model.graph_regularizer
         h = FixedGraph() if self.shared else h
         values, outside = {**self.model.values, **(values or {})}, 0.0
@@ -117,10 +113,7 @@ class BoundModel:
         return isinstance(self.records, ChunkedRecords)
 
     def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
-        """Read records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages.
-
-        The labels must be strata of the model unless all strata share their parameters.
-        """
+        """Records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages."""
         options = {"declared": self.model.strata, "columns": self.records.columns, "weight": sample_weight}
         options["nodes"] = None if self.shared else self.records.strata.labels
         records = Records.read(self.base.data, tuple(data), strata, where, **options)

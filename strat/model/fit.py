@@ -79,10 +79,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
 
 
 def fit_within(model, data, strata, sample_weight=None):
-    """Fit a model, of any kind, as a part of a longer computation, and return it.
-
-    Ctrl-C ends a single fit at the best point so far; here it raises a KeyboardInterrupt, to end the whole computation.
-    """
+    """Fit a model as a part of a longer computation, which Ctrl-C is to end, by a KeyboardInterrupt, and return it."""
     model.fit(*data, strata=strata, sample_weight=sample_weight)
     status = model.result_.status if hasattr(model, "result_") else "fitted"
     if status == "interrupted" and getattr(model.solver, "callback", None) is None:

@@ -40,10 +40,7 @@ def _spread(rows):
 
 
 def warn_of_undetermined(bound_model, problem):
-    """Warn of numbers of strata, a mask (K, n), that no records determine: nor those of strata that edges lead to.
-
-    Edges are those of W where it is given, and those that may get a weight where it is learned. Returns the mask, and notes.
-    """
+    """Warn of numbers of strata, a mask (K, n), that no records determine, also through edges; return the mask, and notes."""
     records, edges, mask = bound_model.records, problem.edges, np.zeros((problem.K, problem.n), dtype=bool)
     empty, K, filled = int((records.strata.counts == 0).sum()), records.strata.K, records.filled
     if problem.learned and empty and not np.any(problem.w0):

@@ -23,10 +23,7 @@ class Refits:
         self.bound_model = BoundModel(model, tuple(data), strata, sample_weight, nodes)
 
     def fit(self, theta=None, w=None, time_limit=None, **constants):
-        """A `Fit` from theta and w, by default the package's own start, for `constants` as ``BoundModel.problem`` takes them.
-
-        Ctrl-C raises a KeyboardInterrupt, which also ends the loop of refits.
-        """
+        """A `Fit` from theta and w, by default from the package's own start, for `constants` of ``BoundModel.problem``."""
         problem = self.bound_model.problem(**constants)
         if problem.learned:
             problem.graph_regularizer.validate(joint=True)

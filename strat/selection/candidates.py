@@ -80,7 +80,7 @@ def default_candidates(name, model, unit):
 def _axes(model, unit):
     """The scales of the graph's factors, scalar hyperparameters that only the regularizer has, and constants of a learned W.
 
-    Where the graph is given, the factor 1 of a scale stands for a mean degree of `unit`, whatever the user's weights are.
+    The factor 1 of a given graph's scale stands for a mean degree of `unit`, whatever the user's weights are.
     """
     base, learned, axes = model.base, not model.shared and model.graph_regularizer.learned, []
     if not model.shared and _has_weights(model):
@@ -140,10 +140,7 @@ def simple_models(models, nodes):
 
 
 def curvature(model, part, weight, nodes):
-    """The mean curvature of a stratum's loss where all strata have one fit: a degree that weighs as much.
-
-    It is the geometric mean over the coefficients; the number of records of a stratum where the loss has no curvature.
-    """
+    """The mean curvature (geometric over coefficients) of a stratum's loss at a common fit: a degree that weighs as much."""
     labels = nodes if model.graph is None else read_graph(model.graph).labels
     whole = common(model.base, (list(labels), sp.csr_array((len(labels),) * 2)), strata=model.strata)
     whole._values, typical = dict(model.values), float(weight.sum())

@@ -50,11 +50,10 @@ class ScoredByPrediction(BaseEstimator):
 
 
 class OtherModel(ScoredByPrediction):
-    """A scikit-learn estimator whose features are the data of ``predict`` and the parts of the strata.
+    """A scikit-learn estimator, cloned, whose features are the data of ``predict`` and the parts of the strata.
 
     Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order; all
-    other estimators get one column for each value of each part.
-    It is cloned; `base` is the declaration whose loss measures, with the hyperparameters `values`.
+    other estimators get one column for each value of each part. `base` is the declaration whose loss measures.
     """
 
     def __init__(self, base, estimator, strata=None, values=None):

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+from strat.oracles.base import Oracle
 from strat.problem.joint_problem import JointProblem
 from strat.solvers.base import Solver
 from strat.solvers.joint_steps import JointSteps
@@ -45,15 +46,11 @@ def exact_weights(problem, theta):
     return problem.graph_oracle().minimize(problem.half_distances(theta))
 
 
-class _Given:
+class _Given(Oracle):
     """Loss that is zero, and constraint that theta is the given one."""
 
     def __init__(self, theta):
         self.theta, self.n = theta, theta.shape[1]
-
-    def has(self, name):
-        """Whether the oracle exists."""
-        return name in ("value", "value_and_gradient", "prox")
 
     def value(self, theta):
         """Zero for every stratum."""

@@ -88,10 +88,7 @@ class NewtonSystem:
         return out
 
     def solve(self, b, free, tolerance, checked=True):
-        """Solution d (K, n), 0 off the free directions that were set, to a norm `tolerance` of the residual on them.
-
-        `checked`: the solution by an exact factor is refined, too, until its residual is small enough.
-        """
+        """Solution d (K, n), 0 off the free directions that were set; `checked`: refined even where a factor is exact."""
         if not self.coupled and self._matrices is not None:
             return self._direct(free.project(b), free)
         project, precondition = free.project, self._precondition
@@ -125,10 +122,7 @@ class NewtonSystem:
 
 
 class GraphSystem:
-    """(G(w) diag(couple) + 2 rho I) x = b, factorised once for every rho.
-
-    Where the graph would fill the factor, the edge set has an approximate one, and conjugate gradients refine the solution.
-    """
+    """(G(w) diag(couple) + 2 rho I) x = b, by one factor for every rho, refined where that is approximate."""
 
     def __init__(self, problem, w):
         self.laplacians = problem.laplacians(w)

@@ -123,10 +123,8 @@ class Preconditioner:
         return solve
 
     def _by_correlations(self, blocks, bend):
-        """`by_graph` in directions in which the mean block and `couple` are diagonal; None where the block nearly is.
-
-        Columns far from 0 for their spread are strongly correlated with the intercept.
-        """
+        """`by_graph` in directions in which the mean block and `couple` are diagonal; None where the block nearly is."""
+        # Columns far from 0 for their spread are strongly correlated with the intercept.
         mean = blocks.mean(axis=0) + np.diag(bend.mean(axis=0))
         scale = 1 / np.sqrt(np.maximum(mean.diagonal(), 1e-300))
         mean = scale[:, None] * mean * scale

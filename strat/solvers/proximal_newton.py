@@ -229,10 +229,7 @@ class ProximalNewton(Algorithm):
         return None if theta is None else self.problem.prox(theta, PROJECTION)
 
     def _accuracy(self, b, point, smooth):
-        """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.
-
-        Eisenstat and Walker (1996), choice 2; a quadratic's model is exact from the start.
-        """
+        """Residual to leave in Newton's equations: as much as their model errs (Eisenstat and Walker 1996, choice 2)."""
         size, last = np.linalg.norm(b), self.size
         self.size = size
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing

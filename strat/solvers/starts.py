@@ -51,10 +51,7 @@ def default_solver(loss, learned, regularizer=None):
 
 
 def needs_prox(solver, loss=None):
-    """Whether a solver (None needs nothing yet) needs the prox of the loss, which is bound for those alone.
-
-    Given the `loss` without a prox, a solver that takes a gradient or a prox needs the latter where it has no gradient.
-    """
+    """Whether a solver, or None, needs the prox of the loss: the given one, where either a gradient or a prox would do."""
     need = getattr(solver, "needs", {}).get("loss")
     if isinstance(need, tuple):
         return loss is not None and "prox" in need and not any(loss.has(name) for name in need)

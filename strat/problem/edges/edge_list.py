@@ -144,11 +144,7 @@ class EdgeList(EdgeSet):
         return self.width <= WIDTH
 
     def solver(self, w, shift, degrees=None):
-        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one sparse factorisation.
-
-        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift). Where the graph fills the factor
-        (a random graph), the function divides by the diagonal instead.
-        """
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by a sparse factor or, if that fills, the diagonal."""
         diagonal = (self.degrees(w) if degrees is None else degrees) + shift
         if not self.exact_solver:
             return lambda b: b / diagonal[:, None]

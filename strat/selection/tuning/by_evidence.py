@@ -112,10 +112,7 @@ def maximised(evidence, ways, scaled, clock):
 
 
 def last_that_gains(losses, in_time):
-    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none.
-
-    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2).
-    """
+    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none."""
     best, (start, *others) = 0, zip(*losses, strict=True)
     for way, after in enumerate(others, start=1):
         gain, error = paired_gain(start, after, in_time)

@@ -103,10 +103,7 @@ def in_order_of_time(pairs):
 
 
 def tune_by_validation(model, rounds, everything, clock, steps, **options):
-    """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything.
-
-    Where there are no rounds, nothing is left out. `steps` has the options ``max_iter`` and ``patience`` of every descent.
-    """
+    """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything."""
     notes = Counter()
     names, branches = branches_of(model, rounds, notes, **options)
     start = branches["model"].objective(rounds.pairs)

@@ -64,9 +64,9 @@ class InnerFits:
 
 
 class Objective:
-    """The mean loss of all held-out records of several folds, and its gradient; `notes` counts texts of warnings.
+    """The mean loss of all held-out records of several folds, with the model's own hyperparameters, and its gradient.
 
-    The loss itself has the model's own hyperparameters at every x, and is smoothed where the declaration says so.
+    The loss is smoothed where the declaration says so; `notes` counts texts of warnings.
     """
 
     def __init__(self, folds, where, notes):

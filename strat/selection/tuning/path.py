@@ -19,11 +19,10 @@ START = ("model", 0, 0)
 
 
 def descend(function, x, lower, upper, accept, max_iter):
-    """Minimise a function over a box; return where the descent ended.
+    """Minimise ``function(x)`` → (value, gradient), finite at the start, over a box; return where the descent ended.
 
-    ``function(x)`` returns value and gradient, and must be finite at the start. A later trial at which it raises or is not
-    finite is rejected and logged, and the line search shortens its step. ``accept(x)`` is called after each accepted step,
-    and returns True to stop.
+    A trial at which it raises or is not finite is rejected and logged, and the line search shortens its step. ``accept(x)`` is
+    called after each accepted step, and returns True to stop.
     """
     free, values = lower < upper, []
 
@@ -161,10 +160,7 @@ def losses_of(rounds, key):
 
 
 def paired_gain(before, after, by_fold=False):
-    """How much lower the mean loss is after than before, and the standard error of that, over records or folds.
-
-    Both have an array for each fold. Where there is no standard error, the result is 0 and nan.
-    """
+    """How much lower the mean loss is after than before, by fold, and its standard error over records or folds; else 0, nan."""
     gaps = [a - b for a, b in zip(before, after, strict=True)]
     records = np.concatenate(gaps) if gaps else []
     error = mean_and_error([gap.mean() for gap in gaps] if by_fold else records)[1]
