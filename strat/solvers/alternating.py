@@ -95,14 +95,9 @@ class BlockDescent(Algorithm):
         z.theta[...], objective = self._theta_step(tol)
         z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
         noise = z.evaluate().noise
-        if not z.objective <= objective + noise:  # rounding, or a W that is no better
-            new, reached = z.w.copy(), z.objective
+        if not z.objective <= objective + noise:  # a W that is no better
             z.w[...] = x.w
-            # F is `objective` here but for rounding
-            noise = max(noise, 2 * abs(z.evaluate().objective - objective))
-            if reached <= objective + noise:
-                z.w[...] = new
-                z.evaluate()
+            z.evaluate()
         fall = x.objective - z.objective
         self.idle = 0 if fall > noise else self.idle + 1
         if fall >= -noise:

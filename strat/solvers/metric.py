@@ -20,7 +20,7 @@ class StrataMetric:
 
     def __init__(self, problem, x, curvature=None):
         self.problem = problem
-        self.loss_curvature = _curvature(problem.loss, x.theta) if curvature is None else curvature
+        self.loss_curvature = _curvature(problem.loss, x.theta) if curvature is None else curvature.copy()
         self.share = 1.0
         self.move = np.empty_like(x.theta)  # of the last step
         self.couple = 1.0 if problem.couple is None else problem.couple.max()

@@ -51,14 +51,6 @@ class NewtonSystem:
         self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
-    def bound(self, theta):
-        """A bound (K,) on the curvature of a quadratic loss whose blocks are at hand; None for any other loss."""
-        if not self.quadratic:
-            return None
-        self.measure(theta)
-        size = None if self._blocks is None else np.linalg.norm(self._blocks, axis=(1, 2))
-        return size if size is not None and size.any() else None
-
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
         eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)
@@ -101,10 +93,7 @@ class NewtonSystem:
             products += 1
             return project(self._times(x))
 
-        rest = self.preconditioner.rest
-        between = rest and (lambda x: project(rest(x)))
-        solved = partial(conjugate_gradients, product, lambda r: project(precondition(r)))
-        d = solved(project(b), tolerance, MOST, between)
+        d = conjugate_gradients(product, lambda r: project(precondition(r)), project(b), tolerance, MOST)
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is no preconditioner
         return d
@@ -150,21 +139,16 @@ def mean_curvature(product, shape):
     return np.maximum(np.mean([np.mean(s * product(s), axis=1) for s in signs], axis=0), 0.0)
 
 
-def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
-    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps.
-
-    With M⁻¹ the preconditioner and `rest` the products with product - M, those with M need no arithmetic of their own, as
-    M M⁻¹ r = r.
-    """
-    x, r = np.zeros_like(b), b.copy()
-    p, Mp, rho = 0.0, 0.0, 1.0
+def conjugate_gradients(product, precondition, b, tolerance, most):
+    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps."""
+    x, r, p, rho = np.zeros_like(b), b.copy(), 0.0, 1.0
     for _ in range(most):
         if not float(np.vdot(r, r)) > tolerance**2:
             break
         q = precondition(r)
         rho, old = float(np.vdot(r, q)), rho
-        p, Mp = q + p * (rho / old), rest and r + Mp * (rho / old)
-        Ap = rest(p) + Mp if rest else product(p)
+        p = q + p * (rho / old)
+        Ap = product(p)
         curvature = float(np.vdot(p, Ap))
         if not (curvature > 0 and np.isfinite(curvature)):
             break

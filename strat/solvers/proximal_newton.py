@@ -65,8 +65,7 @@ class ProximalNewton(Algorithm):
     @cached_property
     def strata_metric(self):
         """How far each stratum may move in a gradient step."""
-        curvature = self.system.bound(self.x.theta) if self._curvature is None else self._curvature.copy()
-        metric = StrataMetric(self.problem, self.x, curvature)
+        metric = StrataMetric(self.problem, self.x, self._curvature)
         metric.share = SAFE
         return metric
 
