@@ -13,7 +13,7 @@ from strat.errors import OptionError
 from strat.graphs.prior_graph import read_graph
 from strat.model.baselines import common, lrsm, separate
 from strat.model.estimator import StratifiedModel
-from strat.model.refit import Refits
+from strat.model.fit import Refits
 from strat.oracles.base import hessian_blocks
 
 #: A complete graph has an edge for each pair: with more strata it would cost more than all others.

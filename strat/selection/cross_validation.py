@@ -11,8 +11,7 @@ from sklearn.base import clone
 from strat.errors import first_line
 from strat.graphs.prior_graph import read_graph
 from strat.model.estimator import StratifiedModel
-from strat.model.fit import fit_within
-from strat.model.refit import Refits
+from strat.model.fit import Refits, fit_within
 from strat.oracles.clock import OutOfTime
 from strat.selection.other_model import with_strata
 

@@ -10,8 +10,7 @@ from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
-from strat.solvers.graph_step import exact_weights, graph_step
-from strat.solvers.joint_steps import JointSteps
+from strat.solvers.joint_steps import JointSteps, exact_weights, graph_step
 from strat.solvers.proximal_newton import ProximalNewton
 
 SHARE = 0.01  # tolerance of a step, relative to the residual before it

@@ -8,9 +8,8 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.free_directions import FreeDirections
-from strat.solvers.interior_point import Smoothed
 from strat.solvers.metric import StrataMetric
-from strat.solvers.newton_system import NewtonSystem
+from strat.solvers.newton_system import NewtonSystem, Smoothed
 
 RIDGE = 1e-13  # least damping, relative; it keeps the equations definite where strata have no records
 MOST_DAMPING = 1.0

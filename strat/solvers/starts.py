@@ -26,7 +26,7 @@ from strat.oracles.clock import within
 from strat.solvers.admm import ADMM
 from strat.solvers.algorithm import PROJECTION, for_given_graph, has_cones, needs_cones
 from strat.solvers.cone import Cone
-from strat.solvers.graph_step import graph_step
+from strat.solvers.joint_steps import graph_step
 from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
 from strat.solvers.units import Units

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from strat.derivatives.hypergradient import derivatives, over_edges
 from strat.derivatives.linearization import Linearization
 from strat.errors import ConvergenceWarning, NoOracleError
-from strat.model.refit import Refits
+from strat.model.fit import Refits
 from strat.selection.tuning.path import FAILURES
 from strat.solvers import NewtonCG
 
