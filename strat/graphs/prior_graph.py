@@ -25,8 +25,7 @@ ASYMMETRY = 1e-9
 class PriorGraph:
     """An undirected weighted graph W0 over the strata.
 
-    Parallel edges, possibly of different factors, are kept apart as T terms: the weight of an edge is the sum of its
-    terms, each multiplied by the scale of its factor.
+    Parallel edges are kept apart as T terms: an edge's weight is the sum of its terms, each times the scale of its factor.
     """
 
     labels: list  # the K nodes in order

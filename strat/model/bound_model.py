@@ -194,9 +194,9 @@ class BoundModel:
 
 
 class HeldOut:
-    """Records that are not fitted: their losses as functions of theta (K, n), for a model's values of hyperparameters.
+    """Records that are not fitted: their losses as functions of theta (K, n) and of `values`, which go before the model's.
 
-    `values`, by name, go before the model's own; with `smooth` the declared smoothing applies, as derivatives need it.
+    With `smooth` the declared smoothing applies, as derivatives need it.
     """
 
     def __init__(self, base, records, values, smooth=False):

@@ -104,8 +104,7 @@ class JointProblem:
 class Point:
     """One point (theta, w) with its values and gradients, in memory that is allocated once.
 
-    Write into `theta` and `w`, then call `evaluate` (objective F, +inf outside the domain) and, if wanted,
-    `differentiate`. One Cholesky factorisation of mu I + G(w) serves both.
+    Write into `theta` and `w`, then `evaluate` (F, +inf outside the domain) and, if wanted, `differentiate`.
     """
 
     def __init__(self, problem):

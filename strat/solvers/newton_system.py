@@ -159,10 +159,9 @@ def conjugate_gradients(product, precondition, b, tolerance, most):
 
 
 class Smoothed:
-    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records, as `InteriorPoint` finds it.
+    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records (`rows`), by an `InteriorPoint`.
 
-    `system`, a NewtonSystem, solves with the matrices, in place of the Hessian that it has; `rows` are the records with kinks,
-    and `rest` the oracles of all other terms but the Laplacian's.
+    `system`, a NewtonSystem, solves with the matrices; `rest` are the oracles of all other terms but the Laplacian's.
     """
 
     def __init__(self, problem, system, rows, rest):
