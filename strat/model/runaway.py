@@ -157,12 +157,7 @@ def _direction(problem, losses, index, theta, component):
 def _solution(price, taken):
     """The unknowns in [-1, 1] of least price · y + PRICE |y|, subject to rows · y <= 0."""
     A = sp.vstack(taken) if taken else sp.csr_array((0, len(price)))
-    found = linprog(
-        np.concatenate([PRICE + price, PRICE - price]),
-        A_ub=sp.hstack([A, -A]),
-        b_ub=np.zeros(A.shape[0]),
-        bounds=(0, 1),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
-    )
+    options = {f"{kind}_feasibility_tolerance": 1e-9 for kind in ("primal", "dual")}
+    rows, costs = (sp.hstack([A, -A]), np.zeros(A.shape[0])), np.concatenate([PRICE + price, PRICE - price])
+    found = linprog(costs, *rows, bounds=(0, 1), method="highs", options=options)
     return np.zeros(len(price)) if found.x is None else found.x[: len(price)] - found.x[len(price) :]
