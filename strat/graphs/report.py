@@ -9,8 +9,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.compiler.coupling import on_edges
-from strat.errors import DataError, OptionError, optional
-from strat.graphs.features import is_nonnegative
+from strat.errors import DataError, OptionError, is_nonnegative, optional
 from strat.graphs.prior_graph import read_graph
 from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries

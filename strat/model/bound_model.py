@@ -8,9 +8,8 @@ import numpy as np
 
 from strat.compiler import coupling
 from strat.compiler.sharded import in_chunks, in_pieces
-from strat.errors import DataWarning, NoOracleError, OptionError
+from strat.errors import DataWarning, NoOracleError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.features import is_nonnegative
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.first_point import first_point
 from strat.oracles.prox_newton import NewtonProx

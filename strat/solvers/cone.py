@@ -176,16 +176,10 @@ class ConeNewton(Algorithm):
         """Residual of x, or None where it is not known, as after a step that was shortened."""
         if self.left is None:
             return None
-        share = self._share()
-        return {"theta": share if self.smooth else max(share, self.left[1]), "W": 0.0}
-
-    def _share(self):
-        """What is left of the stationarity condition at x, relative to its terms."""
-        error, x = self.left[0], self.x
-        size = np.linalg.norm(x.product)
+        (error, gap), size = self.left, np.linalg.norm(self.x.product)
         if self.smooth:
-            size = max(size, np.linalg.norm(self.differentiate_x().loss_gradient))
-        return float(np.linalg.norm(error) / (1 + size))
+            size, gap = max(size, np.linalg.norm(self.differentiate_x().loss_gradient)), 0.0
+        return {"theta": max(float(np.linalg.norm(error) / (1 + size)), gap), "W": 0.0}
 
     def certificate(self, theta, w):
         """Residual of a point that is to be returned: of x, or unknown and so infinite."""

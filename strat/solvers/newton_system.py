@@ -44,7 +44,13 @@ class NewtonSystem:
             self.take(hessian_blocks(loss, theta))
         else:
             self._blocks, self._operator = None, loss.hessian_operator(theta)
-            self._mean = mean_curvature(self._operator, theta.shape)
+            # Estimated by two products with vectors of signs.
+            index = np.arange(theta.size)
+            signs = [
+                np.where((index * a >> 7) & 1, 1.0, -1.0).reshape(theta.shape) for a in (2654435761, 40503)
+            ]
+            means = [np.mean(s * self._operator(s), axis=1) for s in signs]
+            self._mean = np.maximum(np.mean(means, axis=0), 0.0)
         return self._mean
 
     def take(self, blocks):
@@ -131,13 +137,6 @@ class GraphSystem:
             return x
         rest = b - product(start)
         return start + conjugate_gradients(product, self._near, rest, REDUCED * np.linalg.norm(rest), 500)
-
-
-def mean_curvature(product, shape):
-    """Mean diagonal (K,) of every stratum's Hessian, estimated by two products with vectors of signs."""
-    index = np.arange(shape[0] * shape[1])
-    signs = [np.where((index * a >> 7) & 1, 1.0, -1.0).reshape(shape) for a in (2654435761, 40503)]
-    return np.maximum(np.mean([np.mean(s * product(s), axis=1) for s in signs], axis=0), 0.0)
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most):

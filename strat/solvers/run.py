@@ -116,7 +116,11 @@ class Run:
         seconds = self.seconds
         point = self._theta(), algorithm.x.w
         state = State(self.iteration, self._objective(), residual, *point, seconds, algorithm.factorizations)
-        self._look_for_progress(residual)
+        left = np.inf if residual is None else max(residual.values())
+        if left < self.least or self.history[-1] < self.history[-2] or not algorithm.monotone:
+            self.least, self.fallen = min(left, self.least), self.iteration
+        if solver.tol and self.iteration - self.fallen >= IDLE:
+            algorithm.stalled = True
         status = None
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
@@ -134,14 +138,6 @@ class Run:
             status = "time_limit"
         self.progress.update(state, last=status is not None)
         return status
-
-    def _look_for_progress(self, residual):
-        """Let an algorithm stall whose steps have changed nothing for long."""
-        left = np.inf if residual is None else max(residual.values())
-        if left < self.least or self.history[-1] < self.history[-2] or not self.algorithm.monotone:
-            self.least, self.fallen = min(left, self.least), self.iteration
-        if self.solver.tol and self.iteration - self.fallen >= IDLE:
-            self.algorithm.stalled = True
 
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
