@@ -15,6 +15,8 @@ DECREASE = 1e-4  # share of the decrease that the model promises which a step ha
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
+SHARE = 0.03  # accuracy of a program over the square of the residual before it: what Newton's step leaves is of that order
+ROUGH, FINE = 1e-3, 3e-8  # the roughest accuracy, and the finest below which a program is solved as well as can be
 
 
 class ConeNewton(Algorithm):
@@ -23,12 +25,13 @@ class ConeNewton(Algorithm):
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta. Where the loss is quadratic it is exact and
     the first step is the last. Where the loss has no second derivatives its records' cones stand in the program, which is
     then the whole problem. Damping keeps steps short where curvature vanishes far out, as in an exponential. `program` is
-    that of another graph, to be used again; `whole` asks for the records' cones whatever derivatives the loss has.
+    that of another graph, to be used again; `whole` asks for the records' cones whatever derivatives the loss has; `left` is
+    the residual at theta as far as it is known. Programs far from the solution are solved roughly.
     """
 
-    saved = ("damping",)
+    saved = ("damping", "accuracy", "rough")
 
-    def __init__(self, problem, theta, w, program=None, whole=False):
+    def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
         self.smooth = problem.loss.has("hessian_operator") and not whole
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
@@ -42,11 +45,12 @@ class ConeNewton(Algorithm):
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
+        self.accuracy, self.rough = _accuracy(left), 0.0  # of the next program, and of the one that gave x
 
     def step(self):
         """One iteration."""
         if not self.smooth:
-            self._whole(*self._solved(None, None))
+            self._whole(*self._solved())
             return
         x = self.differentiate_x()
         H = hessian_blocks(self.problem.loss, x.theta)
@@ -59,7 +63,7 @@ class ConeNewton(Algorithm):
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return
         try:
-            theta, solution = self._solved(H, g - times(H, x.theta))
+            theta, solution = self._solved(H, g - times(H, x.theta), self.accuracy)
         except NoOracleError:  # rounding may end one program and not one that is damped more
             if self.damping >= STEEP:
                 raise
@@ -70,9 +74,9 @@ class ConeNewton(Algorithm):
     def _damp(self, factor, least):
         self.damping = min(max(factor * self.damping, least), STEEP)
 
-    def _solved(self, H, g):
+    def _solved(self, H=None, g=None, accuracy=0.0):
         """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
-        solution = self.program.solve(H, g)
+        solution = self.program.solve(H, g, accuracy=accuracy)
         theta = solution.theta
         for function in self.regularizer:
             theta = function.inside(theta)
@@ -102,8 +106,12 @@ class ConeNewton(Algorithm):
                 if not k:
                     promised -= z.regularizer
                 gain = x.objective - z.objective
-                if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
+                # A point that was found roughly may break constraints a little, and lie below the minimum.
+                if gain >= DECREASE * length * max(promised, 0.0) - z.noise - self.rough * (1 + abs(x.objective)):
                     break
+            if self.accuracy:
+                self.accuracy = 0.0  # too rough to be any better
+                return
         else:
             self.stalled = self.damping >= STEEP
             self._damp(30.0, 1e-4)
@@ -113,7 +121,9 @@ class ConeNewton(Algorithm):
         error = z.loss_gradient - x.loss_gradient - times(H, d) + solution.error
         self.left = (error, solution.gap) if k == 0 else None
         z.objective = min(z.objective, x.objective)
-        self.x, self.z, self.differentiated = z, x, True
+        self.x, self.z, self.differentiated, self.rough = z, x, True, self.accuracy
+        if k == 0:
+            self.accuracy = _accuracy(self._share())
 
     @property
     def subgradient(self):
@@ -124,8 +134,9 @@ class ConeNewton(Algorithm):
         """Residual of x, or None where it is not known, as after a step that was shortened."""
         if self.left is None:
             return None
-        share = self._share()
-        return {"theta": share if self.smooth else max(share, self.left[1]), "W": 0.0}
+        # The objective is right to the accuracy, and theta to its root.
+        least = np.sqrt(self.rough) if self.smooth else self.left[1]
+        return {"theta": max(self._share(), float(least)), "W": 0.0}
 
     def _share(self):
         """What is left of the stationarity condition at x, relative to its terms."""
@@ -141,6 +152,12 @@ class ConeNewton(Algorithm):
         if known is None and self.smooth:
             return super().certificate(theta, w)
         return known or {"theta": np.inf, "W": 0.0}
+
+
+def _accuracy(left):
+    """Accuracy of the program at a point with the residual `left`; 0 is the best."""
+    accuracy = min(SHARE * left**2, ROUGH)
+    return accuracy if accuracy > FINE else 0.0
 
 
 def has_cones(loss):

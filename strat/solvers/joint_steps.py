@@ -110,7 +110,7 @@ class JointSteps(Algorithm):
 
     def _cone_newton(self, fixed):
         """The method after one step that is a cone program of all strata."""
-        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program)
+        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program, left=self.theta_estimate)
         newton.start, self.program = newton.x.objective, newton.program
         newton.step()
         return newton
