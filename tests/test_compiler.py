@@ -14,7 +14,7 @@ from against_cvxpy import assert_derivatives, value_at
 import strat
 from strat.compiler.base_model import BaseModel
 from strat.compiler.program import Program
-from strat.oracles.quadratic import Quadratic
+from strat.oracles.base import Quadratic
 from strat.records.strata import Strata
 
 N, K = 40, 4

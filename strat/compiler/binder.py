@@ -5,11 +5,9 @@ import scipy.sparse as sp
 
 from strat.compiler.piecewise import first_kink
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product
-from strat.oracles.bound_form import BoundForm, Inner
+from strat.oracles.base import Quadratic, SumOracle
 from strat.oracles.design import ConstantDesign, RowDesign, SharedDesign
-from strat.oracles.quadratic import Quadratic
-from strat.oracles.sum import SumOracle
-from strat.oracles.tape import BoundNode, Tape
+from strat.oracles.tape import BoundForm, BoundNode, Inner, Tape
 from strat.rules.powers import Square
 from strat.rules.text import text
 

@@ -18,8 +18,8 @@ from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
+from strat.oracles.design import Segments, compact
 from strat.oracles.layout import Layout
-from strat.oracles.segments import Segments, compact
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
 from strat.rules import atoms, rule_of

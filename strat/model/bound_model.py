@@ -13,9 +13,8 @@ from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.first_point import first_point
+from strat.oracles.base import Rescaled, SumOracle
 from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.rescaled import Rescaled
-from strat.oracles.sum import SumOracle
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem

@@ -117,7 +117,7 @@ WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *r
 }
 
 /* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
-   of line at the knots between (strat/oracles/prox_chains.py does the same in Python). */
+   of line at the knots between (strat/oracles/prox_groups.py does the same in Python). */
 typedef struct {
     double slope, shift;
 } line;

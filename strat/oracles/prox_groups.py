@@ -1,10 +1,15 @@
-"""Proximal maps of functions of groups of coordinates and of symmetric matrices: norms, maxima, balls, eigenvalues."""
+"""Proximal maps of functions of groups of coordinates: norms, maxima, balls, eigenvalues, differences on a path, affine sets."""
 
+import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import null_space
 
+from strat.oracles import kernels
 from strat.oracles.prox_base import Grouped, folded, present
+from strat.oracles.thresholds import balance, excess_level
 
 
 @dataclass(eq=False)
@@ -93,3 +98,156 @@ class ConeBlock:
         if self.cone == "NSD":
             values = np.minimum(values, 0.0)
         return np.matmul(vectors * values[:, None, :], np.swapaxes(vectors, 1, 2)).reshape(v.shape)
+
+
+@dataclass(eq=False)
+class ChainBlock(Grouped):
+    """Σ up · (z₊ − z)₊ + down · (z − z₊)₊ of shifted neighbours; infinite slopes make constraints.
+
+    An absolute value (the same for all coordinates of a path) and an interval are added exactly afterwards, since
+    they keep the order of the entries.
+    """
+
+    groups: np.ndarray  # coordinates in the order of the path, (G, L)
+    q: np.ndarray  # linear part, (K or 1, G, L)
+    Q: np.ndarray  # diagonal quadratic part, (K or 1, G, L)
+    shift: np.ndarray  # the differences are those of z − shift, (G, L)
+    up: np.ndarray  # slopes where z rises, (K or 1, G, L − 1)
+    down: np.ndarray  # slopes where z falls
+    l1: np.ndarray | None  # weights of absolute values, (K or 1, G, L)
+    low: np.ndarray | None
+    high: np.ndarray | None
+    axes = {"groups": 0, "q": 1, "Q": 1, "shift": 0, "up": 1, "down": 1, "l1": 1, "low": 1, "high": 1}
+
+    @property
+    def signature(self):
+        """Equal for blocks that can be joined."""
+        limits = np.isinf(self.up[0, 0]).tobytes(), np.isinf(self.down[0, 0]).tobytes()
+        return (type(self).__name__, self.groups.shape[1], *limits, self.l1 is None, self.low is None)
+
+    def __call__(self, v, t):
+        K, (G, L) = len(v), self.groups.shape
+        v, t = self._fold(v, t)
+        v = np.broadcast_to(v, (K, G, L)) - self.shift
+        terms = (np.divide(1.0, t), L), (self.up, L - 1), (self.down, L - 1)
+        parts = (np.broadcast_to(part, (K, G, size)).reshape(K * G, size) for part, size in terms)
+        z = path_prox(v.reshape(-1, L), *parts).reshape(K, G, L)
+        z = z + self.shift if np.any(self.shift) else z
+        return self._simple(z, t).reshape(K, -1)
+
+
+def path_prox(v, curvature, up, down):
+    """argmin ½ Σ curvature (z − v)² + Σ up (z₊ − z)₊ + down (z − z₊)₊ for each row: (P, L) and (P, L − 1) to (P, L).
+
+    By dynamic programming: the derivative of the best value as a function of the last coordinate is piecewise linear and
+    increasing; a step clips it to the slopes of the penalty and adds the next coordinate's quadratic (Johnson 2013, A
+    dynamic programming algorithm for the fused lasso).
+    """
+    if kernels.compiled:
+        return kernels.compiled.path_proxes(v, curvature, up, down)
+    rows = zip(*(part.tolist() for part in (v, curvature, up, down)), strict=True)
+    return np.array([_path(*row) for row in rows])
+
+
+def _path(v, curvature, up, down):
+    """One row, by the outer lines (slope, value at 0) of the derivative and by its changes of line at the knots between."""
+    knots, ends = deque(), []
+    left = right = curvature[0], -curvature[0] * v[0]
+    for rise, fall, c, next_v in zip(up, down, curvature[1:], v[1:], strict=True):
+        low, high = -math.inf, math.inf
+        if fall < math.inf:
+            slope, shift = _passed(knots, left, -fall)
+            low, left = -(fall + shift) / slope, (0.0, -fall)
+            knots.appendleft((low, slope, shift + fall))
+        if rise < math.inf:
+            slope, shift = _passed(knots, right, rise, keep=int(fall < math.inf), at_left=False)
+            high, right = (rise - shift) / slope, (0.0, rise)
+            knots.append((high, -slope, rise - shift))
+        ends.append((low, high))
+        left, right = ((slope + c, shift - c * next_v) for slope, shift in (left, right))
+    slope, shift = _passed(knots, left, 0.0)
+    z = [-shift / slope]
+    for low, high in reversed(ends):
+        z.append(min(max(z[-1], low), high))
+    return z[::-1]
+
+
+def _passed(knots, line, level, keep=0, at_left=True):
+    """The outer line at one end without the knots, all but `keep`, at which it is beyond the level."""
+    (slope, shift), side = line, 1 if at_left else -1
+    while len(knots) > keep and side * (slope * knots[0 if at_left else -1][0] + shift - level) <= 0:
+        _, turn, jump = knots.popleft() if at_left else knots.pop()
+        slope, shift = slope + side * turn, shift + side * jump
+    return slope, shift
+
+
+class SubspaceBlock(Grouped):
+    """½ zᵀHz on {A z = b}: solved in the eigenvectors of H within the subspace, whatever the step.
+
+    Parameters
+    ----------
+    groups : (G, L) int ndarray
+    q : (K or 1, G, L) ndarray
+    H : (L, L) ndarray
+    A : (m, L) ndarray
+    b : (G, m) ndarray
+        Consistent with A.
+    """
+
+    axes = {"groups": 0, "q": 1, "b": 0}
+
+    def __init__(self, groups, q, H, A, b):
+        self.groups, self.q, self.b = groups, q, b
+        self.signature = (type(self).__name__, H.tobytes(), A.tobytes(), A.shape)
+        null = null_space(A, rcond=1e-12) if len(A) else np.eye(len(H))
+        self.lift = np.linalg.pinv(A, rcond=1e-12).T
+        self.values, vectors = np.linalg.eigh(null.T @ H @ null)
+        self.basis, self.H = null @ vectors, H
+
+    def __call__(self, v, t):
+        v, t = self._by_group(v), self._steps_by_group(t)
+        t = t[..., :1] if np.ndim(t) else t
+        fixed = self.b @ self.lift
+        y = (v - t * (self.q + fixed @ self.H)) @ self.basis / (1.0 + t * self.values)
+        return (fixed + y @ self.basis.T).reshape(len(v), -1)
+
+
+@dataclass(eq=False)
+class HyperplaneBlock(Grouped):
+    """{aᵀz = b or aᵀz <= b} between bounds: clip(v − ν a), ν the root of a piecewise linear function."""
+
+    groups: np.ndarray  # coordinates, (G, L)
+    q: np.ndarray  # linear part, (K or 1, G, L)
+    Q: np.ndarray  # diagonal quadratic part, (K or 1, G, L)
+    a: np.ndarray  # without zeros, (1, G, L)
+    low: np.ndarray  # (1, G, L)
+    high: np.ndarray  # (1, G, L)
+    b: np.ndarray  # (1, G)
+    equal: bool
+    axes = {"groups": 0, "q": 1, "Q": 1, "a": 1, "low": 1, "high": 1, "b": 1}
+
+    @property
+    def signature(self):
+        """Equal for blocks that can be joined."""
+        return (type(self).__name__, self.equal, self.groups.shape[1])
+
+    @property
+    def _simplex(self):
+        level = np.all(self.a == self.a[..., :1]) and np.all(self.Q[..., :1] == self.Q)
+        return level and np.all(self.low == 0.0) and np.all(self.high == np.inf)
+
+    def __call__(self, v, t):
+        c, w = self._fold(v, t)
+        clipped = np.clip(c, self.low, self.high)
+        outside = (self.a * clipped).sum(axis=-1) > self.b
+        if not (self.equal or outside.any()):
+            return clipped.reshape(v.shape)
+        b = np.broadcast_to(self.b, c.shape[:2])
+        if self._simplex:
+            z = np.maximum(c - excess_level(c, b / self.a[..., 0])[..., None], 0.0)
+        else:
+            level = balance(c, self.a, w, self.low, self.high, b)
+            z = np.clip(c - w * self.a * level[..., None], self.low, self.high)
+        if not self.equal:
+            z = np.where(outside[..., None], z, clipped)
+        return z.reshape(v.shape)

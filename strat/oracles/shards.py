@@ -22,8 +22,7 @@ from functools import partial
 import numpy as np
 
 from strat.errors import DataError
-from strat.oracles.base import Oracle
-from strat.oracles.quadratic import Quadratic
+from strat.oracles.base import Oracle, Quadratic
 
 #: Numbers up to which Hessians' blocks are held for products with them.
 BLOCKS = 2**24

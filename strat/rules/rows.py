@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.oracles.prox_chains import path_prox
+from strat.oracles.prox_groups import path_prox
 from strat.oracles.thresholds import shrunk_maximum
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rows, Rule, at_point, grouped
