@@ -162,7 +162,7 @@ class Binder:
     def form(self, form, on_records):
         """A form bound to records or strata."""
         variable, _, rest = self.kinds(form)
-        design = self._design(form.where(variable)) if variable.any() else None
+        design = self._design(form.where(variable), on_records) if variable.any() else None
         inner = []
         for node, terms in self.atoms_of(form):
             entries, factors = form.column[terms] - node.start, dense(self.terms(form.at(terms)))
@@ -170,12 +170,13 @@ class Binder:
         offset = self.values(form.where(rest)) if rest.any() else np.zeros((1, form.size))
         return BoundForm(form.shape, design, inner, offset, on_records, self.segments)
 
-    def _design(self, form):
+    def _design(self, form, on_records):
         """The matrix of a form that is linear in the variables."""
         column = self.flat(form.column)
         if not self.symbols.depends(form.coefficient) & DATA:
             values = np.asarray(self.terms(form)).reshape(-1)
-            return ConstantDesign(form.row, column, values, form.size, self.n)
+            segments = self.segments if on_records else None
+            return ConstantDesign(form.row, column, values, form.size, self.n, segments)
         shared = _shared_rows(form)
         if shared is None:
             return RowDesign(self.terms(form), form.row, column, form.size, self.segments, self.n)

@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from strat.oracles.design import DesignInUnits
-
 
 @dataclass
 class KinkedRows:
@@ -31,6 +29,7 @@ class KinkedRows:
     delta: np.ndarray
     J: int
     segments: object
+    unit: object = 1.0  # of each coordinate: r = A (unit · theta) + shift
 
     @classmethod
     def of(cls, link):
@@ -48,9 +47,9 @@ class KinkedRows:
 
     def rescaled(self, weight, unit):
         """weight × the sum at unit · theta, of another theta."""
-        design = self.design if unit is None else DesignInUnits(self.design, unit)
+        unit = self.unit if unit is None else self.unit * unit
         low, high, delta = self.low * weight, self.high * weight, self.delta / weight
-        return replace(self, design=design, low=low, high=high, delta=delta)
+        return replace(self, unit=unit, low=low, high=high, delta=delta)
 
     def arguments(self, theta):
         """r, shape (N, m J)."""
@@ -58,15 +57,15 @@ class KinkedRows:
 
     def tangent(self, move):
         """Change of r with theta."""
-        return self.design.matvec(move).repeat(self.J, axis=1)
+        return self.design.matvec(self.unit * move).repeat(self.J, axis=1)
 
     def back(self, c):
         """Aᵀ c, shape (K, n)."""
-        return self.design.rmatvec(self._by_row(c))
+        return self.unit * self.design.rmatvec(self._by_row(c))
 
     def gram(self, weights):
         """Aᵀ diag(weights) A, blocks (K, n, n)."""
-        return self.design.gram(self._by_row(weights))
+        return self.design.gram(self._by_row(weights)) * np.multiply.outer(self.unit, self.unit)
 
     def _by_row(self, values):
         return values if self.J == 1 else values.reshape(len(values), -1, self.J).sum(axis=2)

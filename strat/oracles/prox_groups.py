@@ -1,11 +1,10 @@
 """Proximal maps of functions of groups of coordinates: norms, maxima, balls, eigenvalues, differences on a path, affine sets."""
 
-import math
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import null_space
+from scipy.optimize import lsq_linear
 
 from strat.oracles import kernels
 from strat.oracles.prox_base import Grouped, folded, present
@@ -145,40 +144,13 @@ def path_prox(v, curvature, up, down):
     """
     if kernels.compiled:
         return kernels.compiled.path_proxes(v, curvature, up, down)
-    rows = zip(*(part.tolist() for part in (v, curvature, up, down)), strict=True)
-    return np.array([_path(*row) for row in rows])
-
-
-def _path(v, curvature, up, down):
-    """One row, by the outer lines (slope, value at 0) of the derivative and by its changes of line at the knots between."""
-    knots, ends = deque(), []
-    left = right = curvature[0], -curvature[0] * v[0]
-    for rise, fall, c, next_v in zip(up, down, curvature[1:], v[1:], strict=True):
-        low, high = -math.inf, math.inf
-        if fall < math.inf:
-            slope, shift = _passed(knots, left, -fall)
-            low, left = -(fall + shift) / slope, (0.0, -fall)
-            knots.appendleft((low, slope, shift + fall))
-        if rise < math.inf:
-            slope, shift = _passed(knots, right, rise, keep=int(fall < math.inf), at_left=False)
-            high, right = (rise - shift) / slope, (0.0, rise)
-            knots.append((high, -slope, rise - shift))
-        ends.append((low, high))
-        left, right = ((slope + c, shift - c * next_v) for slope, shift in (left, right))
-    slope, shift = _passed(knots, left, 0.0)
-    z = [-shift / slope]
-    for low, high in reversed(ends):
-        z.append(min(max(z[-1], low), high))
-    return z[::-1]
-
-
-def _passed(knots, line, level, keep=0, at_left=True):
-    """The outer line at one end without the knots, all but `keep`, at which it is beyond the level."""
-    (slope, shift), side = line, 1 if at_left else -1
-    while len(knots) > keep and side * (slope * knots[0 if at_left else -1][0] + shift - level) <= 0:
-        _, turn, jump = knots.popleft() if at_left else knots.pop()
-        slope, shift = slope + side * turn, shift + side * jump
-    return slope, shift
+    # With the differences D z, z = v − C⁻¹ Dᵀ u for the u in [−down, up] that minimises ‖C^½ v − C^-½ Dᵀ u‖.
+    z, D = np.empty(v.shape), np.diff(np.eye(v.shape[1]), axis=0)
+    for row, (at, c, rise, fall) in enumerate(zip(v, curvature, up, down, strict=True)):
+        root, bounds = np.sqrt(c), (-fall, np.nextafter(rise, np.inf))
+        u = lsq_linear((D / root).T, root * at, bounds, method="bvls", tol=1e-15).x
+        z[row] = at - D.T @ u / c
+    return z
 
 
 class SubspaceBlock(Grouped):

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from strat.oracles.base import Oracle
 from strat.oracles.central_points import Limited
-from strat.oracles.design import GatheredDesign
 from strat.oracles.kinked_rows import KinkedRows
 
 
@@ -40,8 +39,6 @@ class BoundForm:
     """
 
     def __init__(self, shape, design, inner, offset, on_records, segments):
-        if design is not None and on_records and not design.on_records:
-            design = GatheredDesign(design, segments)
         self.shape, self.design, self.inner = tuple(shape), design, inner
         self.offset = None if not np.any(offset) else offset
         self.on_records, self.segments = on_records, segments
