@@ -60,16 +60,8 @@ def symmetric(v, transposed):
 class Quadratic(Oracle):
     """c + gᵀ(theta − centre) + ½ (theta − centre)ᵀ H (theta − centre).
 
-    Parameters
-    ----------
-    c : (K,) ndarray
-    g : (K, n) ndarray
-    H : (K, n, n) ndarray or None
-        Symmetric, positive semidefinite; None for a linear function. A leading 1 serves all strata.
-    centre : (K, n) ndarray or None
-        Where c and g belong to; a centre near the minimiser keeps the value exact to rounding. None: 0.
-    sizes : (n,) ndarray, optional
-        See `Oracle`.
+    c is (K,), g (K, n) and H (K, n, n), symmetric and positive semidefinite, or None for a linear function; a leading 1 serves
+    all strata. A centre (K, n) near the minimiser, by default 0, keeps the value exact to rounding.
     """
 
     quadratic = True
@@ -109,18 +101,9 @@ class Quadratic(Oracle):
 class SumOracle(Oracle):
     """The sum of oracles, with the capabilities that all of them have.
 
-    Parameters
-    ----------
-    parts : sequence of Oracle
-    n : int
-    smooth, curved : bool
-        Whether gradients and Hessian products exist.
-    prox : callable or None
-        ``prox(v, t)`` of the sum.
-    cones : callable or None
-        ``cones()`` gives the sum, and the constraints that its prox holds, as a list of `Cones`.
-    why : dict
-        Why a method is missing (or a prox has no closed form), by the method's name, for messages.
+    `smooth` and `curved` say whether gradients and Hessian products exist, and `why`, by a method's name, why it is missing, or
+    a prox has no closed form. ``prox(v, t)`` is that of the sum, and ``cones()`` gives it with the constraints that its prox
+    holds as a list of `Cones`; both may be None.
     """
 
     def __init__(self, parts, n, smooth=True, curved=True, prox=None, why=None, cones=None):
@@ -184,15 +167,7 @@ class SumOracle(Oracle):
 
 
 class Rescaled(Oracle):
-    """weight × f(unit · theta), with the capabilities of f.
-
-    Parameters
-    ----------
-    oracle : Oracle
-        f.
-    weight : float
-    unit : (n,) ndarray, optional
-    """
+    """weight × f(unit · theta), f an `oracle` and unit (n,) or None, with the capabilities of f."""
 
     def __init__(self, oracle, weight=1.0, unit=None):
         if isinstance(oracle, Rescaled):

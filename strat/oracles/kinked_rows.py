@@ -7,29 +7,16 @@ import numpy as np
 
 @dataclass
 class KinkedRows:
-    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A theta + shift: pinball, hinge, |u| and their like.
+    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A (unit · theta) + shift: pinball, hinge, |u| and their like."""
 
-    Attributes
-    ----------
-    design : design
-        A, with m rows a record.
-    shift : (N, m J) ndarray
-        For each of the J kinks of a row.
-    low, high, delta : (N, m J) ndarray
-        Slopes before and behind the kinks, and widths, with the records' weights in them.
-    J : int
-    segments : Segments
-        The grouping of records.
-    """
-
-    design: object
-    shift: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    delta: np.ndarray
+    design: object  # A, with m rows a record
+    shift: np.ndarray  # (N, m J), for each of the J kinks of a row
+    low: np.ndarray  # slopes before the kinks, with the records' weights in them
+    high: np.ndarray  # slopes behind them
+    delta: np.ndarray  # widths
     J: int
-    segments: object
-    unit: object = 1.0  # of each coordinate: r = A (unit · theta) + shift
+    segments: object  # the grouping of records
+    unit: object = 1.0  # of each coordinate
 
     @classmethod
     def of(cls, link):

@@ -154,16 +154,9 @@ def path_prox(v, curvature, up, down):
 
 
 class SubspaceBlock(Grouped):
-    """½ zᵀHz on {A z = b}: solved in the eigenvectors of H within the subspace, whatever the step.
+    """½ zᵀHz + qᵀz on {A z = b}: solved in the eigenvectors of H within the subspace, whatever the step.
 
-    Parameters
-    ----------
-    groups : (G, L) int ndarray
-    q : (K or 1, G, L) ndarray
-    H : (L, L) ndarray
-    A : (m, L) ndarray
-    b : (G, m) ndarray
-        Consistent with A.
+    `groups` are (G, L), q (K or 1, G, L), H (L, L), A (m, L), and b (G, m) is consistent with A.
     """
 
     axes = {"groups": 0, "q": 1, "b": 0}

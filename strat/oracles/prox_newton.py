@@ -12,11 +12,7 @@ from strat.oracles.central_points import off_edges
 class QuadraticProx:
     """argmin_z gᵀz + ½ zᵀHz + ‖z − v‖²/(2t) with one g (K, n) and one symmetric H (K or 1, n, n) for each stratum.
 
-    Parameters
-    ----------
-    g, H : ndarray
-    transposed : (n,) int ndarray or None
-        Coordinates of the transposes of symmetric variables.
+    `transposed` (n,) has the coordinates of the transposes of symmetric variables, or is None.
     """
 
     kind = "closed form"
@@ -58,14 +54,8 @@ class NewtonProx:
 
     Newton steps with backtracking in each stratum by itself, until the gradient is at rounding level. The objective
     is strongly convex with modulus 1/t, so the error in z is at most t times the norm of the gradient that is left.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    transposed : (n,) int ndarray or None
-        Coordinates of the transposes of symmetric variables: v is replaced by its symmetric part.
-    rescue : ConeProx or None
-        For strata where the steps do not lead to the end, as far out on an exponential, or where v is outside the domain.
+    `rescue`, a ConeProx or None, is for strata where the steps do not lead to the end, as far out on an exponential, or where v
+    is outside the domain. Where `transposed` has the coordinates of symmetric variables' transposes, v's symmetric part counts.
     """
 
     def __init__(self, oracle, transposed=None, rescue=None):

@@ -7,10 +7,11 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import entr
 
-from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest
+from strat.oracles.thresholds import excess_level, onto_l1_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rule, at_point, symmetric
 from strat.rules.exponentials import Entr, positive_root
+from strat.rules.rows import DotSort, of_largest
 
 
 @rule(atoms.MatrixFrac)
@@ -144,10 +145,11 @@ class LambdaSumLargest(_Eigenvalues):
 
     def prox_eigenvalues(self, values, step):
         """The prox of the sum of the k largest entries."""
-        return shrunk_largest(values, step, self.k)
+        weights = of_largest(self.k, values.shape[-1])
+        return DotSort(weights).prox(values[:, None], step[:, None])[:, 0]
 
     def of_values(self, values):
-        weights = np.clip(self.k - np.arange(values.shape[-1]), 0.0, 1.0)[::-1]
+        weights = np.array(of_largest(self.k, values.shape[-1]))
         return values @ weights, weights
 
 
