@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from strat.compiler.binder import Assembly, Binder
-from strat.compiler.bound_oracle import BoundOracle, Evaluation
+from strat.compiler.binder import Assembly, Binder, Evaluation
+from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.piecewise import first_kink, smoothed, split
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe

@@ -14,8 +14,7 @@ from strat.compiler.binder import dense
 from strat.compiler.expressions import eigenvalues, factors, matrix_factors, rebuilt, sign_of
 from strat.compiler.walk import DATA
 from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
-from strat.rules import atoms
-from strat.rules.text import text
+from strat.rules import atoms, text
 
 #: More unsigned factors than this are not tried in all combinations before there are data.
 MAX_FACTORS = 8

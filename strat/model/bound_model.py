@@ -34,7 +34,8 @@ class BindingCache:
 
     def __call__(self, values, bind):
         """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
-        key = fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
+        given = [values.get(p.name(), p.value) for p in self.parameters]
+        key = fingerprint(*given) if given else ""
         entry = self.entries.pop(key) if key in self.entries else bind(values)
         self.entries[key] = entry  # those used last stand last
         if len(self.entries) > self.size:
@@ -147,6 +148,8 @@ class BoundModel:
 
     def _couple(self, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
+        if not self.base.couple:
+            return np.ones(self.base.layout.n)
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
         prior = None if self.model.graph is None or self.shared else self.prior

@@ -6,10 +6,9 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.prox_groups import path_prox
 from strat.oracles.thresholds import excess_level
-from strat.rules import atoms, forms, rule
+from strat.rules import atoms, forms, rule, text
 from strat.rules.base import Rows, Rule, at_point, grouped
 from strat.rules.piecewise import Abs
-from strat.rules.text import text
 
 
 @rule(atoms.max)
