@@ -14,7 +14,7 @@ from strat.compiler.report import header, piece_rows, prox_line, table
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError
 from strat.records.tables import Shown
-from strat.rules.text import text
+from strat.rules import text
 
 
 class BaseModel(Shown):

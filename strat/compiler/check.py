@@ -14,8 +14,7 @@ from strat.errors import (
     ShapeError,
     type_name,
 )
-from strat.rules import atoms, no_rule, rule_of
-from strat.rules.text import short, text
+from strat.rules import atoms, no_rule, rule_of, short, text
 
 #: Atoms that stretch an argument to the shape of another.
 BROADCASTING = (atoms.AddExpression, atoms.multiply, atoms.DivExpression, atoms.Elementwise)

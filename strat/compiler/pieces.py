@@ -6,12 +6,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.rules import atoms, forms
+from strat.rules import atoms, forms, text
 from strat.rules.base import Elementwise
 from strat.rules.piecewise import Abs, Maximum
 from strat.rules.powers import QuadForm, Square
 from strat.rules.rows import Max
-from strat.rules.text import text
 
 
 class NoProx(Exception):

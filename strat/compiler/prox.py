@@ -14,13 +14,11 @@ from strat.errors import NoOracleError, OptionError
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.interior_point import KinkedProx
 from strat.oracles.memory import check_memory
-from strat.oracles.prox_base import BlockProx
-from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.prox_quadratic import QuadraticProx
-from strat.oracles.prox_separable import NewtonBlock, ScalarBlock, SoftBlock
+from strat.oracles.prox_base import BlockProx, NewtonBlock, ScalarBlock, SoftBlock
+from strat.oracles.prox_newton import NewtonProx, QuadraticProx
 from strat.oracles.tape import Tape
+from strat.rules import text
 from strat.rules.piecewise import Abs
-from strat.rules.text import text
 
 
 def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None):

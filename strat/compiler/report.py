@@ -6,7 +6,7 @@ from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
 from strat.compiler.random_records import GROUPED, random_records
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product, Value
-from strat.rules.text import short, text
+from strat.rules import short, text
 
 
 def describe(program):

@@ -11,8 +11,8 @@ from strat.compiler.pieces import attribute_constraints
 from strat.compiler.random_records import GROUPED, INDEX, random_points, random_records
 from strat.compiler.report import table
 from strat.errors import StratError
+from strat.rules import short, text
 from strat.rules.approximated import approximations
-from strat.rules.text import short, text
 
 #: Largest error (relative to 1 + size) of what CVXPY itself knows to rounding, by differences, or from a solver.
 TOLERANCE = {"value": 1e-9, "gradient": 1e-6, "Hessian product": 1e-5, "prox": 1e-5}

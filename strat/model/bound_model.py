@@ -13,9 +13,8 @@ from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.graphs.reading import read_graph
 from strat.model.first_point import first_point
+from strat.oracles.base import Rescaled, SumOracle
 from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.rescaled import Rescaled
-from strat.oracles.sum import SumOracle
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
@@ -35,7 +34,8 @@ class BindingCache:
 
     def __call__(self, values, bind):
         """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
-        key = fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
+        given = [values.get(p.name(), p.value) for p in self.parameters]
+        key = fingerprint(*given) if given else ""
         entry = self.entries.pop(key) if key in self.entries else bind(values)
         self.entries[key] = entry  # those used last stand last
         if len(self.entries) > self.size:
@@ -148,6 +148,8 @@ class BoundModel:
 
     def _couple(self, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
+        if not self.base.couple:
+            return np.ones(self.base.layout.n)
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
         prior = None if self.model.graph is None or self.shared else self.prior

@@ -10,8 +10,7 @@ from strat.oracles.central_points import central_points, off_edges
 from strat.oracles.cone_program import ConeProgram
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_newton import NewtonProx
-from strat.rules import atoms
-from strat.rules.text import text
+from strat.rules import atoms, text
 from strat.solvers.algorithm import PROJECTION
 
 

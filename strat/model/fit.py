@@ -32,7 +32,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     if not model.shared:
         model.graph_regularizer.validate(joint=True)
     chunks = chunks_of(data, strata, sample_weight, chunks)
-    read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
+    engine = None if engine is None else engine_of(engine)
+    read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine)
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     check_tables(base.loss, base.data, records.strata.N)

@@ -15,7 +15,7 @@ from strat.graphs.reading import read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.export import training_records
 from strat.problem.graph_regularizers import FixedGraph
-from strat.records.axes import changed_axis
+from strat.records.labels import changed_axis
 from strat.records.strata import Strata, some_of
 from strat.solvers.default import default_solver
 from strat.solvers.starts import solve

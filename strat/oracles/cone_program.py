@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
-from strat.oracles.clarabel_call import ACCEPTED, cones_of, gap_of, solved, usable
 from strat.oracles.clock import OutOfTime
+from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
 #: Relative and absolute accuracies that are asked for, in order.
 ACCURACIES = 1e-10, 1e-8
