@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from strat.errors import DataError, GraphError, type_name
-from strat.graphs.prior_graph import node_labels
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import node_labels, read_graph
 from strat.records.labels import label_list
 
 PARAMETERS = """

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from strat.compiler import coupling
 from strat.compiler.expressions import folded
 from strat.errors import OptionError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 
 
 def weighted_problem(model, i, j, weights, kept=()):

@@ -14,22 +14,21 @@ from strat.compiler.expressions import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.value_checks import check_tables
 from strat.errors import GraphError, OptionError, check_whole, type_name
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
 from strat.oracles.dask_engine import engine_of
 from strat.problem.edges import AllPairs, EdgeList
 from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords, chunks_of
-from strat.solvers.default import default_solver
-from strat.solvers.starts import solve
+from strat.solvers.starts import default_solver, solve
 
 
 def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):
     """Fit a StratifiedModel in place, one with shared parameters too."""
     started, base = time.perf_counter(), model.base
     check_options(model)
-    if not model.shared:
+    if model.graph_regularizer.learned and not model.shared:
         model.graph_regularizer.validate(joint=True)
     chunks = chunks_of(data, strata, sample_weight, chunks)
     engine = None if engine is None else engine_of(engine)

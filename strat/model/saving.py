@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import OptionError, StratError
-from strat.graphs.prior_graph import node_labels
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import node_labels, read_graph
 from strat.records.archive import as_path, decoded, encoded, write_archive
 from strat.solvers import Result
 

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from strat.errors import DataError, OptionError
 from strat.graphs.features import centres, shapes_of
-from strat.graphs.reading import read_graph, read_weights
+from strat.graphs.prior_graph import read_graph
+from strat.graphs.report import read_weights
 from strat.plot import canvas
 
 if TYPE_CHECKING:

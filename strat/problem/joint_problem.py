@@ -25,17 +25,16 @@ class JointProblem:
             self.edges = edges.coupled(self.couple)
         self.start_point = None
 
-    def point(self, theta=None, w=None):
-        """Memory for one point of the problem, moved to (theta, w) where they are given."""
+    def point(self, theta, w):
+        """One point of the problem, evaluated at (theta, w)."""
         point = Point(self)
-        if theta is not None:
-            point.theta[...], point.w[...] = theta, w
-            point.evaluate()
-        return point
+        point.theta[...], point.w[...] = theta, w
+        return point.evaluate()
 
     def graph_oracle(self):
         """Memory for h at one point."""
-        return self.graph_regularizer.oracle(self.edges, self.w0, self.outside)
+        h = self.graph_regularizer
+        return h._oracle_class(h, self.edges, self.w0, self.outside)
 
     def feasible(self, w):
         """Whether h is finite at w, so that a solver may start there."""
@@ -157,6 +156,13 @@ class Point:
             self.losses = loss.value(self.theta)
         self.loss = float(np.add.reduce(self.losses))
         return self.loss < np.inf
+
+    def move_theta(self):
+        """Compute F where theta has moved and w has not; return whether it is finite."""
+        self.evaluate_theta()
+        self.add_laplacian()
+        self.add_regularizer()
+        return self.objective < np.inf
 
     def add_laplacian(self):
         """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`."""

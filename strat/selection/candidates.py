@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from strat import graphs
 from strat.compiler import coupling
 from strat.errors import OptionError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.model.baselines import common, lrsm, separate
 from strat.model.estimator import StratifiedModel
 from strat.model.refit import Refits

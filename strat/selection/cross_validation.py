@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.errors import first_line
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
 from strat.model.refit import Refits

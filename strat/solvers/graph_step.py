@@ -20,24 +20,15 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
     if not hasattr(problem.graph_oracle(), "minimize"):
         start, init = (problem.w0, "W0") if w is None else (w, "given")
-        return GraphSteps(tol=tol, max_iter=max_iter).run(fixed, theta, start, init=init)
+        return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, start, init=init)
     started = time.perf_counter()
     w, iterations = exact_weights(problem, theta)
     point = fixed.point(theta, w).differentiate()
     residual = {"theta": 0.0, "W": point.w_residual()}
-    return Result(
-        status="converged" if residual["W"] <= tol else "max_iter",
-        iterations=iterations,
-        objective=point.objective,
-        parts=fixed.parts(theta, w),
-        residual=residual,
-        history=[point.objective],
-        seconds=time.perf_counter() - started,
-        factorizations=iterations,
-        init="exact",
-        theta=theta,
-        w=w,
-    )
+    status, parts = "converged" if residual["W"] <= tol else "max_iter", fixed.parts(theta, w)
+    found = {"residual": residual, "history": [point.objective], "init": "exact", "theta": theta, "w": w}
+    work = {"seconds": time.perf_counter() - started, "factorizations": iterations}
+    return Result(status, iterations, point.objective, parts, **found, **work)
 
 
 class GraphSteps(Solver, max_iter=1000):

@@ -6,17 +6,10 @@ from strat.solvers.free_directions import FreeDirections, times
 
 
 class Smoothed:
-    """The minimiser of a problem whose terms are quadratic but for kinks of records, as `InteriorPoint` finds it.
+    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records, as `InteriorPoint` finds it.
 
-    Parameters
-    ----------
-    problem : JointProblem
-    system : NewtonSystem
-        Solves with the matrices, in place of the Hessian that it has.
-    rows : KinkedRows
-        The records with kinks.
-    rest : list of oracles
-        All other terms but the Laplacian's; quadratic.
+    `system`, a NewtonSystem, solves with the matrices, in place of the Hessian that it has; `rows` are the records with kinks,
+    and `rest` the oracles of all other terms but the Laplacian's.
     """
 
     def __init__(self, problem, system, rows, rest):

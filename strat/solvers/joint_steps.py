@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from strat.oracles.clock import seconds_left
-from strat.solvers.algorithm import Algorithm, for_given_graph
-from strat.solvers.cone_newton import ConeNewton, needs_cones
+from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
+from strat.solvers.cone import ConeNewton
 from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 
@@ -73,19 +73,17 @@ class JointSteps(Algorithm):
             self.theta_[...] = old.theta
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
-        behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self._newton_is_due(behind) and self._newton_step(behind):
+        behind = (
+            not taken or self.theta_estimate > BEHIND * self.w_estimate
+        )  # theta is further from stationarity than W
+        self.wait -= 1
+        due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
+        if due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...] = self.x.theta
             self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
-
-    def _newton_is_due(self, behind):
-        """Whether to try a Newton step now; `behind`: theta is further from stationarity than W."""
-        self.wait -= 1
-        due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
-        return due and self.problem.loss.has("hessian_operator")
 
     def _newton_step(self, behind):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
@@ -96,7 +94,12 @@ class JointSteps(Algorithm):
         x, before = self.x, self.x.objective
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
         fixed = for_given_graph(self.problem, x.w)
-        newton = self._cone_newton(fixed) if self.by_cones else self._proximal_newton(fixed, alone)
+        if self.by_cones:
+            newton = ConeNewton(fixed, x.theta, x.w, self.program, left=self.theta_estimate)
+            newton.start, self.program = newton.x.objective, newton.program
+            newton.step()
+        else:
+            newton = self._proximal_newton(fixed, alone)
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < newton.start or getattr(newton, "polished", False)
         lower = better and self._move_theta(newton.x.theta)
@@ -107,13 +110,6 @@ class JointSteps(Algorithm):
         self.interval = self.wait = self.shortest if worth else min(2 * self.interval, RAREST)
         self.last = before - gain
         return lower
-
-    def _cone_newton(self, fixed):
-        """The method after one step that is a cone program of all strata."""
-        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program, left=self.theta_estimate)
-        newton.start, self.program = newton.x.objective, newton.program
-        newton.step()
-        return newton
 
     def _proximal_newton(self, fixed, alone):
         """The method after one step, or after steps of the strata's own."""
@@ -140,9 +136,7 @@ class JointSteps(Algorithm):
         z.theta[...] = theta
         swap_graphs(x, z)
         try:
-            z.evaluate_theta()
-            z.add_laplacian()
-            z.add_regularizer()
+            z.move_theta()
             lower = z.objective <= x.objective + z.noise
             z.objective = min(z.objective, x.objective)
         finally:  # x is a whole point again, also after Ctrl-C
@@ -160,10 +154,7 @@ class JointSteps(Algorithm):
         x, y = self.x, self.y
         y.theta[...] = x.theta + beta * (x.theta - self.theta_)
         if self.problem.learned:
-            np.subtract(x.w, self.w_, out=y.w)
-            y.w *= beta
-            y.w += x.w
-            np.maximum(y.w, 0.0, out=y.w)
+            np.maximum(x.w + beta * (x.w - self.w_), 0.0, out=y.w)
         return y.evaluate_smooth(gradient=True) < np.inf
 
     def _try(self, y):

@@ -20,20 +20,19 @@ class NewtonSystem:
     """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the curvature of the regularizer there.
 
     Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges (`coupled` is
-    False) every stratum is solved directly. `once`: the system is for a single step, for which the Hessians' blocks of
-    coupled strata do not pay.
+    False) every stratum is solved directly.
     """
 
-    def __init__(self, problem, w, degrees, once=False):
+    def __init__(self, problem, w, degrees):
         self.problem, self.K, self.n = problem, problem.K, problem.n
-        laplacians = problem.laplacians(w, degrees)
-        self.coupled, self.laplacian = laplacians.any, laplacians.operator
+        self.laplacians = problem.laplacians(w, degrees)
+        self.coupled, self.laplacian = self.laplacians.any, self.laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
+        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian")
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
-        self.preconditioner = Preconditioner(laplacians)
+        self.preconditioner = Preconditioner(self.laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""

@@ -3,7 +3,6 @@
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
 from strat.oracles import kernels
@@ -56,10 +55,6 @@ class AllPairs(EdgeSet):
         """Symmetric (K, K) array of the weights w."""
         lower = np.tril(self.packed.square(w), -1)
         return np.ascontiguousarray(lower + lower.T)
-
-    def to_sparse(self, w):
-        """Symmetric csr_array of the weights w."""
-        return sp.csr_array(self.to_matrix(w))
 
     def from_matrix(self, W):
         """Edge array of a symmetric (K, K) array or sparse array."""

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.linalg.blas import daxpy
 
+from strat.problem.edges.base import Inverse
 from strat.problem.graph_regularizers.base import (
     NONNEGATIVE,
     POSITIVE,
@@ -28,7 +29,7 @@ class LogDetOracle(GraphOracle):
         self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
         self.lambda1, self.mu = float(h.lambda1), float(h.mu)
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
-        self._matrix = edges.inverse() if self.lambda1 else None  # M
+        self._matrix = Inverse(edges) if self.lambda1 else None  # M
         self._pull = edges.zeros()  # w - w0
         self.factorizations = 0
 

@@ -12,8 +12,7 @@ from strat import graphs
 from strat.derivatives.hypergradient import wrt_names
 from strat.errors import GraphError, OptionError
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.baselines import joint
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within

@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.records.splitters import RollingOrigin
 from strat.selection.tuning.evidence import Evidence, axes, check, table_of
 from strat.selection.tuning.path import descend, paired_gain, table_row

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.errors import ConvergenceWarning, DataError, first_line
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.problem.edges import EdgeList
 from strat.records.sample import Sample
 from strat.records.splitters import StrataKFold

@@ -6,7 +6,7 @@ from functools import cached_property
 import networkx as nx
 import numpy as np
 
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.plot import canvas
 from strat.records.tables import Table, aligned, number
 from strat.selection.means import text_of
