@@ -62,6 +62,8 @@ def test_numbers_against_matrices(edges, rng):
         np.testing.assert_allclose(product, L @ theta, atol=1e-13)
     np.testing.assert_allclose(edges.laplacian(w, theta[:, :1], degrees), L @ theta[:, :1], atol=1e-13)
     np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
+    g, a = edges.vector(edges.add_half_distances(theta, w.copy(), degrees)), degrees
+    np.testing.assert_allclose(g, edges.vector(w) + d / 2 + a[i] + a[j], atol=1e-13)
     precision = edges.packed.square(edges.precision(w, 0.3))
     np.testing.assert_allclose(np.tril(precision), np.tril(L + 0.3 * np.eye(K)), atol=1e-14)
     shift = rng.random(K) + 0.1

@@ -40,10 +40,7 @@ class PriorGraph:
 
     @classmethod
     def from_terms(cls, labels, i, j, weight, factor=None, name=""):
-        """Build the graph from checked terms in any order and orientation, without self loops.
-
-        The ends `i` and `j` and the weights have shape (T,); `factor` lists the name or None of each term.
-        """
+        """Build the graph from checked terms (T,) without self loops, in any order; `factor` lists names or None."""
         low, high, edge = unique_edges(i, j, len(labels))
         factor = [None] * len(edge) if factor is None else factor
         factors = dict.fromkeys(name for name in factor if name is not None)
@@ -202,9 +199,7 @@ def _from_networkx(graph):
     for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
         if not isinstance(weight, numbers.Real | np.bool_):
             edge = f"edge ({labels[a]!r}, {labels[b]!r})"
-            raise GraphError(
-                f"{edge} has the weight {weight!r}, which is no number. Give it a finite weight."
-            )
+            raise GraphError(f"{edge} has the weight {weight!r}, which is no number. Give a finite weight.")
     try:
         weights = np.array(weights, dtype=float)
     except OverflowError:  # a whole number that is too large
@@ -238,7 +233,7 @@ def _from_matrix(labels, W):
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
         raise GraphError(
-            f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, a row per label."
+            f"W has shape {W.shape}, but there are {len(labels):,} labels. Give a row per label."
         )
     rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.

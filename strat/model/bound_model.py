@@ -10,6 +10,7 @@ from strat.compiler import coupling
 from strat.compiler.sharded import in_chunks, in_pieces
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.graphs.candidates import candidate_edges
+from strat.graphs.features import is_nonnegative
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.first_point import first_point
 from strat.oracles.base import Rescaled, SumOracle
@@ -84,16 +85,12 @@ class BoundModel:
         weight = getattr(self.model, "regularizer_weight", None)
         if weight is None:
             return float(self.prior.K) if self.shared else 1.0
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < np.inf:
+        if not (is_nonnegative(weight) and weight):
             raise OptionError(f"regularizer_weight must be a positive number, not {weight!r}.")
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The `JointProblem` for some constants; the others are the model's.
-
-        `scale` multiplies W0's edges, or has a multiplier for each factor; `values` are hyperparameters by name; `w0` are
-        weights on `edges` in place of the model's graph and scale.
-        """
+        """The `JointProblem` for some constants, by default the model's; `w0` go before its graph and scale."""
         h = graph_regularizer or self.model.graph_regularizer
         h = FixedGraph() if self.shared else h
         values, outside = {**self.model.values, **(values or {})}, 0.0
@@ -116,10 +113,7 @@ class BoundModel:
         return isinstance(self.records, ChunkedRecords)
 
     def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
-        """Read records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages.
-
-        The labels must be strata of the model unless all strata share their parameters.
-        """
+        """Records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages."""
         options = {"declared": self.model.strata, "columns": self.records.columns, "weight": sample_weight}
         options["nodes"] = None if self.shared else self.records.strata.labels
         records = Records.read(self.base.data, tuple(data), strata, where, **options)
@@ -150,9 +144,9 @@ class BoundModel:
         return problem.scaled(point(problem, "lrsm")[0])
 
     def _couple(self, values):
-        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
+        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor; None for ones."""
         if not self.base.couple:
-            return np.ones(self.base.layout.n)
+            return None
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
         prior = None if self.model.graph is None or self.shared else self.prior

@@ -47,10 +47,7 @@ def training_records(model, what="to_cvxpy"):
 
 
 def _stratum_terms(base, records, values, k, regularizer_weight, kept):
-    """One stratum's part of the problem, with variables of its own: these by name, loss plus regularizer, and constraints.
-
-    The regularizer counts `regularizer_weight` times; `kept` has Parameters that stand for hyperparameters, by name.
-    """
+    """One stratum's part of the problem: its variables by name, loss plus regularizer, and constraints."""
     label = records.strata.labels[k]
     variables = {}
     for v in base.loss_program.variables:

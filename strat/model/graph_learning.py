@@ -16,7 +16,7 @@ from strat.problem.graph_regularizers.base import NONNEGATIVE, GraphRegularizer,
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
 from strat.records.tables import Shown
-from strat.solvers.graph_step import graph_step
+from strat.solvers.joint_steps import graph_step
 
 
 @dataclass

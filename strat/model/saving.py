@@ -199,9 +199,7 @@ def _check_entry(kind, value, where):
             _check_entry(kind[0], item, f"{where}[{k}]")
     elif not isinstance(kind, str):
         raise ValueError(f"{where} is {value!r:.60}, but must be a {type(kind).__name__}")
-    elif not KINDS.get(kind, lambda v: type(v) is str and v in kind.removeprefix("one of ").split(", "))(
-        value
-    ):
+    elif not KINDS.get(kind, lambda v: v in kind.removeprefix("one of ").split(", "))(value):
         raise ValueError(f"{where} is {value!r:.60}, but must be {kind}")
 
 

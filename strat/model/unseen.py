@@ -20,10 +20,7 @@ from strat.solvers.starts import default_solver, solve
 
 
 def with_unseen(model, records, unseen):
-    """The records with the strata that are no nodes added after the model's, and the parameters (K, n) of all.
-
-    `unseen` is "common", "graph" or a graph, as ``predict`` takes it; the records' strata are the labels seen.
-    """
+    """The records with the strata that are no nodes added after the model's, and the parameters (K, n) of all."""
     named = isinstance(unseen, str)
     if named and unseen not in ("graph", "common"):
         raise OptionError(f'unseen={unseen!r} is not known. Use "error", "graph", "common", or a graph.')
@@ -83,10 +80,7 @@ def _harmonic(model, theta, new, graph):
 
 
 def _derived(prior, new, place, scale):
-    """Edges (i, j, w) of new strata that the graph has not, as its edges along each coordinate of the labels say.
-
-    A new number on a coordinate whose numbers are joined in order is joined to the nearest on either side.
-    """
+    """Edges (i, j, w) of new strata that the graph has not, as its edges along each coordinate of the labels say."""
     found, missing = [], [label for label in new if label not in prior.position]
     axes = _along_axes(prior, scale) if missing else {}
     for label in missing:

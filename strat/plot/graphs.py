@@ -97,7 +97,7 @@ def _given(pos, graph, labels):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
         raise OptionError(
-            f"pos must be {{label: (x, y)}} of all {len(labels):,} nodes, or finite (K, 2), in order."
+            f"pos must be {{label: (x, y)}} of all {len(labels):,} nodes, or (K, 2), all finite."
         )
     return places
 

@@ -56,11 +56,8 @@ class JointProblem:
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
 
     def prox(self, theta, t):
-        """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
-
-        Factorisations of such points may never return, and a point that is nan is outside every domain.
-        """
-        if not np.isfinite(np.add.reduce(theta, axis=None)):
+        """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
+        if not np.isfinite(np.add.reduce(theta, axis=None)):  # factorisations of such points may never return
             return np.full_like(theta, np.nan)
         return self.regularizer.prox(theta, t)
 
@@ -216,10 +213,7 @@ class Point:
         return {"theta": _share(max(np.linalg.norm(step), lost), size), "W": self.w_residual()}
 
     def w_residual(self):
-        """||prox(w - gradient) - w||, with step 1, over the size of its terms, at a point with the gradient over the edges.
-
-        0 for a given graph.
-        """
+        """||prox(w - gradient) - w||, with step 1, over the size of its terms; 0 for a given graph."""
         if self.graph_oracle is None:
             return 0.0
         edges = self.problem.edges

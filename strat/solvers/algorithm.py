@@ -46,9 +46,7 @@ class Algorithm:
                     if bad.size
                     else "the regularizer"
                 )
-            raise OptionError(
-                f"init: {what} is not finite at the start. Give init= values inside its domain."
-            )
+            raise OptionError(f"init: {what} is not finite at the start. Give init= values in its domain.")
         self.differentiated = gradient
 
     def new_point(self):
@@ -74,9 +72,8 @@ class Algorithm:
     @property
     def factorizations(self):
         """Cholesky factorisations so far."""
-        return self.extra_factorizations + sum(
-            point.graph_oracle.factorizations for point in self.points if point.graph_oracle is not None
-        )
+        oracles = (point.graph_oracle for point in self.points if point.graph_oracle is not None)
+        return self.extra_factorizations + sum(oracle.factorizations for oracle in oracles)
 
     def state(self):
         """The whole state, as a dict of arrays."""

@@ -10,8 +10,7 @@ from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
-from strat.solvers.graph_step import exact_weights, graph_step
-from strat.solvers.joint_steps import JointSteps
+from strat.solvers.joint_steps import JointSteps, exact_weights, graph_step
 from strat.solvers.proximal_newton import ProximalNewton
 
 SHARE = 0.01  # tolerance of a step, relative to the residual before it
@@ -95,14 +94,9 @@ class BlockDescent(Algorithm):
         z.theta[...], objective = self._theta_step(tol)
         z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
         noise = z.evaluate().noise
-        if not z.objective <= objective + noise:  # rounding, or a W that is no better
-            new, reached = z.w.copy(), z.objective
+        if not z.objective <= objective + noise:  # a W that is no better
             z.w[...] = x.w
-            # F is `objective` here but for rounding
-            noise = max(noise, 2 * abs(z.evaluate().objective - objective))
-            if reached <= objective + noise:
-                z.w[...] = new
-                z.evaluate()
+            z.evaluate()
         fall = x.objective - z.objective
         self.idle = 0 if fall > noise else self.idle + 1
         if fall >= -noise:

@@ -132,9 +132,7 @@ class Solver(BaseEstimator):
         self.validate()
         self._check(problem)
         if self.patience is not None and score is None:
-            raise OptionError(
-                "patience watches the validation loss: give fit validation=(X, Y, z), or patience=None."
-            )
+            raise OptionError("patience watches the validation loss: give fit validation=(X, Y, z), or None.")
         # Points tried far out are refused, as their F is infinite.
         far = np.errstate(over="ignore", invalid="ignore")
         progress = Progress(type(self).__name__, self.max_iter, self.verbose)

@@ -8,9 +8,8 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.free_directions import FreeDirections
-from strat.solvers.interior_point import Smoothed
 from strat.solvers.metric import StrataMetric
-from strat.solvers.newton_system import NewtonSystem
+from strat.solvers.newton_system import NewtonSystem, Smoothed
 
 RIDGE = 1e-13  # least damping, relative; it keeps the equations definite where strata have no records
 MOST_DAMPING = 1.0
@@ -54,7 +53,7 @@ class ProximalNewton(Algorithm):
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
-        self.system = NewtonSystem(problem, self.x.w, self.x.degrees)
+        self.system = NewtonSystem(problem, self.x.w, self.x.degrees, once=one_length)
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.bend = getattr(problem.regularizer.prox, "diagonal", None)
@@ -65,8 +64,7 @@ class ProximalNewton(Algorithm):
     @cached_property
     def strata_metric(self):
         """How far each stratum may move in a gradient step."""
-        curvature = self.system.bound(self.x.theta) if self._curvature is None else self._curvature.copy()
-        metric = StrataMetric(self.problem, self.x, curvature)
+        metric = StrataMetric(self.problem, self.x, self._curvature)
         metric.share = SAFE
         return metric
 
@@ -229,10 +227,7 @@ class ProximalNewton(Algorithm):
         return None if theta is None else self.problem.prox(theta, PROJECTION)
 
     def _accuracy(self, b, point, smooth):
-        """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.
-
-        Eisenstat and Walker (1996), choice 2; a quadratic's model is exact from the start.
-        """
+        """Residual to leave in Newton's equations: as much as their model errs (Eisenstat and Walker 1996, choice 2)."""
         size, last = np.linalg.norm(b), self.size
         self.size = size
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing

@@ -26,7 +26,7 @@ from strat.oracles.clock import within
 from strat.solvers.admm import ADMM
 from strat.solvers.algorithm import PROJECTION, for_given_graph, has_cones, needs_cones
 from strat.solvers.cone import Cone
-from strat.solvers.graph_step import graph_step
+from strat.solvers.joint_steps import graph_step
 from strat.solvers.mapg import MAPG
 from strat.solvers.newton_cg import NewtonCG
 from strat.solvers.units import Units
@@ -51,10 +51,7 @@ def default_solver(loss, learned, regularizer=None):
 
 
 def needs_prox(solver, loss=None):
-    """Whether a solver (None needs nothing yet) needs the prox of the loss, which is bound for those alone.
-
-    Given the `loss` without a prox, a solver that takes a gradient or a prox needs the latter where it has no gradient.
-    """
+    """Whether a solver, or None, needs the prox of the loss: the given one, where either a gradient or a prox would do."""
     need = getattr(solver, "needs", {}).get("loss")
     if isinstance(need, tuple):
         return loss is not None and "prox" in need and not any(loss.has(name) for name in need)

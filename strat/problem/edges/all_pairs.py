@@ -5,7 +5,6 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from strat.oracles import kernels
 from strat.oracles.memory import check_memory
 from strat.problem.edges.base import EdgeSet, dense
 
@@ -64,8 +63,6 @@ class AllPairs(EdgeSet):
 
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""
-        if kernels.compiled:
-            return kernels.compiled.degrees(self.K, w)
         return self.packed.operator(w)(np.ones(self.K))
 
     def adjacency_operator(self, w):
@@ -80,8 +77,6 @@ class AllPairs(EdgeSet):
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
-        if kernels.compiled:
-            return kernels.compiled.add_ends(self.K, a, g)
         g += self.packed.pack(np.add.outer(a, a))
         return g
 

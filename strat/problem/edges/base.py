@@ -20,9 +20,6 @@ class EdgeSet:
     are_packed = False  # whether an edge array is a packed matrix
     sparse = False  # whether `precision` has a sparse factor
 
-    def __repr__(self):
-        return f"{type(self).__name__}({self.K} strata, {self.count} edges)"
-
     def norm(self, a):
         """Euclidean norm over the edges of an edge array that is zero off the edges."""
         return np.sqrt(self.dot(a, a))
@@ -51,10 +48,7 @@ class EdgeSet:
         return self.to_matrix(w) if self.are_packed or self.K <= DENSE else self.to_sparse(w)
 
     def solver(self, w, shift, degrees=None):
-        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one dense Cholesky factorisation.
-
-        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift).
-        """
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one dense Cholesky factorisation."""
         matrix = self.precision(w, shift, degrees)
         if not self.packed.factor(matrix):
             raise np.linalg.LinAlgError("G(w) + diag(shift) is not positive definite")
@@ -111,7 +105,5 @@ def dense(W, K):
     """Return W as a (K, K) array, or raise a GraphError."""
     W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
     if W.shape != (K, K):
-        raise GraphError(
-            f"the weights have shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix."
-        )
+        raise GraphError(f"the weights have shape {W.shape}, but the graph has {K} strata: give ({K}, {K}).")
     return W

@@ -17,11 +17,9 @@ from strat.problem.graph_regularizers.base import (
 
 
 class LogDetOracle(GraphOracle):
-    """LogDet at one point of the edge weights: one Cholesky factorisation of M = mu I + G(w) serves all its numbers.
+    """LogDet at one point of the edge weights, from one Cholesky factor of M = mu I + G(w); edges count twice in the norms:
 
-    As every edge stands twice in the matrix norms,
-
-        h(w) = -lambda1 log det M + lambda2 sum_e ((1 - eta) (w_e - w0_e)^2 + 2 eta w_e).
+    h(w) = -lambda1 log det M + lambda2 sum_e ((1 - eta) (w_e - w0_e)^2 + 2 eta w_e).
     """
 
     def __init__(self, h, edges, w0, outside=0.0):
