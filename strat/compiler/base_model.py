@@ -85,11 +85,10 @@ class BaseModel(Shown):
             )
         sources = (self.loss, self.regularizer, *self.constraints)
         variables = {v.id: v for source in sources for v in source.variables()}
-        everything = tuple(variables.values())
-        self.loss_program = compiled(self.loss, self.data, (), "the loss", self.smoothing, everything)
-        self.regularizer_program = compiled(
-            self.regularizer, (), self.constraints, "the regularizer", None, everything
-        )
+        every = tuple(variables.values())
+        self.loss_program = compiled(self.loss, self.data, (), "the loss", self.smoothing, every)
+        parts = self.regularizer, (), self.constraints
+        self.regularizer_program = compiled(*parts, "the regularizer", variables=every)
         self.layout = self.loss_program.layout
         self.predict = None if predict is None else as_expression(predict, "predict")
         self.predict_program = self._prediction(variables)

@@ -283,9 +283,8 @@ class ProxBuilder:
     def _newton(self, columns):
         """The block of smooth functions."""
         binder, weights, p = self.binder, {}, self.sets.transposed
-        touching = [
-            (node, m[:, columns].tocsr()) for node, m in self.pieces if np.isin(m.indices, columns).any()
-        ]
+        touching = [(node, m[:, columns].tocsr()) for node, m in self.pieces]
+        touching = [(node, matrix) for node, matrix in touching if matrix.nnz]
         inside = binder.inside([node for node, _ in touching])
         for node in inside:
             ends = [self.rows(node.forms[i]) for i, e in node.rule.intervals.items() if np.isfinite(e).any()]

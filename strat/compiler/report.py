@@ -50,9 +50,8 @@ def piece_rows(program):
     linear = [node.name for node in places if isinstance(node, Leaf)]
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
-        rows.append(
-            ("1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum", "value gradient hvp prox")
-        )
+        piece = "1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum"
+        rows.append((*piece, "value gradient hvp prox"))
     return rows
 
 

@@ -89,9 +89,8 @@ class Curvature:
             pairs = enumerate(zip(signs, wanted, strict=True))
             wrong = [(i, w) for i, (s, w) in pairs if s not in (w, "0")]
             # A factor may have any sign where the expression stays convex, the others being as wanted.
-            found.append(
-                [p for p in wrong if not self._convex((*wanted[: p[0]], signs[p[0]], *wanted[p[0] + 1 :]))]
-            )
+            others = ((*wanted[:i], signs[i], *wanted[i + 1 :]) for i, _ in wrong)
+            found.append([p for p, others in zip(wrong, others, strict=True) if not self._convex(others)])
         return min(filter(None, found), key=len, default=[None])[0]
 
     def check_values(self, walker, binder, origin=None):

@@ -11,11 +11,9 @@ class Layout:
     def __init__(self, shapes):
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes.values()]
-        ends = np.cumsum([0, *sizes])
-        self.slices = {
-            name: slice(int(a), int(b)) for name, a, b in zip(self.shapes, ends[:-1], ends[1:], strict=True)
-        }
-        self.n = int(ends[-1])
+        ends = np.cumsum([0, *sizes]).tolist()
+        self.slices = dict(zip(self.shapes, map(slice, ends, ends[1:]), strict=True))
+        self.n = ends[-1]
 
     @property
     def names(self):

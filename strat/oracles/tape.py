@@ -145,9 +145,8 @@ class Tape(Oracle):
         self._idle = None if everywhere or active.all() else ~active
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
-        self.quadratic = all(
-            node.rule.curvature == "constant" and not any(f.inner for f in node.forms) for node in nodes
-        )
+        affine = not any(form.inner for node in nodes for form in node.forms)
+        self.quadratic = affine and all(node.rule.curvature == "constant" for node in nodes)
 
     @cached_property
     def sizes(self):
@@ -281,9 +280,7 @@ class Tape(Oracle):
         _, adjoints = self._reverse(theta, states)
         nodes = [node for node in self.nodes if node in adjoints]
         inner = {part.node for node in nodes for form in node.forms for part in form.inner}
-        diagonal = {
-            node: h for node in nodes if (h := _diagonal(node, states[node], adjoints[node])) is not None
-        }
+        diagonal = {node: _diagonal(node, states[node], adjoints[node]) for node in nodes}
 
         def product(v):
             result, tangents, second, moved = np.zeros((len(theta), self.n)), {}, {}, {}
@@ -296,7 +293,7 @@ class Tape(Oracle):
                 for node in reversed(nodes):
                     args, out, memo = states[node]
                     for i in node.varying:
-                        if node in diagonal:
+                        if diagonal[node] is not None:
                             g = _weighted(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])

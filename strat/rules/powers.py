@@ -184,10 +184,8 @@ def _opened(walker, u):
     length = node.forms[0].size // node.size
     inner = node.forms[0].reshaped((node.size, length))
     positions = (u.column - node.start)[:, None] * length + np.arange(length)
-    inside = forms.take(inner, positions)
-    inside = forms.multiply(
-        walker.symbols, forms.constant(u.scale[:, None] * np.ones((1, length))), inside, inside.shape
-    )
+    scale = forms.constant(u.scale[:, None] * np.ones((1, length)))
+    inside = forms.multiply(walker.symbols, scale, forms.take(inner, positions), positions.shape)
     return inside.reshaped((*u.shape, length))
 
 
@@ -287,9 +285,8 @@ class Huber(Elementwise):
 
     def prox(self, u, step, m):
         """That of the square near 0, a shift beyond."""
-        return np.where(
-            np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)
-        )
+        z = u / (1.0 + 2.0 * step)
+        return np.where(np.abs(z) <= m, z, u - 2.0 * step * m * np.sign(u))
 
     def partial(self, i, args, out, memo):
         return 2.0 * np.clip(args[0], -args[1], args[1])
