@@ -6,13 +6,16 @@ from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
 from strat.compiler.random_records import GROUPED, random_records
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product, Value
+from strat.records.tables import aligned
 from strat.rules import short, text
 
 
 def describe(program):
     """The program's table."""
     head = ("weight", "piece", "rule", "argument", "oracles")
-    return "\n".join([header(program), table(head, piece_rows(program)), *prox_line(program)])
+    return "\n".join(
+        [header(program), aligned([head, *piece_rows(program)], numbers=False), *prox_line(program)]
+    )
 
 
 def prox_line(program, constrained=True):
@@ -92,12 +95,3 @@ def _name(symbols, symbol):
     if isinstance(node, Value):
         return f"({_weight(symbols, node.form.at(node.form.row == position))})"
     return text(node.expression, 16)
-
-
-def table(head, rows):
-    """Fixed-width text of rows of strings."""
-    rows = [head, *rows]
-    widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows
-    )

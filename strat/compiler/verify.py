@@ -9,8 +9,8 @@ import numpy as np
 from strat.compiler.expressions import folded, symmetric, with_sign
 from strat.compiler.pieces import attribute_constraints
 from strat.compiler.random_records import GROUPED, INDEX, random_points, random_records
-from strat.compiler.report import table
 from strat.errors import StratError
+from strat.records.tables import aligned
 from strat.rules import short, text
 from strat.rules.approximated import approximations
 
@@ -54,7 +54,7 @@ class Report:
             (short(r.piece, 50), r.oracle, f"{r.error:.1e}", str(r.points), "ok" if r.ok else "DIFFERS")
             for r in self.rows
         ]
-        return "\n".join([table(head, cells), *(f"note  {note}" for note in self.notes)])
+        return "\n".join([aligned([head, *cells], numbers=False), *(f"note  {note}" for note in self.notes)])
 
     __repr__ = __str__
 

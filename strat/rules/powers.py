@@ -6,7 +6,7 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rows, Rule, Scalar, all_legal, at_point, grouped
+from strat.rules.base import Elementwise, Rows, Rule, Scalar, at_point, grouped
 from strat.rules.piecewise import Abs
 
 
@@ -133,10 +133,6 @@ class PowerRule(Elementwise):
         return (0,) if 0 < self.p < 1 else ()
 
     @property
-    def restricted(self):
-        return not self.even
-
-    @property
     def flat_at_zero(self):
         return self.p > 1
 
@@ -160,9 +156,6 @@ class PowerRule(Elementwise):
         # For 1 < p < 2 the curvature at 0 is infinite; the one at 1e-8 keeps Newton's method going.
         u = np.maximum(args[0], 1e-8) if 1 < self.p < 2 else args[0]
         return self.p * (self.p - 1) * self._power(u, self.p - 2)
-
-    def domain(self, args):
-        return super().domain(args) if self.p > 0 else all_legal(args[0] > 0)
 
 
 def square(walker, u, e):
@@ -228,10 +221,6 @@ class QuadOverLin(Rule):
         if i == 0:
             return (2.0 * g)[..., None] * (du - u * dy[..., None])
         return 2.0 * g * (out * dy - _over((u * du).sum(axis=-1), y))
-
-    def domain(self, args):
-        u, y = args
-        return all_legal((y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0)))
 
 
 def _over(g, y):
