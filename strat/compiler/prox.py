@@ -239,9 +239,7 @@ class ProxBuilder:
         nodes = [node for node, matrix in self.pieces if np.isin(matrix.indices, columns).any()]
         found, p = self.soft_parts(nodes), self.sets.transposed
         if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
-            raise NoProx(
-                "absolute values of one coordinate have no joint closed form: they have several centres"
-            )
+            raise NoProx("absolute values of one coordinate with several centres have no joint closed form")
         weight, centre = found
         weight = weight if p is None else 0.5 * (weight + weight[:, p])
         parts, ends = self._parts(columns)

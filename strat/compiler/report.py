@@ -35,10 +35,8 @@ def prox_line(program, constrained=True):
 
 def header(program):
     """Variables and data on one line."""
-    variables, data = (
-        ", ".join(f"{x.name()} {x.shape}" for x in some) for some in (program.variables, program.data)
-    )
-    n = program.layout.n
+    shapes = [[f"{x.name()} {x.shape}" for x in some] for some in (program.variables, program.data)]
+    (variables, data), n = map(", ".join, shapes), program.layout.n
     line = f"{program.what}: variables {variables or 'none'}; {n} number{'s' * (n != 1)} per stratum"
     return line + (f"; data {data}" if data else "")
 

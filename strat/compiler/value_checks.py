@@ -230,9 +230,7 @@ def replacement(e):
     line = str(e)
     if isinstance(e, atoms.log) and "exp(" in line:
         if isinstance(e.args[0], atoms.AddExpression) and "Sum(" not in line:
-            return (
-                "Write cp.logistic(z) for log(1 + exp(z)), and cp.log_sum_exp(cp.hstack([…])) for more terms."
-            )
+            return "Write cp.logistic(z) for log(1 + exp(z)), cp.log_sum_exp(cp.hstack([…])) for more terms."
         return "Write cp.log_sum_exp(z) for log(sum(exp(z))), and cp.logistic(z) for log(1 + exp(z))."
     if isinstance(e, atoms.DivExpression):
         return (
@@ -267,9 +265,7 @@ def replacement(e):
             "It is quasiconvex or quasiconcave at best, which sums do not keep: bound it in a constraint, or take a "
             "convex function with the same meaning, such as cp.abs, cp.huber or cp.norm."
         )
-    return (
-        "Write it with convex functions of affine expressions; the documentation's table of rules lists them."
-    )
+    return "Write it with convex functions of affine expressions: see the documentation's table of rules."
 
 
 def _of_matrix(e):

@@ -108,9 +108,7 @@ class PowerRule(Elementwise):
         order = walker(e.p) if isinstance(e.p, atoms.Expression) else forms.constant(float(e.p))
         if not order.is_constant:
             if walker.symbols.depends(order.coefficient) & 1:
-                raise NoOracleError(
-                    f"the exponent of {e} is record data; it must be a number or a hyperparameter."
-                )
+                raise NoOracleError(f"the exponent of {e} is record data, not a number or hyperparameter.")
             return walker.apply(cls(None), [u], e.shape, e)
         p = float(order.array())
         if p == 0:
