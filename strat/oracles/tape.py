@@ -139,8 +139,6 @@ class Tape(Oracle):
         self._steep = {}  # of each node the arguments that keep off the ends of their intervals
         form = nodes[0].forms[0] if len(nodes) == len(weights) == 1 == len(nodes[0].forms) else None
         self._form = form if form is not None and form.design is not None and not form.inner else None
-        alike = ((node, w[0].reshape(-1)) for node, w in weights.items() if len(w) and (w == w[:1]).all())
-        self._alike = {node: row for node, row in alike if row.all() and np.isfinite(row).all()}
         everywhere = active is None or all(node.on_records for node in nodes)
         self._idle = None if everywhere or active.all() else ~active
         if not all(node in weights and node.single is not None for node in nodes):
@@ -214,11 +212,8 @@ class Tape(Oracle):
     def _total(self, K, outs, illegal):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms, row = outs[node].reshape(len(outs[node]), -1), self._alike.get(node)
-            if row is None:
-                terms = np.add.reduce(_weighted(weight.reshape(len(weight), -1), terms), axis=1)
-            else:
-                terms = terms @ row if len(row) > 1 else terms[:, 0] * row
+            terms = _weighted(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
