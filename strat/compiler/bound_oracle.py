@@ -83,9 +83,7 @@ class BoundOracle:
         if not (np.all(step > 0) and np.all(np.isfinite(step))):
             raise OptionError(f"t must be positive and finite, but it is {t}; it is the step of the prox.")
         if step.ndim > 1 or (step.ndim == 1 and len(step) != len(packed)):
-            raise ShapeError(
-                f"t has shape {step.shape}; give one number, or one for each of {len(packed)} strata."
-            )
+            raise ShapeError(f"t has shape {step.shape}; give one number, or {len(packed)}, one a stratum.")
         return self._write(self.flat.prox(packed, step), v)
 
 
@@ -95,9 +93,7 @@ def _never_nan(value):
 
 
 _WAYS_OUT = {
-    "value_and_gradient": (
-        "Smooth it (smoothing= on the BaseModel), or put it into the regularizer, which needs a prox."
-    ),
+    "value_and_gradient": "Smooth it (smoothing= on the BaseModel), or put it into the regularizer.",
     "hessian_operator": "Use a method that needs gradients only.",
     "prox": "Merge or drop pieces that share variables, or move smooth ones into the loss.",
 }

@@ -67,15 +67,11 @@ def check_data(data):
                 f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
             )
         if any(entry.attributes.get(name) for name in ("complex", "imag", "hermitian")):
-            raise DeclarationError(
-                f"the data Parameter {entry.name()} is complex; records must be real numbers."
-            )
+            raise DeclarationError(f"the data Parameter {entry.name()} is complex; records are real numbers.")
     names = [p.name() for p in data]
     for name in names:
         if names.count(name) > 1:
-            raise DeclarationError(
-                f"data names the Parameter {name} twice; each argument needs its own Parameter."
-            )
+            raise DeclarationError(f"data names the Parameter {name} twice; each argument needs its own.")
     return data
 
 

@@ -239,9 +239,7 @@ class ProxBuilder:
         nodes = [node for node, matrix in self.pieces if np.isin(matrix.indices, columns).any()]
         found, p = self.soft_parts(nodes), self.sets.transposed
         if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
-            raise NoProx(
-                "absolute values of one coordinate have no joint closed form: they have several centres"
-            )
+            raise NoProx("absolute values of one coordinate with several centres have no joint closed form")
         weight, centre = found
         weight = weight if p is None else 0.5 * (weight + weight[:, p])
         parts, ends = self._parts(columns)
@@ -283,9 +281,8 @@ class ProxBuilder:
     def _newton(self, columns):
         """The block of smooth functions."""
         binder, weights, p = self.binder, {}, self.sets.transposed
-        touching = [
-            (node, m[:, columns].tocsr()) for node, m in self.pieces if np.isin(m.indices, columns).any()
-        ]
+        touching = [(node, m[:, columns].tocsr()) for node, m in self.pieces]
+        touching = [(node, matrix) for node, matrix in touching if matrix.nnz]
         inside = binder.inside([node for node, _ in touching])
         for node in inside:
             ends = [self.rows(node.forms[i]) for i, e in node.rule.intervals.items() if np.isfinite(e).any()]

@@ -89,9 +89,8 @@ class Curvature:
             pairs = enumerate(zip(signs, wanted, strict=True))
             wrong = [(i, w) for i, (s, w) in pairs if s not in (w, "0")]
             # A factor may have any sign where the expression stays convex, the others being as wanted.
-            found.append(
-                [p for p in wrong if not self._convex((*wanted[: p[0]], signs[p[0]], *wanted[p[0] + 1 :]))]
-            )
+            others = ((*wanted[:i], signs[i], *wanted[i + 1 :]) for i, _ in wrong)
+            found.append([p for p, others in zip(wrong, others, strict=True) if not self._convex(others)])
         return min(filter(None, found), key=len, default=[None])[0]
 
     def check_values(self, walker, binder, origin=None):
@@ -231,9 +230,7 @@ def replacement(e):
     line = str(e)
     if isinstance(e, atoms.log) and "exp(" in line:
         if isinstance(e.args[0], atoms.AddExpression) and "Sum(" not in line:
-            return (
-                "Write cp.logistic(z) for log(1 + exp(z)), and cp.log_sum_exp(cp.hstack([…])) for more terms."
-            )
+            return "Write cp.logistic(z) for log(1 + exp(z)), cp.log_sum_exp(cp.hstack([…])) for more terms."
         return "Write cp.log_sum_exp(z) for log(sum(exp(z))), and cp.logistic(z) for log(1 + exp(z))."
     if isinstance(e, atoms.DivExpression):
         return (
@@ -268,9 +265,7 @@ def replacement(e):
             "It is quasiconvex or quasiconcave at best, which sums do not keep: bound it in a constraint, or take a "
             "convex function with the same meaning, such as cp.abs, cp.huber or cp.norm."
         )
-    return (
-        "Write it with convex functions of affine expressions; the documentation's table of rules lists them."
-    )
+    return "Write it with convex functions of affine expressions: see the documentation's table of rules."
 
 
 def _of_matrix(e):

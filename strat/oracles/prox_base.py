@@ -173,10 +173,9 @@ class ScalarBlock(SeparableBlock):
 
     def prox(self, v, t):
         with np.errstate(all="ignore"):
-            u = v * self.scale + self.offset
-            return (
-                self.rule.prox(u, t * self.weight * self.scale**2, *self.others) - self.offset
-            ) / self.scale
+            step = t * self.weight * self.scale**2
+            u = self.rule.prox(v * self.scale + self.offset, step, *self.others)
+            return (u - self.offset) / self.scale
 
 
 class SoftBlock(SeparableBlock):

@@ -137,9 +137,8 @@ class NewtonProx:
             if lost.any():
                 # Far out on a steep function rounding alone leaves large gradients.
                 system = _ridged(self._hessian(z), t)
-                known = (
-                    lost & ~outside & np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
-                )
+                finite = np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
+                known = lost & ~outside & finite
                 step = np.linalg.solve(system[known], gradient[known][..., None])[..., 0]
                 lost[known] = ~(np.abs(step).max(axis=1, initial=0.0) <= enough[known])
         return lost

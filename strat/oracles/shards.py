@@ -45,9 +45,7 @@ def evaluate(shard, theta, curved=False):
     if not oracle.has("value_and_gradient"):
         return oracle.value(theta), shard.counts
     value, gradient = oracle.value_and_gradient(theta)
-    return (
-        (value, shard.counts, gradient, oracle.hessian(theta)) if curved else (value, shard.counts, gradient)
-    )
+    return value, shard.counts, gradient, *([oracle.hessian(theta)] if curved else [])
 
 
 def products(shard, theta, v):

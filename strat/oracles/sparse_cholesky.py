@@ -178,9 +178,8 @@ def inverse_entries(A, rows, columns):
     entries[np.searchsorted(key, own)] = lower.data
     factor = SparseCholesky(M, *np.divmod(key, M)).factor(A.diagonal(), entries)
     diagonal, entries = factor.inverse()
-    return factor.log_det, np.where(
-        rows == columns, diagonal[rows], np.append(entries, 0.0)[np.searchsorted(key, wanted)]
-    )
+    entries = np.append(entries, 0.0)[np.searchsorted(key, wanted)]
+    return factor.log_det, np.where(rows == columns, diagonal[rows], entries)
 
 
 def _elimination_tree(indptr, indices):

@@ -139,15 +139,12 @@ class Tape(Oracle):
         self._steep = {}  # of each node the arguments that keep off the ends of their intervals
         form = nodes[0].forms[0] if len(nodes) == len(weights) == 1 == len(nodes[0].forms) else None
         self._form = form if form is not None and form.design is not None and not form.inner else None
-        alike = ((node, w[0].reshape(-1)) for node, w in weights.items() if len(w) and (w == w[:1]).all())
-        self._alike = {node: row for node, row in alike if row.all() and np.isfinite(row).all()}
         everywhere = active is None or all(node.on_records for node in nodes)
         self._idle = None if everywhere or active.all() else ~active
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
-        self.quadratic = all(
-            node.rule.curvature == "constant" and not any(f.inner for f in node.forms) for node in nodes
-        )
+        affine = not any(form.inner for node in nodes for form in node.forms)
+        self.quadratic = affine and all(node.rule.curvature == "constant" for node in nodes)
 
     @cached_property
     def sizes(self):
@@ -215,11 +212,8 @@ class Tape(Oracle):
     def _total(self, K, outs, illegal):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms, row = outs[node].reshape(len(outs[node]), -1), self._alike.get(node)
-            if row is None:
-                terms = np.add.reduce(_weighted(weight.reshape(len(weight), -1), terms), axis=1)
-            else:
-                terms = terms @ row if len(row) > 1 else terms[:, 0] * row
+            terms = _weighted(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
@@ -281,9 +275,7 @@ class Tape(Oracle):
         _, adjoints = self._reverse(theta, states)
         nodes = [node for node in self.nodes if node in adjoints]
         inner = {part.node for node in nodes for form in node.forms for part in form.inner}
-        diagonal = {
-            node: h for node in nodes if (h := _diagonal(node, states[node], adjoints[node])) is not None
-        }
+        diagonal = {node: _diagonal(node, states[node], adjoints[node]) for node in nodes}
 
         def product(v):
             result, tangents, second, moved = np.zeros((len(theta), self.n)), {}, {}, {}
@@ -296,7 +288,7 @@ class Tape(Oracle):
                 for node in reversed(nodes):
                     args, out, memo = states[node]
                     for i in node.varying:
-                        if node in diagonal:
+                        if diagonal[node] is not None:
                             g = _weighted(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])

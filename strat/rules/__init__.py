@@ -58,9 +58,8 @@ def rule_of(expression):
 def no_rule(expression):
     """The error about an expression without a rule."""
     name = type(expression).__name__
-    way = _INSTEAD.get(
-        name, "Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
-    )
+    usual = "Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
+    way = _INSTEAD.get(name, usual)
     return NoOracleError(f"there is no rule for the atom {name} in {text(expression)}. {way}")
 
 

@@ -109,9 +109,8 @@ class PiecewiseLinear:
 
     def __add__(self, other):
         knots = np.union1d(self.knots, other.knots)
-        return PiecewiseLinear(
-            knots, self(knots) + other(knots), self.left + other.left, self.right + other.right
-        )
+        slopes = self.left + other.left, self.right + other.right
+        return PiecewiseLinear(knots, self(knots) + other(knots), *slopes)
 
     def scaled(self, factor):
         """factor times the function."""
@@ -129,10 +128,8 @@ class PiecewiseLinear:
         knots = np.union1d(knots, np.concatenate([new, outer]))
         ends = np.array([knots[0] - 1.0, knots[-1] + 1.0])
         first, second = self(ends) >= other(ends)
-        values = np.maximum(self(knots), other(knots))
-        return PiecewiseLinear(
-            knots, values, self.left if first else other.left, self.right if second else other.right
-        )
+        slopes = self.left if first else other.left, self.right if second else other.right
+        return PiecewiseLinear(knots, np.maximum(self(knots), other(knots)), *slopes)
 
     @property
     def slopes(self):

@@ -6,7 +6,7 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rows, Rule, Scalar, all_legal, at_point, grouped
+from strat.rules.base import Elementwise, Rows, Rule, Scalar, at_point, grouped
 from strat.rules.piecewise import Abs
 
 
@@ -108,9 +108,7 @@ class PowerRule(Elementwise):
         order = walker(e.p) if isinstance(e.p, atoms.Expression) else forms.constant(float(e.p))
         if not order.is_constant:
             if walker.symbols.depends(order.coefficient) & 1:
-                raise NoOracleError(
-                    f"the exponent of {e} is record data; it must be a number or a hyperparameter."
-                )
+                raise NoOracleError(f"the exponent of {e} is record data, not a number or hyperparameter.")
             return walker.apply(cls(None), [u], e.shape, e)
         p = float(order.array())
         if p == 0:
@@ -131,10 +129,6 @@ class PowerRule(Elementwise):
     @property
     def steep(self):
         return (0,) if 0 < self.p < 1 else ()
-
-    @property
-    def restricted(self):
-        return not self.even
 
     @property
     def flat_at_zero(self):
@@ -161,9 +155,6 @@ class PowerRule(Elementwise):
         u = np.maximum(args[0], 1e-8) if 1 < self.p < 2 else args[0]
         return self.p * (self.p - 1) * self._power(u, self.p - 2)
 
-    def domain(self, args):
-        return super().domain(args) if self.p > 0 else all_legal(args[0] > 0)
-
 
 def square(walker, u, e):
     """Form of u²; squares of 2-norms and absolute values become sums of squares of what is inside."""
@@ -184,10 +175,8 @@ def _opened(walker, u):
     length = node.forms[0].size // node.size
     inner = node.forms[0].reshaped((node.size, length))
     positions = (u.column - node.start)[:, None] * length + np.arange(length)
-    inside = forms.take(inner, positions)
-    inside = forms.multiply(
-        walker.symbols, forms.constant(u.scale[:, None] * np.ones((1, length))), inside, inside.shape
-    )
+    scale = forms.constant(u.scale[:, None] * np.ones((1, length)))
+    inside = forms.multiply(walker.symbols, scale, forms.take(inner, positions), positions.shape)
     return inside.reshaped((*u.shape, length))
 
 
@@ -230,10 +219,6 @@ class QuadOverLin(Rule):
         if i == 0:
             return (2.0 * g)[..., None] * (du - u * dy[..., None])
         return 2.0 * g * (out * dy - _over((u * du).sum(axis=-1), y))
-
-    def domain(self, args):
-        u, y = args
-        return all_legal((y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0)))
 
 
 def _over(g, y):
@@ -287,9 +272,8 @@ class Huber(Elementwise):
 
     def prox(self, u, step, m):
         """That of the square near 0, a shift beyond."""
-        return np.where(
-            np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)
-        )
+        z = u / (1.0 + 2.0 * step)
+        return np.where(np.abs(z) <= m, z, u - 2.0 * step * m * np.sign(u))
 
     def partial(self, i, args, out, memo):
         return 2.0 * np.clip(args[0], -args[1], args[1])

@@ -105,9 +105,8 @@ class SpectralNorm(_SingularValues):
 
     def prox(self, u, step):
         """The largest singular values are cut to one level."""
-        return on_singular_values(
-            u, lambda s: np.minimum(s, np.maximum(excess_level(s, step), 0.0)[..., None])
-        )
+        level = lambda s: np.maximum(excess_level(s, step), 0.0)  # noqa: E731
+        return on_singular_values(u, lambda s: np.minimum(s, level(s)[..., None]))
 
     def project(self, u, radius):
         """Singular values cut at the radius."""
@@ -196,10 +195,8 @@ class VonNeumannEntropy(_Eigenvalues):
         return Entr().prox(values, step[:, None])
 
     def of_values(self, values):
-        slopes = (
-            -np.log(np.maximum(values, np.finfo(float).tiny)) - 1.0
-        )  # finite, so that 0 times it is not nan
-        return entr(np.maximum(values, 0.0)).sum(axis=-1), slopes
+        positive = np.maximum(values, np.finfo(float).tiny)  # finite slopes, so that 0 times one is not nan
+        return entr(np.maximum(values, 0.0)).sum(axis=-1), -np.log(positive) - 1.0
 
     def domain(self, args):
         values = np.linalg.eigvalsh(symmetric(args[0]))
