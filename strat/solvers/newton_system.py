@@ -27,14 +27,14 @@ class NewtonSystem:
 
     def __init__(self, problem, w, degrees, once=False):
         self.problem, self.K, self.n = problem, problem.K, problem.n
-        laplacians = problem.laplacians(w, degrees)
-        self.coupled, self.laplacian = laplacians.any, laplacians.operator
+        self.laplacians = problem.laplacians(w, degrees)
+        self.coupled, self.laplacian = self.laplacians.any, self.laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
         cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
-        self.preconditioner = Preconditioner(laplacians)
+        self.preconditioner = Preconditioner(self.laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
