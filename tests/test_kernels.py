@@ -13,8 +13,7 @@ import pytest
 
 import strat
 from strat.oracles import kernels
-from strat.oracles.design import SharedDesign
-from strat.oracles.segments import SMALL, Segments
+from strat.oracles.design import SMALL, Segments, SharedDesign
 from strat.problem.edges import AllPairs
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata

@@ -12,9 +12,8 @@ from strat.errors import DataWarning, NoOracleError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.first_point import first_point
+from strat.oracles.base import Rescaled, SumOracle
 from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.rescaled import Rescaled
-from strat.oracles.sum import SumOracle
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
@@ -33,7 +32,8 @@ class BindingCache:
 
     def __call__(self, values, bind):
         """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
-        key = self.parameters and fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
+        given = [values.get(p.name(), p.value) for p in self.parameters]
+        key = fingerprint(*given) if given else ""
         entry = self.entries.pop(key) if key in self.entries else bind(values)
         self.entries[key] = entry  # those used last stand last
         if len(self.entries) > self.size:

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 
 from strat.errors import OptionError, StratError
 from strat.graphs.prior_graph import node_labels, read_graph
-from strat.records.archive import as_path, write_archive
-from strat.records.stored_labels import decoded, encoded
+from strat.records.archive import as_path, decoded, encoded, write_archive
 from strat.solvers import Result
 
 FORMAT = 1

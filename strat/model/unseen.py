@@ -14,7 +14,7 @@ from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.export import training_records
 from strat.problem.graph_regularizers import FixedGraph
-from strat.records.axes import changed_axis
+from strat.records.labels import changed_axis
 from strat.records.strata import Strata, some_of
 from strat.solvers.starts import default_solver, solve
 

@@ -73,7 +73,7 @@ WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *r
 }
 
 /* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
-   of line at the knots between (strat/oracles/prox_chains.py does the same in Python). */
+   of line at the knots between (strat/oracles/prox_groups.py does the same in Python). */
 typedef struct {
     double slope, shift;
 } line;
@@ -136,7 +136,6 @@ static void path_proxes(ptrdiff_t P, ptrdiff_t L, const double *v, const double 
 
 typedef union {
     ptrdiff_t n;
-    double x;
     double *a;
     ptrdiff_t *i;
 } value;
@@ -147,7 +146,7 @@ static void release(Py_buffer *views, int count)
         PyBuffer_Release(&views[count]);
 }
 
-/* Read arguments of the types n (count), x (number), r (array to read) and w (array to write); return how many arrays there
+/* Read arguments of the types n (count), r (array to read) and w (array to write); return how many arrays there
    are, -1 with an exception set where an argument does not fit. */
 static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, value *v, Py_buffer *views)
 {
@@ -158,8 +157,6 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
         Py_buffer *view = &views[arrays];
         if (*types == 'n')
             v->n = PyLong_AsSsize_t(*args);
-        else if (*types == 'x')
-            v->x = PyFloat_AsDouble(*args);
         else if (!PyObject_GetBuffer(*args, view, *types == 'w' ? PyBUF_WRITABLE : PyBUF_SIMPLE)) {
             v->a = view->buf;
             arrays++;

@@ -53,12 +53,17 @@ class Table(Shown):
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
-def aligned(lines):
-    """Rows of texts, the head first, as lines of equal columns: words to the left, numbers to the right."""
+def aligned(lines, numbers=True):
+    """Rows of texts, the head first, as lines of equal columns: words to the left, `numbers` to the right."""
     columns = []
     for column in zip(*lines, strict=True):
         width, cells = max(map(len, column)), [cell for cell in column[1:] if cell]
-        right = columns and cells and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
+        right = (
+            numbers
+            and columns
+            and cells
+            and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
+        )
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
     return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 

@@ -165,7 +165,7 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         theta, w = self.x.theta, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program, self.whole)
+            inner = ConeNewton(fixed, theta, w, self.program, self.whole, self.left)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):

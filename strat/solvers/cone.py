@@ -16,6 +16,11 @@ DECREASE = 1e-4  # share of the decrease that the model promises which a step ha
 SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
+SHARE = 0.03  # accuracy of a program over the square of the residual before it: what Newton's step leaves is of that order
+ROUGH, FINE = (
+    1e-3,
+    3e-8,
+)  # the roughest accuracy, and the finest below which a program is solved as well as can be
 
 
 class Cone(Solver, max_iter=100):
@@ -75,12 +80,13 @@ class ConeNewton(Algorithm):
 
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta, exact for a quadratic loss. Without second
     derivatives, or where `whole` asks for them, the records' cones stand in the program, which is then the whole problem. Damping
-    keeps steps short where curvature vanishes far out. `program` is that of another graph, to be used again.
+    keeps steps short where curvature vanishes far out. `program` is that of another graph, to be used again; `left` is the
+    residual at theta as far as it is known. Programs far from the solution are solved roughly.
     """
 
-    saved = ("damping",)
+    saved = ("damping", "accuracy", "rough")
 
-    def __init__(self, problem, theta, w, program=None, whole=False):
+    def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
         self.smooth = problem.loss.has("hessian_operator") and not whole
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
@@ -94,11 +100,12 @@ class ConeNewton(Algorithm):
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
+        self.accuracy, self.rough = _accuracy(left), 0.0  # of the next program, and of the one that gave x
 
     def step(self):
         """One iteration."""
         if not self.smooth:
-            self._whole(*self._solved(None, None))
+            self._whole(*self._solved())
             return
         x = self.differentiate_x()
         H = hessian_blocks(self.problem.loss, x.theta)
@@ -111,7 +118,7 @@ class ConeNewton(Algorithm):
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return
         try:
-            theta, solution = self._solved(H, g - times(H, x.theta))
+            theta, solution = self._solved(H, g - times(H, x.theta), self.accuracy)
         except NoOracleError:  # rounding may end one program and not one that is damped more
             if self.damping >= STEEP:
                 raise
@@ -122,9 +129,9 @@ class ConeNewton(Algorithm):
     def _damp(self, factor, least):
         self.damping = min(max(factor * self.damping, least), STEEP)
 
-    def _solved(self, H, g):
+    def _solved(self, H=None, g=None, accuracy=0.0):
         """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
-        solution = self.program.solve(H, g)
+        solution = self.program.solve(H, g, accuracy=accuracy)
         theta = solution.theta
         for function in self.regularizer:
             theta = function.inside(theta)
@@ -154,8 +161,14 @@ class ConeNewton(Algorithm):
                 if not k:
                     promised -= z.regularizer
                 gain = x.objective - z.objective
-                if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
+                # A point that was found roughly may break constraints a little, and lie below the minimum.
+                if gain >= DECREASE * length * max(promised, 0.0) - z.noise - self.rough * (
+                    1 + abs(x.objective)
+                ):
                     break
+            if self.accuracy:
+                self.accuracy = 0.0  # too rough to be any better
+                return
         else:
             self.stalled = self.damping >= STEEP
             self._damp(30.0, 1e-4)
@@ -165,7 +178,9 @@ class ConeNewton(Algorithm):
         error = z.loss_gradient - x.loss_gradient - times(H, d) + solution.error
         self.left = (error, solution.gap) if k == 0 else None
         z.objective = min(z.objective, x.objective)
-        self.x, self.z, self.differentiated = z, x, True
+        self.x, self.z, self.differentiated, self.rough = z, x, True, self.accuracy
+        if k == 0:
+            self.accuracy = _accuracy(self._share())
 
     @property
     def subgradient(self):
@@ -177,8 +192,11 @@ class ConeNewton(Algorithm):
         if self.left is None:
             return None
         (error, gap), size = self.left, np.linalg.norm(self.x.product)
-        if self.smooth:
-            size, gap = max(size, np.linalg.norm(self.differentiate_x().loss_gradient)), 0.0
+        if self.smooth:  # the objective is right to the accuracy, and theta to its root
+            size, gap = (
+                max(size, np.linalg.norm(self.differentiate_x().loss_gradient)),
+                float(np.sqrt(self.rough)),
+            )
         return {"theta": max(float(np.linalg.norm(error) / (1 + size)), gap), "W": 0.0}
 
     def certificate(self, theta, w):
@@ -187,3 +205,9 @@ class ConeNewton(Algorithm):
         if known is None and self.smooth:
             return super().certificate(theta, w)
         return known or {"theta": np.inf, "W": 0.0}
+
+
+def _accuracy(left):
+    """Accuracy of the program at a point with the residual `left`; 0 is the best."""
+    accuracy = min(SHARE * left**2, ROUGH)
+    return accuracy if accuracy > FINE else 0.0

@@ -8,8 +8,8 @@ two calls.
 
 import numpy as np
 
+from strat.oracles.base import RescaledProx
 from strat.oracles.prox_base import BlockProx
-from strat.oracles.rescaled import RescaledProx
 
 STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
 JUMP = 1e-3  # slopes on both sides that differ by more than this are those of a kink

@@ -21,16 +21,17 @@ class NewtonSystem:
     """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the curvature of the regularizer there.
 
     Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges (`coupled` is
-    False) every stratum is solved directly.
+    False) every stratum is solved directly. `once`: the system is for a single step, for which the Hessians' blocks of
+    coupled strata do not pay.
     """
 
-    def __init__(self, problem, w, degrees):
+    def __init__(self, problem, w, degrees, once=False):
         self.problem, self.K, self.n = problem, problem.K, problem.n
         self.laplacians = problem.laplacians(w, degrees)
         self.coupled, self.laplacian = self.laplacians.any, self.laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian")
+        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
         self.preconditioner = Preconditioner(self.laplacians)

@@ -110,7 +110,7 @@ class ProximalNewton(Algorithm):
         self.p, self.z = self.new_point(), self.new_point()
         for point in (self.p, self.z):  # all points share the one W
             point.w, point.degrees = self.x.w, self.x.degrees
-        self.system = NewtonSystem(problem, self.x.w, self.x.degrees)
+        self.system = NewtonSystem(problem, self.x.w, self.x.degrees, once=one_length)
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.bend = getattr(problem.regularizer.prox, "diagonal", None)

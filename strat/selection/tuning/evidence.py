@@ -25,7 +25,7 @@ from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
-from strat.rules.text import text
+from strat.rules import text
 from strat.solvers import NewtonCG
 from strat.solvers.starts import solve
 
