@@ -191,13 +191,17 @@ class ConeNewton(Algorithm):
         """Residual of x, or None where it is not known, as after a step that was shortened."""
         if self.left is None:
             return None
-        (error, gap), size = self.left, np.linalg.norm(self.x.product)
-        if self.smooth:  # the objective is right to the accuracy, and theta to its root
-            size, gap = (
-                max(size, np.linalg.norm(self.differentiate_x().loss_gradient)),
-                float(np.sqrt(self.rough)),
-            )
-        return {"theta": max(float(np.linalg.norm(error) / (1 + size)), gap), "W": 0.0}
+        # The objective is right to the accuracy, and theta to its root.
+        least = np.sqrt(self.rough) if self.smooth else self.left[1]
+        return {"theta": max(self._share(), float(least)), "W": 0.0}
+
+    def _share(self):
+        """What is left of the stationarity condition at x, relative to its terms."""
+        error, x = self.left[0], self.x
+        size = np.linalg.norm(x.product)
+        if self.smooth:
+            size = max(size, np.linalg.norm(self.differentiate_x().loss_gradient))
+        return float(np.linalg.norm(error) / (1 + size))
 
     def certificate(self, theta, w):
         """Residual of a point that is to be returned: of x, or unknown and so infinite."""
