@@ -31,7 +31,7 @@ class NewtonSystem:
         self.coupled, self.laplacian = self.laplacians.any, self.laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
+        cheap = problem.loss.has("hessian") and (self.quadratic or (self.n <= COUPLED and not once))
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
         self.preconditioner = Preconditioner(self.laplacians)

@@ -14,9 +14,7 @@ from strat.selection.tuning.path import descend, paired_gain, table_row
 from strat.selection.tuning.result import Tuned, as_networkx
 from strat.solvers.progress import logger
 
-#: Standard deviation of a normal prior on the logarithms of the multipliers, which keeps weights near the start where the
-#: records say little of them.
-WIDTH = 1.0
+WIDTH = 1.0  # standard deviation of a normal prior on the multipliers' logarithms, where records say little
 STEPS = 10  # of each maximisation; few, because the start was chosen by held-out records
 #: The ways, each from the end of the one before: a number for each axis times one for each coefficient, then any table.
 PRODUCT, TABLE = "evidence, product", "evidence, table"
