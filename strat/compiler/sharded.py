@@ -18,11 +18,9 @@ SAMPLE = 2**12
 
 
 def in_pieces(program, arrays, strata, weight, given, smooth=True):
-    """The loss at records in memory as a sum of pieces; None where they are few or the loss needs them all at once."""
+    """The loss at MANY records in memory as a sum of pieces; None where the loss needs them all at once."""
     numbers = sum(array.size for array in arrays)  # of a sparse array those that it stores
     width = max(numbers // max(strata.N, 1), 1)
-    if strata.N * width < MANY:
-        return None
     K, N, n = strata.K, strata.N, program.layout.n
     bind = partial(program.bind_records, arrays, weight=weight, given=given, smooth=smooth)
     some = np.flatnonzero(weight)
