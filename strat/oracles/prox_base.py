@@ -97,9 +97,6 @@ class BlockProx:
 
     def __init__(self, blocks, transposed=None):
         self.blocks, self.transposed = joined(blocks), transposed
-        columns = self.blocks[0].columns if len(self.blocks) == 1 else ()
-        # The number of columns, where one block holds all of them in order.
-        self._whole = len(columns) if np.array_equal(columns, np.arange(len(columns))) else 0
 
     @property
     def kind(self):
@@ -128,13 +125,10 @@ class BlockProx:
         t = np.asarray(t, dtype=float)
         t = t.reshape(-1, 1) if t.ndim == 1 else t
         v = symmetric(v, self.transposed)
-        if self._whole == v.shape[1]:
-            z = self.blocks[0](v, t)
-        else:
-            z = np.empty_like(v)
-            for block in self.blocks:
-                own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
-                z[:, block.columns] = block(v[:, block.columns], own)
+        z = np.empty_like(v)
+        for block in self.blocks:
+            own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
+            z[:, block.columns] = block(v[:, block.columns], own)
         return symmetric(z, self.transposed)  # exactly
 
 
