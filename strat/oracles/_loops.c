@@ -7,13 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Loops are built for wider registers, too, where the compiler can leave the choice to the machine. */
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define WIDE
-#endif
-
 /* The lower triangle of a K x K matrix in rectangular full packed format (see strat/problem/edges/packed.py) is one sequence of
    runs: parts of a row or of a column, along which one index is fixed and the other grows by one. */
 static ptrdiff_t runs(ptrdiff_t K) { return 2 * ((K + 1) / 2); }
@@ -30,7 +23,7 @@ static ptrdiff_t run(ptrdiff_t K, ptrdiff_t r, ptrdiff_t *fixed, ptrdiff_t *firs
     return K - column;
 }
 
-WIDE static void degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
+static void degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < K; i++)
         out[i] = 0.0;
@@ -47,7 +40,7 @@ WIDE static void degrees(ptrdiff_t K, const double *restrict w, double *restrict
     }
 }
 
-WIDE static void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
+static void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
 {
     for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
         const ptrdiff_t length = run(K, r, &i, &first);
@@ -58,7 +51,7 @@ WIDE static void add_ends(ptrdiff_t K, const double *restrict a, double *restric
     }
 }
 
-WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
+static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
                        const double *restrict theta, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < N; i++, x += p) {
@@ -71,7 +64,7 @@ WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict 
     }
 }
 
-WIDE static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
                      const double *restrict x, const double *restrict g, double *restrict out)
 {
     for (ptrdiff_t e = 0; e < K * p; e++)
@@ -84,7 +77,7 @@ WIDE static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t
     }
 }
 
-WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
                   const double *restrict x, const double *restrict weight, double *restrict out)
 {
     for (ptrdiff_t e = 0; e < K * p * p; e++)
