@@ -36,7 +36,7 @@ class Oracle:
         return self
 
     def limited(self):
-        """The arguments of atoms with a domain, as `Limited`, where they are functions of affine forms."""
+        """Pairs of an affine BoundForm that is the argument of an atom with a domain, and the domain's lower end."""
         return []
 
 

@@ -1,7 +1,5 @@
 """Points well inside the domain of a sum of atoms, by least squares."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 #: Distances from the ends of the domain that are tried, and how often the arguments that miss the domain are fitted again.
@@ -11,35 +9,16 @@ RIDGE = 1e-8  # relative; it keeps the equations definite where records say noth
 LARGEST = 2**24  # numbers up to which the equations are formed
 
 
-@dataclass
-class Limited:
-    """An affine argument u of an atom with a domain."""
-
-    form: object  # u, a BoundForm
-    end: object  # the lower end of the domain; None where u must be a positive definite matrix
-
-    def missing(self, z, distance):
-        """What u misses to where it is off the end by the distance, and whether it is in the domain."""
-        u = self.form.value(z, {})
-        if self.end is None:
-            values, vectors = np.linalg.eigh(0.5 * (u + u.swapaxes(1, 2)))
-            lift = np.maximum(distance - values, 0.0)[:, None, :]
-            miss = (vectors * lift) @ vectors.swapaxes(1, 2)
-            return miss.reshape(len(u), -1), bool((values > 0).all())
-        u = u.reshape(len(u), -1)
-        return np.maximum(self.end + distance - u, 0.0), bool((u > self.end).all())
-
-
 def central_points(loss, theta, distances=DISTANCES):
     """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
 
-    Rounds of argmin_z Σ ‖A z + b − c‖² over the arguments u = A z + b, where c is u, or end + s where u is nearer to the end. Of
-    a matrix that must be positive definite, c has the eigenvalues below s lifted to s. The first z is theta.
+    Rounds of argmin_z Σ ‖A z + b − c‖² over the arguments u = A z + b, where c is u, or end + s where u is nearer to the end.
+    The first z is theta.
     """
     (K, n), arguments = theta.shape, loss.limited()
     if not arguments or K * n**2 > LARGEST:
         return
-    forms = [argument.form for argument in arguments]
+    forms = [form for form, _ in arguments]
     grams = [form.design.gram(np.ones((form.segments.N if form.on_records else K, form.m))) for form in forms]
     system = sum(grams[1:], grams[0])
     diagonal = np.einsum("kaa->ka", system)
@@ -47,12 +26,12 @@ def central_points(loss, theta, distances=DISTANCES):
     for distance in distances:
         z = theta
         for _ in range(ROUNDS):
-            missing, legal = zip(*(argument.missing(z, distance) for argument in arguments), strict=True)
-            if all(legal):
+            off = [form.value(z, {}).reshape(-1, form.m) - end for form, end in arguments]
+            if all(np.all(u > 0) for u in off):
                 break
+            missing = (np.maximum(distance - u, 0.0) for u in off)
             left = sum(form.design.rmatvec(miss) for form, miss in zip(forms, missing, strict=True))
-            move = np.linalg.solve(system, left[..., None])[..., 0]
-            z = z + move
+            z = z + np.linalg.solve(system, left[..., None])[..., 0]
         yield z
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.oracles.base import Oracle
-from strat.oracles.central_points import Limited
 from strat.oracles.kinked_rows import KinkedRows
 
 
@@ -185,14 +184,9 @@ class Tape(Oracle):
         return tape if tape._steep else self
 
     def limited(self):
-        """The affine arguments of atoms with a domain (see `Limited`)."""
-        found = []
-        for node in self.nodes:
-            for i in node.varying:
-                rule, form = node.rule, node.forms[i]
-                if not form.inner and form.design.dense and (i in rule.definite or i in rule.intervals):
-                    found.append(Limited(form, None if i in rule.definite else rule.intervals[i][0]))
-        return found
+        """The affine arguments of atoms with a domain, and its lower ends."""
+        pairs = [(node.forms[i], node.rule.intervals.get(i)) for node in self.nodes for i in node.varying]
+        return [(form, ends[0]) for form, ends in pairs if ends and not form.inner and form.design.dense]
 
     def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
