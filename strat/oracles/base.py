@@ -36,7 +36,7 @@ class Oracle:
         return self
 
     def limited(self):
-        """Pairs of an affine BoundForm that is the argument of an atom with a domain, and the domain's lower end."""
+        """Pairs: an affine BoundForm that an atom with a domain has, and the domain's lower end, None of matrices."""
         return []
 
 

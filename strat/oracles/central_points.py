@@ -12,8 +12,8 @@ LARGEST = 2**24  # numbers up to which the equations are formed
 def central_points(loss, theta, distances=DISTANCES):
     """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
 
-    Rounds of argmin_z Σ ‖A z + b − c‖² over the arguments u = A z + b, where c is u, or end + s where u is nearer to the end.
-    The first z is theta.
+    Rounds of argmin_z Σ ‖A z + b − c‖² over the arguments u = A z + b, where c is u, or end + s where u is nearer to the end. Of
+    a matrix that must be positive definite, c has the eigenvalues below s lifted to s. The first z is theta.
     """
     (K, n), arguments = theta.shape, loss.limited()
     if not arguments or K * n**2 > LARGEST:
@@ -26,13 +26,25 @@ def central_points(loss, theta, distances=DISTANCES):
     for distance in distances:
         z = theta
         for _ in range(ROUNDS):
-            off = [form.value(z, {}).reshape(-1, form.m) - end for form, end in arguments]
-            if all(np.all(u > 0) for u in off):
+            found = [_missing(form.value(z, {}), end, distance) for form, end in arguments]
+            missing, legal = zip(*found, strict=True)
+            if all(legal):
                 break
-            missing = (np.maximum(distance - u, 0.0) for u in off)
-            left = sum(form.design.rmatvec(miss) for form, miss in zip(forms, missing, strict=True))
+            left = sum(
+                form.design.rmatvec(miss.reshape(-1, form.m))
+                for form, miss in zip(forms, missing, strict=True)
+            )
             z = z + np.linalg.solve(system, left[..., None])[..., 0]
         yield z
+
+
+def _missing(u, end, distance):
+    """What arguments miss to where they are off the end by the distance, and whether all are in the domain."""
+    if end is not None:
+        return np.maximum(end + distance - u, 0.0), np.all(u > end)
+    values, vectors = np.linalg.eigh(0.5 * (u + u.swapaxes(1, 2)))
+    lift = np.maximum(distance - values, 0.0)[:, None, :]
+    return (vectors * lift) @ vectors.swapaxes(1, 2), np.all(values > 0)
 
 
 def off_edges(loss, theta, project=None):

@@ -185,8 +185,12 @@ class Tape(Oracle):
 
     def limited(self):
         """The affine arguments of atoms with a domain, and its lower ends."""
-        pairs = [(node.forms[i], node.rule.intervals.get(i)) for node in self.nodes for i in node.varying]
-        return [(form, ends[0]) for form, ends in pairs if ends and not form.inner and form.design.dense]
+        found = []
+        for node in self.nodes:
+            ends = {i: low for i, (low, _) in node.rule.intervals.items()} | dict.fromkeys(node.rule.definite)
+            forms = [(node.forms[i], ends[i]) for i in node.varying if i in ends]
+            found += [(form, low) for form, low in forms if not form.inner and form.design.dense]
+        return found
 
     def run(self, theta):
         """Forward pass: ``{node: (args, out, memo)}``, ``{node: out}`` and the strata outside the domain."""
