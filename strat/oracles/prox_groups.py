@@ -196,11 +196,6 @@ class HyperplaneBlock(Grouped):
         """Equal for blocks that can be joined."""
         return (type(self).__name__, self.equal, self.groups.shape[1])
 
-    @property
-    def _simplex(self):
-        level = np.all(self.a == self.a[..., :1]) and np.all(self.Q[..., :1] == self.Q)
-        return level and np.all(self.low == 0.0) and np.all(self.high == np.inf)
-
     def __call__(self, v, t):
         c, w = self._fold(v, t)
         clipped = np.clip(c, self.low, self.high)
@@ -208,7 +203,8 @@ class HyperplaneBlock(Grouped):
         if not (self.equal or outside.any()):
             return clipped.reshape(v.shape)
         b = np.broadcast_to(self.b, c.shape[:2])
-        if self._simplex:
+        level = np.all(self.a == self.a[..., :1]) and np.all(self.Q[..., :1] == self.Q)
+        if level and np.all(self.low == 0.0) and np.all(self.high == np.inf):  # a simplex
             z = np.maximum(c - excess_level(c, b / self.a[..., 0])[..., None], 0.0)
         else:
             level = balance(c, self.a, w, self.low, self.high, b)
