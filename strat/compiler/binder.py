@@ -159,12 +159,12 @@ class Binder:
     def form(self, form, on_records):
         """A form bound to records or strata."""
         variable, _, rest = self.kinds(form)
-        design = self._design(form.where(variable), on_records) if variable.any() else None
+        design = self._design(form.at(variable), on_records) if variable.any() else None
         inner = []
         for node, terms in self.atoms_of(form):
             entries, factors = form.column[terms] - node.start, dense(self.terms(form.at(terms)))
             inner.append(Inner(self.node(node), entries, form.row[terms], factors, form.size))
-        offset = self.values(form.where(rest)) if rest.any() else np.zeros((1, form.size))
+        offset = self.values(form.at(rest)) if rest.any() else np.zeros((1, form.size))
         return BoundForm(form.shape, design, inner, offset, on_records, self.segments)
 
     def _design(self, form, on_records):
@@ -215,14 +215,14 @@ class Assembly:
         K, N = (1, 1) if self.segments is None else (self.segments.K, max(self.segments.N, 1))
         self.constant, self.linear = np.zeros(K), np.zeros((K, binder.n))
         if rest.any():
-            self.constant += self._sums(binder.values(form.where(rest)))[:, 0]
-        part = form.where(variable)
+            self.constant += self._sums(binder.values(form.at(rest)))[:, 0]
+        part = form.at(variable)
         columns = binder.flat(part.column)
         # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.
         step = max(1, 2**20 // N)
         for first in range(0, len(columns), step):
             terms = np.arange(len(columns))[first : first + step]
-            sums = self._sums(binder.terms(part.where(terms)))
+            sums = self._sums(binder.terms(part.at(terms)))
             np.add.at(self.linear, (slice(None), columns[terms]), sums)
         self.roots, self.quadratics = {}, []
         for node, terms in binder.atoms_of(form):

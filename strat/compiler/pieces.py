@@ -23,12 +23,12 @@ def affine(binder, form):
     if atom.any() or binder.has_data(form):
         return None
     rows, columns = form.row[variable], binder.flat(form.column[variable])
-    values = np.array(binder.terms(form.where(variable))).reshape(-1)
+    values = np.array(binder.terms(form.at(variable))).reshape(-1)
     starts = np.searchsorted(rows, np.arange(form.size + 1))  # a form's rows are sorted
     A = sp.csr_array((values, columns, starts), shape=(form.size, binder.n))
     A.sum_duplicates()
     A.eliminate_zeros()
-    return A, np.asarray(binder.values(form.where(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
+    return A, np.asarray(binder.values(form.at(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
 
 
 def single_rows(A, b):
@@ -201,7 +201,7 @@ class Sets:
             self.other.append(name)
             return
         node, terms = found[0]
-        part, rest, entries = form.at(terms), form.where(variable | rest), form.column[terms] - node.start
+        part, rest, entries = form.at(terms), form.at(variable | rest), form.column[terms] - node.start
         values = binder.terms(part).reshape(-1)
         alone = np.array_equal(part.row, np.arange(form.size)) and np.all(values >= 0)
         if alone and isinstance(node.rule, (Abs, Maximum, Max)):

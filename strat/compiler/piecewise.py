@@ -38,7 +38,7 @@ class Direction:
 
 def _of_form(binder, form):
     """(Direction, PiecewiseLinear) of a form of one entry, or None where it is something else."""
-    inner, own = binder.atoms_of(form), form.where(~binder.kinds(form)[1])
+    inner, own = binder.atoms_of(form), form.at(~binder.kinds(form)[1])
     direction = Direction(own)
     parts = [PiecewiseLinear.affine(direction.factor, direction.offset)] if len(own.row) or not inner else []
     if not direction.factor:
@@ -121,7 +121,7 @@ def split(form, walker, binder):
         weights = forms.Form(rows.shape, rows, zeros, form.coefficient[terms], form.scale[terms])
         product = forms.multiply(walker.symbols, weights, both, rows.shape)
         parts.append(forms.scatter(product, form.row[terms], form.shape))
-    return forms.add([form.where(~used), *parts], form.shape) if parts else form
+    return forms.add([form.at(~used), *parts], form.shape) if parts else form
 
 
 def smoothed(form, walker, binder, delta):
@@ -146,7 +146,7 @@ def smoothed(form, walker, binder, delta):
             elif used[term]:  # the envelope of ‖u‖ is that of |r| at r = ‖u‖
                 r = forms.Form((1,), zero, form.column[[term]], zero, np.ones(1))
                 add(absolute, r, coefficient, scale, node.expression)
-    left = form.where(~used)
+    left = form.at(~used)
     for (_, coefficient), (direction, function, expression) in groups.items():
         slope, left = _absorbed(direction, coefficient, left, binder.symbols)
         function = function + PiecewiseLinear.affine(slope, 0.0) if slope else function
@@ -169,4 +169,4 @@ def _absorbed(direction, coefficient, left, symbols):
     taken = forms.Form(left.shape, zeros, direction.column, weighed, -slope * direction.scale)
     rest = forms.add([left, taken], left.shape)
     tiny = np.abs(rest.scale) <= 1e-13 * abs(slope) * np.abs(direction.scale).max()
-    return float(slope), rest.where(~tiny)
+    return float(slope), rest.at(~tiny)
