@@ -7,50 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The lower triangle of a K x K matrix in rectangular full packed format (see strat/problem/edges/packed.py) is one sequence of
-   runs: parts of a row or of a column, along which one index is fixed and the other grows by one. */
-static ptrdiff_t runs(ptrdiff_t K) { return 2 * ((K + 1) / 2); }
-
-static ptrdiff_t run(ptrdiff_t K, ptrdiff_t r, ptrdiff_t *fixed, ptrdiff_t *first)
-{
-    const ptrdiff_t half = (K + 1) / 2, odd = K % 2, column = r / 2;
-    if (r % 2 == 0) { /* of a row of the second half, up to the diagonal */
-        *fixed = half + column - odd;
-        *first = half;
-        return column + 1 - odd;
-    }
-    *fixed = *first = column; /* a column of the first half, from the diagonal on */
-    return K - column;
-}
-
-static void degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
-{
-    for (ptrdiff_t i = 0; i < K; i++)
-        out[i] = 0.0;
-    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
-        const ptrdiff_t length = run(K, r, &i, &first);
-        double *restrict other = out + first, sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-        for (ptrdiff_t j = 0; j < length; j++) {
-            other[j] += w[j];
-            sum += w[j];
-        }
-        out[i] += sum;
-        w += length;
-    }
-}
-
-static void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
-{
-    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
-        const ptrdiff_t length = run(K, r, &i, &first);
-        const double own = a[i], *restrict other = a + first;
-        for (ptrdiff_t j = 0; j < length; j++)
-            g[j] += own + other[j];
-        g += length;
-    }
-}
-
 static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
                        const double *restrict theta, double *restrict out)
 {
@@ -206,8 +162,6 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
 }
 
 #define LOOPS(_)                                                                                              \
-    _(degrees, "nrw", degrees(v[0].n, v[1].a, v[2].a))                                                        \
-    _(add_ends, "nrw", add_ends(v[0].n, v[1].a, v[2].a))                                                      \
     _(rows_times, "nnrrrw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))                       \
     _(rows_sum, "nnnrrrw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                  \
     _(grams, "nnnrrrw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                        \

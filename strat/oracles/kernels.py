@@ -1,7 +1,7 @@
 """The compiled loops of ``_loops.c``, where a compiler was there when the package was installed.
 
 Who has a use for one asks for ``kernels.compiled``, which is None where nothing was compiled, and has the same in NumPy beside
-it; both agree to rounding. Packed matrices are those of `strat.problem.edges.packed.Packed`.
+it; both agree to rounding.
 """
 
 from importlib import import_module
@@ -22,17 +22,6 @@ class Compiled:
         if missing:
             raise ImportError(f"strat.oracles._loops is of another release, without {missing[0]}")
         self._loops = loops
-
-    def degrees(self, K, w):
-        """Row sums (K,) of a packed K x K matrix with zero diagonal."""
-        out = np.empty(K)
-        self._loops.degrees(K, of_floats(w), out)
-        return out
-
-    def add_ends(self, K, a, g):
-        """In place, for a packed matrix: g_ij += a_i + a_j."""
-        self._loops.add_ends(K, of_floats(a), g)
-        return g
 
     def rows_times(self, x, stratum, theta):
         """x_i . theta_k of the rows x (N, p), k = stratum_i: shape (N,)."""
