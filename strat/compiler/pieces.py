@@ -59,6 +59,24 @@ def quadratic(binder, node, weight):
     return sp.csr_array(2.0 * (A.T @ p @ A)), 2.0 * (A.T @ (p @ b))
 
 
+def split(form, walker, binder):
+    """The form with each larger of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
+    used, parts = np.zeros(len(form.row), dtype=bool), []
+    for node, terms in binder.atoms_of(form):
+        inner = node.forms
+        if not isinstance(node.rule, Maximum) or len(inner) != 2 or any(map(binder.atoms_of, inner)):
+            continue
+        used[terms] = True
+        difference = forms.add([inner[0], inner[1].scaled(-1.0)], node.shape)
+        size = walker.apply(Abs(), [difference], node.shape, node.expression)
+        both = forms.take(forms.add([*inner, size], node.shape).scaled(0.5), form.column[terms] - node.start)
+        rows, zeros = np.arange(len(terms)), np.zeros(len(terms), dtype=int)
+        weights = forms.Form(rows.shape, rows, zeros, form.coefficient[terms], form.scale[terms])
+        product = forms.multiply(walker.symbols, weights, both, rows.shape)
+        parts.append(forms.scatter(product, form.row[terms], form.shape))
+    return forms.add([form.at(~used), *parts], form.shape) if parts else form
+
+
 class Support:
     """Which coordinates each entry of a form or atom depends on, as sparse boolean matrices."""
 

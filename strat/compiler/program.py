@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from strat.compiler.binder import Assembly, Binder, Evaluation
 from strat.compiler.bound_oracle import BoundOracle
-from strat.compiler.piecewise import first_kink, smoothed, split
+from strat.compiler.pieces import split
+from strat.compiler.piecewise import first_kink, smoothed
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
 from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
