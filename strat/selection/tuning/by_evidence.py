@@ -47,8 +47,8 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     choice = choice if clock.status == "finished" else 0
     name = ways[choice - 1] if choice else "no tuning"
     start, *others = zip(*losses, strict=True) if losses else ([],)
-    rows = [table_row(way, each, start, by_fold=in_time) for way, each in zip(ways, others, strict=False)]
-    table = [table_row("start", start), *rows] if losses else []
+    table = [table_row("start", start)] if losses else []
+    table += [table_row(way, each, start, by_fold=in_time) for way, each in zip(ways, others, strict=False)]
     measured = {"gain": 0.0, "gain_se": np.nan}
     if guard and clock.status == "finished":
         measured = table[choice] if choice else min(table[1:], key=lambda row: row["loss"])
