@@ -41,6 +41,8 @@ class FittedModel:
 
     def couple(self, i, j):
         """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
+        if not self.model.base.couple:
+            return np.ones(self.theta.shape[1])
         return coupling.on_edges(self.model.base, self.model.values, self.bound_model.prior, i, j)
 
     def linearized(self):

@@ -170,13 +170,12 @@ def warn_of_collapse(result):
     spread = relative_spread(result.theta)[0]
     if len(result.theta) < 2 or spread is None or spread > COLLAPSED:
         return
-    _add_note(
+    note = (
         f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of "
         f"the mean parameters. A larger lambda2, a prior graph or another init= may keep them apart; compare with "
-        f"strat.common on held-out records.",
-        result,
-        CollapseWarning,
+        f"strat.common on held-out records."
     )
+    _add_note(note, result, CollapseWarning)
 
 
 def _add_note(note, result, category=ConvergenceWarning):

@@ -121,8 +121,7 @@ def last_that_gains(losses, in_time):
 def tuned_parts(model, prior, x, table):
     """Scales, and the declaration with its couplings, for the logarithms x (A, m) of multipliers (None for the start).
 
-    The multipliers of one axis are split in two: their geometric mean goes to the axis's scale, the rest to the couplings.
-    `table` says whether x is more than a number for each axis plus one for each coefficient.
+    Each axis's geometric mean goes to its scale, the rest to the couplings, by factor where x is a `table`, not a product.
     """
     base, names = model.base, prior.factors or ["all"]
     start = model.scale if isinstance(model.scale, dict) else dict.fromkeys(names, model.scale)
