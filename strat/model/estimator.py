@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from strat.compiler.base_model import BaseModel
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
+from strat.model.classes import OfClasses
 from strat.model.dask_inputs import by_partition, score
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
@@ -25,7 +26,7 @@ def check_fitted(model, what):
     check_is_fitted(model, "theta_")
 
 
-class StratifiedModel(FittedParameters, NestedParameters):
+class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
     """One set of parameters for each stratum, pulled together along a graph that is given or learned.
 
     Minimises the sum over strata of loss and regularizer, plus ½ Σ_{i<j} W_ij ‖theta_i − theta_j‖², plus the graph

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, ShapeError
+from strat.records.labels import plain
 
 #: The fourth power of a larger number, summed over records, leaves the range of floating point.
 LARGEST = 1e60
@@ -91,7 +92,7 @@ def _no_number(name, index, value, columns=None):
         where = f"{where}, column {columns[index[1]]!r}"
         way = " Name the column in strata= where it holds strata, or leave it out."
     return (
-        f"{name} holds {value!r} in {where}; records must be real numbers. Encode categories as numbers, "
+        f"{name} holds {plain(value)!r} in {where}; records must be real numbers. Encode categories as numbers, "
         f"and drop or fill what is missing.{way}"
     )
 
