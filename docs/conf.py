@@ -52,6 +52,7 @@ templates_path = ["_templates"]
 autosummary_generate = True
 numpydoc_show_class_members = False
 autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings have them in words
 
 #: What solvers, graph regularizers, programs and tables show to the rest of the package.
 INTERNAL = """

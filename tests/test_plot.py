@@ -275,7 +275,7 @@ def test_the_heaviest_edges_are_drawn():
     ax = plot.graph(W + W.T, most=50)
     assert np.allclose(edges_of(ax).get_array(), np.sort(W[W > 0])[-50:])
     assert ax.get_title() == "30 strata, the 50 heaviest of 435 edges"
-    with pytest.raises(strat.OptionError, match="most is 0"):
+    with pytest.raises(strat.OptionError, match="most must be a whole number of at least 1, not 0"):
         plot.graph(W + W.T, most=0)
 
 

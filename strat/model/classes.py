@@ -21,14 +21,11 @@ class OfClasses:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = tags.input_tags.sparse = True
         tags.input_tags.categorical = tags.input_tags.string = self.strata is not None
-        tags.estimator_type = self._estimator_type
-        if tags.estimator_type == "classifier":
-            tags.classifier_tags = ClassifierTags(multi_class=False)
+        if hasattr(self, "classes_"):
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
         else:
-            tags.regressor_tags = RegressorTags()
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         return tags
-
-    _estimator_type = property(lambda self: "classifier" if hasattr(self, "classes_") else "regressor")
 
     @property
     def classes_(self) -> np.ndarray:
@@ -45,7 +42,7 @@ class OfClasses:
         )
 
     def _losses_by_label(self, loss, count):
-        """loss(labels) for `count` records with each of the labels, (C, count)."""
+        """loss(labels) of `count` records with each of the labels, (C, count)."""
         labels = np.eye(len(self.classes_)) if self.base.data[-1].shape else self.classes_
         return np.array([loss(np.full((count, *np.shape(y)), y, dtype=float)) for y in labels])
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import ShuffleSplit
 
-from strat.errors import OptionError, first_line
+from strat.errors import OptionError, check_whole, first_line
 from strat.model.fit import fit_within
 from strat.records.sample import Sample
 from strat.records.strata import in_order
@@ -155,14 +155,10 @@ def _pairs(sample, splits, test_size, random_state):
     if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)):
         pairs = sample.splits(splits)
         return pairs, [None] * len(pairs)
-    if splits < 1:
-        raise OptionError(f"splits must be at least 1, not {splits}.")
+    check_whole("splits", splits, 1)
+    check_whole("random_state", random_state, 0)
     if isinstance(test_size, bool) or not 0 < test_size < 1:
         raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
-        raise OptionError(
-            f"random_state must be a whole number, the seed of the first split, not {random_state!r}."
-        )
     seeds = list(range(random_state, random_state + splits))
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
     pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]

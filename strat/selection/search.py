@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from strat.errors import OptionError
+from strat.errors import OptionError, check_whole
 from strat.records.records import read_weight
 from strat.records.sample import Sample
 from strat.records.strata import in_order
@@ -104,8 +104,7 @@ def search(
     models = checked_models({"model": models} if hasattr(models, "get_params") else models)
     if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
         raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
-    if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
-        raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")
+    check_whole("max_trials", max_trials, 1)
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
         raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
     sample = Sample(list(models.values()), train, "train")

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
-from strat.errors import OptionError, type_name
+from strat.errors import OptionError, check_whole, type_name
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import check_options
 from strat.records.sample import Sample, joined
@@ -133,8 +132,7 @@ def tune(
     _check_model(model)
     check_options(model)
     for name, value in {"max_iter": max_iter, "patience": patience}.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise OptionError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        check_whole(name, value, 1)
     clock = Clock(time_limit)
     if validation is not None and folds is not None:
         raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
