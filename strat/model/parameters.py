@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 
 from strat.compiler.base_model import BaseModel
 from strat.errors import GraphError, OptionError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 
 
 class NestedParameters(BaseEstimator):
