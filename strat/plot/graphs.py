@@ -221,7 +221,7 @@ def _prior(graph, prior, labels):
     """W0 in the order of the labels."""
     if prior is True:
         if not hasattr(graph, "theta_"):
-            raise OptionError("prior=True is a model's own prior, but this is no model. Give the graph W0.")
+            raise OptionError("prior=True needs a model, but this is not a model. Give the graph W0.")
         if graph.graph is None:
             return sparse.csr_array((len(labels), len(labels)))
         return read_graph(graph.graph).matrix(graph.scale)

@@ -188,7 +188,7 @@ def full_name(model, key):
 
 
 def read_grid(grid, models):
-    """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are no list."""
+    """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are not a list."""
     grids = [grid] if isinstance(grid, dict) else grid
     if not isinstance(grids, (list, tuple)) or not grids or not all(isinstance(g, dict) and g for g in grids):
         raise OptionError('grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such.')
