@@ -182,7 +182,7 @@ def test_what_the_model_does_not_couple_does_not_count():
         (
             {"sigma": 1.0},
             strat.OptionError,
-            "sigma is not an option of kernel='exponential', but tau",
+            "kernel='exponential' takes tau, not sigma",
         ),
         ({"tau": -1.0}, strat.OptionError, "tau is -1.0"),
         ({"kernel": "entropy", "sigma": 0.0}, strat.OptionError, "sigma is 0.0"),

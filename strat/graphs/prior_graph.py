@@ -233,7 +233,7 @@ def _from_matrix(labels, W):
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
         raise GraphError(
-            f"W has shape {W.shape}, but there are {len(labels):,} labels. Give a row per label."
+            f"W has shape {W.shape}, but there are {len(labels):,} labels. Give a square W, a row per label."
         )
     rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
