@@ -75,7 +75,7 @@ class Program:
 
     @cached_property
     def hyperparameters(self):
-        """Parameters that are no record data, in order of appearance."""
+        """Parameters that are not record data, in order of appearance."""
         sources = (self.expression, *self.constraints)
         return tuple({p.id: p for s in sources for p in s.parameters() if p.id not in self._ids}.values())
 

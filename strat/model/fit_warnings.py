@@ -74,7 +74,7 @@ def warn_of_undetermined_predictions(model, program, index):
     for variable in program.expression.variables():
         used[layout.slices[variable.name()]] = True
     mask = mask & used
-    index = index[index < len(mask)]  # not of strata that are no nodes
+    index = index[index < len(mask)]  # not of strata that are not nodes
     affected = mask.any(axis=1)[index]
     if affected.any():
         mask[np.setdiff1d(np.arange(len(mask)), index)] = False

@@ -47,11 +47,11 @@ class Layout:
         return np.concatenate([a.reshape(len(a), -1) for a in arrays.values()], axis=1)
 
     def check_names(self, theta):
-        """Raise OptionError for a name that is no variable."""
+        """Raise OptionError for a name that is not a variable."""
         unknown = [name for name in theta if name not in self.shapes]
         if unknown:
             names = ", ".join(self.shapes)
-            raise OptionError(f"{unknown[0]!r} is no variable of the model; its variables are {names}.")
+            raise OptionError(f"{unknown[0]!r} is not a variable of the model; its variables are {names}.")
 
 
 def _numbers(name, values):

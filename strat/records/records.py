@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, DataWarning, ShapeError
-from strat.records.labels import named_columns, no_such_column, read_labels, split_positions
+from strat.records.labels import named_columns, no_such_column, plain, read_labels, split_positions
 from strat.records.strata import Strata
 
 #: What a declared attribute allows.
@@ -291,7 +291,7 @@ def _no_number(name, index, value, columns=None):
         where = f"{where}, column {columns[index[1]]!r}"
         way = " Name the column in strata= where it holds strata, or leave it out."
     return (
-        f"{name} holds {value!r} in {where}; records must be real numbers. Encode categories as numbers, "
+        f"{name} holds {plain(value)!r} in {where}; records must be real numbers. Encode categories as numbers, "
         f"and drop or fill what is missing.{way}"
     )
 

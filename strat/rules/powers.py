@@ -182,7 +182,7 @@ def _opened(walker, u):
 
 @rule(atoms.quad_over_lin)
 class QuadOverLin(Rule):
-    """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
+    """Σ u² / y of each row, y > 0; a sum of squares where y is not a variable."""
 
     intervals = {1: (0.0, np.inf)}
     steep = (1,)
