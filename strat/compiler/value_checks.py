@@ -15,6 +15,7 @@ from strat.compiler.expressions import eigenvalues, factors, matrix_factors, reb
 from strat.compiler.replacements import CONCAVE, replacement
 from strat.compiler.walk import DATA
 from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
+from strat.oracles.device import host
 from strat.rules import atoms
 from strat.rules.text import text
 
@@ -144,7 +145,9 @@ class Origin:
         first = int(self.order[mask].min()) if len(mask) == len(self.order) else int(self.order[0])
         label, ids = self.strata.labels[self.strata.index[first]], {p.id for p in parameters}
         pairs = zip(self.data, self.arrays, strict=True)
-        have = [f"{p.name()} = {shown(a[first])}" for p, a in pairs if p.id in ids and not sp.issparse(a)]
+        have = [
+            f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids and not sp.issparse(a)
+        ]
         count = int(np.sum(mask))
         more = f" ({count} records are affected)" if count > 1 and len(mask) > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
@@ -160,7 +163,7 @@ class Origin:
 
 def shown(value):
     """A number, or the first entries of an array, for messages."""
-    value = np.asarray(value)
+    value = np.asarray(host(value))
     if value.ndim == 0:
         return f"{value:g}"
     line = np.array2string(value.reshape(-1)[:4], precision=4, separator=", ")

@@ -29,17 +29,18 @@ class ConstantDesign:
             self._c = self._c.toarray()
 
     @property
-    def _dense(self):
+    def matrix(self):
+        """C as an array."""
         return self._c.toarray() if sp.issparse(self._c) else self._c
 
     def gram(self, weights):
         """(K, m) to (K, n, n)."""
-        return np.matmul(self._dense.T * weights[:, None, :], self._dense)
+        return np.matmul(self.matrix.T * weights[:, None, :], self.matrix)
 
     def pairs(self, weight, groups):
         """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (K, groups): (K, n, n)."""
         W = _of_pairs(weight, groups, self.m // groups)
-        c = self._dense.reshape(groups, -1, self.n)
+        c = self.matrix.reshape(groups, -1, self.n)
         return np.matmul(np.matmul(np.swapaxes(c, 1, 2), W), c).sum(axis=1)
 
     def matvec(self, theta):

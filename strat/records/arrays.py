@@ -6,13 +6,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, ShapeError
+from strat.oracles.device import host, is_foreign
 
 #: The fourth power of a larger number, summed over records, leaves the range of floating point.
 LARGEST = 1e60
 
 
-def read_array(name, shape, data):
-    """An argument for a Parameter of a shape, one row for each record: float64, float32 or sparse, and finite."""
+def read_array(name, shape, data, device=None):
+    """An argument for a Parameter of a shape, one row for each record: float64, float32 or sparse, and finite.
+
+    With a `Device` it is an array there, and is not copied where it was one.
+    """
+    if device is not None:
+        if is_foreign(data) and data.ndim and tuple(data.shape[1:]) == shape and data.shape[0]:
+            array, xp = device.array(data), device.xp
+            if float(xp.min(array)) >= -LARGEST and float(xp.max(array)) <= LARGEST:
+                return array
+        array = read_array(name, shape, host(data))
+        if sp.issparse(array):
+            raise DataError(f"{name} is sparse, but records on a device are dense: leave out device=.")
+        return device.array(array)
     columns = [str(c) for c in data.columns] if hasattr(data, "columns") else None
     if sp.issparse(data):
         return _read_sparse(name, shape, data)
@@ -64,7 +77,7 @@ def _as_float(name, data, columns=None):
         if data.dtype.kind == "O" and hasattr(frame, "isna"):  # pandas.NA and None are missing numbers
             data = np.where(frame.isna(), np.nan, data)
     try:
-        array = np.asarray(data)
+        array = np.asarray(host(data))
     except ValueError as error:
         raise ShapeError(f"{name} is ragged: its records do not all have the same shape.") from error
     if array.dtype.kind in "fiub":

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, DataWarning, ShapeError
+from strat.oracles.device import Device, host
 from strat.records.arrays import read_array
 from strat.records.labels import named_columns, no_such_column, read_labels, split_positions
 from strat.records.strata import Strata
@@ -40,12 +41,13 @@ class Records:
 
     @classmethod
     def read(
-        cls, parameters, data, strata, where, declared=None, nodes=None, weight=None, columns=None, part=False
+        cls, parameters, data, strata, where, declared=None, nodes=None, weight=None, columns=None, part=None
     ):
         """Read the user's arguments of fit, predict or score; `where` is the method, for messages.
 
         Strata are those of `strata`, or of the `declared` columns of the first data argument; `nodes` has all of them in order.
-        `columns` are the names of columns at fit, which must be the same here. A `part` is read of more records.
+        `columns` are the names of columns at fit, which must be the same here. A `part` is read of more records: True,
+        or the `Device` that keeps them.
         """
         names = [p.name() for p in parameters]
         given = dict(zip(names, data, strict=False))
@@ -54,7 +56,7 @@ class Records:
         present = {n: list(d.columns) for n, d in zip(names, data, strict=False) if hasattr(d, "columns")}
         for name, listed in present.items():
             _check_columns(name, listed, (columns or {}).get(name, listed))
-        arrays = read_records(parameters, data, where)
+        arrays = read_records(parameters, data, where, part if isinstance(part, Device) else None)
         N = arrays[0].shape[0] if arrays else len(labels)
         if len(labels) != N:
             transposed = N and all(isinstance(label, tuple) and len(label) == N for label in labels.values)
@@ -138,13 +140,13 @@ def _first_of(names):
     return ", ".join(map(str, names[:6])) + (", …" if len(names) > 6 else "")
 
 
-def read_records(parameters, data, where="the data"):
-    """Arrays of the records: (N, *shape) floats, or (N, size) CSR where the argument is sparse.
+def read_records(parameters, data, where="the data", device=None):
+    """Arrays of the records: (N, *shape) floats, on a `Device` if one is given, or (N, size) CSR where the argument is sparse.
 
     float64 and float32 arrays stay as they are; float32 becomes float64 where records are computed with, piece by piece.
     """
     check_count(parameters, data, where)
-    arrays = [read_array(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
+    arrays = [read_array(p.name(), p.shape, d, device) for p, d in zip(parameters, data, strict=True)]
     for p, array in zip(parameters, arrays, strict=True):
         _check_attributes(p, array)
         if array.shape[0] != arrays[0].shape[0]:
@@ -157,9 +159,12 @@ def read_records(parameters, data, where="the data"):
 
 def _check_attributes(parameter, array):
     """Raise a DataError where records break what their Parameter was declared to be."""
-    values = array.data if sp.issparse(array) else array
     for name, (words, allowed) in _ALLOWED.items():
-        if parameter.attributes.get(name) is not True or allowed(values).all():
+        if parameter.attributes.get(name) is not True:
+            continue
+        array = host(array)
+        values = array.data if sp.issparse(array) else array
+        if allowed(values).all():
             continue
         bad = np.argwhere(~allowed(array.toarray() if sp.issparse(array) else array))
         raise DataError(

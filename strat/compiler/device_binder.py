@@ -1,0 +1,95 @@
+"""Forms and atoms bound to records on a device."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.compiler.binder import Binder, shared_rows
+from strat.compiler.walk import DATA, Product
+from strat.errors import NoOracleError
+from strat.oracles.blocks import BlockLoss, Term
+from strat.oracles.device import Device, host
+from strat.rules import rules
+from strat.rules.text import text
+
+
+class DeviceBinder(Binder):
+    """A `Binder` of the records at the places of `blocks`, on a device, where the coefficients of variables stay.
+
+    What a record has few of passes through the host once: targets, offsets and weights.
+    """
+
+    def __init__(self, blocks, symbols, leaves, *others):
+        super().__init__(symbols, leaves, *others)
+        first = next(iter(leaves.values()))
+        self.blocks, self.device = blocks, Device(first)
+        self._ones = self.device.xp.ones_like(first[:, :1])
+
+    def columns(self, ids, scale=None):
+        """Values of coefficients, times `scale`: (N, len(ids)) on the device where they depend on data."""
+        ids, xp = np.asarray(ids), self.device.xp
+        if not self.symbols.depends(ids) & DATA:
+            return super().columns(ids, scale)
+        scale = np.ones(len(ids)) if scale is None else scale
+        found = [self._column(i) * s for i, s in zip(ids.tolist(), scale.tolist(), strict=True)]
+        dtype = xp.result_type(*found)
+        return xp.concat([xp.astype(column, dtype, copy=False) for column in found], axis=1)
+
+    def _column(self, i):
+        if i == 0:
+            return self._ones
+        node = self.symbols.nodes[self.symbols.owner(i)]
+        place = i - node.start
+        if isinstance(node, Product):
+            return self._column(int(node.left[place])) * self._column(int(node.right[place]))
+        if node.start not in self._values:
+            self._values[node.start] = self.device.array(self._value(node))
+        return self._values[node.start][:, place : place + 1] * self._ones
+
+    def sums(self, values, weight):
+        """Σ weight × values (N, T) over each stratum's records: (K, T)."""
+        product = self._placed(values) * self._placed(weight[:, None])
+        return self.blocks.sum(host(self.device.xp.sum(product, axis=1)))
+
+    def oracles(self, roots, active):
+        """Oracles whose sum is that of atoms with weights; those without data are of strata, on the host."""
+        terms = [self._term(node, weight) for node, weight in roots.items() if node.has_data]
+        rest = {node: weight for node, weight in roots.items() if not node.has_data}
+        found = [BlockLoss(self.device, self.blocks, terms, self.n)] if terms else []
+        return found + (super().oracles(rest, active) if rest else [])
+
+    def _placed(self, values):
+        """Values (N, m), or (1, m) for all, as a (M, B, m) array on the device."""
+        shape, xp = (*self.blocks.places.shape, values.shape[1]), self.device.xp
+        same, values = values.shape[0] == 1, self.device.array(values)
+        return xp.broadcast_to(values, shape) if same else xp.reshape(values, shape)
+
+    def _design(self, form):
+        if not self.symbols.depends(form.coefficient) & DATA:
+            return super()._design(form)
+        shared = shared_rows(form)
+        if shared is None:
+            return None
+        columns = self.flat(form.column)[shared].T.reshape(-1)
+        S = sp.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), self.n))
+        return SimpleNamespace(a=self.terms(form.at(shared[0])), S=S, on_records=True)
+
+    def _term(self, node, weight):
+        bound = self.node(node)
+        known = ", ".join(name for name, rule in rules().items() if rule.portable)
+        if not node.rule.portable:
+            why = f"{node.rule.name} is not among the atoms {known} and squares"
+        elif len(bound.varying) != 1 or any(form.inner for form in bound.forms):
+            why = "its argument is not one affine expression, whose entries multiply the same data"
+        else:
+            (i,) = bound.varying
+            design = bound.forms[i].design
+            a, S = (design.a, design.S) if hasattr(design, "a") else (np.ones((1, 1)), design.constant.matrix)
+            offsets = (
+                np.zeros((1, node.size)) if form.offset is None else form.offset for form in bound.forms
+            )
+            return Term(node.rule, [*map(self._placed, offsets)], i, self._placed(a), S, self._placed(weight))
+        raise NoOracleError(
+            f"{text(node.expression)} is not computed on a device: {why}. Leave out device=, and pass NumPy arrays."
+        )
