@@ -71,10 +71,10 @@ def test_fits_are_those_of_numpy(loss, kind, library, records, monkeypatch):
 def test_matrices_of_records_stay_as_they_are(library, records, monkeypatch):
     (device, array), (data, options) = library, records
     monkeypatch.setattr(chunks, "SAMPLE", 50)
-    moved, kept, from_dlpack, term = [], [], np.from_dlpack, blocks.Term.__init__
+    moved, kept, from_dlpack, init = [], [], np.from_dlpack, blocks.BlockLoss.__init__
     monkeypatch.setattr(np, "from_dlpack", lambda a: moved.append(from_dlpack(a)) or moved[-1])
     monkeypatch.setattr(
-        blocks.Term, "__init__", lambda self, *own: kept.append(str(own[3].dtype)) or term(self, *own)
+        blocks.BlockLoss, "__init__", lambda self, *own: kept.append(str(own[5].dtype)) or init(self, *own)
     )
     narrow = [array(each, "float32") for each in data]
     model = model_of("huber").fit(*narrow, **options, device=device)
@@ -119,7 +119,11 @@ def test_what_a_device_cannot_do_says_so(library, records):
     data = array(X), array(Y), array(E)
     fails = {
         (strat.NoOracleError, "maximum.*is not computed on a device"): (E_ * cp.pos(1 - Y_ * Z[0]), data, {}),
-        (strat.NoOracleError, "is not one affine"): (E_ * cp.square(cp.logistic(Y_ * Z[0])), data, {}),
+        (strat.NoOracleError, "Square, in .* of one affine"): (
+            E_ * cp.square(cp.logistic(Y_ * Z[0])),
+            data,
+            {},
+        ),
         (strat.DataError, "x is sparse"): ("logistic", (sp.csr_array(X), *data[1:]), {}),
         (strat.DataError, "x has NaN in column 0 of record 0"): ("logistic", (array(X + np.nan), Y, E), {}),
         (strat.OptionError, "device='nowhere' cannot be used"): ("logistic", data, {"device": "nowhere"}),

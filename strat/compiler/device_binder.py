@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from strat.compiler.binder import Binder, shared_rows
 from strat.compiler.walk import DATA, Product
 from strat.errors import NoOracleError
-from strat.oracles.blocks import BlockLoss, Term
+from strat.oracles.blocks import BlockLoss
 from strat.oracles.device import Device, host
 from strat.rules import rules
 from strat.rules.text import text
@@ -54,9 +54,8 @@ class DeviceBinder(Binder):
 
     def oracles(self, roots, active):
         """Oracles whose sum is that of atoms with weights; those without data are of strata, on the host."""
-        terms = [self._term(node, weight) for node, weight in roots.items() if node.has_data]
+        found = [self._loss(node, weight) for node, weight in roots.items() if node.has_data]
         rest = {node: weight for node, weight in roots.items() if not node.has_data}
-        found = [BlockLoss(self.device, self.blocks, terms, self.n)] if terms else []
         return found + (super().oracles(rest, active) if rest else [])
 
     def _placed(self, values):
@@ -75,21 +74,16 @@ class DeviceBinder(Binder):
         S = sp.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), self.n))
         return SimpleNamespace(a=self.terms(form.at(shared[0])), S=S, on_records=True)
 
-    def _term(self, node, weight):
+    def _loss(self, node, weight):
         bound = self.node(node)
-        known = ", ".join(name for name, rule in rules().items() if rule.portable)
-        if not node.rule.portable:
-            why = f"{node.rule.name} is not among the atoms {known} and squares"
-        elif len(bound.varying) != 1 or any(form.inner for form in bound.forms):
-            why = "its argument is not one affine expression, whose entries multiply the same data"
-        else:
-            (i,) = bound.varying
-            design = bound.forms[i].design
-            a, S = (design.a, design.S) if hasattr(design, "a") else (np.ones((1, 1)), design.constant.matrix)
-            offsets = (
-                np.zeros((1, node.size)) if form.offset is None else form.offset for form in bound.forms
+        if not node.rule.portable or len(bound.varying) != 1 or any(form.inner for form in bound.forms):
+            known = ", ".join(name for name, rule in rules().items() if rule.portable)
+            raise NoOracleError(
+                f"{node.rule.name}, in {text(node.expression)}, is not computed on a device: squares and {known} are, of one "
+                f"affine expression whose entries multiply the same data. Leave out device=, and pass NumPy arrays."
             )
-            return Term(node.rule, [*map(self._placed, offsets)], i, self._placed(a), S, self._placed(weight))
-        raise NoOracleError(
-            f"{text(node.expression)} is not computed on a device: {why}. Leave out device=, and pass NumPy arrays."
-        )
+        (i,), zero = bound.varying, np.zeros((1, node.size))
+        design = bound.forms[i].design
+        a, S = (design.a, design.S) if hasattr(design, "a") else (np.ones((1, 1)), design.constant.matrix)
+        offsets = [self._placed(zero if form.offset is None else form.offset) for form in bound.forms]
+        return BlockLoss(self.device, self.blocks, node.rule, offsets, i, *map(self._placed, (a, weight)), S)

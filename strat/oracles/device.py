@@ -52,10 +52,6 @@ class Device(Local):
         values = values if foreign else np.require(values, requirements=["C", "W"])  # torch takes no other
         return xp.asarray(values, dtype=dtype, device=self.device)
 
-    def wide(self, array):
-        """An array in float64."""
-        return self.xp.astype(array, self.xp.float64, copy=False)
-
     def rows(self, array, places):
         """Some rows of an array on the device, as (len(places), size)."""
         found = self.xp.take(array, self.xp.asarray(places, device=self.device), axis=0)
@@ -75,9 +71,7 @@ def device_of(device, data, engine=None):
     if engine is not None:
         raise OptionError("device= and engine= both say where records are kept; pass only one of them.")
     found = next(filter(is_foreign, data), None)
-    xp = namespace(
-        optional("torch", "device= for NumPy arrays", "device").empty(0) if found is None else found
-    )
+    xp = namespace(optional("torch", "device=", "device").empty(0) if found is None else found)
     try:
         return Device(xp.empty(0, dtype=xp.float64, device=device or compat().device(there)))
     except Exception as error:  # each library has its own

@@ -18,7 +18,7 @@ _ALLOWED = {
     "nonpos": ("at most 0", lambda v: v <= 0),
     "neg": ("at most 0", lambda v: v <= 0),
     "boolean": ("0 or 1", lambda v: (v == 0) | (v == 1)),
-    "integer": ("whole numbers", lambda v: v == np.round(v)),
+    "integer": ("whole numbers", lambda v: v % 1 == 0),
 }
 
 
@@ -159,13 +159,11 @@ def read_records(parameters, data, where="the data", device=None):
 
 def _check_attributes(parameter, array):
     """Raise a DataError where records break what their Parameter was declared to be."""
+    values = array.data if sp.issparse(array) else array
     for name, (words, allowed) in _ALLOWED.items():
-        if parameter.attributes.get(name) is not True:
+        if parameter.attributes.get(name) is not True or np.all(host(allowed(values))):
             continue
-        array = host(array)
-        values = array.data if sp.issparse(array) else array
-        if allowed(values).all():
-            continue
+        array, values = host(array), host(values)
         bad = np.argwhere(~allowed(array.toarray() if sp.issparse(array) else array))
         raise DataError(
             f"{parameter.name()} was declared {name}=True, so its values are {words}, but record {bad[0, 0]} has "
