@@ -8,10 +8,10 @@ import scipy.sparse as sp
 from strat.compiler.binder import Binder, shared_rows
 from strat.compiler.walk import DATA, Product
 from strat.errors import NoOracleError
+from strat.oracles.base import host
 from strat.oracles.blocks import BlockLoss
-from strat.oracles.device import Device, host
-from strat.rules import rules
-from strat.rules.text import text
+from strat.oracles.device import Device
+from strat.rules import rules, text
 
 
 class DeviceBinder(Binder):
@@ -64,15 +64,19 @@ class DeviceBinder(Binder):
         same, values = values.shape[0] == 1, self.device.array(values)
         return xp.broadcast_to(values, shape) if same else xp.reshape(values, shape)
 
-    def _design(self, form):
-        if not self.symbols.depends(form.coefficient) & DATA:
-            return super()._design(form)
-        shared = shared_rows(form)
-        if shared is None:
-            return None
-        columns = self.flat(form.column)[shared].T.reshape(-1)
-        S = sp.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), self.n))
-        return SimpleNamespace(a=self.terms(form.at(shared[0])), S=S, on_records=True)
+    def _design(self, form, on_records):
+        if not on_records:
+            return super()._design(form, on_records)
+        a, values, rows, columns = np.ones((1, 1)), None, form.row, self.flat(form.column)
+        if self.symbols.depends(form.coefficient) & DATA:
+            shared = shared_rows(form)
+            if shared is None:
+                return None
+            a, columns = self.terms(form.at(shared[0])), columns[shared].T.reshape(-1)
+            values, rows = np.ones(len(columns)), np.arange(len(columns))
+        values = np.asarray(self.terms(form)).reshape(-1) if values is None else values
+        S = sp.csr_array((values, (rows, columns)), (a.shape[1] * form.size, self.n))
+        return SimpleNamespace(a=a, S=S)
 
     def _loss(self, node, weight):
         bound = self.node(node)
@@ -84,6 +88,7 @@ class DeviceBinder(Binder):
             )
         (i,), zero = bound.varying, np.zeros((1, node.size))
         design = bound.forms[i].design
-        a, S = (design.a, design.S) if hasattr(design, "a") else (np.ones((1, 1)), design.constant.matrix)
         offsets = [self._placed(zero if form.offset is None else form.offset) for form in bound.forms]
-        return BlockLoss(self.device, self.blocks, node.rule, offsets, i, *map(self._placed, (a, weight)), S)
+        return BlockLoss(
+            self.device, self.blocks, node.rule, offsets, i, *map(self._placed, (design.a, weight)), design.S
+        )

@@ -10,8 +10,7 @@ of each block are elementwise functions and products of small matrices on the de
 import numpy as np
 import scipy.sparse as sp
 
-from strat.oracles.base import Oracle
-from strat.oracles.device import host
+from strat.oracles.base import Oracle, host
 
 LONGEST = 2**16  # records of a block
 TRANSFER = 64  # records whose computation takes as long as the transfer of a block's sums to the host

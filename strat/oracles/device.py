@@ -1,42 +1,12 @@
-"""Arrays of any library of the array API standard (data-apis.org/array-api), such as torch tensors on a GPU."""
+"""The engine that keeps records on a device, such as a GPU, as arrays of a library of the array API standard."""
 
 from functools import cache, partial
 
 import numpy as np
 
 from strat.errors import OptionError, first_line, optional
+from strat.oracles.base import compat, is_elsewhere, is_foreign, namespace
 from strat.oracles.shards import Local, LocalSum
-
-HOST = 1  # DLPack's number of the memory that NumPy reads
-
-
-def compat():
-    """The package that gives every library the names of the standard."""
-    return optional("array_api_compat", "records on a device", "device")
-
-
-def is_foreign(array):
-    """Whether something is an array of another library than NumPy, and no column of a table."""
-    if isinstance(array, np.ndarray):
-        return False
-    return hasattr(array, "__dlpack_device__") and not hasattr(array, "to_numpy")
-
-
-def is_elsewhere(array):
-    """Whether something is an array in memory that NumPy cannot read."""
-    return is_foreign(array) and array.__dlpack_device__()[0] != HOST
-
-
-def namespace(array):
-    """The functions of an array's library."""
-    return compat().array_namespace(array) if is_foreign(array) else np
-
-
-def host(array):
-    """The array in NumPy."""
-    if not is_foreign(array):
-        return array
-    return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
 
 
 class Device(Local):
@@ -64,17 +34,16 @@ class Device(Local):
 
 
 def device_of(device, data, engine=None):
-    """The `Device` that the arguments of ``fit`` mean; None where the records are in memory that NumPy reads."""
-    there = next(filter(is_elsewhere, data), None)
-    if device is None and there is None:
-        return None
+    """The `Device` that the arguments of ``fit`` mean: by default that of data in memory that NumPy cannot read."""
     if engine is not None:
         raise OptionError("device= and engine= both say where records are kept; pass only one of them.")
     found = next(filter(is_foreign, data), None)
     xp = namespace(optional("torch", "device=", "device").empty(0) if found is None else found)
     try:
-        return Device(xp.empty(0, dtype=xp.float64, device=device or compat().device(there)))
+        device = device or compat().device(next(filter(is_elsewhere, data)))
+        return Device(xp.empty(0, dtype=xp.float64, device=device))
     except Exception as error:  # each library has its own
-        raise OptionError(
+        message = (
             f"device={device!r} cannot be used with {xp.__name__}, or has no float64: {first_line(error)}"
-        ) from None
+        )
+        raise OptionError(message) from None

@@ -99,14 +99,14 @@ def _labels(arguments, declared, chunk):
     return read_labels(strata, data[0] if data else None, declared=declared).values
 
 
-def chunks_of(data, strata, weight, chunks, device=None):
+def chunks_of(data, strata, weight, chunks):
     """The source of chunks that the arguments of ``fit`` mean; None where they are records at hand.
 
-    `chunks` are such a source, or a table whose columns the other arguments name. Records for a `device` are one chunk.
+    `chunks` are such a source, or a table whose columns the other arguments name.
     """
     if chunks is None:
-        whole = device and [(*data, strata, weight)]
-        return of_shards(data, strata, weight) or of_maps(data, strata, weight) or whole
+        delayed = any(hasattr(argument, "__dask_graph__") for argument in (*data, strata, weight))
+        return (of_shards if delayed else of_maps)(data, strata, weight)
     return of_table(chunks, data, strata, weight) or chunks
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg.blas import dsymm, dsymv, dtrsm
 from scipy.linalg.lapack import dpftrf, dpftri, dsfrk, dtfttr, dtrttf
 
-from strat.oracles.device import host
+from strat.oracles.base import host
 
 
 class Packed:
