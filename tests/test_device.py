@@ -8,9 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import strat
-from strat.oracles import blocks
 from strat.oracles.base import hessian_blocks
-from strat.oracles.device import Device
+from strat.oracles.device import BlockLoss, Device
 from strat.problem.edges.packed import DevicePacked, Packed
 from strat.records import chunks
 from strat.records.labels import read_labels
@@ -59,8 +58,8 @@ def model_of(loss, kind="NewtonCG"):
 @pytest.mark.parametrize("loss, kind", [*product(LOSSES, ["NewtonCG", "MAPG"]), ("poisson", "joint")])
 def test_fits_are_those_of_numpy(loss, kind, library, records, monkeypatch):
     (device, array), (data, options) = library, records
-    monkeypatch.setattr(blocks, "LONGEST", 50)
-    monkeypatch.setattr(blocks, "PIECE", 2000)
+    monkeypatch.setattr(strat.oracles.device, "LONGEST", 50)
+    monkeypatch.setattr(strat.oracles.device, "PIECE", 2000)
     whole = model_of(loss, kind).fit(*data, **options)
     there = model_of(loss, kind).fit(*map(array, data), **options, device=device)
     assert abs(there.result_.objective / whole.result_.objective - 1) < 1e-10
@@ -71,10 +70,10 @@ def test_fits_are_those_of_numpy(loss, kind, library, records, monkeypatch):
 def test_matrices_of_records_stay_as_they_are(library, records, monkeypatch):
     (device, array), (data, options) = library, records
     monkeypatch.setattr(chunks, "SAMPLE", 50)
-    moved, kept, from_dlpack, init = [], [], np.from_dlpack, blocks.BlockLoss.__init__
+    moved, kept, from_dlpack, init = [], [], np.from_dlpack, BlockLoss.__init__
     monkeypatch.setattr(np, "from_dlpack", lambda a: moved.append(from_dlpack(a)) or moved[-1])
     monkeypatch.setattr(
-        blocks.BlockLoss, "__init__", lambda self, *own: kept.append(str(own[5].dtype)) or init(self, *own)
+        BlockLoss, "__init__", lambda self, *own: kept.append(str(own[5].dtype)) or init(self, *own)
     )
     narrow = [array(each, "float32") for each in data]
     model = model_of("huber").fit(*narrow, **options, device=device)

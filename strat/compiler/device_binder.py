@@ -9,8 +9,7 @@ from strat.compiler.binder import Binder, shared_rows
 from strat.compiler.walk import DATA, Product
 from strat.errors import NoOracleError
 from strat.oracles.base import host
-from strat.oracles.blocks import BlockLoss
-from strat.oracles.device import Device
+from strat.oracles.device import BlockLoss, Device
 from strat.rules import rules, text
 
 
@@ -65,18 +64,17 @@ class DeviceBinder(Binder):
         return xp.broadcast_to(values, shape) if same else xp.reshape(values, shape)
 
     def _design(self, form, on_records):
-        if not on_records:
-            return super()._design(form, on_records)
-        a, values, rows, columns = np.ones((1, 1)), None, form.row, self.flat(form.column)
-        if self.symbols.depends(form.coefficient) & DATA:
-            shared = shared_rows(form)
-            if shared is None:
-                return None
+        columns, data = self.flat(form.column), self.symbols.depends(form.coefficient) & DATA
+        shared = shared_rows(form) if data else None
+        if not on_records or (data and shared is None):
+            return None if data else super()._design(form, on_records)
+        a, values, rows = np.ones((1, 1)), None if data else self.terms(form)[0], form.row
+        if data:
             a, columns = self.terms(form.at(shared[0])), columns[shared].T.reshape(-1)
             values, rows = np.ones(len(columns)), np.arange(len(columns))
-        values = np.asarray(self.terms(form)).reshape(-1) if values is None else values
-        S = sp.csr_array((values, (rows, columns)), (a.shape[1] * form.size, self.n))
-        return SimpleNamespace(a=a, S=S)
+        return SimpleNamespace(
+            a=a, S=sp.csr_array((values, (rows, columns)), (a.shape[1] * form.size, self.n))
+        )
 
     def _loss(self, node, weight):
         bound = self.node(node)

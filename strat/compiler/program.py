@@ -20,9 +20,8 @@ from strat.compiler.verify import check_program
 from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.base import is_foreign
-from strat.oracles.blocks import Blocks
 from strat.oracles.design import Segments, compact
-from strat.oracles.device import Device
+from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata

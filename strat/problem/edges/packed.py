@@ -78,13 +78,13 @@ class DevicePacked(Packed):
 
     def __init__(self, K, device):
         super().__init__(K)
-        self.device, self._linalg = device, device.xp.linalg
+        self.array, self.linalg = device.array, device.xp.linalg
 
     def factor(self, a):
         """Replace a by its Cholesky factor; return whether it is positive definite."""
         lower = np.tril(self.square(a))
         try:
-            factor = host(self._linalg.cholesky(self.device.array(lower + np.tril(lower, -1).T)))
+            factor = host(self.linalg.cholesky(self.array(lower + np.tril(lower, -1).T)))
         except Exception:  # each library has its own
             return False
         a[...] = self.pack(factor)
@@ -92,6 +92,6 @@ class DevicePacked(Packed):
 
     def invert(self, a):
         """Replace a Cholesky factor L by the inverse of the matrix, L⁻ᵀ L⁻¹."""
-        inverse = self._linalg.inv(self.device.array(np.tril(self.square(a))))
-        a[...] = self.pack(host(self._linalg.matmul(self._linalg.matrix_transpose(inverse), inverse)))
+        inverse = self.linalg.inv(self.array(np.tril(self.square(a))))
+        a[...] = self.pack(host(self.linalg.matmul(self.linalg.matrix_transpose(inverse), inverse)))
         return a
