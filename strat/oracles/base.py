@@ -6,6 +6,39 @@ from operator import add
 
 import numpy as np
 
+from strat.errors import optional
+
+HOST = 1  # DLPack's number of the memory that NumPy reads
+
+
+def is_foreign(array):
+    """Whether something is an array of another library than NumPy, and no column of a table."""
+    if isinstance(array, np.ndarray):
+        return False
+    return hasattr(array, "__dlpack_device__") and not hasattr(array, "to_numpy")
+
+
+def is_elsewhere(array):
+    """Whether something is an array in memory that NumPy cannot read."""
+    return is_foreign(array) and array.__dlpack_device__()[0] != HOST
+
+
+def compat():
+    """The package that gives every library the names of the array API standard (data-apis.org/array-api)."""
+    return optional("array_api_compat", "records on a device", "device")
+
+
+def namespace(array):
+    """The functions of an array's library."""
+    return compat().array_namespace(array) if is_foreign(array) else np
+
+
+def host(array):
+    """The array in NumPy."""
+    if not is_foreign(array):
+        return array
+    return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
+
 
 class Oracle:
     """A convex function of each stratum's parameters.

@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import wrightomega
 
+from strat.oracles.base import namespace
 from strat.rules import atoms, rule
 from strat.rules.base import Elementwise, Rows, Scalar, at_point
 
@@ -12,15 +13,16 @@ from strat.rules.base import Elementwise, Rows, Scalar, at_point
 class Logistic(Elementwise):
     """log(1 + exp(u)), without overflow."""
 
+    portable = True
     example = at_point(lambda u: cp.sum(cp.logistic(u)), u=[-1.0, 0.0, 2.0])
 
     def forward(self, args):
-        (u,) = args
-        e = np.exp(-np.abs(u))
-        return np.maximum(u, 0.0) + np.log1p(e), e
+        (u,), xp = args, namespace(args[0])
+        e = xp.exp(-xp.abs(u))
+        return xp.clip(u, 0.0, None) + xp.log1p(e), e
 
     def partial(self, i, args, out, memo):
-        return np.exp(args[0] - out)  # of a number <= 0
+        return namespace(out).exp(args[0] - out)  # of a number <= 0
 
     def mixed(self, i, j, args, out, memo):
         return memo / (1.0 + memo) ** 2
@@ -30,7 +32,8 @@ class Logistic(Elementwise):
 class Exp(Scalar):
     """exp(u): the Poisson log link."""
 
-    value = staticmethod(np.exp)
+    portable = True
+    value = staticmethod(lambda u: namespace(u).exp(u))
     slopes = (lambda u, out: out, lambda u, out: out)
     example = at_point(lambda u: cp.sum(cp.exp(u)), u=[-1.0, 0.0, 1.0])
 

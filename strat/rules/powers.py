@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.errors import NoOracleError
+from strat.oracles.base import namespace
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Elementwise, Rows, Rule, Scalar, at_point, grouped
@@ -79,7 +80,7 @@ class Square(Scalar):
     """u², however it is written; squares of affine expressions join into one quadratic."""
 
     curvature = "constant"
-    flat_at_zero = True
+    flat_at_zero = portable = True
     invariance = "absolute"
     value = staticmethod(lambda u: u * u)
     slopes = (lambda u, out: 2.0 * u, lambda u, out: 2.0)
@@ -257,7 +258,7 @@ class Huber(Elementwise):
     """u² for |u| <= M, 2M|u| - M² beyond (CVXPY's scale)."""
 
     intervals = {1: (0.0, np.inf)}
-    flat_at_zero = True
+    flat_at_zero = portable = True
     curvature = "jumps"
     example = at_point(lambda u: cp.sum(cp.huber(u, 0.7)), u=[0.2, -0.5, 2.0])
 
@@ -267,7 +268,7 @@ class Huber(Elementwise):
         return walker.apply(cls(), [args[0], forms.broadcast(threshold, e.shape)], e.shape, e)
 
     def value(self, u, m):
-        inside = np.clip(u, -m, m)
+        inside = namespace(u).clip(u, -m, m)
         return inside * (2.0 * u - inside)
 
     def prox(self, u, step, m):
@@ -276,10 +277,11 @@ class Huber(Elementwise):
         return np.where(np.abs(z) <= m, z, u - 2.0 * step * m * np.sign(u))
 
     def partial(self, i, args, out, memo):
-        return 2.0 * np.clip(args[0], -args[1], args[1])
+        return 2.0 * namespace(args[0]).clip(args[0], -args[1], args[1])
 
     def mixed(self, i, j, args, out, memo):
-        return 2.0 * (np.abs(args[0]) <= args[1])
+        (u, m), xp = args, namespace(args[0])
+        return xp.where(xp.abs(u) <= m, xp.full_like(u[:1, ...], 2.0), 0.0)
 
 
 @rule(atoms.GeoMean)
