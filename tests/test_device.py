@@ -138,3 +138,16 @@ def test_numpy_arrays_go_to_torch(records):
     data, options = records
     there, here = (model_of("huber").fit(*data, **options, device=device) for device in ("cpu", None))
     assert abs(there.result_.objective / here.result_.objective - 1) < 1e-10
+
+
+def test_tensors_that_numpy_cannot_read_are_computed_with_where_they_are(records, monkeypatch):
+    torch, (data, options), made = pytest.importorskip("torch"), records, []
+    here = model_of("huber").fit(*data, **options)
+    monkeypatch.setattr(strat.oracles.base, "HOST", 2)  # as if the memory of a CPU were a GPU's
+    init = BlockLoss.__init__
+    monkeypatch.setattr(BlockLoss, "__init__", lambda self, *own: made.append(self) or init(self, *own))
+    tensors = [torch.asarray(each) for each in data]
+    there = model_of("huber").fit(*tensors, **options | {"strata": torch.asarray(options["strata"])})
+    assert made and abs(there.result_.objective / here.result_.objective - 1) < 1e-10
+    scores = there.score(*tensors, strata=options["strata"]), here.score(*data, strata=options["strata"])
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6)

@@ -1,4 +1,7 @@
-"""Oracles, functions of (K, n) parameters batched over strata: the protocol, quadratics, sums, and the same in other units."""
+"""Oracles, functions of (K, n) parameters batched over strata: the protocol, quadratics, sums, and the same in other units.
+
+Beside them, arrays of other libraries than NumPy are recognised.
+"""
 
 import copy
 from functools import cached_property, partial, reduce

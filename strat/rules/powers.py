@@ -281,7 +281,7 @@ class Huber(Elementwise):
 
     def mixed(self, i, j, args, out, memo):
         (u, m), xp = args, namespace(args[0])
-        return xp.where(xp.abs(u) <= m, xp.full_like(u[:1, ...], 2.0), 0.0)
+        return 2.0 * xp.asarray(xp.abs(u) <= m, dtype=u.dtype)
 
 
 @rule(atoms.GeoMean)
