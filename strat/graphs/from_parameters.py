@@ -90,7 +90,7 @@ def from_parameters(
         raise OptionError(f'kernel is {kernel!r}, but it is one of "exponential", "knn", "entropy".')
     for option, value in {"k": k, "tau": tau, "sigma": sigma}.items():
         if value is not None and option != _OPTIONS[kernel]:
-            raise OptionError(f"{option} is no option of kernel={kernel!r}, which takes {_OPTIONS[kernel]}.")
+            raise OptionError(f"kernel={kernel!r} takes {_OPTIONS[kernel]}, not {option}.")
     nodes, blocks = read_parameters(theta, labels)
     points = np.concatenate(blocks, axis=1)
     base = getattr(theta, "base", None)

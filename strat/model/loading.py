@@ -73,7 +73,7 @@ def load(path: str | str | PathLike, base: BaseModel | None = None) -> "Stratifi
         check_file(arrays, meta)
     except (ValueError, RecursionError) as error:
         raise OptionError(
-            f"{path} is no model saved by this version of strat: {error}. If a later version wrote it, load it with that "
+            f"{path} is not a model saved by this version of strat: {error}. If a later version wrote it, load it with that "
             f"one; otherwise take another copy of the file, or fit and save the model again."
         ) from error
     meta = dict.fromkeys(name.rstrip("?") for name in META) | meta

@@ -11,7 +11,7 @@ class JointProblem:
     `loss` and `regularizer` are oracles batched over K strata of n numbers; the regularizer's prox also holds the constraints.
     `graph_regularizer` is h, on the pairs `edges`; `w0` are the prior graph's weights. `couple`, (n,) or, on an EdgeList,
     (E, n), weighs every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. `outside` is the
-    sum of the squares of the prior graph's weights on pairs that are no edges, a constant of the objective.
+    sum of the squares of the prior graph's weights on pairs that are not edges, a constant of the objective.
     ``start_point(theta, bad)``, where there is one, gives a start (K, n) where theta is not `inside` in the strata `bad`.
     """
 

@@ -54,7 +54,7 @@ def blend(
     Raises
     ------
     OptionError
-        Where an argument has no meaning, or the loss is no function of one prediction.
+        Where an argument has no meaning, or the loss is not a function of one prediction.
 
     References
     ----------

@@ -93,7 +93,7 @@ class OtherModel(ScoredByPrediction):
             mean = low + (high - low) * self.estimator_.predict_proba(X)[:, 1]
         else:
             mean = np.asarray(self.estimator_.predict(X), dtype=float).ravel()
-        # As if the mean of the training records were one record more; decisions are no probabilities.
+        # As if the mean of the training records were one record more; decisions are not probabilities.
         shrunk = (self.records_ * mean + self.center_) / (self.records_ + 1) if probable else mean
         given = self.base, self.values, records.arrays, mean, self.labels_
         return on_loss_scale(*given, shrunk, type_name(self.estimator))

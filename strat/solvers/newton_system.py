@@ -102,7 +102,7 @@ class NewtonSystem:
 
         d = conjugate_gradients(product, lambda r: project(precondition(r)), project(b), tolerance, MOST)
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
-            self._uses_blocks = True  # from the next Hessian on: its diagonal alone is no preconditioner
+            self._uses_blocks = True  # from the next Hessian on: its diagonal alone is not a preconditioner
         return d
 
     def _direct(self, b, free):

@@ -165,7 +165,7 @@ def _learned_graph(candidate, model, prior, part):
         graph = read_graph(candidate)
     for label in (label for label in graph.labels if label not in prior.position):
         raise GraphError(
-            f"candidates: {label!r} is no stratum of the model's graph, whose strata are {some_of(prior.labels)}."
+            f"candidates: {label!r} is not a stratum of the model's graph, whose strata are {some_of(prior.labels)}."
         )
     position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
     positive = graph.weights() > 0
