@@ -4,7 +4,7 @@ import numpy as np
 
 from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
-from strat.compiler.random_records import GROUPED, random_records
+from strat.compiler.verify import GROUPED, random_records
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product, Value
 from strat.records.tables import aligned
 from strat.rules import short, text
