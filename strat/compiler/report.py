@@ -13,9 +13,8 @@ from strat.rules import short, text
 def describe(program):
     """The program's table."""
     head = ("weight", "piece", "rule", "argument", "oracles")
-    return "\n".join(
-        [header(program), aligned([head, *piece_rows(program)], numbers=False), *prox_line(program)]
-    )
+    pieces = aligned([head, *piece_rows(program)], numbers=False)
+    return "\n".join([header(program), pieces, *prox_line(program)])
 
 
 def prox_line(program, constrained=True):
