@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
 from strat.compiler.coupling import by_factor
-from strat.errors import DataError, DataWarning, OptionError
+from strat.errors import DataError, DataWarning, OptionError, is_nonnegative
 from strat.graphs.families import node_list, row_labels, weighted
-from strat.graphs.features import as_floats, exponential, is_nonnegative, nearest
+from strat.graphs.features import as_floats, exponential, nearest
 from strat.records.strata import some_of
 
 _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 from scipy import sparse
 
-from strat.errors import DataError, DataWarning, GraphError, OptionError, type_name
+from strat.errors import DataError, DataWarning, GraphError, OptionError, is_nonnegative, type_name
 from strat.records.labels import all_plain, is_missing, label_list, plain
 from strat.records.strata import some_of
 
@@ -25,8 +25,7 @@ ASYMMETRY = 1e-9
 class PriorGraph:
     """An undirected weighted graph W0 over the strata.
 
-    Parallel edges, possibly of different factors, are kept apart as T terms: the weight of an edge is the sum of its
-    terms, each multiplied by the scale of its factor.
+    Parallel edges are kept apart as T terms: an edge's weight is the sum of its terms, each times the scale of its factor.
     """
 
     labels: list  # the K nodes in order
@@ -152,13 +151,9 @@ def node_labels(labels):
 
 
 def _multiplier(what, value):
-    try:
-        number = np.nan if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not 0 <= number < np.inf:
+    if not is_nonnegative(value):
         raise OptionError(f"{what} is {value!r}, but a scale is a finite number of at least 0.")
-    return number
+    return float(value)
 
 
 def read_graph(graph):

@@ -127,6 +127,7 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         validation: tuple | None = None,
         chunks: Any = None,
         engine: Any = None,
+        device: Any = None,
     ) -> "StratifiedModel":
         """Fit parameters and graph.
 
@@ -149,6 +150,9 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
             name. Large memory maps and Dask collections among `data` are read in chunks as they are.
         engine : dask.distributed.Client or engine, optional
             Where chunks are kept and summed over; `strat.oracles.shards` says what an engine is.
+        device : str or device, optional
+            Where records are kept, and losses and the dense log det computed, such as ``"cuda"``: a device of the library
+            of the data arguments, or of PyTorch where they are in NumPy. By default that of data arguments on a GPU.
 
         Returns
         -------
@@ -160,7 +164,7 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         DataError, ShapeError, GraphError, NotConvexError, NoOracleError, OptionError, DeclarationError
             Where the arguments do not fit the declaration; nothing is changed then.
         """
-        fit_model(self, data, strata, sample_weight, init, validation, chunks, engine)
+        fit_model(self, data, strata, sample_weight, init, validation, chunks, engine, device)
         return self
 
     def predict(self, *data: Any, strata: Any = None, unseen: Any = "error") -> np.ndarray:

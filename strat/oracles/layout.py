@@ -15,12 +15,6 @@ class Layout:
         self.slices = dict(zip(self.shapes, map(slice, ends, ends[1:]), strict=True))
         self.n = ends[-1]
 
-    @property
-    def names(self):
-        """Names of the n numbers of a stratum, such as "b" and "theta[0]"."""
-        places = [(name, index) for name, shape in self.shapes.items() for index in np.ndindex(shape)]
-        return [name + (f"[{', '.join(map(str, index))}]" if index else "") for name, index in places]
-
     def unpack(self, theta):
         """(K, n) array to ``{name: (K, *shape)}``; the arrays are copies."""
         return {

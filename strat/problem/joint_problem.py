@@ -77,12 +77,9 @@ class JointProblem:
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
         graph_oracle = self.graph_oracle() if self.learned else None
         graph = graph_oracle.set(w) + graph_oracle.rest() if self.learned else 0.0
-        return {
-            "loss": float(np.sum(self.loss.value(theta))),
-            "regularizer": float(np.sum(self.regularizer.value(theta))),
-            "laplacian": self.laplacians(w).energy(theta),
-            "graph": float(graph),
-        }
+        loss, regularizer = (float(np.sum(f.value(theta))) for f in (self.loss, self.regularizer))
+        laplacian = self.laplacians(w).energy(theta)
+        return {"loss": loss, "regularizer": regularizer, "laplacian": laplacian, "graph": float(graph)}
 
     def objective(self, theta, w):
         """F(theta, w)."""
@@ -104,8 +101,7 @@ class JointProblem:
 class Point:
     """One point (theta, w) with its values and gradients, in memory that is allocated once.
 
-    Write into `theta` and `w`, then call `evaluate` (objective F, +inf outside the domain) and, if wanted,
-    `differentiate`. One Cholesky factorisation of mu I + G(w) serves both.
+    Write into `theta` and `w`, then `evaluate` (F, +inf outside the domain) and, if wanted, `differentiate`.
     """
 
     def __init__(self, problem):

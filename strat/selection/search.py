@@ -119,11 +119,10 @@ def search(
     held_weight = np.concatenate([weight[test] for _, test in pairs])  # fold after fold
     nodes, whole = in_order(list(sample.labels.values)), sample.part()
     grids = None if grid is None else read_grid(grid, list(models.values()))
-    candidates, options = (
-        candidates_of(models, grids, whole, weight, nodes),
-        (sample, pairs, nodes, tol, weight),
-    )
-    validations = {id(c.model): CrossValidation(c.model, *options) for c in candidates}
+    candidates = candidates_of(models, grids, whole, weight, nodes)
+    validations = {
+        id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates
+    }
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (first_jobs, second_jobs):
@@ -171,8 +170,9 @@ def search(
         for row in table
         if row["infinite"]
     ]
-    of_best = getattr(getattr(best, "result_", None), "notes", ())
-    notes += [f"{table[0]['candidate']}: {note}" for note in of_best]
+    notes += [
+        f"{table[0]['candidate']}: {note}" for note in getattr(getattr(best, "result_", None), "notes", ())
+    ]
     if clock.status != "finished":
         tried = len({row["candidate"] for row in table if not row["error"]})
         how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
@@ -197,18 +197,11 @@ def _rows(candidate, jobs, weight):
     seconds, count = sum(job.seconds for job in own), sum(len(job.tried) for job in own)
     if candidate.each:
         seconds, count = seconds / max(len(trials), 1), 1
-    return [
-        {
-            "candidate": candidate.name,
-            "model": candidate.model,
-            "seconds": seconds,
-            "trials": count,
-            "constants": t.constants,
-            "mean": t.loss,
-            "se": None if t.error else mean_and_error(t.losses, weight)[1],
-            "losses": t.losses,
-            "error": t.error,
-            "infinite": [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))],
-        }
-        for t in (trials if candidate.each else trials[:1])
-    ]
+    rows = []
+    for t in trials if candidate.each else trials[:1]:
+        row = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
+        row |= {"constants": t.constants, "mean": t.loss, "losses": t.losses, "error": t.error}
+        row["se"] = None if t.error else mean_and_error(t.losses, weight)[1]
+        row["infinite"] = [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))]
+        rows.append(row)
+    return rows

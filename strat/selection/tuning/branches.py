@@ -9,9 +9,8 @@ from sklearn.base import clone
 
 from strat import graphs
 from strat.derivatives.hypergradient import wrt_names
-from strat.errors import GraphError, OptionError
+from strat.errors import GraphError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.features import is_nonnegative
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.baselines import joint
 from strat.model.estimator import StratifiedModel
