@@ -196,6 +196,15 @@ def test_a_regularizer_with_a_domain_of_its_own_has_a_first_point():
     assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
 
 
+@pytest.mark.parametrize("solver", [None, strat.NewtonCG(), strat.MAPG(), strat.ADMM(tol=1e-8)])
+@pytest.mark.parametrize("p", [3, 1.5])
+def test_minima_at_the_edge_of_a_regularizer_s_domain(p, solver):
+    base = strat.BaseModel(cp.square(y + u), 0.1 * cp.power(cp.sum(theta), p), data=(x, y))
+    model = strat.lrsm(base, CHAIN, solver=solver).fit(X, TARGETS, strata=STRATA)
+    assert model.result_.status == "converged"
+    assert np.isclose(model.result_.objective, optimum(model), rtol=1e-6)
+
+
 def test_the_error_about_first_points_names_a_piece_and_a_record():
     model = strat.lrsm(strat.BaseModel(u - cp.log(x[0] * theta[0]), data=(x,)), CHAIN)
     data = X.copy()

@@ -1,6 +1,8 @@
 """The prox of a bound program: closed forms for blocks of coordinates, Newton's method, or one cone program of all strata."""
 
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -11,6 +13,7 @@ from strat.compiler.cone_form import record_cones, stratum_cones
 from strat.compiler.pieces import NoProx, Sets, Support, affine, quadratic, single_rows
 from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError
+from strat.oracles.central_points import off_edges
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.interior_point import KinkedProx
 from strat.oracles.memory import check_memory
@@ -33,7 +36,8 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
         return [record_cones(program, walker, binder, assembly.weight)]
 
     def of_stratum():
-        return [stratum_cones(program, values, *builder.domain(), sets.transposed)]
+        cones = stratum_cones(program, values, *builder.domain(), sets.transposed)
+        return [replace(cones, settle=partial(off_edges, oracle))]
 
     def of_both():
         if not constrained:
@@ -73,12 +77,13 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     else:
         cone_prox = None if smoothed else ConeProx(Once(of_both), program.what, builder.domain())
     inside = binder.inside(assembly.roots)
-    # Newton's steps stop at a finite end of a domain without a finite derivative, wherever the minimum is. In losses that is
-    # rare, and a cone program of all records in every iteration would be slow.
-    steep = not program.data and any(not node.forms[i].is_data for node in inside for i in node.rule.steep)
+    # Newton's steps cannot end at an end of a domain where the value is finite. In losses such minima are rare, and a cone
+    # program of all records in every iteration would be slow.
+    ends = [node.forms[i] for node in inside for i in (*node.rule.steep, *node.rule.closed)]
+    ends = not program.data and any(not form.is_data for form in ends)
     if not sets.restrict and not assembly.roots:
         oracle.prox = QuadraticProx.of(assembly.parts(), sets.transposed)
-    elif not sets.restrict and oracle.has("hessian_operator") and not (steep and cone_prox):
+    elif not sets.restrict and oracle.has("hessian_operator") and not (ends and cone_prox):
         oracle.prox = NewtonProx(oracle, sets.transposed, cone_prox)
     else:
         oracle.prox = cone_prox

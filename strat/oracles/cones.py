@@ -1,7 +1,8 @@
 """Functions of a stratum's parameters written as cone programs, and one call of Clarabel."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -41,6 +42,7 @@ class Cones:
     low: np.ndarray = None  # bounds of theta that the cones imply, (n,); a solver keeps them but for rounding
     high: np.ndarray = None
     transposed: np.ndarray = None  # coordinates of the transposes of symmetric variables, (n,)
+    settle: Callable = None  # moves theta (K, n) into the domain of f where rounding has left it
 
     @cached_property
     def rows(self):
@@ -61,7 +63,8 @@ class Cones:
         A = replace(self.A, values=self.A.values * factor[self.A.columns])
         P = replace(self.P, values=self.P.values * factor[self.P.rows] * factor[self.P.columns])
         low, high = (end if end is None else end / unit for end in (self.low, self.high))
-        return replace(self, A=A, P=P, c=self.c * factor, low=low, high=high)
+        settle = self.settle and partial(_settled, self.settle, unit)
+        return replace(self, A=A, P=P, c=self.c * factor, low=low, high=high, settle=settle)
 
     def take(self, strata):
         """One function a stratum, for some strata alone."""
@@ -78,9 +81,14 @@ class Cones:
         return replace(self, strata=place[self.strata[here]], A=A, P=P, b=few(self.b), c=few(self.c))
 
     def inside(self, theta):
-        """theta (K, n) with its bounds and symmetries restored where rounding has broken them."""
+        """theta (K, n) with its bounds, symmetries and domain restored where rounding has broken them."""
         theta = symmetric(theta, self.transposed)
-        return theta if self.low is None else np.clip(theta, self.low, self.high)
+        theta = theta if self.low is None else np.clip(theta, self.low, self.high)
+        return theta if self.settle is None else self.settle(theta)
+
+
+def _settled(settle, unit, theta):
+    return settle(unit * theta) / unit
 
 
 def rows_of(kind, number):

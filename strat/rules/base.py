@@ -43,6 +43,8 @@ class Rule:
     definite = ()
     #: Arguments with an interval in which the function is finite at an end of the interval, but has no finite derivative there.
     steep = ()
+    #: Arguments with an interval whose finite end belongs to the domain, with a finite slope: a minimum may lie there.
+    closed = ()
     #: What the prox and the projection combine with (see `GroupBlock`): "absolute" where the function grows in every
     #: |u|, "ordered" where it is symmetric, so that they keep the order of the entries.
     invariance = None

@@ -74,6 +74,7 @@ class Xexp(Scalar):
     """u exp(u) for u >= 0."""
 
     intervals = {0: (0.0, np.inf)}
+    closed = (0,)
     value = staticmethod(lambda u: u * np.exp(u))
     slopes = (lambda u, out: (1.0 + u) * np.exp(u), lambda u, out: (2.0 + u) * np.exp(u))
 

@@ -132,6 +132,10 @@ class PowerRule(Elementwise):
         return (0,) if 0 < self.p < 1 else ()
 
     @property
+    def closed(self):
+        return (0,) if self.p > 1 and not self.even else ()
+
+    @property
     def flat_at_zero(self):
         return self.p > 1
 
