@@ -32,8 +32,9 @@ def in_pieces(program, arrays, strata, weight, given, smooth=True):
     if not follows_gradients(like):
         return None
     step = max(1, PIECE // width)
-    # Neighbours in memory make a piece where its sums over all strata are no larger than itself.
-    neighbours, small = K * n * n <= PIECE, np.min_scalar_type(K)
+    # Neighbours in memory make a piece where they are in order, or its sums over all strata are no larger than itself.
+    ascending = (strata.index[1:] >= strata.index[:-1]).all()
+    neighbours, small = ascending or K * n * n <= PIECE, np.min_scalar_type(K)
 
     def piece(first):
         part = np.arange(first, min(first + step, N)) if neighbours else strata.order[first : first + step]

@@ -84,7 +84,8 @@ class Rescaled(Oracle):
     def hessian(self, theta):
         """The Hessian's blocks (K, n, n)."""
         size = self.weight if self.unit is None else self.weight * np.outer(self.unit, self.unit)
-        return size * self.oracle.hessian(self._out(theta))
+        blocks = self.oracle.hessian(self._out(theta))
+        return np.multiply(size, blocks, out=blocks if blocks.flags.writeable else None)
 
 
 def _prox(prox, weight, unit):

@@ -32,24 +32,34 @@ class NewtonSystem:
         self.quadratic = getattr(problem.loss, "quadratic", False)
         cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
-        self._mean = None
+        self._mean = self._blocks = None
+        self._own = False  # whether the blocks may be overwritten
         self.preconditioner = Preconditioner(laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
-        loss = self.problem.loss
-        if self._mean is not None and self.quadratic:
+        loss, spent = self.problem.loss, self._own and self._blocks is None
+        if self._mean is not None and self.quadratic and not spent:
             return self._mean
+        self.forget()
         if self._uses_blocks:
-            self.take(hessian_blocks(loss, theta))
+            blocks = hessian_blocks(loss, theta)
+            self.take(blocks)
+            self._own = blocks.flags.writeable
         else:
             self._blocks, self._operator = None, loss.hessian_operator(theta)
             self._mean = mean_curvature(self._operator, theta.shape)
         return self._mean
 
+    def forget(self):
+        """Free memory of the size of the blocks, after the last `solve` for a Hessian."""
+        self._precondition = None
+        if not self.quadratic:
+            self._blocks = self._matrices = None
+
     def take(self, blocks):
         """Take the given blocks (K, n, n) for the Hessian's."""
-        self._blocks, self._operator = blocks, None
+        self._blocks, self._operator, self._own = blocks, None, False
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
     def bound(self, theta):
@@ -76,7 +86,14 @@ class NewtonSystem:
             diagonal = np.where(free.mask, diagonal, mean)
         diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
         if self.coupled:
-            self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
+            own = self._matrices if self._own else None
+            self._precondition = self.preconditioner.prepare(
+                self._matrices, self._diagonal, diagonal, free, out=own
+            )
+            if (
+                self._own and self.preconditioner.rest
+            ):  # the blocks hold their inverses, and products need no others
+                self._blocks = self._matrices = self._diagonal = None
         else:
             self._precondition = partial(np.multiply, 1 / diagonal)
 
@@ -164,18 +181,25 @@ def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
     With M⁻¹ the preconditioner and `rest` the products with product - M, those with M need no arithmetic of their own, as
     M M⁻¹ r = r.
     """
-    x, r = np.zeros_like(b), b.copy()
-    p, Mp, rho = 0.0, 0.0, 1.0
+    x, r, p, rho = np.zeros_like(b), b.copy(), np.zeros_like(b), 1.0
+    Mp = rest and np.zeros_like(b)
     for _ in range(most):
         if not float(np.vdot(r, r)) > tolerance**2:
             break
         q = precondition(r)
         rho, old = float(np.vdot(r, q)), rho
-        p, Mp = q + p * (rho / old), rest and r + Mp * (rho / old)
-        Ap = rest(p) + Mp if rest else product(p)
+        p *= rho / old
+        p += q
+        if rest:
+            Mp *= rho / old
+            Mp += r
+        Ap = rest(p) if rest else product(p)
+        if rest:
+            Ap += Mp
         curvature = float(np.vdot(p, Ap))
         if not (curvature > 0 and np.isfinite(curvature)):
             break
-        x += (rho / curvature) * p
-        r -= (rho / curvature) * Ap
+        x += np.multiply(rho / curvature, p, out=q)
+        r -= np.multiply(rho / curvature, Ap, out=Ap)
+        del q, Ap
     return x

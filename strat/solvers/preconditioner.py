@@ -20,6 +20,7 @@ SIMILAR = 0.5  # factors serve again while the shift changes by less than this s
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
 CHEAP = 1000  # width**2 n up to which a banded factor beats conjugate gradients
 LARGEST = 2**25  # entries of a banded factor
+PART = 2**16  # numbers of the blocks that are inverted at a time
 
 
 class Preconditioner:
@@ -38,11 +39,12 @@ class Preconditioner:
         self.exact, self.rest, self.factorizations = False, None, 0
         self.shift, self._factors = np.zeros((0, 0)), []
 
-    def prepare(self, blocks, bend, diagonal, free):
+    def prepare(self, blocks, bend, diagonal, free, out=None):
         """Function r -> about the solution, (K, n) to (K, n), for one `set` of a `NewtonSystem`.
 
         `blocks` (K, n, n) or None is the curvature of the strata, `bend` (K, n) what their diagonals lack, `diagonal` (K, n)
-        the whole diagonal, positive, and `free` the FreeDirections where the solution lies.
+        the whole diagonal, positive, and `free` the FreeDirections where the solution lies. `out` may be `blocks`: where
+        there is a `rest`, the inverses of the blocks are written to it.
         """
         self.exact, self.rest = False, None
         if blocks is not None and free.mask is not None and self._is_narrow:
@@ -64,9 +66,14 @@ class Preconditioner:
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
-        blocks, self.rest = np.array(blocks), self.laplacians.between
-        np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
-        return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
+        out, self.rest = np.empty(blocks.shape) if out is None else out, self.laplacians.between
+        more, outside = bend + self.graph + 1e-14 * diagonal, diagonal.mean(axis=1)
+        step = max(1, PART // blocks[0].size)
+        for part in (slice(first, first + step) for first in range(0, len(blocks), step)):
+            own = blocks[part].copy()
+            np.einsum("kaa->ka", own)[...] += more[part]
+            out[part] = np.linalg.inv(free.restricted(own, outside[part], part))
+        return partial(times, out)
 
     @cached_property
     def _is_narrow(self):

@@ -53,7 +53,7 @@ class Laplacians:
     def operator(self):
         """`times`, for many products."""
         if self.alike:
-            return lambda theta: self.degrees * theta + self.between(theta)
+            return self._operator
         matrix = self.matrix()
         return lambda theta: (matrix @ theta.reshape(-1)).reshape(theta.shape)
 
@@ -63,7 +63,18 @@ class Laplacians:
         if not self.alike:
             return lambda theta: self.operator(theta) - self.degrees * theta
         times, couple = self.edges.adjacency_operator(self.w), -self.couple
-        return lambda theta: times(theta) * couple
+
+        def between(theta):
+            out = times(theta)
+            out *= couple
+            return out
+
+        return between
+
+    def _operator(self, theta):
+        out = self.between(theta)
+        out += self.degrees * theta
+        return out
 
     def matrix(self):
         """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""
