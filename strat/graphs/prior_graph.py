@@ -37,10 +37,9 @@ class PriorGraph:
         The ends `i` and `j` and the weights have shape (T,); `factor` lists the name or None of each term.
         """
         low, high, edge = unique_edges(i, j, len(labels))
-        factor = [None] * len(edge) if factor is None else factor
-        factors = dict.fromkeys(name for name in factor if name is not None)
+        factors = dict.fromkeys(name for name in factor or () if name is not None)
         code = {None: -1} | {name: k for k, name in enumerate(factors)}
-        codes = np.array([code[name] for name in factor], dtype=int)
+        codes = np.array([code[name] for name in factor]) if factors else np.full(len(edge), -1)
         return cls(labels, low, high, edge, np.asarray(weight, dtype=float), codes, tuple(factors), name)
 
     @classmethod
@@ -119,6 +118,8 @@ class PriorGraph:
     def _edge_of(self, i, j):
         """The positions of other edges (i < j) among the graph's, E where it has none."""
         keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
+        if np.array_equal(keys, wanted):
+            return np.arange(len(keys))
         edge = np.searchsorted(keys, wanted)
         return np.where(np.append(keys, -1)[edge] == wanted, edge, len(keys))
 

@@ -107,7 +107,7 @@ def _edges(graph):
 
 
 def _from_matrix(labels, W):
-    W = _as_coo(W)
+    W = _as_csr(W)
     try:
         labels = node_labels(label_list(labels))
     except DataError as error:
@@ -116,13 +116,19 @@ def _from_matrix(labels, W):
         raise GraphError(
             f"W has shape {W.shape}, but there are {len(labels):,} labels. W is square, a row per label."
         )
-    rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
+    _checked(labels, *W.tocoo(copy=False).coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
-    i, j, edge = unique_edges(rows, columns, len(labels))
-    upper = np.bincount(edge, np.where(rows < columns, weights, 0.0), len(i))
-    lower = np.bincount(edge, np.where(rows > columns, weights, 0.0), len(i))
+    (edges, upper), (others, lower) = _above_diagonal(W), _above_diagonal(W.T.tocsr())
+    if not np.array_equal(edges, others):
+        both = np.union1d(edges, others)
+        upper, lower = (
+            np.bincount(np.searchsorted(both, some), weights, len(both))
+            for some, weights in ((edges, upper), (others, lower))
+        )
+        edges = both
+    i, j = np.divmod(edges, len(labels))
     gap = np.abs(upper - lower)
-    if gap.size and gap.max() > ASYMMETRY * weights.max():
+    if gap.size and gap.max() > ASYMMETRY * max(upper.max(), lower.max()):
         worst, sums = int(gap.argmax()), np.asarray(W.sum(axis=1)).ravel()
         if not upper.any() or not lower.any():
             way = "Only one half of W is filled: pass W + W.T."
@@ -151,17 +157,20 @@ def _from_edge_list(labels, i, j, w):
         whole = not i.size or i.dtype.kind in "iu" and j.dtype.kind in "iu"
         if i.ndim != 1 or i.shape != j.shape or not whole:
             raise ValueError
-        W = sparse.coo_array((np.broadcast_to(np.asarray(w, dtype=float), i.shape), (i, j)), shape=(K, K))
+        if i.size and not (0 <= min(i.min(), j.min()) and max(i.max(), j.max()) < K):
+            raise ValueError
+        i, j, w = i.astype(np.intp), j.astype(np.intp), np.broadcast_to(np.asarray(w, dtype=float), i.shape)
     except (TypeError, ValueError):
         raise GraphError(
             "the i, j, w of (labels, i, j, w) are arrays of one length: positions of the ends among the labels, from 0 to "
             f"{K - 1}, and weights."
         ) from None
-    both_ways = np.isin(i * K + j, j * K + i)[i != j]
-    return _from_matrix(labels, W if both_ways.any() else W + W.T)
+    if (i < j).any() and (i > j).any() and np.isin(i * K + j, j * K + i)[i != j].any():
+        return _from_matrix(labels, sparse.coo_array((w, (i, j)), shape=(K, K)))
+    return PriorGraph.from_terms(labels, *_checked(labels, i, j, w)[:3])
 
 
-def _as_coo(W):
+def _as_csr(W):
     if not sparse.issparse(W):
         try:
             W = np.asarray(W)
@@ -171,9 +180,17 @@ def _as_coo(W):
             W = W.astype(float)
     if W.ndim != 2 or W.dtype.kind not in "biuf":
         raise GraphError(f"the W of (labels, W) is no matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
-    W = sparse.coo_array(W.astype(float))  # a copy
+    W = sparse.csr_array(W.astype(float))  # a copy
     W.sum_duplicates()
     return W
+
+
+def _above_diagonal(W):
+    """Row K + column of a csr_array's entries above the diagonal, ascending, and their values without rounding below 0."""
+    rows, columns = W.tocoo(copy=False).coords
+    above = rows < columns
+    edges = rows[above] * np.int64(len(W.indptr) - 1) + columns[above]
+    return edges, np.maximum(W.data[above], 0.0)
 
 
 def _checked(labels, i, j, weights):

@@ -32,10 +32,13 @@ class EdgeList(EdgeSet):
             raise GraphError(
                 f"candidate edges must join two different strata among the {self.K} of the graph."
             )
-        key = np.sort(low * self.K + high)
-        if (key[1:] == key[:-1]).any():
-            raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
-        self.i, self.j = np.divmod(key, self.K)
+        key = low * self.K + high
+        if not (key[1:] > key[:-1]).all():
+            key.sort()
+            if (key[1:] == key[:-1]).any():
+                raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
+            low, high = np.divmod(key, self.K)
+        self.i, self.j = low, high
         self.count = self.i.size
         self.mask = np.ones(self.count)
 
