@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import DataError, DataWarning, GraphError, type_name
-from strat.graphs.prior_graph import PriorGraph, node_labels, unique_edges
+from strat.graphs.prior_graph import PriorGraph, node_labels
 from strat.records.labels import label_list
 
 #: A weight this much below 0, relative to the largest, is rounding and is clipped.
@@ -155,9 +155,9 @@ def _from_edge_list(labels, i, j, w):
     try:
         i, j = (np.asarray(ends) for ends in (i, j))
         whole = not i.size or i.dtype.kind in "iu" and j.dtype.kind in "iu"
-        if i.ndim != 1 or i.shape != j.shape or not whole:
-            raise ValueError
-        if i.size and not (0 <= min(i.min(), j.min()) and max(i.max(), j.max()) < K):
+        ends = np.concatenate([i, j])
+        outside = ends.min(initial=0) < 0 or ends.max(initial=0) >= K
+        if i.ndim != 1 or i.shape != j.shape or not whole or outside:
             raise ValueError
         i, j, w = i.astype(np.intp), j.astype(np.intp), np.broadcast_to(np.asarray(w, dtype=float), i.shape)
     except (TypeError, ValueError):
