@@ -75,7 +75,7 @@ class Shards(Oracle):
         self.engine, self.K, self.n = engine, K, like.n
         self.quadratic, self.sizes, self._like = like.quadratic, like.sizes, like
         self._few, self._counts = K * self.n**2 <= BLOCKS, None
-        self._points, self._curved = deque(maxlen=6 if self._few else 1), self._few and like.has("hessian")
+        self._points, self._curved = deque(maxlen=6), self._few and like.has("hessian")
         for name in ("value_and_gradient", "hessian_operator", "hessian"):
             if not like.has(name):
                 setattr(self, name, None)
@@ -96,7 +96,8 @@ class Shards(Oracle):
                 return sums
         # A solver that took the Hessian at the last point will do so at the next one.
         curved, self._curved = curved or self._curved, curved
-        self._give_away()
+        if not self._few:
+            self._points.clear()
         sums = self.engine.sum(partial(evaluate, curved=curved), theta)
         if sums is None:
             raise DataError("no chunk has a record of positive weight, so there is nothing to fit.")
@@ -105,12 +106,6 @@ class Shards(Oracle):
         self._counts = sums[1]
         self._points.appendleft((theta.copy(), sums))
         return sums
-
-    def _give_away(self):
-        """Keep no blocks where there are many."""
-        if not self._few:
-            rest = [(point, sums[:3]) for point, sums in self._points]
-            self._points = deque(rest, self._points.maxlen)
 
     def counts(self):
         """The number (K,) of each stratum's records."""
@@ -128,9 +123,10 @@ class Shards(Oracle):
         return sums[0].copy(), sums[2].copy()
 
     def hessian(self, theta):
-        """The Hessian's blocks (K, n, n)."""
+        """The Hessian's blocks (K, n, n), which are given away where they are many."""
         blocks = self._at(theta, True)[3]
-        self._give_away()
+        if not self._few:
+            self._points.clear()
         return blocks
 
     def hessian_operator(self, theta):

@@ -33,33 +33,23 @@ class NewtonSystem:
         cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = self._blocks = None
-        self._own = False  # whether the blocks may be overwritten
         self.preconditioner = Preconditioner(laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
-        loss, spent = self.problem.loss, self._own and self._blocks is None
-        if self._mean is not None and self.quadratic and not spent:
+        loss = self.problem.loss
+        if self._mean is not None and self.quadratic and (self._blocks is not None or not self._uses_blocks):
             return self._mean
-        self.forget()
         if self._uses_blocks:
-            blocks = hessian_blocks(loss, theta)
-            self.take(blocks)
-            self._own = blocks.flags.writeable
+            self.take(hessian_blocks(loss, theta))
         else:
             self._blocks, self._operator = None, loss.hessian_operator(theta)
             self._mean = mean_curvature(self._operator, theta.shape)
         return self._mean
 
-    def forget(self):
-        """Free memory of the size of the blocks, after the last `solve` for a Hessian."""
-        self._precondition = None
-        if not self.quadratic:
-            self._blocks = self._matrices = None
-
     def take(self, blocks):
-        """Take the given blocks (K, n, n) for the Hessian's."""
-        self._blocks, self._operator, self._own = blocks, None, False
+        """Take the given blocks (K, n, n) for the Hessian's; they are overwritten unless they are read-only."""
+        self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
     def bound(self, theta):
@@ -86,16 +76,15 @@ class NewtonSystem:
             diagonal = np.where(free.mask, diagonal, mean)
         diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
         if self.coupled:
-            own = self._matrices if self._own else None
-            self._precondition = self.preconditioner.prepare(
-                self._matrices, self._diagonal, diagonal, free, out=own
-            )
-            if (
-                self._own and self.preconditioner.rest
-            ):  # the blocks hold their inverses, and products need no others
+            self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
+            if self.preconditioner.rest:  # products do without the blocks, which hold their inverses now
                 self._blocks = self._matrices = self._diagonal = None
         else:
             self._precondition = partial(np.multiply, 1 / diagonal)
+
+    def release(self):
+        """Free the preconditioner, after the last `solve`: functions that are evaluated next may need as much memory."""
+        self._precondition = None
 
     def _times(self, d):
         """The whole matrix, not restricted to the free directions, times d (K, n)."""

@@ -39,12 +39,12 @@ class Preconditioner:
         self.exact, self.rest, self.factorizations = False, None, 0
         self.shift, self._factors = np.zeros((0, 0)), []
 
-    def prepare(self, blocks, bend, diagonal, free, out=None):
+    def prepare(self, blocks, bend, diagonal, free):
         """Function r -> about the solution, (K, n) to (K, n), for one `set` of a `NewtonSystem`.
 
         `blocks` (K, n, n) or None is the curvature of the strata, `bend` (K, n) what their diagonals lack, `diagonal` (K, n)
-        the whole diagonal, positive, and `free` the FreeDirections where the solution lies. `out` may be `blocks`: where
-        there is a `rest`, the inverses of the blocks are written to it.
+        the whole diagonal, positive, and `free` the FreeDirections where the solution lies. Where there is a `rest`, blocks
+        that are not read-only hold their inverses afterwards.
         """
         self.exact, self.rest = False, None
         if blocks is not None and free.mask is not None and self._is_narrow:
@@ -66,7 +66,7 @@ class Preconditioner:
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
-        out, self.rest = np.empty(blocks.shape) if out is None else out, self.laplacians.between
+        out, self.rest = blocks if blocks.flags.writeable else np.empty(blocks.shape), self.laplacians.between
         more, outside = bend + self.graph + 1e-14 * diagonal, diagonal.mean(axis=1)
         step = max(1, PART // blocks[0].size)
         for part in (slice(first, first + step) for first in range(0, len(blocks), step)):

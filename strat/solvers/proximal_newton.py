@@ -93,9 +93,9 @@ class ProximalNewton(Algorithm):
     def step(self):
         """One iteration."""
         x, z = self.differentiate_x(), self.z
-        z.forget()
         if self.plain and self._plain_step(x):
             return
+        self.differentiate_x()
         self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
         self._gradient_step(x)
@@ -121,8 +121,11 @@ class ProximalNewton(Algorithm):
         free = FreeDirections.everywhere(*x.theta.shape)
         free.curvature = np.broadcast_to(self.bend, x.theta.shape)
         system.set(free, self._ridge(x, 0.0))
-        d = system.solve(b, free, self._accuracy(b, x, True), checked=False)
-        system.forget()
+        accuracy = self._accuracy(b, x, True)
+        x.forget()  # as a rule z is the next x
+        self.differentiated = False
+        d = system.solve(b, free, accuracy, checked=False)
+        system.release()
         if not np.isfinite(d).all():
             return False
         np.add(x.theta, d, out=z.theta)
@@ -136,7 +139,7 @@ class ProximalNewton(Algorithm):
         foreseen = 0.5 * float(np.vdot(b, d))
         self.exact = self.quadratic and abs(gain - foreseen) <= EXACT * foreseen + x.noise
         z.objective = min(z.objective, x.objective)
-        self.x, self.z, self.fresh, self.idle = z, x, False, 0
+        self.x, self.z, self.fresh, self.idle, self.differentiated = z, x, False, 0, True
         return True
 
     def _evaluate(self, point):
@@ -225,7 +228,7 @@ class ProximalNewton(Algorithm):
         b = -(p.theta_gradient + self.u)
         accuracy = self._accuracy(free.project(b), p, free.all)
         d = system.solve(b, free, accuracy)
-        system.forget()
+        system.release()
         if not np.isfinite(d).all():
             return None
         self.promised = np.bincount(self.part, np.einsum("kn,kn->k", b, d), self.parts)

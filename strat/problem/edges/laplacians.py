@@ -53,7 +53,7 @@ class Laplacians:
     def operator(self):
         """`times`, for many products."""
         if self.alike:
-            return self._operator
+            return lambda theta: self.degrees * theta + self.between(theta)
         matrix = self.matrix()
         return lambda theta: (matrix @ theta.reshape(-1)).reshape(theta.shape)
 
@@ -62,19 +62,10 @@ class Laplacians:
         """The products without the diagonal: what the strata's neighbours contribute."""
         if not self.alike:
             return lambda theta: self.operator(theta) - self.degrees * theta
+        if np.ptp(self.couple) == 0:
+            return self.edges.adjacency_operator(-self.couple[0] * self.w)
         times, couple = self.edges.adjacency_operator(self.w), -self.couple
-
-        def between(theta):
-            out = times(theta)
-            out *= couple
-            return out
-
-        return between
-
-    def _operator(self, theta):
-        out = self.between(theta)
-        out += self.degrees * theta
-        return out
+        return lambda theta: times(theta) * couple
 
     def matrix(self):
         """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""
