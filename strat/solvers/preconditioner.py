@@ -67,11 +67,10 @@ class Preconditioner:
             scale = diagonal + self.graph
             return lambda r: r / scale
         out, self.rest = blocks if blocks.flags.writeable else np.empty(blocks.shape), self.laplacians.between
-        more, outside = bend + self.graph + 1e-14 * diagonal, diagonal.mean(axis=1)
-        step = max(1, PART // blocks[0].size)
+        outside, step = diagonal.mean(axis=1), max(1, PART // blocks[0].size)
         for part in (slice(first, first + step) for first in range(0, len(blocks), step)):
             own = blocks[part].copy()
-            np.einsum("kaa->ka", own)[...] += more[part]
+            np.einsum("kaa->ka", own)[...] += bend[part] + self.graph[part] + 1e-14 * diagonal[part]
             out[part] = np.linalg.inv(free.restricted(own, outside[part], part))
         return partial(times, out)
 
