@@ -140,7 +140,9 @@ def dask(N, shards=8):
     wall, serial = perf_counter() - start, process_time() - serial
     print(f"logistic, N = {N:.0e}, in this process: {wall:.2f} s, {serial:.2f} s of work", flush=True)
     # Otherwise Dask's workers give every array's memory back to the system, and get it back page by page.
-    config.set({f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**25 for name in ("TRIM", "MMAP")})
+    config.set(
+        {f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**25 for name in ("TRIM", "MMAP")}
+    )
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,

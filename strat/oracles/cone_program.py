@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
-from strat.oracles.clarabel_call import ACCEPTED, cones_of, gap_of, solved, usable
 from strat.oracles.clock import OutOfTime
+from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
 #: Relative and absolute accuracies that are asked for, in order.
 ACCURACIES = 1e-10, 1e-8
@@ -68,7 +68,7 @@ class ConeProgram:
         self.size = int(self.first[-1])
         self._pattern = self._scaled = None
 
-    def solve(self, H=None, g=None, weight=None, refined=False):
+    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0):
         """Minimise.
 
         Parameters
@@ -80,6 +80,8 @@ class ConeProgram:
         refined : bool
             Whether to solve once more for the distance from the solution found, all numbers of which are small: where a
             constraint is held without force, the first error is only the root of the gap.
+        accuracy : float
+            Relative accuracy that is enough; 0 is the best.
 
         Returns
         -------
@@ -98,11 +100,12 @@ class ConeProgram:
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
-        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope)
+        accuracies = (accuracy, *ACCURACIES) if accuracy else ACCURACIES
+        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
         terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
         small = NOISE < np.abs(x[theta]).max(initial=0.0) < SMALL
-        if refined or small or terms > CANCELS * max(sums, offset / size):
+        if not accuracy and (refined or small or terms > CANCELS * max(sums, offset / size)):
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit

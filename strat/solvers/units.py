@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from strat.oracles.base import Rescaled, RescaledProx
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
-from strat.oracles.rescaled import Rescaled, RescaledProx
 from strat.problem.joint_problem import JointProblem
 
 #: The root mean squares of columns, and the losses, that are taken as they are.

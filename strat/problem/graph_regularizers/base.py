@@ -83,16 +83,8 @@ class GraphRegularizer(BaseEstimator):
 
         return [W >= 0, cp.diag(W) == 0, *self._constraints(cp, W)]
 
-    def check_edges(self, edges, labels):
-        """Raise a GraphError unless h is finite somewhere on an edge set.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        labels : list
-            The strata.
-        """
+    def _check_edges(self, edges, labels):
+        """Raise a GraphError unless h is finite somewhere on an edge set; `labels` are the strata, for its message."""
         name = type(self).__name__
         if self._needs_an_edge and edges.K == 1:
             raise GraphError(
@@ -105,25 +97,6 @@ class GraphRegularizer(BaseEstimator):
                 f"edges: stratum {labels[lonely[0]]!r} ({lonely.size} in all) has no candidate edge, so that its degree "
                 f'is 0, where {name} is infinite. Add edges to it, use edges="all", or LogDet.'
             )
-
-    def oracle(self, edges, w0, outside=0.0):
-        """Make the oracle of h, which holds the numbers of one point in its own memory.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        w0 : edge array
-            The prior graph on these edges.
-        outside : float
-            Sum of the squares of the prior graph's weights on other edges, where W is zero.
-
-        Returns
-        -------
-        GraphOracle
-            The oracle.
-        """
-        return self._oracle_class(self, edges, w0, outside)
 
     def _formula(self, cp, W, W0):
         raise NotImplementedError
