@@ -34,7 +34,8 @@ class Laplacians:
     def degrees(self):
         """Their diagonals, shape (K, n)."""
         if self.alike:
-            return self._sums[:, None] * self.couple
+            couple = self.couple[:1] if np.ptp(self.couple) == 0 else self.couple
+            return np.broadcast_to(self._sums[:, None] * couple, (len(self._sums), self.n))
         return abs(self.edges.incidence) @ self.entries
 
     @cached_property
