@@ -153,6 +153,7 @@ def million(K):
         with measured(f"{loss}, grid, K = {len(graph[0]):,}, n = 10"):
             model.fit(*data[:2], strata=data[2])
         print(f"    {model.result_.iterations} iterations, {len(data[2]):,} records", flush=True)
+        del graph, data, model  # the next records are made before these would go
 
 
 ROWS = {

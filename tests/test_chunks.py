@@ -10,6 +10,7 @@ import strat
 from strat.compiler import sharded
 from strat.oracles import shards
 from strat.records import chunks as chunks_module
+from strat.solvers import preconditioner
 
 K, N, P = 6, 1200, 3
 X_, Y_ = cp.Parameter(P, name="x"), cp.Parameter(name="y")
@@ -62,6 +63,21 @@ def test_pieces_fit_as_all_records_at_once(loss, kept, piece, records, pieces, m
     part = model_of(LOSSES[loss]).fit(X, Y, strata=z, sample_weight=w)
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-8)
     assert abs(part.result_.objective / whole.result_.objective - 1) < 1e-12
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_blocks_that_are_not_kept_are_inverted_in_place(loss, records, pieces, monkeypatch):
+    X, Y, _, weight = records
+    z = np.repeat(np.arange(K), N // K)  # ascending, so that pieces are neighbours
+    monkeypatch.setattr(preconditioner, "CHEAP", 0)  # no banded factor, which is exact
+    monkeypatch.setattr(sharded, "MANY", 10**9)
+    whole = model_of(loss).fit(X, Y, strata=z, sample_weight=weight)
+    monkeypatch.setattr(sharded, "MANY", 1)
+    for name, module in (("BLOCKS", shards), ("STATISTICS", sharded), ("PART", preconditioner)):
+        monkeypatch.setattr(module, name, 0)
+    pieced = model_of(loss).fit(X, Y, strata=z, sample_weight=weight)
+    assert pieced.theta_["theta"] == approx(whole.theta_["theta"], abs=1e-8)
+    assert pieced.result_.iterations == whole.result_.iterations
 
 
 def test_any_number_of_threads_gives_the_same_bits(records, pieces, monkeypatch):
@@ -131,7 +147,7 @@ def test_what_is_no_source_of_chunks(records):
     with pytest.raises(strat.GraphError, match="chunk 1: stratum 7 is not a node"):
         X, Y, z, _ = records
         model.fit(chunks=[(X, Y, z), (X[:1], Y[:1], [7])])
-    with pytest.raises(strat.NoOracleError, match="records in shards"):
+    with pytest.raises(strat.NoOracleError, match="follow gradients, but abs.* smoothing=1e-3"):
         strat.lrsm(base_of(cp.abs(Y_ - MARGIN)), strat.graphs.path(K)).fit(chunks=in_chunks(*records))
     with pytest.raises(strat.OptionError, match="engine must be"):
         model.fit(chunks=in_chunks(*records), engine=3)

@@ -80,6 +80,14 @@ def test_dask_arrays(records, client):
     arrays = [da.from_array(a, chunks=300) for a in (X, Y, z)]
     part = model_of("least squares").fit(*arrays[:2], strata=arrays[2], engine=client)
     np.testing.assert_allclose(part.theta_["theta"], whole.theta_["theta"], atol=1e-9)
+    model = model_of("least squares")
+    for choose in (
+        lambda data: strat.compare({"lrsm": model}, data=data, splits=2),
+        lambda data: strat.search({"lrsm": model}, train=data, folds=2),
+    ):
+        tables = [choose(data).to_frame() for data in ((X, Y, z), arrays)]
+        numbers = [table.select_dtypes("number").drop(columns="seconds") for table in tables]
+        assert numbers[0].equals(numbers[1])
     with pytest.raises(strat.OptionError, match="2 and 4 partitions"):
         model_of("least squares").fit(*arrays[:2], strata=da.from_array(z, chunks=600), engine=client)
 

@@ -360,3 +360,7 @@ def test_sparse_graphs_stay_sparse():
     assert (prior.K, len(prior.i)) == (K, K - 1)
     i, j = candidate_edges("prior", prior)
     assert np.array_equal(prior.weights_on(i, j), np.ones(K - 1))
+    both_ways = (np.concatenate(ends).astype(np.int32) for ends in ((i, j), (j, i)))
+    once = j, i, np.zeros(K - 1)
+    for listed in (read_graph((range(K), *both_ways, 1.0)), read_graph((range(K), *once))):
+        assert np.array_equal(listed.i, i) and np.array_equal(listed.j, j)

@@ -3,12 +3,14 @@
 import logging
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import cvxpy as cp
 import networkx as nx
 import numpy as np
 import paper_data
 import pytest
+import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import (
@@ -29,6 +31,7 @@ from problems import solve as run
 
 import strat
 from strat.model.bound_model import BoundModel
+from strat.solvers import base as solvers_base
 from strat.solvers.starts import default_solver, point, solve
 
 H = strat.LogDet(0.5, 0.2, 0.1, 0.2)
@@ -475,3 +478,17 @@ def test_a_loss_without_another_prox_takes_cone_programs_and_a_warning_says_so()
         model.fit(X, Y, strata=z, sample_weight=weight)
     assert model.result_.status == "converged"
     assert model.result_.objective == pytest.approx(solved(model.to_cvxpy()), rel=1e-6)
+
+
+@pytest.mark.parametrize(("K", "seconds"), [(2000, [1.0, 2.0]), (2000, [2.0, 1.0]), (1999, [1.0, 2.0])])
+def test_more_blas_threads_than_one_work_where_they_are_faster(K, seconds, monkeypatch):
+    edges, calls = SimpleNamespace(sparse=False), iter(seconds)
+    monkeypatch.setattr(solvers_base, "_seconds", lambda: next(calls))
+    before = threadpoolctl.threadpool_info()
+    with solvers_base._blas_threads(SimpleNamespace(learned=True, K=K, edges=edges)):
+        counts = [
+            pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"
+        ]
+    all_of_them = [pool["num_threads"] for pool in before if pool["user_api"] == "blas"]
+    assert counts == (all_of_them if (K, seconds[0]) == (2000, 1.0) else [1] * len(counts))
+    assert threadpoolctl.threadpool_info() == before

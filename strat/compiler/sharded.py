@@ -4,6 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from strat.errors import NoOracleError
 from strat.oracles.base import Quadratic, SumOracle, hessian_blocks
 from strat.oracles.shards import LocalSum, Shard, Shards
 
@@ -27,8 +28,9 @@ def in_pieces(program, arrays, strata, weight, given, smooth=True):
     if not follows_gradients(like):
         return None
     step = max(1, PIECE // width)
-    # Neighbours in memory make a piece where its sums over all strata are no larger than itself.
-    neighbours, small = K * n * n <= PIECE, np.min_scalar_type(K)
+    # Neighbours in memory make a piece where they are in order, or its sums over all strata are no larger than itself.
+    ascending = (strata.index[1:] >= strata.index[:-1]).all()
+    neighbours, small = ascending or K * n * n <= PIECE, np.min_scalar_type(K)
 
     def piece(first):
         part = np.arange(first, min(first + step, N)) if neighbours else strata.order[first : first + step]
@@ -64,6 +66,11 @@ def in_chunks(program, records, shared, given, smooth=True):
     """The loss at `ChunkedRecords` as a sum over the chunks."""
     K, sample = 1 if shared else records.strata.K, records.strata.merged()
     like = program.bind_records(records.arrays, sample, records.weight, given, smooth=smooth)
+    if smooth and not like.has("value_and_gradient"):
+        raise NoOracleError(
+            f"records in chunks are read by methods that follow gradients, but {like.missing('value_and_gradient')}. "
+            f"Round the kinks: smoothing=1e-3 on the BaseModel; or pass the records as arrays."
+        )
     make = partial(chunk_shard, program=program, read=records.read, shared=shared, given=given, smooth=smooth)
     return sum_over(records.engine.start(make, records.chunks, K), K, like)
 

@@ -41,10 +41,9 @@ class PriorGraph:
     def from_terms(cls, labels, i, j, weight, factor=None, name=""):
         """Build the graph from checked terms (T,) without self loops, in any order; `factor` lists names or None."""
         low, high, edge = unique_edges(i, j, len(labels))
-        factor = [None] * len(edge) if factor is None else factor
-        factors = dict.fromkeys(name for name in factor if name is not None)
+        factors = dict.fromkeys(name for name in factor or () if name is not None)
         code = {None: -1} | {name: k for k, name in enumerate(factors)}
-        codes = np.array([code[name] for name in factor], dtype=int)
+        codes = np.array([code[name] for name in factor]) if factors else np.full(len(edge), -1)
         return cls(labels, low, high, edge, np.asarray(weight, dtype=float), codes, tuple(factors), name)
 
     @classmethod
@@ -117,6 +116,8 @@ class PriorGraph:
     def _edge_of(self, i, j):
         """The positions of other edges (i < j) among the graph's, E where it has none."""
         keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
+        if np.array_equal(keys, wanted):
+            return np.arange(len(keys))
         edge = np.searchsorted(keys, wanted)
         return np.where(np.append(keys, -1)[edge] == wanted, edge, len(keys))
 
@@ -221,7 +222,7 @@ def _edges(graph):
 
 
 def _from_matrix(labels, W):
-    W = _as_coo(W)
+    W = _as_csr(W)
     try:
         labels = node_labels(label_list(labels))
     except DataError as error:
@@ -229,13 +230,16 @@ def _from_matrix(labels, W):
     if W.shape != (len(labels), len(labels)):
         text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
         raise GraphError(f"{text}. Give a square W, a row per label.")
-    rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
+    _checked(labels, *W.tocoo(copy=False).coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
-    i, j, edge = unique_edges(rows, columns, len(labels))
-    upper = np.bincount(edge, np.where(rows < columns, weights, 0.0), len(i))
-    lower = np.bincount(edge, np.where(rows > columns, weights, 0.0), len(i))
+    (edges, upper), (others, lower) = _above_diagonal(W), _above_diagonal(W.T.tocsr())
+    if not np.array_equal(edges, others):
+        both, halves = np.union1d(edges, others), ((edges, upper), (others, lower))
+        upper, lower = (np.bincount(np.searchsorted(both, some), w, len(both)) for some, w in halves)
+        edges = both
+    i, j = np.divmod(edges, len(labels))
     gap = np.abs(upper - lower)
-    if gap.size and gap.max() > ASYMMETRY * weights.max():
+    if gap.size and gap.max() > ASYMMETRY * max(upper.max(), lower.max()):
         worst, sums = int(gap.argmax()), np.asarray(W.sum(axis=1)).ravel()
         if not upper.any() or not lower.any():
             way = "Only one half of W is filled: pass W + W.T."
@@ -261,19 +265,27 @@ def _from_edge_list(labels, i, j, w):
     try:
         i, j = (np.asarray(ends) for ends in (i, j))
         whole = not i.size or i.dtype.kind in "iu" and j.dtype.kind in "iu"
-        if i.ndim != 1 or i.shape != j.shape or not whole:
+        ends = np.concatenate([i, j])
+        if (
+            i.ndim != 1
+            or i.shape != j.shape
+            or not whole
+            or ends.min(initial=0) < 0
+            or ends.max(initial=0) >= K
+        ):
             raise ValueError
-        W = sparse.coo_array((np.broadcast_to(np.asarray(w, dtype=float), i.shape), (i, j)), shape=(K, K))
+        i, j, w = i.astype(np.intp), j.astype(np.intp), np.broadcast_to(np.asarray(w, dtype=float), i.shape)
     except (TypeError, ValueError):
         raise GraphError(
             "the i, j, w of (labels, i, j, w) are arrays of one length: positions of the ends among the labels, from 0 to "
             f"{K - 1}, and weights."
         ) from None
-    both_ways = np.isin(i * K + j, j * K + i)[i != j]
-    return _from_matrix(labels, W if both_ways.any() else W + W.T)
+    if (i < j).any() and (i > j).any() and np.isin(i * K + j, j * K + i)[i != j].any():
+        return _from_matrix(labels, sparse.coo_array((w, (i, j)), shape=(K, K)))
+    return PriorGraph.from_terms(labels, *_checked(labels, i, j, w)[:3])
 
 
-def _as_coo(W):
+def _as_csr(W):
     if not sparse.issparse(W):
         try:
             W = np.asarray(W)
@@ -283,9 +295,16 @@ def _as_coo(W):
             W = W.astype(float)
     if W.ndim != 2 or W.dtype.kind not in "biuf":
         raise GraphError(f"W of (labels, W) is not a matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
-    W = sparse.coo_array(W.astype(float))  # a copy
+    W = sparse.csr_array(W.astype(float))  # a copy
     W.sum_duplicates()
     return W
+
+
+def _above_diagonal(W):
+    """Row K + column of a csr_array's entries above the diagonal, ascending, and their values without rounding below 0."""
+    rows, columns = W.tocoo(copy=False).coords
+    above = rows < columns
+    return rows[above] * np.int64(W.shape[1]) + columns[above], np.maximum(W.data[above], 0.0)
 
 
 def _checked(labels, i, j, weights):

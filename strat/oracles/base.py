@@ -51,7 +51,7 @@ class Oracle:
     * ``value(theta)``: (K,), +inf outside the domain, never nan.
     * ``value_and_gradient(theta)``: (K,) and (K, n).
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
-    * ``hessian(theta)``: its blocks (K, n, n), where they are cheap.
+    * ``hessian(theta)``: its blocks (K, n, n), where they are cheap; read-only where the oracle keeps them.
     * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
     * ``cones()``: a list of `Cones` whose sum is the function, or, of a prox, what it minimises, constraints included.
     * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum.
@@ -256,7 +256,8 @@ class Rescaled(Oracle):
     def hessian(self, theta):
         """The Hessian's blocks (K, n, n)."""
         size = self.weight if self.unit is None else self.weight * np.outer(self.unit, self.unit)
-        return size * self.oracle.hessian(self._out(theta))
+        blocks = self.oracle.hessian(self._out(theta))
+        return np.multiply(size, blocks, out=blocks if blocks.flags.writeable else None)
 
 
 def _prox(prox, weight, unit):

@@ -64,8 +64,8 @@ class Shards(Oracle):
     def __init__(self, engine, K, like):
         self.engine, self.K, self.n = engine, K, like.n
         self.quadratic, self.sizes, self._like = like.quadratic, like.sizes, like
-        few = K * self.n**2 <= BLOCKS
-        self._points, self._curved = deque(maxlen=6 if few else 2), few and like.has("hessian")
+        self._few, self._counts = K * self.n**2 <= BLOCKS, None
+        self._points, self._curved = deque(maxlen=6), self._few and like.has("hessian")
         for name in ("value_and_gradient", "hessian_operator", "hessian"):
             if not like.has(name):
                 setattr(self, name, None)
@@ -73,7 +73,9 @@ class Shards(Oracle):
     def missing(self, name):
         """Why a method is missing."""
         if name in ("prox", "cones"):
-            return "records in shards are read by methods that follow gradients alone"
+            return (
+                "records in chunks are read by methods that follow gradients alone, as NewtonCG and MAPG do"
+            )
         return self._like.missing(name)
 
     def _at(self, theta, curved=False):
@@ -84,18 +86,22 @@ class Shards(Oracle):
                 return sums
         # A solver that took the Hessian at the last point will do so at the next one.
         curved, self._curved = curved or self._curved, curved
+        if not self._few:
+            self._points.clear()
         sums = self.engine.sum(partial(evaluate, curved=curved), theta)
         if sums is None:
             raise DataError("no chunk has a record of positive weight, so there is nothing to fit.")
-        for array in sums:
+        for array in sums if self._few else sums[:3]:
             array.flags.writeable = False
+        self._counts = sums[1]
         self._points.appendleft((theta.copy(), sums))
         return sums
 
     def counts(self):
         """The number (K,) of each stratum's records."""
-        point = self._points[0][0] if self._points else np.zeros((self.K, self.n))
-        return self._at(point)[1]
+        if self._counts is None:
+            self._at(np.zeros((self.K, self.n)))
+        return self._counts
 
     def value(self, theta):
         """Values (K,)."""
@@ -107,12 +113,15 @@ class Shards(Oracle):
         return sums[0].copy(), sums[2].copy()
 
     def hessian(self, theta):
-        """The Hessian's blocks (K, n, n)."""
-        return self._at(theta, True)[3]
+        """The Hessian's blocks (K, n, n), which are given away where they are many."""
+        blocks = self._at(theta, True)[3]
+        if not self._few:
+            self._points.clear()
+        return blocks
 
     def hessian_operator(self, theta):
         """The Hessian as a map: by its blocks, or by a pass over the records for each product where they are too many."""
-        if self.hessian is not None and self.K * self.n**2 <= BLOCKS:
+        if self.hessian is not None and self._few:
             blocks = self.hessian(theta)
             return lambda v: np.matmul(blocks, v[..., None])[..., 0]
         theta = theta.copy()
@@ -120,8 +129,10 @@ class Shards(Oracle):
 
     def statistics(self, centre):
         """The sum of quadratics as one, from a single pass, for a centre (n,) near the minimisers."""
-        centre = np.tile(centre, (self.K, 1))
+        centre = np.broadcast_to(centre, (self.K, self.n))
         value, _, gradient, blocks = self._at(centre, True)
+        self._points.clear()
+        self.engine = None  # the records are not needed any more
         return Quadratic(value, gradient, blocks, centre, self.sizes)
 
 
@@ -157,10 +168,8 @@ def added(results, K):
         if totals is None:
             totals = tuple(np.zeros((K, *part.shape[1:])) for part in parts)
         for total, part in zip(totals, parts, strict=True):
-            if len(strata) == K:
-                total += part
-            else:
-                total[strata] += part
+            neighbours = strata[-1] - strata[0] + 1 == len(strata)
+            total[slice(strata[0], strata[-1] + 1) if neighbours else strata] += part
     return totals
 
 

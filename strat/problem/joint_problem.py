@@ -114,6 +114,10 @@ class Point:
         self.laplacian = self.regularizer = 0.0
         self._product = None
 
+    def forget(self):
+        """Free the memory of gradients in theta."""
+        self.loss_gradient = self.theta_gradient = self._product = None
+
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
         if self.evaluate_smooth(gradient) < np.inf:

@@ -21,6 +21,10 @@ class Sample:
         self.where, self.models = where, models
         if not isinstance(arguments, (tuple, list)):
             raise DataError(f"{where} must be a tuple (*data, strata), not {type_name(arguments)}.")
+        if any(hasattr(argument, "__dask_graph__") for argument in arguments):
+            from dask import compute
+
+            arguments = compute(*arguments)  # records are taken by position
         declared = [m.strata for m in models if m.strata is not None]
         names = [p.name() for p in models[0].base.data]
         if declared and len(arguments) == len(names):

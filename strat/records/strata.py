@@ -36,7 +36,7 @@ class Strata:
         nodes = in_order(records.values) if nodes is None else nodes
         nodes = nodes if isinstance(nodes, NodeList) else NodeList(nodes)
         position = nodes.position
-        where = np.array([position.get(label, -1) for label in records.values], dtype=np.intp)
+        where = np.array([position.get(label, -1) for label in records.values], dtype=np.int32)
         index = where[records.codes]
         if (where < 0).any():
             raise GraphError(_unknown_stratum(records, where < 0, nodes))

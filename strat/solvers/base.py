@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from numbers import Integral, Real
 from os import PathLike
+from time import perf_counter
 from types import FunctionType
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 from sklearn.base import BaseEstimator
 
 from strat.errors import NoOracleError, OptionError
@@ -134,10 +136,22 @@ class Solver(BaseEstimator):
 
 
 def _blas_threads(problem):
-    """One BLAS thread unless there are large dense matrices: threads that wait for busy cores cost a factor of ten."""
+    """One BLAS thread unless more are faster for large dense matrices: waiting for busy cores costs a factor of ten."""
+    one = partial(_thread_pools().limit, limits=1, user_api="blas")
     if problem.learned and problem.K >= 2000 and not problem.edges.sparse:
-        return nullcontext()
-    return _thread_pools().limit(limits=1, user_api="blas")
+        together = _seconds()
+        with one():
+            alone = _seconds()
+        return nullcontext() if together < alone else one()
+    return one()
+
+
+def _seconds(size=1000, times=3):
+    """What a few Cholesky factors take at present."""
+    start, matrix = perf_counter(), np.eye(size)
+    for _ in range(times):
+        dpotrf(matrix)
+    return perf_counter() - start
 
 
 @cache

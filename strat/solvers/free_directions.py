@@ -59,18 +59,18 @@ class FreeDirections:
         """Curvature times d."""
         return times(self.curvature, d)
 
-    def restricted(self, blocks, outside):
-        """Matrices (K, n, n) on the free directions, with `outside` (K,) on the diagonal of the others."""
+    def restricted(self, blocks, outside, part=slice(None)):
+        """Matrices (K, n, n) of a part of the strata on the free directions, with `outside` (K,) on the others' diagonal."""
         if self.all:
             return blocks
         outside = outside[:, None]
         if self.mask is not None:
-            free = self.mask.astype(float)
+            free = self.mask[part].astype(float)
             out = blocks * free[:, :, None]
             out *= free[:, None, :]
             np.einsum("kaa->ka", out)[...] += outside * (1 - free)
             return out
-        P = self._matrix
+        P = self._matrix[part]
         return P @ blocks @ P + outside[:, None] * (np.eye(P.shape[1]) - P)
 
 

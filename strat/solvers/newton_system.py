@@ -32,13 +32,13 @@ class NewtonSystem:
         self.quadratic = getattr(problem.loss, "quadratic", False)
         cheap = problem.loss.has("hessian") and (self.quadratic or (self.n <= COUPLED and not once))
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
-        self._mean = None
+        self._mean = self._blocks = None
         self.preconditioner = Preconditioner(self.laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
         loss = self.problem.loss
-        if self._mean is not None and self.quadratic:
+        if self._mean is not None and self.quadratic and (self._blocks is not None or not self._uses_blocks):
             return self._mean
         if self._uses_blocks:
             self.take(hessian_blocks(loss, theta))
@@ -54,7 +54,7 @@ class NewtonSystem:
         return self._mean
 
     def take(self, blocks):
-        """Take the given blocks (K, n, n) for the Hessian's."""
+        """Take the given blocks (K, n, n) for the Hessian's; they are overwritten unless they are read-only."""
         self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
@@ -75,8 +75,14 @@ class NewtonSystem:
         diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
         if self.coupled:
             self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
+            if self.preconditioner.rest:  # products do without the blocks, which hold their inverses now
+                self._blocks = self._matrices = self._diagonal = None
         else:
             self._precondition = partial(np.multiply, 1 / diagonal)
+
+    def release(self):
+        """Free the preconditioner, after the last `solve`: functions that are evaluated next may need as much memory."""
+        self._precondition = None
 
     def _times(self, d):
         """The whole matrix, not restricted to the free directions, times d (K, n)."""
@@ -100,7 +106,11 @@ class NewtonSystem:
             products += 1
             return project(self._times(x))
 
-        d = conjugate_gradients(product, lambda r: project(precondition(r)), project(b), tolerance, MOST)
+        between = self.coupled and self.preconditioner.rest
+        rest = between and (lambda x: project(between(x)))
+        d = conjugate_gradients(
+            product, lambda r: project(precondition(r)), project(b), tolerance, MOST, rest
+        )
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is not a preconditioner
         return d
@@ -139,19 +149,30 @@ class GraphSystem:
         return start + conjugate_gradients(product, self._near, rest, REDUCED * np.linalg.norm(rest), 500)
 
 
-def conjugate_gradients(product, precondition, b, tolerance, most):
-    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps."""
-    x, r, p, rho = np.zeros_like(b), b.copy(), 0.0, 1.0
+def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
+    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps.
+
+    Where the product is that with M plus `rest`, M⁻¹ the preconditioner, M p follows from M M⁻¹ r = r.
+    """
+    x, r, p, Mp, rho = np.zeros_like(b), b.copy(), np.zeros_like(b), np.zeros_like(b), 1.0
     for _ in range(most):
         if not float(np.vdot(r, r)) > tolerance**2:
             break
         q = precondition(r)
         rho, old = float(np.vdot(r, q)), rho
-        p = q + p * (rho / old)
-        Ap = product(p)
+        p *= rho / old
+        p += q
+        if not rest:
+            Ap = product(p)
+        else:
+            Mp *= rho / old
+            Mp += r
+            Ap = rest(p)
+            Ap += Mp
         curvature = float(np.vdot(p, Ap))
         if not (curvature > 0 and np.isfinite(curvature)):
             break
-        x += (rho / curvature) * p
-        r -= (rho / curvature) * Ap
+        x += np.multiply(rho / curvature, p, out=q)
+        r -= np.multiply(rho / curvature, Ap, out=Ap)
+        del q, Ap
     return x

@@ -20,6 +20,7 @@ SIMILAR = 0.5  # factors serve again while the shift changes by less than this s
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
 CHEAP = 1000  # width**2 n up to which a banded factor beats conjugate gradients
 LARGEST = 2**25  # entries of a banded factor
+PART = 2**16  # numbers of the blocks that are inverted at a time
 
 
 class Preconditioner:
@@ -29,21 +30,23 @@ class Preconditioner:
     which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the
     strata's blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are
     a good approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself, up to
-    rounding, and `exact` is True.
+    rounding, and `exact` is True. `rest` gives the products with what the matrix has beyond the blocks that were inverted; it is
+    None elsewhere.
     """
 
     def __init__(self, laplacians):
         self.laplacians, self.edges, self.graph = laplacians, laplacians.edges, laplacians.degrees
-        self.exact, self.factorizations = False, 0
+        self.exact, self.rest, self.factorizations = False, None, 0
         self.shift, self._factors = np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
         """Function r -> about the solution, (K, n) to (K, n), with the `blocks` (K, n, n), or None, plus `bend` (K, n) of the
         strata.
 
-        `diagonal` (K, n), positive, is that of both, and the solution lies in the FreeDirections `free`.
+        `diagonal` (K, n), positive, is that of both, and the solution lies in the FreeDirections `free`. Where there is a
+        `rest`, blocks that are not read-only hold their inverses afterwards.
         """
-        self.exact = False
+        self.exact, self.rest = False, None
         if blocks is not None and free.mask is not None and self._is_narrow:
             exact = self._banded(free, blocks, bend, diagonal)
             self.exact = exact is not None
@@ -59,9 +62,13 @@ class Preconditioner:
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
-        blocks = np.array(blocks)
-        np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
-        return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
+        out, self.rest = blocks if blocks.flags.writeable else np.empty(blocks.shape), self.laplacians.between
+        outside, step = diagonal.mean(axis=1), max(1, PART // blocks[0].size)
+        for part in (slice(first, first + step) for first in range(0, len(blocks), step)):
+            own = blocks[part].copy()
+            np.einsum("kaa->ka", own)[...] += bend[part] + self.graph[part] + 1e-14 * diagonal[part]
+            out[part] = np.linalg.inv(free.restricted(own, outside[part], part))
+        return partial(times, out)
 
     @cached_property
     def _is_narrow(self):

@@ -144,6 +144,7 @@ class ProximalNewton(Algorithm):
         x, z = self.differentiate_x(), self.z
         if self.plain and self._plain_step(x):
             return
+        self.differentiate_x()
         self.plain = self.plain and self.quadratic  # after a failure the steps below do better
         before, noise = self._values(x), self._noise(x)
         self._gradient_step(x)
@@ -165,10 +166,14 @@ class ProximalNewton(Algorithm):
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
         z, ridges, system = self.z, self.problem.regularizer, self.system
-        slope = x.theta_gradient + ridges.value_and_gradient(x.theta)[1]
+        b = -(x.theta_gradient + ridges.value_and_gradient(x.theta)[1])
         free = FreeDirections.everywhere(*x.theta.shape, self.bend)
         system.set(free, self._ridge(x, 0.0))
-        d = system.solve(-slope, free, self._accuracy(slope, x, True), checked=False)
+        accuracy = self._accuracy(b, x, True)
+        x.forget()  # as a rule z is the next x
+        self.differentiated = False
+        d = system.solve(b, free, accuracy, checked=False)
+        system.release()
         if not np.isfinite(d).all():
             return False
         np.add(x.theta, d, out=z.theta)
@@ -176,13 +181,13 @@ class ProximalNewton(Algorithm):
         if not gain >= -x.noise:
             return False
         left = z.theta_gradient + ridges.value_and_gradient(z.theta)[1]
-        nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(slope)
-        if not (nearer or (gain >= -SUFFICIENT * np.vdot(slope, d) and not self.quadratic)):
+        nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(b)
+        if not (nearer or (gain >= SUFFICIENT * np.vdot(b, d) and not self.quadratic)):
             return False
-        foreseen = -0.5 * float(np.vdot(slope, d))
+        foreseen = 0.5 * float(np.vdot(b, d))
         self.exact = self.quadratic and abs(gain - foreseen) <= EXACT * foreseen + x.noise
         z.objective = min(z.objective, x.objective)
-        self.x, self.z, self.fresh, self.idle = z, x, False, 0
+        self.x, self.z, self.fresh, self.idle, self.differentiated = z, x, False, 0, True
         return True
 
     def _values(self, point):
@@ -267,6 +272,7 @@ class ProximalNewton(Algorithm):
         b = -(p.theta_gradient + self.u)
         accuracy = self._accuracy(free.project(b), p, free.all)
         d = system.solve(b, free, accuracy)
+        system.release()
         if not np.isfinite(d).all():
             return None
         self.promised = np.bincount(self.part, np.einsum("kn,kn->k", b, d))

@@ -34,7 +34,8 @@ class Laplacians:
     def degrees(self):
         """Their diagonals, shape (K, n)."""
         if self.alike:
-            return self._sums[:, None] * self.couple
+            couple = self.couple[:1] if np.ptp(self.couple) == 0 else self.couple
+            return np.broadcast_to(self._sums[:, None] * couple, (len(self._sums), self.n))
         return abs(self.edges.incidence) @ self.entries
 
     @cached_property
@@ -53,10 +54,19 @@ class Laplacians:
     def operator(self):
         """`times`, for many products."""
         if self.alike:
-            times, couple = self.edges.adjacency_operator(self.w), self.couple
-            return lambda theta: self.degrees * theta - times(theta) * couple
+            return lambda theta: self.degrees * theta + self.between(theta)
         matrix = self.matrix()
         return lambda theta: (matrix @ theta.reshape(-1)).reshape(theta.shape)
+
+    @cached_property
+    def between(self):
+        """The products without the diagonal: what the strata's neighbours contribute."""
+        if not self.alike:
+            return lambda theta: self.operator(theta) - self.degrees * theta
+        if np.ptp(self.couple) == 0:
+            return self.edges.adjacency_operator(-self.couple[0] * self.w)
+        times, couple = self.edges.adjacency_operator(self.w), -self.couple
+        return lambda theta: times(theta) * couple
 
     def matrix(self):
         """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""
