@@ -10,6 +10,9 @@ import numpy as np
 
 from strat.rules import atoms, forms
 
+#: Eigenvalues that may be rounding alone, in multiples of the largest.
+ROUNDING = 1e-13
+
 
 class Rule:
     """Base class of rules.

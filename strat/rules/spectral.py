@@ -9,11 +9,8 @@ from scipy.special import entr
 
 from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest
 from strat.rules import atoms, rule
-from strat.rules.base import Rule, at_point, symmetric
+from strat.rules.base import ROUNDING, Rule, at_point, symmetric
 from strat.rules.exponentials import Entr, positive_root
-
-#: Eigenvalues that rounding alone has made negative, in multiples of the largest.
-ROUNDING = 1e-13
 
 
 class _SingularValues(Rule):

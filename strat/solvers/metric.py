@@ -8,7 +8,8 @@ import numpy as np
 # both, fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
 AGE = 10  # most iterations between two measurements of the edges' curvature
-TINY = 1e-300
+LONGEST = 1e6  # longest step of all weights together, relative to 1 plus their size
+TINY, STEEPEST = 1e-300, 1e100  # least and most curvature: steps with more are 0
 
 
 class StrataMetric:
@@ -44,6 +45,7 @@ class StrataMetric:
                 break
             seen = self._seen()
             bad, old = seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
+            bad &= curvature < STEEPEST
             if not bad.any():
                 break
             self.loss_curvature[bad] = np.clip(1.2 * seen, 2 * old, 100 * old)[bad]
@@ -79,10 +81,13 @@ class EdgeMetric:
         total = float(np.add.reduce(y.degrees))
         if self.age < AGE and abs(total - self.total) <= 0.1 * self.total:
             return
+        edges, self.scale = self.problem.edges, y.w_scale()
         y.graph_oracle.curvature(self.curvature)
-        np.divide(self.problem.edges.mask, self.curvature, out=self.inverse)
-        self.curvature *= self.problem.edges.mask
-        self.age, self.total, self.scale = 0, total, y.w_scale()
+        # Where h is next to straight, steps are so many times as long as w at most.
+        np.maximum(self.curvature, self.scale / (LONGEST * (1 + edges.norm(y.w))), out=self.curvature)
+        np.divide(edges.mask, self.curvature, out=self.inverse)
+        self.curvature *= edges.mask
+        self.age, self.total = 0, total
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""

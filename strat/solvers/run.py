@@ -252,7 +252,7 @@ class Run:
         x, rest = self.algorithm.x, self.algorithm.x.graph_oracle
         names = ("loss", "regularizer", "laplacian", "graph")
         parts = {name: getattr(x, name) * self.units.worth for name in names}
-        return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest()}
+        return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest() * self.units.worth}
 
     def _certificate(self, theta, w):
         return self.algorithm.certificate(self.units.inside(theta), w)

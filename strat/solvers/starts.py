@@ -32,6 +32,7 @@ from strat.solvers.units import Units
 NAMES = ("default", "zero", "separate", "lrsm", "random")
 ROUGH = 1e-3  # tolerance of the fits that only give a start
 ROUGH_ITERATIONS = 50
+ROUNDING = 1e-12
 
 
 def solve(
@@ -109,7 +110,9 @@ def zero(problem):
     free = not getattr(problem.regularizer.prox, "restricted", True)
     if free and not problem.learned and needs_cones(problem) and _finite(problem, theta):
         return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
-    return inside(problem, problem.prox(theta, 1.0))
+    theta = problem.prox(theta, 1.0)
+    # What rounding leaves of a 0 may be just inside the domain, next to a pole of the loss.
+    return inside(problem, np.where(np.abs(theta) > ROUNDING, theta, 0.0))
 
 
 def _finite(problem, theta):

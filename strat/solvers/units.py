@@ -9,7 +9,7 @@ from strat.problem.joint_problem import JointProblem
 
 #: The root mean squares of columns, and the losses, that are taken as they are.
 COLUMNS, LOSSES = (1e-2, 1e2), (1e-1, 1e6)
-APART = 1e3  # largest ratio of the units of coordinates that a prox in closed form ties together
+APART = 1e3  # largest ratio of the units of coordinates that a prox in closed form ties together, and of F and h
 FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
 
 
@@ -42,8 +42,10 @@ class Units:
             at_zero = self._loss(np.zeros(theta.shape))
             sizes = [size for size in (loss, at_zero) if size < np.inf] or [0.0]
             loss = max(sizes) if loss < LOSSES[0] else min(sizes)
-        if loss and not _within(loss, LOSSES) and not problem.learned:
-            self.worth = _power_of_two(loss / np.sqrt(np.prod(LOSSES)))
+        worth = loss / np.sqrt(np.prod(LOSSES))
+        # The weights of a learned graph would be badly scaled where h is tiny in the objective's unit.
+        if loss and not _within(loss, LOSSES) and worth <= APART * problem.graph_regularizer.weight:
+            self.worth = _power_of_two(worth)
             self.unit = self.unit * self._size(theta, loss)
         if np.ndim(self.unit) or self.worth != 1:
             self.problem = self._rescaled(problem)
@@ -72,7 +74,7 @@ class Units:
         return JointProblem(
             Rescaled(problem.loss, 1 / self.worth, self.unit),
             regularizer,
-            problem.graph_regularizer,
+            problem.graph_regularizer.times(1 / self.worth),
             problem.edges,
             problem.w0,
             couple * self.unit**2 / self.worth,

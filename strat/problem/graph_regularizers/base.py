@@ -4,7 +4,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from strat.errors import GraphError, OptionError
 
@@ -23,6 +23,7 @@ class GraphRegularizer(BaseEstimator):
     learned = True
     _oracle_class = None
     _ranges = {}
+    _powers = {"lambda1": 1.0, "lambda2": 1.0}  # h is proportional to a parameter, or to all of these to 1 over the powers
     _falls_with_weights = False  # whether h falls without bound in W where lambda1 > 0 and lambda2 = 0
     _needs_an_edge = False  # whether h is infinite or infeasible without edges
     _needs_degrees = False  # whether h is infinite where a stratum has no edge
@@ -45,6 +46,15 @@ class GraphRegularizer(BaseEstimator):
         if joint and self._falls_with_weights and self.lambda1 > 0:
             reason = "with equal parameters and W going to infinity the objective would keep falling"
             check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {reason}", POSITIVE[1])
+
+    @property
+    def weight(self):
+        """The factor of h, as its largest parameter says; infinite where h is 0."""
+        return max((getattr(self, name) ** (1 / p) for name, p in self._powers.items()), default=np.inf)
+
+    def times(self, factor):
+        """Give the same h times a positive number."""
+        return clone(self).set_params(**{name: getattr(self, name) * factor**p for name, p in self._powers.items()})
 
     def expression(self, W: np.ndarray, W0: np.ndarray | None = None) -> Any:
         """Give h(W) as a CVXPY expression, without constraints.
@@ -142,7 +152,7 @@ class FixedGraph(GraphRegularizer):
     FixedGraph()
     """
 
-    learned = False
+    learned, _powers = False, {}
 
     def _formula(self, cp, W, W0):
         return cp.Constant(0.0)

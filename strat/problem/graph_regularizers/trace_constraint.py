@@ -154,7 +154,7 @@ class TraceConstraint(GraphRegularizer):
     """
 
     _oracle_class = TraceConstraintOracle
-    _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}
+    _ranges, _powers = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}, {"lambda2": 1.0}
     _needs_an_edge = True
 
     def __init__(self, lambda1: float, lambda2: float) -> None:
