@@ -32,6 +32,7 @@ SAVED = (
     "best_w",
     "best_key",
     "best_iteration",
+    "moved_to",
 )
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
@@ -65,7 +66,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
-        self.along_edge, self.lost = False, None
+        self.along_edge, self.moved_to, self.lost = False, None, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best_theta, self.best_w, self.best_key, self.best_iteration = None, None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
@@ -123,10 +124,12 @@ class Run:
         point = self._theta(), algorithm.x.w
         state = State(self.iteration, self._objective(), residual, *point, seconds, algorithm.factorizations)
         self._look_for_progress(residual)
-        status = None
+        status, small = None, self._small(residual) and self._settled()
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
-        elif self._small(residual) and self._settled():
+        elif (small or algorithm.stalled) and self.iteration < solver.max_iter and self.units.outgrown(algorithm.x):
+            self._change_units(point[0], point[1])
+        elif small:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
@@ -163,6 +166,14 @@ class Run:
         self.algorithm = self.solver.edge.along_edge(self.units.problem, x.theta, x.w, self.solver.tol)
         self.algorithm.extra_factorizations += work
         self.along_edge = True
+
+    def _change_units(self, theta, w):
+        """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
+        work, self.moved_to = self.algorithm.factorizations, theta
+        self.units = Units(self.problem, theta)
+        self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
+        self.algorithm.extra_factorizations += work
+        self.along_edge, self.least = False, np.inf
 
     def _small(self, residual):
         return residual is not None and max(residual.values()) <= self.solver.tol
@@ -208,13 +219,15 @@ class Run:
 
     def _restore(self, saved):
         prefix = "algorithm_"
+        if "moved_to" in saved:
+            self._change_units(saved["moved_to"], self.algorithm.x.w)
         if saved["along_edge"]:
             self._go_along_edge()
         self.algorithm.restore({k[len(prefix) :]: v for k, v in saved.items() if k.startswith(prefix)})
         self.before = float(saved["seconds"])
         for name in saved.keys() & set(SAVED):
             value = saved[name]
-            setattr(self, name, value if name in ("best_theta", "best_w") else value.tolist())
+            setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
         if self._stuck():  # which a run that ends there does not ask
             self._go_along_edge()
 

@@ -10,6 +10,7 @@ from strat.problem.joint_problem import JointProblem
 #: The root mean squares of columns, and the losses, that are taken as they are.
 COLUMNS, LOSSES = (1e-2, 1e2), (1e-1, 1e6)
 APART = 1e3  # largest ratio of the units of coordinates that a prox in closed form ties together, and of F and h
+PERFECT = 1e-12  # share of the loss at 0 that a perfect fit leaves by rounding
 FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
 
 
@@ -49,6 +50,13 @@ class Units:
             self.unit = self.unit * self._size(theta, loss)
         if np.ndim(self.unit) or self.worth != 1:
             self.problem = self._rescaled(problem)
+
+    def outgrown(self, x):
+        """Whether the loss at a point in these units is so far below their start's, and not a perfect fit's, that they hide it."""
+        if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
+            return False
+        at_zero = self._loss(np.zeros_like(x.theta))
+        return not abs(x.loss) < PERFECT * at_zero < np.inf
 
     def _loss(self, theta):
         return abs(float(np.sum(self.problem.loss.value(theta))))

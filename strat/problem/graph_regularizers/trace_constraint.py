@@ -156,6 +156,7 @@ class TraceConstraint(GraphRegularizer):
     _oracle_class = TraceConstraintOracle
     _ranges, _powers = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}, {"lambda2": 1.0}
     _needs_an_edge = True
+    weight = np.inf  # the size of W is given, however small h is
 
     def __init__(self, lambda1: float, lambda2: float) -> None:
         self.lambda1 = lambda1
