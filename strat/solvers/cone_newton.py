@@ -83,10 +83,10 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         z.theta[...] = off_edges(self.problem.loss, theta, partial(self.problem.prox, t=PROJECTION))
         z.evaluate()
-        self.left = (solution.error, solution.gap)
+        self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
         if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= x.objective + z.noise + solution.gap * (1 + abs(x.objective)):
+            if not z.objective <= x.objective + z.noise + solution.gap:
                 return
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 

@@ -19,8 +19,9 @@ LOWEST = -1e130
 FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
-#: Iterations in which neither the objective nor the residual of an algorithm falls that can get no nearer.
-IDLE = 500
+#: Iterations in which neither the objective nor the residual of an algorithm falls that can get no nearer, and such iterations
+#: that minimise an exact model.
+IDLE, IDLE_EXACT = 500, 2
 #: What a checkpoint holds of the loop itself.
 SAVED = (
     "iteration",
@@ -149,7 +150,7 @@ class Run:
         left = np.inf if residual is None else max(residual.values())
         if left < self.least or self.history[-1] < self.history[-2] or not self.algorithm.monotone:
             self.least, self.fallen = min(left, self.least), self.iteration
-        if self.solver.tol and self.iteration - self.fallen >= IDLE:
+        if self.solver.tol and self.iteration - self.fallen >= (IDLE_EXACT if self.algorithm.exact else IDLE):
             self.algorithm.stalled = True
 
     def _stuck(self):
