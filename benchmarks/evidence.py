@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 import strat
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.records.sample import Sample
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised

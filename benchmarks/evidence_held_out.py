@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.base import clone
 
 import strat
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.records.sample import Sample
 from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised, tuned_parts

@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 import strat
-from strat.model.refit import Refits
+from strat.model.fit import Refits
 
 WINE = ["fixed_acidity", "volatile_acidity", "citric_acid", "residual_sugar", "chlorides"]
 WINE += ["free_sulfur_dioxide", "total_sulfur_dioxide", "ph"]

@@ -4,8 +4,7 @@ import inspect
 import warnings
 
 import strat
-from strat.rules import rules
-from strat.rules.text import text
+from strat.rules import rules, text
 
 HEAD = ("example", "function", "gradient", "Hessian product", "prox of the bare atom")
 GRADIENT = {"none": "yes", "zero": "except where it is 0", "some": "no; smoothed where piecewise linear"}

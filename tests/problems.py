@@ -130,4 +130,4 @@ def solve(p, solver, **options):
     """The solver's result from the prox at 0."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", strat.ConvergenceWarning)
-        return solver.run(p, p.prox(np.zeros((p.K, p.n)), 1.0), p.w0, **options)
+        return solver._run(p, p.prox(np.zeros((p.K, p.n)), 1.0), p.w0, **options)

@@ -140,7 +140,7 @@ def test_tables_are_aligned_and_plots_drawn():
         ),
         ({"data": (X, Y[:5], Z)}, strat.ShapeError, "data: y has 5 records, but the strata have 90"),
         ({"data": (X, Y, Z), "metrics": {"a": 3}}, strat.OptionError, "metric 'a' must be"),
-        ({"data": (X, Y, Z), "splits": 0}, strat.OptionError, "splits must be at least 1"),
+        ({"data": (X, Y, Z), "splits": 0}, strat.OptionError, "splits must be a whole number"),
         ({"data": (X, Y, Z), "splits": []}, strat.OptionError, "there are no folds"),
         ({"data": (X, Y, Z), "splits": "ab"}, strat.OptionError, "pairs of positions"),
         ({"data": (X, Y, Z), "splits": [([0, 1], [1, 2])]}, strat.OptionError, "must be disjoint"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import strat
-from strat.solvers.default import default_solver
+from strat.solvers.starts import default_solver
 
 P, K, N = 4, 6, 90
 RNG = np.random.default_rng(0)

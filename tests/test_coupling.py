@@ -12,7 +12,7 @@ from fitted_models import Refitted, derivative, edge_matrix, slopes, slopes_in
 import strat
 from strat.derivatives.fitted_model import FittedModel
 from strat.errors import GraphError, OptionError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.solvers import NewtonCG
 
 N = 3

@@ -189,6 +189,13 @@ def test_cone_programs_find_first_points_too(loss, monkeypatch):
     assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
 
 
+def test_a_regularizer_with_a_domain_of_its_own_has_a_first_point():
+    base = strat.BaseModel(cp.square(y + u), 0.1 * cp.inv_pos(cp.sum(theta)), data=(x, y))
+    far = RNG.normal(size=(N, 3))  # the losses' minimiser, (−1, −1, −1), is outside
+    model = strat.lrsm(base, CHAIN).fit(np.abs(far), np.abs(far).sum(axis=1), strata=STRATA)
+    assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
+
+
 def test_the_error_about_first_points_names_a_piece_and_a_record():
     model = strat.lrsm(strat.BaseModel(u - cp.log(x[0] * theta[0]), data=(x,)), CHAIN)
     data = X.copy()

@@ -42,7 +42,7 @@ def test_conversions_are_inverse(edges, rng):
     assert not np.diag(W).any()
     assert np.array_equal(edges.from_matrix(W), w)
     assert np.array_equal(edges.from_matrix(sp.csr_array(W)), w)
-    assert np.array_equal(edges.to_sparse(w).toarray(), W)
+    assert np.array_equal(sp.csr_array(edges.matrix(w)).toarray(), W)
     assert np.array_equal(edges.from_vector(edges.vector(w)), w)
     i, j = edges.ends
     assert np.all(i < j)
@@ -62,6 +62,8 @@ def test_numbers_against_matrices(edges, rng):
         np.testing.assert_allclose(product, L @ theta, atol=1e-13)
     np.testing.assert_allclose(edges.laplacian(w, theta[:, :1], degrees), L @ theta[:, :1], atol=1e-13)
     np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
+    g, a = edges.vector(edges.add_half_distances(theta, w.copy(), degrees)), degrees
+    np.testing.assert_allclose(g, edges.vector(w) + d / 2 + a[i] + a[j], atol=1e-13)
     precision = edges.packed.square(edges.precision(w, 0.3))
     np.testing.assert_allclose(np.tril(precision), np.tril(L + 0.3 * np.eye(K)), atol=1e-14)
     shift = rng.random(K) + 0.1
@@ -84,7 +86,7 @@ def test_sparse_factors_are_those_of_dense_matrices(graph, rng):
     edges, w = EdgeList(size, i, j), rng.random(len(i))
     packed = EdgeList(size, i, j)
     edges.sparse, packed.sparse = True, False
-    sparse, dense, degrees = edges.inverse(), packed.inverse(), edges.degrees(w)
+    sparse, dense, degrees = Inverse(edges), Inverse(packed), edges.degrees(w)
     log_det = dense.log_det(w, 0.1, degrees)
     assert sparse.log_det(w, 0.1, degrees) == pytest.approx(log_det, abs=1e-10)
     for inverse in (dense, sparse):

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 import strat
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.records.sample import Sample
 from strat.selection.tuning import by_evidence
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE

@@ -246,7 +246,7 @@ def test_damaged_checkpoints_end_in_the_packages_error(tmp_path):
     p = BoundModel(strat.joint(BASE, GRAPH), (X, Y), Z).problem()
 
     def run(path):
-        return strat.MAPG(tol=0, max_iter=4, checkpoint=path).run(p, np.zeros((p.K, p.n)), p.w0).history
+        return strat.MAPG(tol=0, max_iter=4, checkpoint=path)._run(p, np.zeros((p.K, p.n)), p.w0).history
 
     whole = run(path)
     content, saved, tried = path.read_bytes(), dict(np.load(path)), 0

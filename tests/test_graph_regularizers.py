@@ -30,7 +30,7 @@ def point(edges, seed=0):
 
 
 def oracle_of(h, edges):
-    return h.oracle(edges, edges.zeros())
+    return h._oracle_class(h, edges, edges.zeros())
 
 
 def half_distances(edges, scale=1.0, seed=0):
@@ -44,14 +44,14 @@ def test_values_are_the_expressions_and_derivatives_are_differences(h, edges):
     w, w0, n = point(edges), point(edges, 1), edges.count
     for prior, expression in ((w0, h.expression(*map(edges.to_matrix, (w, w0)))), (edges.zeros(), None)):
         expression = h.expression(edges.to_matrix(w)) if expression is None else expression
-        oracle = h.oracle(edges, prior)
+        oracle = h._oracle_class(h, edges, prior)
         assert oracle.set(w) + oracle.rest() == pytest.approx(expression.value, rel=1e-9)
 
     def gradient(w):
         oracle.set(w)
         return edges.vector(oracle.gradient(edges.zeros()))
 
-    oracle = h.oracle(edges, w0)
+    oracle = h._oracle_class(h, edges, w0)
     steps, slope = [edges.from_vector(1e-5 * e) for e in np.eye(n)], gradient(w)
     differences = [(oracle.set(w + s) - oracle.set(w - s)) / 2e-5 for s in steps]
     np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-6)
@@ -85,14 +85,14 @@ def test_projection_on_the_simplex_far_away():
 def test_domains():
     edges = AllPairs(3)
     one, none = edges.mask / 3, edges.zeros()
-    assert LogDet(1.0, 1.0, 0.1, 0.5).oracle(edges, none).set(-edges.mask) == np.inf
+    assert oracle_of(LogDet(1.0, 1.0, 0.1, 0.5), edges).set(-edges.mask) == np.inf
     for h, inside, outside in (
         (LogDiagonal(1.0, 1.0), [one], [none, -one]),
         (LogDiagonal(0.0, 1.0), [one, none], []),
         (TraceConstraint(2.0, 1.0), [one], [none, 1.1 * one]),
         (Entropy(1.0), [one, none], [-one]),
     ):
-        feasible = h.oracle(edges, none).feasible
+        feasible = h._oracle_class(h, edges, none).feasible
         assert all(map(feasible, inside)) and not any(map(feasible, outside))
 
 

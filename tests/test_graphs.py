@@ -15,8 +15,7 @@ from scipy import sparse
 from strat import graphs
 from strat.errors import DataError, DataWarning, GraphError, OptionError
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import PriorGraph, read_graph
 
 
 def dense(graph, scale=1.0):

@@ -13,8 +13,7 @@ import pytest
 
 import strat
 from strat.oracles import kernels
-from strat.oracles.design import SharedDesign
-from strat.oracles.segments import SMALL, Segments
+from strat.oracles.design import SMALL, Segments, SharedDesign
 from strat.problem.edges import AllPairs
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
@@ -29,28 +28,6 @@ def both(monkeypatch, compute):
     with monkeypatch.context() as patch:
         patch.setattr(kernels, "compiled", None)
         return found, compute()
-
-
-@compiled
-@pytest.mark.parametrize("K", [1, 2, 3, 4, 9, 100, 101, 170, 171])
-@pytest.mark.parametrize("n", [1, 3])
-def test_sums_over_packed_triangles(monkeypatch, K, n):
-    rng, edges = np.random.default_rng(K), AllPairs(K)
-    W = np.triu(rng.random((K, K)), 1)
-    W += W.T
-    w, a, theta = edges.from_matrix(W), rng.standard_normal(K), 5 + rng.standard_normal((K, n))
-    for degrees in both(monkeypatch, lambda: edges.degrees(w)):
-        np.testing.assert_allclose(degrees, W.sum(axis=1), rtol=1e-13)
-    i, j = edges.ends
-    for ends in both(monkeypatch, lambda: edges.vector(edges.add_ends(a, w.copy()))):
-        np.testing.assert_allclose(ends, W[i, j] + a[i] + a[j], rtol=1e-13, atol=1e-14)
-    laplacian = np.diag(W.sum(axis=1)) - W
-    for memory in (theta, np.array(theta, order="F"), theta[::-1][::-1]):
-        for product in both(monkeypatch, lambda m=memory: edges.laplacian(w, m, W.sum(axis=1))):
-            np.testing.assert_allclose(product, laplacian @ theta, atol=1e-12 * K)
-    half = W[i, j] + ((theta[i] - theta[j]) ** 2).sum(axis=1) / 2 + a[i] + a[j]
-    for found in both(monkeypatch, lambda: edges.vector(edges.add_half_distances(theta, w.copy(), a))):
-        np.testing.assert_allclose(found, half, atol=1e-12)
 
 
 @compiled
@@ -156,4 +133,5 @@ def test_gcc_builds_what_is_loaded(tmp_path):
     module = module_from_spec(specification)
     specification.loader.exec_module(module)
     built = kernels.Compiled(module)
-    assert np.array_equal(built.degrees(3, AllPairs(3).from_vector([1.0, 2.0, 4.0])), [3.0, 5.0, 6.0])
+    x, stratum = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 0], dtype=np.intp)
+    assert np.array_equal(built.rows_times(x, stratum, np.array([[1.0, 0.0], [1.0, 1.0]])), [3.0, 3.0])

@@ -14,7 +14,7 @@ from strat import MAPG, AlternatingMinimization, Entropy, LogDet, LogDiagonal, T
 from strat.errors import ConvergenceWarning, GraphError, NoOracleError, OptionError
 from strat.model.bound_model import BoundModel
 from strat.problem.joint_problem import JointProblem
-from strat.solvers.graph_step import graph_step
+from strat.solvers.joint_steps import graph_step
 from strat.solvers.starts import solve
 
 LEARNED = [LogDet(0.5, 0.2, 0.1, 0.2), LogDiagonal(0.5, 0.2), TraceConstraint(6.0, 0.1), Entropy(0.8)]

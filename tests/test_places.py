@@ -8,7 +8,7 @@ from scipy import sparse
 
 import strat
 from strat import graphs
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 
 UPPER = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 5.0], [0.0, 0.0, 0.0]])
 W = UPPER + UPPER.T

@@ -58,7 +58,8 @@ def test_residual_from_its_definition():
     p = joint()
     theta, w = point(p)
     i, j = p.edges.ends
-    v, L, loss_gradient = p.edges.vector(w), p.edges.dense_laplacian(w), p.loss.value_and_gradient(theta)[1]
+    v, L = p.edges.vector(w), np.diag(p.edges.degrees(w)) - p.edges.to_matrix(w)
+    loss_gradient = p.loss.value_and_gradient(theta)[1]
     step = theta - p.prox(theta - loss_gradient - L @ theta, 1.0)
     size = 1 + max(np.linalg.norm(loss_gradient), np.linalg.norm(L @ theta))
     S = np.linalg.inv(L + 0.4 * np.eye(p.K))

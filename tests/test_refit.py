@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import strat
-from strat.model.refit import Refits
+from strat.model.fit import Refits
 
 RNG = np.random.default_rng(0)
 N = 150

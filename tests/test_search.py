@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import strat
-from strat.selection.means import mean_and_error
+from strat.records.tables import mean_and_error
 
 RNG = np.random.default_rng(2)
 N = 160

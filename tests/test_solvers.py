@@ -29,8 +29,7 @@ from problems import solve as run
 
 import strat
 from strat.model.bound_model import BoundModel
-from strat.solvers.default import default_solver
-from strat.solvers.starts import point, solve
+from strat.solvers.starts import default_solver, point, solve
 
 H = strat.LogDet(0.5, 0.2, 0.1, 0.2)
 FOR_SMOOTH = strat.NewtonCG, strat.MAPG, strat.AlternatingMinimization, strat.Cone
@@ -398,7 +397,7 @@ def test_a_start_outside_the_domain_is_an_error():
     with pytest.raises(
         strat.OptionError, match=r"init: the loss of stratum number 0 \(3 in all\) is not finite"
     ):
-        strat.MAPG().run(seen, np.zeros((3, 1)), seen.w0)
+        strat.MAPG()._run(seen, np.zeros((3, 1)), seen.w0)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])

@@ -318,7 +318,7 @@ def test_gradients_equal_differences():
     z = [label for label in model.graph for _ in range(4)]
     given = rng.normal(size=(24, 2)), np.sign(rng.normal(size=24)), z
     sample = Sample([model], given, "train")
-    wide, varied = with_candidate_edges(strat.graphs.reading.read_graph(model.graph), "all")
+    wide, varied = with_candidate_edges(strat.graphs.prior_graph.read_graph(model.graph), "all")
     names = ["scale", "W0", "lam", "pull", "centre"]
     for group in (None, np.arange(len(wide.i)) % 3):
         space = Space(model, wide, names, varied, group)

@@ -10,11 +10,11 @@ from strat.compiler import coupling
 from strat.compiler.check import as_expression, check_constraints, check_data, check_no_data
 from strat.compiler.compile import compiled
 from strat.compiler.program import Program
-from strat.compiler.report import header, piece_rows, prox_line, table
+from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError
-from strat.records.tables import Shown
-from strat.rules.text import text
+from strat.records.tables import Shown, aligned
+from strat.rules import text
 
 
 class BaseModel(Shown):
@@ -85,11 +85,10 @@ class BaseModel(Shown):
             )
         sources = (self.loss, self.regularizer, *self.constraints)
         variables = {v.id: v for source in sources for v in source.variables()}
-        everything = tuple(variables.values())
-        self.loss_program = compiled(self.loss, self.data, (), "the loss", self.smoothing, everything)
-        self.regularizer_program = compiled(
-            self.regularizer, (), self.constraints, "the regularizer", None, everything
-        )
+        every = tuple(variables.values())
+        self.loss_program = compiled(self.loss, self.data, (), "the loss", self.smoothing, every)
+        parts = self.regularizer, (), self.constraints
+        self.regularizer_program = compiled(*parts, "the regularizer", variables=every)
         self.layout = self.loss_program.layout
         self.predict = None if predict is None else as_expression(predict, "predict")
         self.predict_program = self._prediction(variables)
@@ -169,7 +168,7 @@ class BaseModel(Shown):
             names = [k for k, a in v.attributes.items() if k != "bounds" and isinstance(a, bool) and a]
             names += ["bounds"] if v.attributes.get("bounds") is not None else []
             rows += [("attribute", "", f"{v.name()} {name}", "set", "", "prox") for name in names]
-        lines = [header(loss).replace("the loss", "BaseModel", 1), table(head, rows)]
+        lines = [header(loss).replace("the loss", "BaseModel", 1), aligned([head, *rows], numbers=False)]
         lines += [f"loss's {line}" for line in prox_line(loss, constrained=False)]
         lines += [f"regularizer's {line}" for line in prox_line(regularizer)]
         if self.predict is not None:

@@ -5,13 +5,11 @@ import scipy.sparse as sp
 
 from strat.compiler.piecewise import first_kink
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product
-from strat.oracles.bound_form import BoundForm, Inner
+from strat.oracles.base import Quadratic, SumOracle
 from strat.oracles.design import ConstantDesign, RowDesign, SharedDesign
-from strat.oracles.quadratic import Quadratic
-from strat.oracles.sum import SumOracle
-from strat.oracles.tape import BoundNode, Tape
+from strat.oracles.tape import BoundForm, BoundNode, Inner, Tape
+from strat.rules import text
 from strat.rules.powers import Square
-from strat.rules.text import text
 
 #: Share of a column's squares about its mean below which sums of squares are no gain, and below which it is rounding.
 SPREAD, ROUNDING = 1e-4, 1e-14
@@ -20,10 +18,9 @@ SPREAD, ROUNDING = 1e-4, 1e-14
 class Binder:
     """Values of what has no variable in it, and oracles of the rest, on all records at once.
 
-    `leaves` holds the array of each Parameter by CVXPY id: (N, size) for record data, dense or sparse, and (1, size) for
-    hyperparameters. `coordinates` are the slices of the variables in a stratum's flat vector of length n, by CVXPY id.
-    `segments` is the grouping of records, None without records. ``on_illegal(node, mask)`` is called where data lie outside
-    the domain of an atom.
+    By CVXPY id, `leaves` has each data Parameter's array (N, size), dense or sparse, and `coordinates` the slices of the
+    variables in a stratum's vector of length n. `segments` is the grouping of records, None without records, and
+    ``on_illegal(node, mask)`` is called where data lie outside the domain of an atom.
     """
 
     def __init__(self, symbols, leaves, coordinates, n, segments, on_illegal=None):
@@ -33,12 +30,10 @@ class Binder:
 
     def flat(self, columns):
         """Coordinates in theta of columns that are variables."""
-        owners = self.symbols.owner(columns)
-        out = np.empty(len(columns), dtype=np.intp)
-        for o in np.unique(owners):
-            node, mine = self.symbols.nodes[o], owners == o
-            out[mine] = columns[mine] - node.start + self._coordinates[node.leaf.id].start
-        return out
+        owners, place = np.unique(self.symbols.owner(columns), return_inverse=True)
+        owners = [self.symbols.nodes[o] for o in owners.tolist()]
+        shift = [self._coordinates[node.leaf.id].start - node.start for node in owners]
+        return columns + np.array(shift, dtype=np.intp)[place]
 
     def kinds(self, form):
         """Masks of the form's terms: in a variable, in an atom, in neither."""
@@ -164,7 +159,7 @@ class Binder:
     def form(self, form, on_records):
         """A form bound to records or strata."""
         variable, _, rest = self.kinds(form)
-        design = self._design(form.where(variable)) if variable.any() else None
+        design = self._design(form.where(variable), on_records) if variable.any() else None
         inner = []
         for node, terms in self.atoms_of(form):
             entries, factors = form.column[terms] - node.start, dense(self.terms(form.at(terms)))
@@ -172,12 +167,13 @@ class Binder:
         offset = self.values(form.where(rest)) if rest.any() else np.zeros((1, form.size))
         return BoundForm(form.shape, design, inner, offset, on_records, self.segments)
 
-    def _design(self, form):
+    def _design(self, form, on_records):
         """The matrix of a form that is linear in the variables."""
         column = self.flat(form.column)
         if not self.symbols.depends(form.coefficient) & DATA:
             values = np.asarray(self.terms(form)).reshape(-1)
-            return ConstantDesign(form.row, column, values, form.size, self.n)
+            segments = self.segments if on_records else None
+            return ConstantDesign(form.row, column, values, form.size, self.n, segments)
         shared = _shared_rows(form)
         if shared is None:
             return RowDesign(self.terms(form), form.row, column, form.size, self.segments, self.n)
@@ -306,3 +302,31 @@ def _least_squares(form, weights):
     centre[~np.isfinite(centre)] = 0.0
     c, g = residual_sums(centre)
     return Quadratic(c, g, hessian, centre, design.sizes())
+
+
+class Evaluation:
+    """Values on each record of a form of any shape, as a function of theta (K, n); `order` gives the records' positions."""
+
+    def __init__(self, form, binder, order):
+        self.order, self.segments, self.shape = order, binder.segments, form.shape
+        self.on_records = bool(binder.has_data(form) or binder.symbols.depends(form.column) & DATA)
+        self.bound = binder.form(form, self.on_records)
+        nodes = binder.nodes([node for node, _ in binder.atoms_of(form)])
+        self.tape = Tape(nodes, {}, self.segments, binder.n)
+
+    def __call__(self, theta):
+        """(N, *shape) values in the records' order; +inf outside the domain of an atom."""
+        with np.errstate(all="ignore"):
+            states, outs, _ = self.tape.run(theta)
+            value = self.bound.value(theta, outs)
+        value = np.where(np.isnan(value), np.inf, value)
+        for node, (args, _, _) in states.items():
+            legal = node.rule.domain(args)
+            if legal is not None:
+                legal = legal[self.segments.index] if self.on_records and not node.on_records else legal
+                value[~np.broadcast_to(legal, len(value))] = np.inf
+        if not self.on_records:
+            value = value[self.segments.index]
+        out = np.empty((len(self.order), *self.shape))
+        out[self.order] = value
+        return out

@@ -3,9 +3,7 @@
 import numpy as np
 
 from strat.compiler.expressions import symmetric
-from strat.compiler.walk import DATA
 from strat.errors import NoOracleError, OptionError, ShapeError
-from strat.oracles.tape import Tape
 
 
 class BoundOracle:
@@ -85,9 +83,7 @@ class BoundOracle:
         if not (np.all(step > 0) and np.all(np.isfinite(step))):
             raise OptionError(f"t must be positive and finite, but it is {t}; it is the step of the prox.")
         if step.ndim > 1 or (step.ndim == 1 and len(step) != len(packed)):
-            raise ShapeError(
-                f"t has shape {step.shape}; give one number, or one for each of {len(packed)} strata."
-            )
+            raise ShapeError(f"t has shape {step.shape}; give one number, or {len(packed)}, one a stratum.")
         return self._write(self.flat.prox(packed, step), v)
 
 
@@ -97,39 +93,7 @@ def _never_nan(value):
 
 
 _WAYS_OUT = {
-    "value_and_gradient": (
-        "Smooth it (smoothing= on the BaseModel), or put it into the regularizer, which needs a prox."
-    ),
+    "value_and_gradient": "Smooth it (smoothing= on the BaseModel), or put it into the regularizer.",
     "hessian_operator": "Use a method that needs gradients only.",
     "prox": "Merge or drop pieces that share variables, or move smooth ones into the loss.",
 }
-
-
-class Evaluation:
-    """Values on each record of a form of any shape, as a function of theta (K, n); `order` gives the records' positions."""
-
-    def __init__(self, form, binder, order):
-        self.order, self.segments, self.shape = order, binder.segments, form.shape
-        self.on_records = bool(binder.has_data(form) or binder.symbols.depends(form.column) & DATA)
-        self.bound = binder.form(form, self.on_records)
-        nodes = binder.nodes([node for node, _ in binder.atoms_of(form)])
-        self.tape = Tape(nodes, {}, self.segments, binder.n)
-
-    def __call__(self, theta):
-        """(N, *shape) values in the records' order; +inf outside the domain of an atom."""
-        with np.errstate(all="ignore"):
-            states, outs, _ = self.tape.run(theta)
-            value = self.bound.value(theta, outs)
-        value = np.where(np.isnan(value), np.inf, value)
-        for node, (args, _, _) in states.items():
-            legal = node.rule.domain(args)
-            if legal is not None and not legal.all():
-                bad = ~legal
-                if self.on_records and not node.on_records:
-                    bad = bad[self.segments.index]
-                value[np.broadcast_to(bad, len(value))] = np.inf
-        if not self.on_records:
-            value = value[self.segments.index]
-        out = np.empty((len(self.order), *self.shape))
-        out[self.order] = value
-        return out

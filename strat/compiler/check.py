@@ -14,8 +14,7 @@ from strat.errors import (
     ShapeError,
     type_name,
 )
-from strat.rules import atoms, no_rule, rule_of
-from strat.rules.text import short, text
+from strat.rules import atoms, no_rule, rule_of, short, text
 
 #: Atoms that stretch an argument to the shape of another.
 BROADCASTING = (atoms.AddExpression, atoms.multiply, atoms.DivExpression, atoms.Elementwise)
@@ -68,15 +67,11 @@ def check_data(data):
                 f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
             )
         if any(entry.attributes.get(name) for name in ("complex", "imag", "hermitian")):
-            raise DeclarationError(
-                f"the data Parameter {entry.name()} is complex; records must be real numbers."
-            )
+            raise DeclarationError(f"the data Parameter {entry.name()} is complex; records are real numbers.")
     names = [p.name() for p in data]
     for name in names:
         if names.count(name) > 1:
-            raise DeclarationError(
-                f"data names the Parameter {name} twice; each argument needs its own Parameter."
-            )
+            raise DeclarationError(f"data names the Parameter {name} twice; each argument needs its own.")
     return data
 
 

@@ -4,11 +4,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.compiler.pieces import NoProx
-from strat.oracles.prox_chains import ChainBlock
-from strat.oracles.prox_groups import ConeBlock, GroupBlock
-from strat.oracles.prox_sets import HyperplaneBlock, SubspaceBlock
+from strat.oracles.prox_groups import ChainBlock, ConeBlock, GroupBlock, HyperplaneBlock, SubspaceBlock
+from strat.rules import text
 from strat.rules.piecewise import Abs
-from strat.rules.text import text
 
 #: Coordinates of one component up to which a dense system is factorised.
 DENSE = 3000

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from strat.errors import DeclarationError, GraphError, OptionError
-from strat.rules import atoms
-from strat.rules.text import short
+from strat.rules import atoms, short
 
 
 def declared(couple, variables):

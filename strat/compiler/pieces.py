@@ -6,12 +6,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.rules import atoms, forms
+from strat.rules import atoms, forms, text
 from strat.rules.base import Elementwise
 from strat.rules.piecewise import Abs, Maximum
 from strat.rules.powers import QuadForm, Square
 from strat.rules.rows import Max
-from strat.rules.text import text
 
 
 class NoProx(Exception):
@@ -23,12 +22,10 @@ def affine(binder, form):
     variable, atom, rest = binder.kinds(form)
     if atom.any() or binder.has_data(form):
         return None
-    values = np.asarray(binder.terms(form.where(variable))).reshape(-1)
     rows, columns = form.row[variable], binder.flat(form.column[variable])
+    values = np.array(binder.terms(form.where(variable))).reshape(-1)
     starts = np.searchsorted(rows, np.arange(form.size + 1))  # a form's rows are sorted
-    A = sp.csr_array(
-        (np.broadcast_to(values, len(rows)).copy(), columns, starts), shape=(form.size, binder.n)
-    )
+    A = sp.csr_array((values, columns, starts), shape=(form.size, binder.n))
     A.sum_duplicates()
     A.eliminate_zeros()
     return A, np.asarray(binder.values(form.where(rest))).reshape(-1) if rest.any() else np.zeros(form.size)

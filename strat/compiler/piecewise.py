@@ -9,9 +9,8 @@ from functools import reduce
 import numpy as np
 
 from strat.rules import forms
-from strat.rules.piecewise import Abs, Maximum
-from strat.rules.piecewise_linear import Envelope, PiecewiseLinear
-from strat.rules.power_norms import Norm2
+from strat.rules.piecewise import Abs, Envelope, Maximum, PiecewiseLinear
+from strat.rules.powers import Norm2
 from strat.rules.rows import Max
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from strat.compiler.binder import Assembly, Binder
-from strat.compiler.bound_oracle import BoundOracle, Evaluation
+from strat.compiler.binder import Assembly, Binder, Evaluation
+from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.piecewise import first_kink, smoothed, split
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
@@ -18,8 +18,8 @@ from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
+from strat.oracles.design import Segments, compact
 from strat.oracles.layout import Layout
-from strat.oracles.segments import Segments, compact
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
 from strat.rules import atoms, rule_of

@@ -14,13 +14,11 @@ from strat.errors import NoOracleError, OptionError
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.interior_point import KinkedProx
 from strat.oracles.memory import check_memory
-from strat.oracles.prox_base import BlockProx
-from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.prox_quadratic import QuadraticProx
-from strat.oracles.prox_separable import NewtonBlock, ScalarBlock, SoftBlock
+from strat.oracles.prox_base import BlockProx, NewtonBlock, ScalarBlock, SoftBlock
+from strat.oracles.prox_newton import NewtonProx, QuadraticProx
 from strat.oracles.tape import Tape
+from strat.rules import text
 from strat.rules.piecewise import Abs
-from strat.rules.text import text
 
 
 def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None):
@@ -241,9 +239,7 @@ class ProxBuilder:
         nodes = [node for node, matrix in self.pieces if np.isin(matrix.indices, columns).any()]
         found, p = self.soft_parts(nodes), self.sets.transposed
         if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
-            raise NoProx(
-                "absolute values of one coordinate have no joint closed form: they have several centres"
-            )
+            raise NoProx("absolute values of one coordinate with several centres have no joint closed form")
         weight, centre = found
         weight = weight if p is None else 0.5 * (weight + weight[:, p])
         parts, ends = self._parts(columns)
@@ -285,9 +281,8 @@ class ProxBuilder:
     def _newton(self, columns):
         """The block of smooth functions."""
         binder, weights, p = self.binder, {}, self.sets.transposed
-        touching = [
-            (node, m[:, columns].tocsr()) for node, m in self.pieces if np.isin(m.indices, columns).any()
-        ]
+        touching = [(node, m[:, columns].tocsr()) for node, m in self.pieces]
+        touching = [(node, matrix) for node, matrix in touching if matrix.nnz]
         inside = binder.inside([node for node, _ in touching])
         for node in inside:
             ends = [self.rows(node.forms[i]) for i, e in node.rule.intervals.items() if np.isfinite(e).any()]

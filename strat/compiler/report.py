@@ -6,13 +6,16 @@ from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
 from strat.compiler.random_records import GROUPED, random_records
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product, Value
-from strat.rules.text import short, text
+from strat.records.tables import aligned
+from strat.rules import short, text
 
 
 def describe(program):
     """The program's table."""
     head = ("weight", "piece", "rule", "argument", "oracles")
-    return "\n".join([header(program), table(head, piece_rows(program)), *prox_line(program)])
+    return "\n".join(
+        [header(program), aligned([head, *piece_rows(program)], numbers=False), *prox_line(program)]
+    )
 
 
 def prox_line(program, constrained=True):
@@ -32,10 +35,8 @@ def prox_line(program, constrained=True):
 
 def header(program):
     """Variables and data on one line."""
-    variables, data = (
-        ", ".join(f"{x.name()} {x.shape}" for x in some) for some in (program.variables, program.data)
-    )
-    n = program.layout.n
+    shapes = [[f"{x.name()} {x.shape}" for x in some] for some in (program.variables, program.data)]
+    (variables, data), n = map(", ".join, shapes), program.layout.n
     line = f"{program.what}: variables {variables or 'none'}; {n} number{'s' * (n != 1)} per stratum"
     return line + (f"; data {data}" if data else "")
 
@@ -50,9 +51,8 @@ def piece_rows(program):
     linear = [node.name for node in places if isinstance(node, Leaf)]
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
-        rows.append(
-            ("1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum", "value gradient hvp prox")
-        )
+        piece = "1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum"
+        rows.append((*piece, "value gradient hvp prox"))
     return rows
 
 
@@ -93,12 +93,3 @@ def _name(symbols, symbol):
     if isinstance(node, Value):
         return f"({_weight(symbols, node.form.at(node.form.row == position))})"
     return text(node.expression, 16)
-
-
-def table(head, rows):
-    """Fixed-width text of rows of strings."""
-    rows = [head, *rows]
-    widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows
-    )

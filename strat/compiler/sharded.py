@@ -4,10 +4,8 @@ from functools import cache, partial
 
 import numpy as np
 
-from strat.oracles.base import hessian_blocks
-from strat.oracles.quadratic import Quadratic
+from strat.oracles.base import Quadratic, SumOracle, hessian_blocks
 from strat.oracles.shards import LocalSum, Shard, Shards
-from strat.oracles.sum import SumOracle
 
 #: Numbers of records from which they are bound in pieces, and up to which the bound pieces are kept.
 MANY, KEPT = 2**23, 2**27

@@ -9,10 +9,10 @@ import numpy as np
 from strat.compiler.expressions import folded, symmetric, with_sign
 from strat.compiler.pieces import attribute_constraints
 from strat.compiler.random_records import GROUPED, INDEX, random_points, random_records
-from strat.compiler.report import table
 from strat.errors import StratError
+from strat.records.tables import aligned
+from strat.rules import short, text
 from strat.rules.approximated import approximations
-from strat.rules.text import short, text
 
 #: Largest error (relative to 1 + size) of what CVXPY itself knows to rounding, by differences, or from a solver.
 TOLERANCE = {"value": 1e-9, "gradient": 1e-6, "Hessian product": 1e-5, "prox": 1e-5}
@@ -35,20 +35,7 @@ class Row:
 
 
 class Report:
-    """What was compared with CVXPY, and how well it agreed; it prints as a table.
-
-    Parameters
-    ----------
-    rows : list of Row
-        The comparisons.
-    notes : list of str
-        What could not be compared, and why.
-
-    Attributes
-    ----------
-    ok : bool
-        Whether every comparison agreed.
-    """
+    """What was compared with CVXPY (`rows`, of Row), and how well; `notes` say what could not be. It prints as a table."""
 
     def __init__(self, rows, notes=()):
         self.rows, self.notes = list(rows), list(notes)
@@ -67,7 +54,7 @@ class Report:
             (short(r.piece, 50), r.oracle, f"{r.error:.1e}", str(r.points), "ok" if r.ok else "DIFFERS")
             for r in self.rows
         ]
-        return "\n".join([table(head, cells), *(f"note  {note}" for note in self.notes)])
+        return "\n".join([aligned([head, *cells], numbers=False), *(f"note  {note}" for note in self.notes)])
 
     __repr__ = __str__
 
@@ -120,9 +107,8 @@ def check_prediction(program, seed=0):
     values = program.evaluation(arrays, GROUPED[0], given)(theta)
     wanted = [Reference(program, arrays, given).value(theta[k], row) for row, k in enumerate(INDEX)]
     wanted = np.reshape(wanted, values.shape)
-    return Report(
-        [Row(f"predict: {text(program.expression)}", "value", _error(values - wanted, wanted), len(INDEX))]
-    )
+    error = _error(values - wanted, wanted)
+    return Report([Row(f"predict: {text(program.expression)}", "value", error, len(INDEX))])
 
 
 def _slope_error(function, product, theta, directions, h=1e-5):
@@ -203,15 +189,12 @@ class Reference:
             problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
         if problem.status not in ("optimal", "optimal_inaccurate"):
             raise cp.error.SolverError(f"CVXPY reports {problem.status}")
-        return self.program.layout.pack(
-            {name: np.stack([part[name].value for part in parts]) for name in parts[0]}
-        )
+        found = {name: np.stack([part[name].value for part in parts]) for name in parts[0]}
+        return self.program.layout.pack(found)
 
     def _limits(self, variables):
         limits = [c.copy([self._on(a, variables) for a in c.args]) for c in self.program.constraints]
-        return limits + [
-            c for x in self.program.variables for c in attribute_constraints(x, variables[x.name()])
-        ]
+        return sum((attribute_constraints(x, variables[x.name()]) for x in self.program.variables), limits)
 
     def violation(self, theta):
         """Largest violation of constraints and attributes in each stratum."""

@@ -13,9 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DeclarationError, StratError
-from strat.rules import atoms, forms
+from strat.rules import atoms, forms, text
 from strat.rules.approximated import meant
-from strat.rules.text import text
 
 DATA, HYPER, VARIABLE = 1, 2, 4
 

@@ -50,7 +50,7 @@ class FittedModel:
     def linearized(self):
         """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
         fit = Linearization(self.problem(), self.theta, self.w)
-        kinks, texts = int(fit.hessian.slope.kinks.sum()), []
+        kinks, texts = int(fit.hessian.free.kinks.sum()), []
         if not fit.residual <= LOOSE:
             texts.append(
                 f"the fit is not at its optimum: Newton steps left a residual of {fit.residual:.1e}, so that its "

@@ -25,7 +25,6 @@ from strat.errors import ConvergenceWarning, NoOracleError
 from strat.oracles.base import hessian_blocks
 from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.newton_system import NewtonSystem
-from strat.solvers.prox_slope import ProxSlope
 from strat.solvers.units import Units
 
 TIGHT = 1e-13  # the polished fit's residual, relative to the terms that balance
@@ -58,7 +57,6 @@ class Linearization:
         self.problem, self.w, self.degrees = problem, w, problem.edges.degrees(w)
         self.units = Units(problem, theta)
         self._problem, self._theta = self.units.problem, self.units.inside(theta)
-        self._laplacians = self._problem.laplacians(w, self.degrees)
         self._newton = NewtonSystem(self._problem, w, self.degrees)
         self._evaluate()
         step = self._linearize()
@@ -121,11 +119,11 @@ class Linearization:
         """Take the Hessian and the prox's Jacobian at theta; return the prox-gradient step."""
         blocks = hessian_blocks(self._problem.loss, self._theta)
         mean = np.maximum(np.einsum("kaa->k", blocks) / blocks.shape[1], 0.0)
-        mean = mean + self._laplacians.degrees.mean(axis=1)
+        mean = mean + self._newton.laplacians.degrees.mean(axis=1)
         self._t = 1 / np.maximum(mean, 1e-3 * mean.mean() + 1e-12)
         step = self._prox_step()
-        slope = ProxSlope(self._problem.regularizer.prox, self._argument, self._t)
-        self.hessian = ReducedHessian(self._newton, self._laplacians, blocks, slope)
+        free = FreeDirections.of(self._problem.regularizer.prox, self._argument, self._t)
+        self.hessian = ReducedHessian(self._newton, blocks, free)
         return step
 
     def _polish(self, step):
@@ -156,15 +154,13 @@ class Linearization:
 class ReducedHessian:
     """A = Qᵀ (H + C + G(w) ⊗ diag(couple)) Q for one linearisation of a fit.
 
-    H = diag(blocks) holds the Hessian of each stratum's loss, C the regularizer's curvature, G(w) is the graph's
-    Laplacian and Q an orthonormal basis of the free directions. C and Q follow from `slope`, the Jacobian of the
-    regularizer's prox. The NewtonSystem, of the problem and its weights, may serve several linearisations, and with it
-    the preconditioner.
+    H = diag(blocks) holds the Hessian of each stratum's loss, C the regularizer's curvature, G(w) is the graph's Laplacian and Q
+    an orthonormal basis of the directions that are `free` in the regularizer's prox. The NewtonSystem, of the problem and its
+    weights, may serve several linearisations, and with it the preconditioner.
     """
 
-    def __init__(self, newton, laplacians, blocks, slope):
-        self.slope, self.free = slope, FreeDirections(slope)
-        self._newton, self._laplacians, self._blocks = newton, laplacians, blocks
+    def __init__(self, newton, blocks, free):
+        self.free, self._newton, self._laplacians, self._blocks = free, newton, newton.laplacians, blocks
         curvature = self.free.curvature
         full = curvature if curvature.ndim == 3 else curvature[:, :, None] * np.eye(blocks.shape[1])
         self._curved = blocks + full
@@ -190,8 +186,8 @@ class ReducedHessian:
         """Q, sparse, (K n, M): the free coordinates, or the free eigenvectors of the prox's Jacobian."""
         if self.free.mask is not None:
             return sp.eye_array(self.free.mask.size, format="csc")[:, self.free.mask.ravel()]
-        vectors = np.where(np.abs(self.slope.U) > 1e-9, self.slope.U, 0.0)
-        return sp.csc_array(block_diagonal(vectors))[:, self.slope.free.ravel()]
+        vectors = np.where(np.abs(self.free.vectors) > 1e-9, self.free.vectors, 0.0)
+        return sp.csc_array(block_diagonal(vectors))[:, self.free.free.ravel()]
 
     @cached_property
     def matrix(self):

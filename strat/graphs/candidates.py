@@ -6,8 +6,7 @@ import scipy.sparse as sp
 
 from strat.errors import GraphError, OptionError
 from strat.graphs.features import neighbors
-from strat.graphs.prior_graph import PriorGraph, unique_edges
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import PriorGraph, read_graph, unique_edges
 from strat.records.labels import plain
 from strat.records.strata import did_you_mean, some_of
 
@@ -17,16 +16,8 @@ NEAREST = 5  # neighbours that "knn" takes
 def candidate_edges(edges, prior, parameters=None):
     """Return the candidate edges i < j as index arrays (E,), distinct and sorted by i and then j.
 
-    Parameters
-    ----------
-    edges : {"all", "prior", "two-hop", "knn"}, list of label pairs, or graph
-        All pairs; the graph's own edges, those of weight 0 included; these and the pairs that have a
-        common neighbour, or those of which one is among the 5 whose parameters are nearest to the other's;
-        the pairs given; the edges of another graph over (some of) the same labels.
-    prior : PriorGraph
-        The graph whose nodes are the strata.
-    parameters : callable
-        Gives the parameters (K, n) for "knn".
+    `edges` is what a model takes as ``edges=``, `prior` the graph of the strata, whose edges of weight 0 count too, and
+    ``parameters()`` gives the (K, n) by which "knn" finds neighbours.
     """
     # A list of two pairs of tuple labels looks like (labels, nested list): only a real matrix is taken for W.
     labels_and_W = isinstance(edges, tuple) and len(edges) == 2 and getattr(edges[1], "ndim", None) == 2
@@ -52,12 +43,8 @@ def candidate_edges(edges, prior, parameters=None):
     else:
         ends = ends_of_pairs(edges, prior)
     if not len(ends[0]):
-        what = (
-            f'="{edges}": the graph has no edges'
-            if isinstance(edges, str)
-            else ": there are no candidate edges"
-        )
-        raise GraphError(f'edges{what}, so no weight can be learned. Use edges="all".')
+        what = f'="{edges}": the graph has no' if isinstance(edges, str) else ": there are no candidate"
+        raise GraphError(f'edges{what} edges, so no weight can be learned. Use edges="all".')
     return unique_edges(*ends, prior.K)[:2]
 
 

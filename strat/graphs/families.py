@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from strat.errors import DataError, GraphError, type_name
-from strat.graphs.prior_graph import node_labels
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import node_labels, read_graph
 from strat.records.labels import label_list
 
 PARAMETERS = """
@@ -213,9 +212,7 @@ def weighted(nodes, pairs, weight, name=None):
     if weights.dtype.kind not in "biuf" or not np.isfinite(weights).all() or (weights < 0).any():
         raise GraphError(f"weight is {weight!r}, but weights are finite numbers of at least 0.")
     if weights.shape not in ((), (len(pairs),)):
-        raise GraphError(
-            f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one, or one for each."
-        )
+        raise GraphError(f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one, or as many.")
     weights = np.broadcast_to(weights.astype(float), len(pairs)).tolist()
     graph.add_edges_from((u, v, {"weight": w, **factor}) for (u, v), w in zip(pairs, weights, strict=True))
     return graph

@@ -180,10 +180,7 @@ def neighbors(features, k, metric="euclidean"):
 
 
 def exponential(nodes, distances, rate, name=None, power=1):
-    """Return the complete graph with weights exp(-rate d^power) for the distances d of all pairs, (K (K - 1) / 2,).
-
-    Without a rate, the median of the distances above 0 has weight 1/2.
-    """
+    """Return the complete graph with weights exp(-rate d^power); without a rate, the median distance has weight 1/2."""
     if rate is not None and not is_nonnegative(rate):
         raise OptionError(f"tau is {rate!r}, but it is a finite number of at least 0.")
     if rate is None:

@@ -1,16 +1,24 @@
-"""The prior graph: labels, edges and weights of any graph that a user gives."""
+"""The prior graph: labels, edges and weights of any graph that a user gives, read and checked."""
 
+import numbers
+import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, compress
 
 import networkx as nx
 import numpy as np
 from scipy import sparse
 
-from strat.errors import GraphError, OptionError
-from strat.records.labels import all_plain, is_missing, plain
+from strat.errors import DataError, DataWarning, GraphError, OptionError, type_name
+from strat.records.labels import all_plain, is_missing, label_list, plain
 from strat.records.strata import some_of
+
+#: A weight this much below 0, relative to the largest, is rounding and is clipped.
+NEGATIVE = 1e-12
+#: An asymmetry up to this much of the largest weight is rounding and is averaged away.
+ASYMMETRY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -32,10 +40,7 @@ class PriorGraph:
 
     @classmethod
     def from_terms(cls, labels, i, j, weight, factor=None, name=""):
-        """Build the graph from checked terms in any order and orientation, without self loops.
-
-        The ends `i` and `j` and the weights have shape (T,); `factor` lists the name or None of each term.
-        """
+        """Build the graph from checked terms (T,) without self loops, in any order; `factor` lists names or None."""
         low, high, edge = unique_edges(i, j, len(labels))
         factor = [None] * len(edge) if factor is None else factor
         factors = dict.fromkeys(name for name in factor if name is not None)
@@ -70,10 +75,7 @@ class PriorGraph:
                 )
 
     def scaled_terms(self, scale=1.0):
-        """Return the weights of the terms, shape (T,), multiplied by the scale of their factor.
-
-        The scale is one multiplier, or a dict of multipliers by factor; factors left out and terms without one keep 1.
-        """
+        """Return the weights of the terms, shape (T,), times the scale, a number or a dict by factor, by default 1."""
         if not isinstance(scale, dict):
             return self.term_weight * _multiplier("scale", scale)
         self.check_factors("scale", scale)
@@ -89,12 +91,9 @@ class PriorGraph:
         return np.append(self.weights(scale), 0.0)[self._edge_of(i, j)]
 
     def factor_on(self, i, j):
-        """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several.
-
-        A term of weight 0 without a factor, such as that of a candidate edge, does not count.
-        """
+        """Return the factor's position in `factors` on other edges (i < j), -1 for none, and which have several."""
         least, most = (np.full(len(self.i) + 1, fill) for fill in (len(self.factors), -1))
-        counts = (self.term_factor >= 0) | (self.term_weight > 0)
+        counts = (self.term_factor >= 0) | (self.term_weight > 0)  # not candidates' terms of weight 0
         np.minimum.at(least, self.term_edge[counts], self.term_factor[counts])
         np.maximum.at(most, self.term_edge[counts], self.term_factor[counts])
         edge = self._edge_of(i, j)
@@ -160,3 +159,159 @@ def _multiplier(what, value):
     if not 0 <= number < np.inf:
         raise OptionError(f"{what} is {value!r}, but a scale is a finite number of at least 0.")
     return number
+
+
+def read_graph(graph):
+    """Read a graph, which is left as it is, into a PriorGraph.
+
+    It is a networkx graph whose nodes are the strata, where a missing ``weight`` is 1; (labels, W) with a symmetric array or
+    SciPy sparse matrix; (labels, i, j, w) with the positions of the edges' ends among the labels, each edge listed once, or
+    all of them both ways; a W or Graph of libpysal; or a PriorGraph.
+    """
+    if isinstance(graph, PriorGraph):
+        return graph
+    if isinstance(graph, nx.Graph):
+        return _from_networkx(graph)
+    if isinstance(graph, tuple | list) and len(graph) == 2 and not isinstance(graph[1], nx.Graph):
+        return _from_matrix(*graph)
+    if isinstance(graph, tuple | list) and len(graph) == 4:
+        return _from_edge_list(*graph)
+    for ids in ("unique_ids", "id_order"):  # libpysal's Graph, its older W
+        if sparse.issparse(getattr(graph, "sparse", None)) and hasattr(graph, ids):
+            return _from_matrix(getattr(graph, ids), graph.sparse)
+    raise GraphError(
+        f"{type_name(graph)} is no graph. Pass a networkx.Graph whose nodes are the strata, (labels, W), "
+        f"(labels, i, j, w), or a W or Graph of libpysal."
+    )
+
+
+def _from_networkx(graph):
+    if graph.is_directed():
+        raise GraphError(
+            "the graph is directed, but an edge of a stratified model has no direction. With A = "
+            "networkx.to_scipy_sparse_array(graph), pass (list(graph), (A + A.T) / 2), which takes the mean of both "
+            "directions, or (list(graph), A + A.T) where each edge has one direction; graph.to_undirected() would keep one "
+            "of two weights."
+        )
+    labels = node_labels(graph)
+    i, j, attributes = _edges(graph)
+    weights = [edge.get("weight", 1.0) for edge in attributes]
+    for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
+        if not isinstance(weight, numbers.Real | np.bool_):
+            edge = f"edge ({labels[a]!r}, {labels[b]!r})"
+            raise GraphError(f"{edge} has the weight {weight!r}, which is no number. Give a finite weight.")
+    try:
+        weights = np.array(weights, dtype=float)
+    except OverflowError:  # a whole number that is too large
+        weights = np.array([float(w) if abs(w) <= sys.float_info.max else np.inf for w in weights])
+    i, j, weights, joins = _checked(labels, i, j, weights)
+    factors = (edge.get("factor") for edge in compress(attributes, joins))
+    factors = [None if factor is None else str(factor) for factor in factors]
+    return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
+
+
+def _edges(graph):
+    """Positions of the ends of a graph's edges among its nodes, and the attributes of each edge."""
+    position = {node: k for k, node in enumerate(graph)}
+    if graph.is_multigraph():
+        edges = list(graph.edges(data=True))
+        ends = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2)
+        return *ends.T, [attributes for _, _, attributes in edges]
+    neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`
+    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
+    i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
+    once = i <= j  # every edge is there from both ends, and a loop once
+    attributes = chain.from_iterable(near.values() for near in neighbors)
+    return i[once], j[once], list(compress(attributes, once.tolist()))
+
+
+def _from_matrix(labels, W):
+    W = _as_coo(W)
+    try:
+        labels = node_labels(label_list(labels))
+    except DataError as error:
+        raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
+    if W.shape != (len(labels), len(labels)):
+        raise GraphError(
+            f"W has shape {W.shape}, but there are {len(labels):,} labels. Give a row per label."
+        )
+    rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
+    # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
+    i, j, edge = unique_edges(rows, columns, len(labels))
+    upper = np.bincount(edge, np.where(rows < columns, weights, 0.0), len(i))
+    lower = np.bincount(edge, np.where(rows > columns, weights, 0.0), len(i))
+    gap = np.abs(upper - lower)
+    if gap.size and gap.max() > ASYMMETRY * weights.max():
+        worst, sums = int(gap.argmax()), np.asarray(W.sum(axis=1)).ravel()
+        if not upper.any() or not lower.any():
+            way = "Only one half of W is filled: pass W + W.T."
+        elif np.ptp(W.data[W.data != 0]) == 0:
+            way = "It says which are nearest: pass W.maximum(W.T) (arrays: np.maximum(W, W.T)) to join where either is so."
+        elif np.allclose(sums[sums != 0], 1.0):
+            way = (
+                "Its rows sum to 1, so that weights are shares of a row: pass the weights before they were divided (libpysal: "
+                "transform = 'B'), or (W + W.T) / 2 for the mean of both shares."
+            )
+        else:
+            way = "Pass (W + W.T) / 2 for the mean of both, or W + W.T for two parts of one weight."
+        raise GraphError(
+            f"W is not symmetric: the edge ({labels[i[worst]]!r}, {labels[j[worst]]!r}) has weight {upper[worst]:g} one "
+            f"way and {lower[worst]:g} the other. {way}"
+        )
+    return PriorGraph.from_terms(labels, i, j, (upper + lower) / 2)
+
+
+def _from_edge_list(labels, i, j, w):
+    """The graph of edges (i, j, w) that are listed once, or all both ways; an edge that is listed again adds its weight."""
+    K = len(labels := list(label_list(labels)))
+    try:
+        i, j = (np.asarray(ends) for ends in (i, j))
+        whole = not i.size or i.dtype.kind in "iu" and j.dtype.kind in "iu"
+        if i.ndim != 1 or i.shape != j.shape or not whole:
+            raise ValueError
+        W = sparse.coo_array((np.broadcast_to(np.asarray(w, dtype=float), i.shape), (i, j)), shape=(K, K))
+    except (TypeError, ValueError):
+        raise GraphError(
+            "the i, j, w of (labels, i, j, w) are arrays of one length: positions of the ends among the labels, from 0 to "
+            f"{K - 1}, and weights."
+        ) from None
+    both_ways = np.isin(i * K + j, j * K + i)[i != j]
+    return _from_matrix(labels, W if both_ways.any() else W + W.T)
+
+
+def _as_coo(W):
+    if not sparse.issparse(W):
+        try:
+            W = np.asarray(W)
+        except ValueError:
+            raise GraphError("the W of (labels, W) is no matrix: its rows have different lengths.") from None
+        if W.dtype == object and all(isinstance(w, numbers.Real) for w in W.ravel()):
+            W = W.astype(float)
+    if W.ndim != 2 or W.dtype.kind not in "biuf":
+        raise GraphError(f"the W of (labels, W) is no matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
+    W = sparse.coo_array(W.astype(float))  # a copy
+    W.sum_duplicates()
+    return W
+
+
+def _checked(labels, i, j, weights):
+    """Edges (i, j) that join two nodes, their weights with rounding below 0 clipped, and which these are."""
+    joins = i != j
+    loops = np.flatnonzero(~joins & (weights != 0))
+    if loops.size:
+        DataWarning.warn(
+            f"the graph has {loops.size:,} self loops, such as one at {labels[i[loops[0]]]!r}; "
+            "they pull on nothing and are dropped."
+        )
+    i, j, weights = i[joins], j[joins], weights[joins]
+    largest = np.abs(weights[np.isfinite(weights)]).max(initial=0.0)
+    bad = np.flatnonzero(~np.isfinite(weights) | (weights < -NEGATIVE * largest))
+    if bad.size:
+        e = bad[0]
+        kind = "negative" if np.isfinite(weights[e]) else "not finite"
+        more = f" ({bad.size - 1:,} other weights are no better)" if bad.size > 1 else ""
+        raise GraphError(
+            f"edge ({labels[i[e]]!r}, {labels[j[e]]!r}) has the weight {weights[e]:g}, which is {kind}{more}. "
+            "Weights pull strata together: give finite numbers of at least 0."
+        )
+    return i, j, np.maximum(weights, 0.0), joins

@@ -9,9 +9,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.compiler.coupling import on_edges
-from strat.errors import OptionError, optional
+from strat.errors import DataError, OptionError, optional
 from strat.graphs.features import is_nonnegative
-from strat.graphs.reading import read_graph, read_weights
+from strat.graphs.prior_graph import read_graph
 from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
@@ -205,6 +205,19 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
         nearly_isolated=[strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))],
         **(_of_model(graph, i, j, w) if hasattr(graph, "theta_") else {}),
     )
+
+
+def read_weights(source):
+    """Read the graph of anything that has one: a model, a graph as users give it, or W alone, whose strata are 0, …, K - 1."""
+    if hasattr(source, "theta_"):
+        source = source.strata_, source.W_
+    elif hasattr(source, "fit"):
+        raise DataError("the model is not fitted. Call fit first.")
+    elif hasattr(source, "W") and hasattr(source, "labels"):
+        source = source.labels, source.W
+    elif sparse.issparse(source) or isinstance(source, np.ndarray):
+        source = list(range(source.shape[0])), source
+    return read_graph(source)
 
 
 def _resistances(W, degrees, component, i, j):

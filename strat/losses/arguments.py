@@ -94,8 +94,6 @@ def number(loss, name, value, high=np.inf):
     except (TypeError, ValueError):
         array = np.array(np.nan)
     if not np.all((array >= 0) & (array <= high) & np.isfinite(array)):
-        words = (
-            "at least 0 or a Parameter(nonneg=True)" if high == np.inf else "between 0 and 1 or a Parameter"
-        )
-        raise OptionError(f"{name} of losses.{loss} must be a number {words}, but it is {value!r}.")
+        range_ = "between 0 and 1 or a Parameter" if high == 1 else "at least 0 or a Parameter(nonneg=True)"
+        raise OptionError(f"{name} of losses.{loss} must be a number {range_}, but it is {value!r}.")
     return float(array) if array.ndim == 0 else array

@@ -1,7 +1,7 @@
 """A model bound to records: the problem that solvers see, for the model's constants or any others."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -10,12 +10,11 @@ from strat.compiler import coupling
 from strat.compiler.sharded import in_chunks, in_pieces
 from strat.errors import DataWarning, NoOracleError, OptionError
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
+from strat.graphs.features import is_nonnegative
+from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.first_point import first_point
+from strat.oracles.base import Rescaled, SumOracle
 from strat.oracles.prox_newton import NewtonProx
-from strat.oracles.rescaled import Rescaled
-from strat.oracles.sum import SumOracle
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
@@ -23,8 +22,7 @@ from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords
 from strat.records.records import Records
 from strat.records.sample import Sample
-from strat.solvers.default import default_solver, needs_prox
-from strat.solvers.starts import point
+from strat.solvers.starts import default_solver, needs_prox, point
 
 
 class BindingCache:
@@ -35,7 +33,8 @@ class BindingCache:
 
     def __call__(self, values, bind):
         """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
-        key = fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
+        given = [values.get(p.name(), p.value) for p in self.parameters]
+        key = fingerprint(*given) if given else ""
         entry = self.entries.pop(key) if key in self.entries else bind(values)
         self.entries[key] = entry  # those used last stand last
         if len(self.entries) > self.size:
@@ -53,20 +52,27 @@ class BoundModel:
 
     `data`, `strata` and `sample_weight` are those of ``fit``; in their place, `records` are records that have been read, or a
     function of the strata in order that reads them. `nodes` are the strata of a model without a graph, by default the labels
-    seen. ``prior`` has the strata and the graph W0; W may be nonzero on ``edges``, by default those that the model says.
+    seen. W may be nonzero on ``edges``, by default those that the model says.
     """
 
     def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None, edges=None):
         self.model, self.base, self.shared = model, model.base, model.shared
         self.base.loss_program.values(model.values)  # its error names Parameters that data= lacks
-        prior = None if model.graph is None else read_graph(model.graph)
-        nodes = nodes if prior is None else prior.labels
-        records = records(nodes) if callable(records) else records
-        options = {"declared": model.strata, "nodes": nodes, "weight": sample_weight}
-        self.records = records or Records.read(self.base.data, data, strata, "fit", **options)
-        self.prior = PriorGraph.without_edges(self.records.strata.labels) if prior is None else prior
+        if records is None or callable(records):
+            nodes = nodes if model.graph is None else self.prior.labels
+            options = {"declared": model.strata, "nodes": nodes, "weight": sample_weight}
+            records = (
+                records(nodes) if records else Records.read(self.base.data, data, strata, "fit", **options)
+            )
+        self.records = records
         self._losses = BindingCache(self.base.loss_program)
         self.edges = self._edges() if edges is None else edges
+
+    @cached_property
+    def prior(self):
+        """The strata in order, and the graph W0."""
+        graph = self.model.graph
+        return PriorGraph.without_edges(self.records.strata.labels) if graph is None else read_graph(graph)
 
     @property
     def strata(self):
@@ -79,27 +85,21 @@ class BoundModel:
         weight = getattr(self.model, "regularizer_weight", None)
         if weight is None:
             return float(self.prior.K) if self.shared else 1.0
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < np.inf:
+        if not (is_nonnegative(weight) and weight):
             raise OptionError(f"regularizer_weight must be a positive number, not {weight!r}.")
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The `JointProblem` for some constants; the others are the model's.
-
-        `scale` multiplies W0's edges, or has a multiplier for each factor; `values` are hyperparameters by name; `w0` are
-        weights on `edges` in place of the model's graph and scale.
-        """
+        """The `JointProblem` for some constants, by default the model's; `w0` go before its graph and scale."""
         h = graph_regularizer or self.model.graph_regularizer
         h = FixedGraph() if self.shared else h
-        h.check_edges(self.edges, self.prior.labels)
-        values = {**self.model.values, **(values or {})}
-        outside = 0.0
+        values, outside = {**self.model.values, **(values or {})}, 0.0
+        if h.learned:
+            h._check_edges(self.edges, self.prior.labels)
         if self.shared:
             w0 = self.edges.zeros()
         elif w0 is None:
-            scale = self.model.scale if scale is None else scale
-            w0 = prior_weights(self.prior, self.edges, scale)
-            outside = weights_outside(self.prior, self.edges, w0, scale) if h.learned else 0.0
+            w0, outside = prior_weights(self.prior, self.edges, self.model.scale if scale is None else scale)
         loss, regularizer = self._oracles(values)
         problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(values), outside)
         if not self.chunked:  # otherwise such a point has to be given
@@ -113,10 +113,7 @@ class BoundModel:
         return isinstance(self.records, ChunkedRecords)
 
     def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
-        """Read records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages.
-
-        The labels must be strata of the model unless all strata share their parameters.
-        """
+        """Records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages."""
         options = {"declared": self.model.strata, "columns": self.records.columns, "weight": sample_weight}
         options["nodes"] = None if self.shared else self.records.strata.labels
         records = Records.read(self.base.data, tuple(data), strata, where, **options)
@@ -132,7 +129,7 @@ class BoundModel:
     def _edges(self):
         model, prior = self.model, self.prior
         if self.shared:
-            return EdgeList(1, np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
+            return EdgeList(1, [], [])
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
         edges = learned_edges(model.edges, prior, self._rough_parameters)
@@ -147,7 +144,9 @@ class BoundModel:
         return problem.scaled(point(problem, "lrsm")[0])
 
     def _couple(self, values):
-        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor."""
+        """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor; None for ones."""
+        if not self.base.couple:
+            return None
         if not coupling.by_factor(self.base.couple):
             return self.base.couple_weights(values)
         prior = None if self.model.graph is None or self.shared else self.prior
@@ -239,15 +238,11 @@ def learned_edges(edges, prior, parameters):
 
 
 def prior_weights(prior, edges, scale=1.0):
-    """W0 on a set of edges, as an edge array."""
+    """W0 on a set of edges, as an edge array, and the sum of the squares of its other weights."""
     if isinstance(edges, AllPairs):
-        return edges.from_matrix(prior.matrix(scale))
-    return edges.from_vector(prior.weights_on(edges.i, edges.j, scale))
-
-
-def weights_outside(prior, edges, w0, scale=1.0):
-    """The sum of the squares of W0 outside a set of edges."""
-    return max(float(np.sum(prior.weights(scale) ** 2) - edges.dot(w0, w0)), 0.0)
+        return edges.from_matrix(prior.matrix(scale)), 0.0
+    w0 = prior.weights_on(edges.i, edges.j, scale)
+    return w0, max(float(np.sum(prior.weights(scale) ** 2) - w0 @ w0), 0.0)
 
 
 def _bind_regularizer(program, values):

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from strat.compiler import coupling
 from strat.compiler.expressions import folded
 from strat.errors import OptionError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 
 
 def weighted_problem(model, i, j, weights, kept=()):
@@ -47,10 +47,7 @@ def training_records(model, what="to_cvxpy"):
 
 
 def _stratum_terms(base, records, values, k, regularizer_weight, kept):
-    """One stratum's part of the problem, with variables of its own: these by name, loss plus regularizer, and constraints.
-
-    The regularizer counts `regularizer_weight` times; `kept` has Parameters that stand for hyperparameters, by name.
-    """
+    """One stratum's part of the problem: its variables by name, loss plus regularizer, and constraints."""
     label = records.strata.labels[k]
     variables = {}
     for v in base.loss_program.variables:

@@ -10,8 +10,7 @@ from strat.oracles.central_points import central_points, off_edges
 from strat.oracles.cone_program import ConeProgram
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_newton import NewtonProx
-from strat.rules import atoms
-from strat.rules.text import text
+from strat.rules import atoms, text
 from strat.solvers.algorithm import PROJECTION
 
 
@@ -26,7 +25,7 @@ def first_point(base, records, values, problem, theta, bad):
     near, theta, best = theta, theta.copy(), np.full(len(theta), np.inf)
     project = partial(regularizer.prox, t=PROJECTION)
     arguments = records.arrays, records.strata, records.weight, values
-    bound = base.loss_program.bind_records(*arguments, prox=True, constrained=False)
+    bound = base.loss_program.bind_records(*arguments, prox=True, smooth=False, constrained=False)
     closed = bound.has("prox") and not isinstance(bound.prox, NewtonProx | ConeProx)
     points = [bound.prox(near, 1.0)] if closed else central_points(loss, near)
     for z in () if getattr(regularizer.prox, "costly", False) else points:
@@ -37,7 +36,8 @@ def first_point(base, records, values, problem, theta, bad):
     lost, error = np.flatnonzero(bad & ~(best < np.inf)), None
     if lost.size:
         try:
-            functions = [function.take(lost) for function in [*loss.cones(), *regularizer.cones()]]
+            penalty = base.regularizer_program.bind_regularizer(values)
+            functions = [function.take(lost) for function in [*bound.cones(), *penalty.cones()]]
             program = ConeProgram(len(lost), problem.n, functions, what="the first point")
             theta[lost] = program.solve(np.ones((len(lost), problem.n)), -theta[lost]).theta
             theta = off_edges(loss, project(theta), project)

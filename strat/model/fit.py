@@ -2,6 +2,7 @@
 
 import copy
 import time
+from collections import namedtuple
 from functools import partial
 
 import networkx as nx
@@ -14,25 +15,25 @@ from strat.compiler.expressions import contents
 from strat.compiler.label_codes import label_codes, warn_of_label_codes
 from strat.compiler.value_checks import check_tables
 from strat.errors import GraphError, OptionError, check_whole, type_name
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
 from strat.oracles.dask_engine import engine_of
 from strat.problem.edges import AllPairs, EdgeList
 from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords, chunks_of
-from strat.solvers.default import default_solver
-from strat.solvers.starts import solve
+from strat.solvers.starts import default_solver, solve
 
 
 def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):
     """Fit a StratifiedModel in place, one with shared parameters too."""
     started, base = time.perf_counter(), model.base
     check_options(model)
-    if not model.shared:
+    if model.graph_regularizer.learned and not model.shared:
         model.graph_regularizer.validate(joint=True)
-    chunks = chunks_of(data, strata, sample_weight, chunks)
-    read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
+    read, chunks = None, chunks_of(data, strata, sample_weight, chunks)
+    if chunks is not None or engine is not None:
+        read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     check_tables(base.loss, base.data, records.strata.N)
@@ -46,10 +47,12 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
         solver.callback = partial(_call_back, solver.callback, base.layout, edges)
     start = _start(model, problem, init, labels)
     held_out = None if validation is None else bound_model.validation(validation)
-    score = None if held_out is None else held_out.mean_loss
-    identity = "" if solver.checkpoint is None else _fingerprint(bound_model, problem, start, held_out)
-    starts = {"n_starts": model.n_starts, "random_state": model.random_state, "started": started}
-    result = solve(problem, solver, start, score=score, fingerprint=identity, **starts)
+    options = {"n_starts": model.n_starts, "random_state": model.random_state, "started": started}
+    if held_out is not None:
+        options["score"] = held_out.mean_loss
+    if solver.checkpoint is not None:
+        options["fingerprint"] = _fingerprint(bound_model, problem, start, held_out)
+    result = solve(problem, solver, start, **options)
     solved = time.perf_counter()
     result.notes += notes
     running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)
@@ -63,12 +66,11 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
             f"smoothing: the smoothed objective is nowhere above the true one, so at this graph the true objective is "
             f"at most {result.smoothing_bound:.3g} above its minimum, as far as the solver converged"
         )
-    theta = np.repeat(result.theta, len(labels), axis=0) if model.shared else result.theta
-    model.theta_ = base.layout.unpack(theta)
-    model.strata_ = list(labels)
-    nothing = EdgeList(len(labels), [], [])
-    model.W_ = partial(nothing.matrix, nothing.zeros()) if model.shared else partial(edges.matrix, result.w)
-    model.result_ = result
+    theta, w = result.theta, result.w
+    if model.shared:
+        theta, edges, w = np.repeat(theta, len(labels), axis=0), EdgeList(len(labels), [], []), np.zeros(0)
+    model.theta_, model.W_ = base.layout.unpack(theta), partial(edges.matrix, w)
+    model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
@@ -78,10 +80,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
 
 
 def fit_within(model, data, strata, sample_weight=None):
-    """Fit a model, of any kind, as a part of a longer computation, and return it.
-
-    Ctrl-C ends a single fit at the best point so far; here it raises a KeyboardInterrupt, to end the whole computation.
-    """
+    """Fit a model as a part of a longer computation, which Ctrl-C is to end, by a KeyboardInterrupt, and return it."""
     model.fit(*data, strata=strata, sample_weight=sample_weight)
     status = model.result_.status if hasattr(model, "result_") else "fitted"
     if status == "interrupted" and getattr(model.solver, "callback", None) is None:
@@ -103,11 +102,8 @@ def check_options(model):
         )
     check_whole("n_starts", model.n_starts, 1)
     check_whole("random_state", model.random_state, 0)
-    examples = {
-        "graph_regularizer": "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()",
-        "solver": "MAPG(…)",
-    }
-    for name, example in examples.items():
+    learned = "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()"
+    for name, example in {"graph_regularizer": learned, "solver": "MAPG(…)"}.items():
         value = getattr(model, name)
         if value is not None and (isinstance(value, type) or not hasattr(value, "validate")):
             raise OptionError(f"{name} must be an object such as strat.{example}, not {value!r}.")
@@ -130,9 +126,8 @@ def _start(model, problem, init, labels):
         return init
     if not isinstance(init, dict):
         raise OptionError(f'init must be "zero", "separate", "lrsm" or a dict: "theta", "W"; not {init!r}.')
-    unknown = [name for name in init if name not in ("theta", "W")]
-    if unknown:
-        raise OptionError(f'init has the key {unknown[0]!r}; its keys are "theta" and "W".')
+    for name in init.keys() - {"theta", "W"}:
+        raise OptionError(f'init has the key {name!r}; its keys are "theta" and "W".')
     start = {}
     if "theta" in init:
         theta, left_out = init["theta"], []
@@ -188,3 +183,39 @@ def _fingerprint(bound_model, problem, start, held_out):
         if records is not None:
             parts += [records.arrays, records.strata.index, records.weight]
     return fingerprint(*parts)
+
+
+#: A problem, the solver's result, and its parameters (K, n) and weights; with a single stratum where all share parameters.
+Fit = namedtuple("Fit", "problem result theta w")
+
+
+class Refits:
+    """Fits of one model to one set of records, read once, for many constants; a refit binds only what depends on changed ones.
+
+    The model's constants hold where a refit gives no others; its callback and checkpoint are not used, and `tol` goes before
+    that of its solver. Other arguments are those of ``fit``, and ``nodes`` of `BoundModel`.
+    """
+
+    def __init__(self, model, data, strata, sample_weight=None, nodes=None, tol=None):
+        check_options(model)
+        self.model, self.tol = model, tol
+        self.bound_model = BoundModel(model, tuple(data), strata, sample_weight, nodes)
+
+    def fit(self, theta=None, w=None, time_limit=None, **constants):
+        """A `Fit` from theta and w, by default from the package's own start, for `constants` of ``BoundModel.problem``."""
+        problem = self.bound_model.problem(**constants)
+        if problem.learned:
+            problem.graph_regularizer.validate(joint=True)
+        solver = solver_for(self.model, problem)
+        solver.tol = solver.tol if self.tol is None else self.tol
+        solver.callback, solver.checkpoint, solver.patience, solver.verbose = None, None, None, False
+        if time_limit is not None and (solver.time_limit is None or time_limit < solver.time_limit):
+            solver.time_limit = time_limit
+        start = None if theta is None else {"theta": theta}
+        # Without w the start is W0, or the best graph for theta where W0 is infeasible.
+        if start is not None and w is not None and problem.feasible(w):
+            start["w"] = w
+        result = solve(problem, solver, start, random_state=self.model.random_state)
+        if result.status == "interrupted":  # no callback is left that could have stopped it
+            raise KeyboardInterrupt
+        return Fit(problem, result, result.theta, result.w)

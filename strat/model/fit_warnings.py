@@ -40,10 +40,7 @@ def _spread(rows):
 
 
 def warn_of_undetermined(bound_model, problem):
-    """Warn of numbers of strata, a mask (K, n), that no records determine: nor those of strata that edges lead to.
-
-    Edges are those of W where it is given, and those that may get a weight where it is learned. Returns the mask, and notes.
-    """
+    """Warn of numbers of strata, a mask (K, n), that no records determine, also through edges; return the mask, and notes."""
     records, edges, mask = bound_model.records, problem.edges, np.zeros((problem.K, problem.n), dtype=bool)
     empty, K, filled = int((records.strata.counts == 0).sum()), records.strata.K, records.filled
     if problem.learned and empty and not np.any(problem.w0):
@@ -117,20 +114,20 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
     if running.any():
         names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
         which = f"{', '.join(names[:6])}{', …' * (len(names) > 6)}{_of(running.any(axis=1), bound_model)}"
-        note = (
+        _add_note(
             f"the objective has no minimum: it keeps falling as {which} grow{'s' * (len(names) == 1)} without bound (up to "
             f"{np.abs(theta[running]).max():.2g} here), so that these numbers show at most a direction. Something separates "
             f"the records, such as a column that determines a label or a count of 0, or labels that are all equal. Give the "
-            f"regularizer a small ridge on all of them, join the strata to others by edges, or leave out the column."
+            f"regularizer a small ridge on all of them, join the strata to others by edges, or leave out the column.",
+            result,
         )
-        _add_note(result, note, ConvergenceWarning)
     elif unbounded.any() and not stopped:
-        note = (
+        _add_note(
             f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters"
             f"{_of(unbounded, bound_model)} are doubled. Check the signs in the loss, and give it a regularizer, "
-            f"constraints, or more records per stratum."
+            f"constraints, or more records per stratum.",
+            result,
         )
-        _add_note(result, note, ConvergenceWarning)
     return running
 
 
@@ -172,14 +169,15 @@ def warn_of_collapse(result):
     spread = relative_spread(result.theta)[0]
     if len(result.theta) < 2 or spread is None or spread > COLLAPSED:
         return
-    note = (
+    _add_note(
         f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of "
         f"the mean parameters. A larger lambda2, a prior graph or another init= may keep them apart; compare with "
-        f"strat.common on held-out records."
+        f"strat.common on held-out records.",
+        result,
+        CollapseWarning,
     )
-    _add_note(result, note, CollapseWarning)
 
 
-def _add_note(result, note, category):
+def _add_note(note, result, category=ConvergenceWarning):
     result.notes.append(note)
     category.warn(note[0].upper() + note[1:])

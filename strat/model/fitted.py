@@ -13,8 +13,7 @@ from strat.compiler.feature_names import column_names
 from strat.errors import DataWarning, GraphError, optional
 from strat.model.export import weighted_problem
 from strat.model.saving import save
-from strat.records.axes import axis_factors
-from strat.records.labels import plain
+from strat.records.labels import axis_factors, plain
 from strat.records.strata import did_you_mean, some_of
 from strat.rules.approximated import approximations
 from strat.solvers import Result

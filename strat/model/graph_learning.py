@@ -10,14 +10,13 @@ import scipy.sparse as sp
 
 from strat.errors import ConvergenceWarning, GraphError, OptionError, ShapeError
 from strat.graphs.from_parameters import read_parameters
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
-from strat.model.bound_model import learned_edges, prior_weights, weights_outside
+from strat.graphs.prior_graph import PriorGraph, read_graph
+from strat.model.bound_model import learned_edges, prior_weights
 from strat.problem.graph_regularizers.base import NONNEGATIVE, GraphRegularizer, check_range
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import some_of
 from strat.records.tables import Shown
-from strat.solvers.graph_step import graph_step
+from strat.solvers.joint_steps import graph_step
 
 
 @dataclass
@@ -130,10 +129,10 @@ def learn_graph(
         raise ShapeError(f"theta has {len(theta)} rows, but the graph has {prior.K} nodes. Give each a row.")
     theta = _in_order(theta, labels, prior.labels)
     edges = learned_edges(edges, prior, lambda: theta)
-    w0 = prior_weights(prior, edges)
-    h.check_edges(edges, prior.labels)
+    w0, outside = prior_weights(prior, edges)
+    h._check_edges(edges, prior.labels)
     loss = SimpleNamespace(n=theta.shape[1])  # the graph step needs no more of the loss
-    problem = JointProblem(loss, None, h, edges, w0, outside=weights_outside(prior, edges, w0))
+    problem = JointProblem(loss, None, h, edges, w0, outside=outside)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its text is about a fit; see below
         result = graph_step(problem, theta, tol=tol, max_iter=max_iter)

@@ -29,9 +29,8 @@ class SavedFit:
 
     def __getattr__(self, name):
         if name in ("at", "fit", "losses", "predict", "score", "to_cvxpy"):
-            raise AttributeError(
-                f"a fit loaded without its declaration has no {name}; give it: strat.load(path, base=base)."
-            )
+            why = f"a fit loaded without its declaration has no {name}"
+            raise AttributeError(f"{why}; give it: strat.load(path, base=base).")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
@@ -112,8 +111,9 @@ def _check_base(base, meta, path):
         raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
     shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
     if shapes != meta["variables"]:
+        known = meta["variables"]
         raise OptionError(
-            f"{path} was fitted with the variables {meta['variables']}, but base has {shapes}; give its declaration."
+            f"{path} was fitted with the variables {known}, but base has {shapes}; give its declaration."
         )
     if _anonymous(base) != _anonymous(meta["declaration"]):
         DataWarning.warn(

@@ -11,7 +11,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from strat.compiler.base_model import BaseModel
 from strat.compiler.label_codes import label_codes
 from strat.errors import GraphError, OptionError, StratError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 
 
 class NestedParameters(BaseEstimator):

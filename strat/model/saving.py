@@ -9,10 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import OptionError, StratError
-from strat.graphs.prior_graph import node_labels
-from strat.graphs.reading import read_graph
-from strat.records.archive import as_path, write_archive
-from strat.records.stored_labels import decoded, encoded
+from strat.graphs.prior_graph import node_labels, read_graph
+from strat.records.archive import as_path, decoded, encoded, write_archive
 from strat.solvers import Result
 
 FORMAT = 1
@@ -201,9 +199,7 @@ def _check_entry(kind, value, where):
             _check_entry(kind[0], item, f"{where}[{k}]")
     elif not isinstance(kind, str):
         raise ValueError(f"{where} is {value!r:.60}, but must be a {type(kind).__name__}")
-    elif not KINDS.get(kind, lambda v: type(v) is str and v in kind.removeprefix("one of ").split(", "))(
-        value
-    ):
+    elif not KINDS.get(kind, lambda v: v in kind.removeprefix("one of ").split(", "))(value):
         raise ValueError(f"{where} is {value!r:.60}, but must be {kind}")
 
 

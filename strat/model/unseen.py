@@ -10,22 +10,17 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.errors import GraphError, OptionError
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.export import training_records
 from strat.problem.graph_regularizers import FixedGraph
-from strat.records.axes import changed_axis
+from strat.records.labels import changed_axis
 from strat.records.strata import Strata, some_of
-from strat.solvers.default import default_solver
-from strat.solvers.starts import solve
+from strat.solvers.starts import default_solver, solve
 
 
 def with_unseen(model, records, unseen):
-    """The records with the strata that are no nodes added after the model's, and the parameters (K, n) of all.
-
-    `unseen` is "common", "graph" or a graph, as ``predict`` takes it; the records' strata are the labels seen.
-    """
+    """The records with the strata that are no nodes added after the model's, and the parameters (K, n) of all."""
     named = isinstance(unseen, str)
     if named and unseen not in ("graph", "common"):
         raise OptionError(f'unseen={unseen!r} is not known. Use "error", "graph", "common", or a graph.')
@@ -85,10 +80,7 @@ def _harmonic(model, theta, new, graph):
 
 
 def _derived(prior, new, place, scale):
-    """Edges (i, j, w) of new strata that the graph has not, as its edges along each coordinate of the labels say.
-
-    A new number on a coordinate whose numbers are joined in order is joined to the nearest on either side.
-    """
+    """Edges (i, j, w) of new strata that the graph has not, as its edges along each coordinate of the labels say."""
     found, missing = [], [label for label in new if label not in prior.position]
     axes = _along_axes(prior, scale) if missing else {}
     for label in missing:

@@ -14,50 +14,6 @@
 #define WIDE
 #endif
 
-/* The lower triangle of a K x K matrix in rectangular full packed format (see strat/problem/edges/packed.py) is one sequence of
-   runs: parts of a row or of a column, along which one index is fixed and the other grows by one. */
-static ptrdiff_t runs(ptrdiff_t K) { return 2 * ((K + 1) / 2); }
-
-static ptrdiff_t run(ptrdiff_t K, ptrdiff_t r, ptrdiff_t *fixed, ptrdiff_t *first)
-{
-    const ptrdiff_t half = (K + 1) / 2, odd = K % 2, column = r / 2;
-    if (r % 2 == 0) { /* of a row of the second half, up to the diagonal */
-        *fixed = half + column - odd;
-        *first = half;
-        return column + 1 - odd;
-    }
-    *fixed = *first = column; /* a column of the first half, from the diagonal on */
-    return K - column;
-}
-
-WIDE static void degrees(ptrdiff_t K, const double *restrict w, double *restrict out)
-{
-    for (ptrdiff_t i = 0; i < K; i++)
-        out[i] = 0.0;
-    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
-        const ptrdiff_t length = run(K, r, &i, &first);
-        double *restrict other = out + first, sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-        for (ptrdiff_t j = 0; j < length; j++) {
-            other[j] += w[j];
-            sum += w[j];
-        }
-        out[i] += sum;
-        w += length;
-    }
-}
-
-WIDE static void add_ends(ptrdiff_t K, const double *restrict a, double *restrict g)
-{
-    for (ptrdiff_t r = 0, i, first; r < runs(K); r++) {
-        const ptrdiff_t length = run(K, r, &i, &first);
-        const double own = a[i], *restrict other = a + first;
-        for (ptrdiff_t j = 0; j < length; j++)
-            g[j] += own + other[j];
-        g += length;
-    }
-}
-
 WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
                        const double *restrict theta, double *restrict out)
 {
@@ -117,7 +73,7 @@ WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *r
 }
 
 /* One path: the derivative of the best value as a function of the last coordinate, by its outer lines and by the changes
-   of line at the knots between (strat/oracles/prox_chains.py does the same in Python). */
+   of line at the knots between (strat/oracles/prox_groups.py does the same in Python). */
 typedef struct {
     double slope, shift;
 } line;
@@ -180,7 +136,6 @@ static void path_proxes(ptrdiff_t P, ptrdiff_t L, const double *v, const double 
 
 typedef union {
     ptrdiff_t n;
-    double x;
     double *a;
     ptrdiff_t *i;
 } value;
@@ -191,7 +146,7 @@ static void release(Py_buffer *views, int count)
         PyBuffer_Release(&views[count]);
 }
 
-/* Read arguments of the types n (count), x (number), r (array to read) and w (array to write); return how many arrays there
+/* Read arguments of the types n (count), r (array to read) and w (array to write); return how many arrays there
    are, -1 with an exception set where an argument does not fit. */
 static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, value *v, Py_buffer *views)
 {
@@ -202,8 +157,6 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
         Py_buffer *view = &views[arrays];
         if (*types == 'n')
             v->n = PyLong_AsSsize_t(*args);
-        else if (*types == 'x')
-            v->x = PyFloat_AsDouble(*args);
         else if (!PyObject_GetBuffer(*args, view, *types == 'w' ? PyBUF_WRITABLE : PyBUF_SIMPLE)) {
             v->a = view->buf;
             arrays++;
@@ -216,8 +169,6 @@ static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, va
 }
 
 #define LOOPS(_)                                                                                              \
-    _(degrees, "nrw", degrees(v[0].n, v[1].a, v[2].a))                                                        \
-    _(add_ends, "nrw", add_ends(v[0].n, v[1].a, v[2].a))                                                      \
     _(rows_times, "nnrrrw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))                       \
     _(rows_sum, "nnnrrrw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                  \
     _(grams, "nnnrrrw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                        \

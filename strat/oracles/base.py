@@ -1,4 +1,7 @@
-"""The oracle protocol: functions of (K, n) parameters, batched over strata."""
+"""Oracles, functions of (K, n) parameters batched over strata: the protocol, quadratics, sums, and the same in other units."""
+
+import copy
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -52,3 +55,219 @@ def symmetric(v, transposed):
     for axis in range(1, v.ndim if transposed is not None else 1):
         v = 0.5 * (v + v.take(transposed, axis))
     return v
+
+
+class Quadratic(Oracle):
+    """c + gᵀ(theta − centre) + ½ (theta − centre)ᵀ H (theta − centre).
+
+    c is (K,), g (K, n) and H (K, n, n), symmetric and positive semidefinite, or None for a linear function; a leading 1 serves
+    all strata. A centre (K, n) near the minimiser, by default 0, keeps the value exact to rounding.
+    """
+
+    quadratic = True
+
+    def __init__(self, c, g, H=None, centre=None, sizes=0.0):
+        self.c, self.g, self.H, self.centre = c, g, H, centre
+        self.n, self.sizes = g.shape[1], sizes
+
+    def _parts(self, theta):
+        d = theta if self.centre is None else theta - self.centre
+        return d, None if self.H is None else np.matmul(self.H, d[..., None])[..., 0]
+
+    def value(self, theta):
+        """Value of each stratum."""
+        d, hd = self._parts(theta)
+        slope = self.g if hd is None else self.g + 0.5 * hd
+        return self.c + (slope * d).sum(axis=1)
+
+    def value_and_gradient(self, theta):
+        """Value and gradient of each stratum."""
+        d, hd = self._parts(theta)
+        if hd is None:
+            return self.c + (self.g * d).sum(axis=1), np.broadcast_to(self.g, d.shape).copy()
+        return self.c + ((self.g + 0.5 * hd) * d).sum(axis=1), self.g + hd
+
+    def hessian_operator(self, theta):
+        """The constant Hessian as a map."""
+        if self.H is None:
+            return np.zeros_like
+        return lambda v: np.matmul(self.H, v[..., None])[..., 0]
+
+    def hessian(self, theta):
+        """The constant Hessian's blocks."""
+        return np.broadcast_to(0.0 if self.H is None else self.H, (len(theta), self.n, self.n))
+
+
+class SumOracle(Oracle):
+    """The sum of oracles, with the capabilities that all of them have.
+
+    `smooth` and `curved` say whether gradients and Hessian products exist, and `why`, by a method's name, why it is missing, or
+    a prox has no closed form. ``prox(v, t)`` is that of the sum, and ``cones()`` gives it with the constraints that its prox
+    holds as a list of `Cones`; both may be None.
+    """
+
+    def __init__(self, parts, n, smooth=True, curved=True, prox=None, why=None, cones=None):
+        self.parts, self.n, self.why = tuple(parts), n, why or {}
+        if not smooth:
+            self.value_and_gradient = None
+        if not (smooth and curved):
+            self.hessian_operator = None
+        if not (smooth and curved and all(part.has("hessian") for part in self.parts)):
+            self.hessian = None
+        self.prox, self.cones = prox, cones
+        self.quadratic = all(part.quadratic for part in self.parts)
+
+    def interior(self):
+        """The same sum where its gradient is finite, +inf elsewhere."""
+        summed = copy.copy(self)
+        summed.parts = tuple(part.interior() for part in self.parts)
+        return summed
+
+    def limited(self):
+        """The affine arguments with a domain of all parts."""
+        return [argument for part in self.parts for argument in part.limited()]
+
+    def missing(self, name):
+        """Why a method is missing."""
+        return self.why.get(name, "a piece has none")
+
+    @property
+    def sizes(self):
+        """The sizes of the coordinates' coefficients."""
+        return np.max([np.broadcast_to(part.sizes, self.n) for part in self.parts], axis=0)
+
+    def value(self, theta):
+        """Sum of the values (K,)."""
+        first, *others = self.parts
+        value = first.value(theta)
+        for part in others:
+            value = value + part.value(theta)
+        return value
+
+    def value_and_gradient(self, theta):
+        """Sums of values (K,) and gradients (K, n)."""
+        first, *others = self.parts
+        value, gradient = first.value_and_gradient(theta)
+        for part in others:
+            v, g = part.value_and_gradient(theta)
+            value, gradient = value + v, gradient + g
+        return value, gradient
+
+    def hessian(self, theta):
+        """Sum of the Hessians' blocks (K, n, n)."""
+        first, *others = (part.hessian(theta) for part in self.parts)
+        return sum(others, first)
+
+    def hessian_operator(self, theta):
+        """Sum of the Hessians as a map."""
+        operators = [part.hessian_operator(theta) for part in self.parts]
+        if len(operators) == 1:
+            return operators[0]
+        return lambda v: sum((operator(v) for operator in operators), np.zeros_like(v))
+
+
+class Rescaled(Oracle):
+    """weight × f(unit · theta), f an `oracle` and unit (n,) or None, with the capabilities of f."""
+
+    def __init__(self, oracle, weight=1.0, unit=None):
+        if isinstance(oracle, Rescaled):
+            weight, inner, oracle = weight * oracle.weight, oracle.unit, oracle.oracle
+            unit = unit if inner is None else inner if unit is None else inner * unit
+        self.oracle, self.weight, self.unit, self.n = oracle, float(weight), unit, oracle.n
+        self.quadratic = oracle.quadratic
+        for name in ("value_and_gradient", "hessian_operator", "hessian"):
+            if not oracle.has(name):
+                setattr(self, name, None)
+        self.cones = None
+        if oracle.has("cones"):
+            self.cones = partial(self._rescaled_cones)
+            self.cones.size = getattr(oracle.cones, "size", 0)
+
+    @cached_property
+    def prox(self):
+        """The prox, None where f has none."""
+        return _prox(self.oracle.prox, self.weight, self.unit) if self.oracle.has("prox") else None
+
+    def _rescaled_cones(self):
+        functions = [function.scaled(self.weight) for function in self.oracle.cones()]
+        return functions if self.unit is None else [f.in_units(self.unit) for f in functions]
+
+    def interior(self):
+        """The same where its gradient is finite, +inf elsewhere."""
+        return Rescaled(self.oracle.interior(), self.weight, self.unit)
+
+    def limited(self):
+        """The affine arguments with a domain, where they are those of the parameters as they are."""
+        return self.oracle.limited() if self.unit is None else []
+
+    def missing(self, name):
+        """Why a method is missing."""
+        return self.oracle.missing(name)
+
+    @property
+    def parts(self):
+        """The terms of a sum."""
+        return tuple(Rescaled(part, self.weight, self.unit) for part in getattr(self.oracle, "parts", ()))
+
+    @property
+    def kinked_rows(self):
+        """The records of a sum of smoothed kinks; None where it is another function."""
+        rows = getattr(self.oracle, "kinked_rows", None)
+        return rows and rows.rescaled(self.weight, self.unit)
+
+    def _out(self, theta):
+        return theta if self.unit is None else self.unit * theta
+
+    def value(self, theta):
+        """Values (K,)."""
+        return self.weight * self.oracle.value(self._out(theta))
+
+    def value_and_gradient(self, theta):
+        """Values (K,) and gradients (K, n)."""
+        value, gradient = self.oracle.value_and_gradient(self._out(theta))
+        return self.weight * value, self._out(self.weight * gradient)
+
+    def hessian_operator(self, theta):
+        """The Hessian as a map."""
+        operator = self.oracle.hessian_operator(self._out(theta))
+        return lambda v: self._out(self.weight * operator(self._out(v)))
+
+    def hessian(self, theta):
+        """The Hessian's blocks (K, n, n)."""
+        size = self.weight if self.unit is None else self.weight * np.outer(self.unit, self.unit)
+        return size * self.oracle.hessian(self._out(theta))
+
+
+def _prox(prox, weight, unit):
+    native = getattr(prox, "rescaled", None)
+    return RescaledProx(prox, weight, unit) if unit is None or native is None else native(weight, unit)
+
+
+class RescaledProx:
+    """The prox of weight × f(unit · theta), by that of f, `of`: a step weight × unit² × t for every coordinate.
+
+    What is known of the prox (its kind, its blocks) stays in sight through `of`.
+    """
+
+    def __init__(self, of, weight, unit=None):
+        self.of, self.weight, self.unit = of, weight, unit
+
+    def _step(self, t):
+        t = np.asarray(t) * self.weight
+        return t if self.unit is None else t.reshape(-1, 1) * self.unit**2
+
+    def __call__(self, v, t):
+        if self.unit is None:
+            return self.of(v, self._step(t))
+        return self.of(self.unit * v, self._step(t)) / self.unit
+
+    @property
+    def diagonal(self):
+        """Diagonal of the Hessian where the function is a quadratic of each coordinate; None where it is not."""
+        diagonal = getattr(self.of, "diagonal", None)
+        return None if diagonal is None else self._step(1.0) * diagonal
+
+    def __getattr__(self, name):
+        if name in ("costly", "restricted"):
+            return getattr(self.of, name)
+        raise AttributeError(name)

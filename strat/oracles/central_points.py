@@ -13,18 +13,10 @@ LARGEST = 2**24  # numbers up to which the equations are formed
 
 @dataclass
 class Limited:
-    """An affine argument u of an atom with a domain.
+    """An affine argument u of an atom with a domain."""
 
-    Attributes
-    ----------
-    form : BoundForm
-        u.
-    end : float or None
-        The lower end of the domain; None where u must be a positive definite matrix.
-    """
-
-    form: object
-    end: object
+    form: object  # u, a BoundForm
+    end: object  # the lower end of the domain; None where u must be a positive definite matrix
 
     def missing(self, z, distance):
         """What u misses to where it is off the end by the distance, and whether it is in the domain."""
@@ -42,18 +34,7 @@ def central_points(loss, theta, distances=DISTANCES):
     """For each distance s, parameters (K, n) at which arguments are in their domain and about s off its end, as far as possible.
 
     Rounds of argmin_z Σ ‖A z + b − c‖² over the arguments u = A z + b, where c is u, or end + s where u is nearer to the end. Of
-    a matrix that must be positive definite, c has the eigenvalues below s lifted to s.
-
-    Parameters
-    ----------
-    loss : Oracle
-    theta : (K, n) ndarray
-        The first z.
-    distances : sequence of float
-
-    Yields
-    ------
-    (K, n) ndarray
+    a matrix that must be positive definite, c has the eigenvalues below s lifted to s. The first z is theta.
     """
     (K, n), arguments = theta.shape, loss.limited()
     if not arguments or K * n**2 > LARGEST:

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
-from strat.oracles.clarabel_call import ACCEPTED, cones_of, gap_of, solved, usable
 from strat.oracles.clock import OutOfTime
+from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
 #: Relative and absolute accuracies that are asked for, in order.
 ACCURACIES = 1e-10, 1e-8
@@ -70,7 +70,7 @@ class ConeProgram:
         self.size = int(self.first[-1])
         self._pattern = self._scaled = None
 
-    def solve(self, H=None, g=None, weight=None, refined=False):
+    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0):
         """Minimise.
 
         Parameters
@@ -82,6 +82,8 @@ class ConeProgram:
         refined : bool
             Whether to solve once more for the distance from the solution found, all numbers of which are small: where a
             constraint is held without force, the first error is only the root of the gap.
+        accuracy : float
+            Relative accuracy that is enough; 0 is the best.
 
         Returns
         -------
@@ -100,15 +102,18 @@ class ConeProgram:
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
-        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope)
+        accuracies = (accuracy, *ACCURACIES) if accuracy else ACCURACIES
+        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
         terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
         small = any(NOISE < v < SMALL for v in (np.abs(x[theta]).max(initial=0.0), abs(solution.obj_val)))
-        if refined or small or terms > CANCELS * max(sums, offset / size):
+        if not accuracy and (refined or small or terms > CANCELS * max(sums, offset / size)):
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
-        return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap_of(solution) * worth)
+        return Solution(
+            (size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap_of(solution) * worth
+        )
 
     def _in_units(
         self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES

@@ -17,16 +17,9 @@ class _OfThread(threading.local):
 class ConeProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) over the constraints, all strata in one call of Clarabel.
 
-    Parameters
-    ----------
-    cones : callable
-        ``cones()`` gives the list of `Cones` whose sum f is; it is called when the prox is first needed.
-    what : str
-        What f is, for messages.
-    box : (low, high), optional
-        Bounds of z that f implies, which a solver keeps but for rounding: here they hold exactly.
-    restricted : bool
-        Whether there are constraints, beside the domain of f.
+    ``cones()`` gives the list of `Cones` whose sum f is; it is called when the prox is first needed. `what` is f's name for
+    messages, and `restricted` says whether there are constraints beside its domain. `box`, (low, high), are bounds of z that f
+    implies, which a solver keeps but for rounding: here they hold exactly.
     """
 
     kind = "one cone program of all strata, by Clarabel"

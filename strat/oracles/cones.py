@@ -1,10 +1,12 @@
-"""Functions of a stratum's parameters written as cone programs."""
+"""Functions of a stratum's parameters written as cone programs, and one call of Clarabel."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from strat.oracles.base import symmetric
+from strat.oracles.clock import seconds_left
 
 
 @dataclass
@@ -26,44 +28,27 @@ class Cones:
 
     f_i(theta) = min over u of ½ xᵀ P_i x + c_iᵀ x, subject to A_i x + s = b_i with s in a product of cones, where x stacks
     theta and the program's own unknowns u. Numbers that are the same for all i have one row.
-
-    Parameters
-    ----------
-    n : int
-        Length of theta; the unknowns u come after it in x.
-    size : int
-        Length of x.
-    kinds : sequence of (str, number)
-        The cones in the order of the rows: their kind, and their size or exponent.
-    A, P : Matrix
-        P is symmetric, and its upper triangle is listed.
-    b, c : (I or 1, m), (I or 1, size) ndarray
-    strata : (I,) int ndarray or None
-        The stratum of every i; None for one function a stratum.
-    low, high : (n,) ndarray, optional
-        Bounds of theta that the cones imply; a solver keeps them but for rounding.
-    transposed : (n,) int ndarray, optional
-        Coordinates of the transposes of symmetric variables.
     """
 
-    n: int
-    size: int
-    kinds: list
+    n: int  # length of theta, which comes first in x
+    size: int  # length of x
+    kinds: list  # the cones in the order of the rows: (kind, size or exponent)
     A: Matrix
-    P: Matrix
-    b: np.ndarray
-    c: np.ndarray
-    strata: np.ndarray = None
-    low: np.ndarray = None
+    P: Matrix  # symmetric, its upper triangle listed
+    b: np.ndarray  # (I or 1, m)
+    c: np.ndarray  # (I or 1, size)
+    strata: np.ndarray = None  # the stratum of every i, (I,); None for one function a stratum
+    low: np.ndarray = None  # bounds of theta that the cones imply, (n,); a solver keeps them but for rounding
     high: np.ndarray = None
-    transposed: np.ndarray = None
-    rows: dict = field(init=False, repr=False, default=None)
+    transposed: np.ndarray = None  # coordinates of the transposes of symmetric variables, (n,)
 
-    def __post_init__(self):
+    @cached_property
+    def rows(self):
+        """Of every row the cone and the place in it, and the cones' sizes."""
         sizes = np.array([rows_of(kind, number) for kind, number in self.kinds], dtype=int)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         cone = np.repeat(np.arange(len(sizes)), sizes)
-        self.rows = {"cone": cone, "offset": np.arange(starts[-1]) - starts[cone], "sizes": sizes}
+        return {"cone": cone, "offset": np.arange(starts[-1]) - starts[cone], "sizes": sizes}
 
     def scaled(self, factor):
         """The function times a positive number, or f_i times the i-th of several."""
@@ -73,17 +58,10 @@ class Cones:
         """The functions f_i(unit · theta), unit (n,)."""
         factor = np.ones(self.size)
         factor[: self.n] = unit
-        A, P = self.A, self.P
-        bounds = {
-            name: end if end is None else end / unit for name, end in (("low", self.low), ("high", self.high))
-        }
-        return replace(
-            self,
-            A=Matrix(A.rows, A.columns, A.values * factor[A.columns]),
-            P=Matrix(P.rows, P.columns, P.values * factor[P.rows] * factor[P.columns]),
-            c=self.c * factor,
-            **bounds,
-        )
+        A = replace(self.A, values=self.A.values * factor[self.A.columns])
+        P = replace(self.P, values=self.P.values * factor[self.P.rows] * factor[self.P.columns])
+        low, high = (end if end is None else end / unit for end in (self.low, self.high))
+        return replace(self, A=A, P=P, c=self.c * factor, low=low, high=high)
 
     def take(self, strata):
         """One function a stratum, for some strata alone."""
@@ -92,13 +70,12 @@ class Cones:
         place = np.full(int(max(self.strata.max(initial=-1), strata.max(initial=-1))) + 1, -1)
         place[strata] = np.arange(len(strata))
         here = place[self.strata] >= 0
-        few = {
-            name: value if len(value) == 1 else value[here] for name, value in (("b", self.b), ("c", self.c))
-        }
-        for name, matrix in (("A", self.A), ("P", self.P)):
-            values = matrix.values if len(matrix.values) == 1 else matrix.values[here]
-            few[name] = Matrix(matrix.rows, matrix.columns, values)
-        return replace(self, strata=place[self.strata[here]], **few)
+
+        def few(values):
+            return values if len(values) == 1 else values[here]
+
+        A, P = (replace(matrix, values=few(matrix.values)) for matrix in (self.A, self.P))
+        return replace(self, strata=place[self.strata[here]], A=A, P=P, b=few(self.b), c=few(self.c))
 
     def inside(self, theta):
         """theta (K, n) with its bounds and symmetries restored where rounding has broken them."""
@@ -111,3 +88,50 @@ def rows_of(kind, number):
     if kind == "psd":
         return number * (number + 1) // 2
     return 3 if kind in ("exponential", "power") else number
+
+
+#: The accuracy that is accepted where rounding ends all.
+ACCEPTED = 1e-7
+
+
+def cones_of(kind, number, size, count):
+    """Clarabel's cones for one cone of `count` instances; those made of half-lines are one."""
+    import clarabel
+
+    made = {
+        "zero": clarabel.ZeroConeT,
+        "nonnegative": clarabel.NonnegativeConeT,
+        "second order": clarabel.SecondOrderConeT,
+        "psd": clarabel.PSDTriangleConeT,
+        "exponential": lambda _: clarabel.ExponentialConeT(),
+        "power": clarabel.PowerConeT,
+    }
+    lines = kind in ("zero", "nonnegative")
+    return [made[kind](size * count)] if lines else [made[kind](number) for _ in range(count)]
+
+
+def solved(P, q, A, b, cones, accuracy):
+    """The solution of min ½ xᵀ P x + qᵀ x with b - A x in the cones, asked for to an accuracy, as far as time allows."""
+    import clarabel
+
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_iter, settings.time_limit = False, 200, max(seconds_left(), 0.0)
+    settings.direct_solve_method = "qdldl"  # several times as fast as the other one but on dense graphs
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
+    settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
+    settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
+    return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
+
+
+def gap_of(solution):
+    """Between the primal and the dual objective."""
+    return abs(solution.obj_val - solution.obj_val_dual)
+
+
+def usable(solution, accepted):
+    """Whether a solution is exact enough."""
+    status = str(solution.status)
+    if status in ("Solved", "AlmostSolved"):
+        return True
+    exact = max(solution.r_prim, solution.r_dual) <= accepted
+    return status in ("InsufficientProgress", "MaxIterations", "NumericalError") and exact

@@ -1,4 +1,4 @@
-"""Affine maps of the variables, bound to records: u = A theta, and its transpose.
+"""Records sorted by stratum, and affine maps of the variables bound to them: u = A theta, and its transpose.
 
 Rows live either on strata (no record data in the map: one constant matrix serves all) or on records.
 ``gram(weights)`` is Σ weights_ir a_ir a_irᵀ over each stratum's rows, (K, n, n), for designs that are ``dense``.
@@ -12,14 +12,69 @@ import scipy.sparse as sp
 
 from strat.oracles import kernels
 
+SMALL = 24  # columns up to which a loop over the records is faster than a product for each stratum
+
+
+class Segments:
+    """N records in K strata; ``index`` holds each record's stratum, in ascending order."""
+
+    def __init__(self, index, K):
+        self.index = np.asarray(index, dtype=np.intp)
+        self.K, self.N = int(K), len(self.index)
+        self.counts = np.bincount(self.index, minlength=self.K)
+        self.filled = np.flatnonzero(self.counts)
+        self._starts = (np.cumsum(self.counts) - self.counts)[self.filled]
+        self._full = len(self.filled) == self.K
+
+    def sum(self, values):
+        """(N, …) to (K, …); a leading axis of 1 stands for N equal rows."""
+        if len(values) == 1 and self.N != 1:
+            return values * self.counts.reshape(-1, *[1] * (values.ndim - 1))
+        if self.N == 0:
+            return np.zeros((self.K, *values.shape[1:]))
+        sums = np.add.reduceat(values, self._starts, axis=0)
+        if self._full:
+            return sums
+        out = np.zeros((self.K, *values.shape[1:]))
+        out[self.filled] = sums
+        return out
+
+    def max(self, values):
+        """The largest of each stratum's values (N,), 0 without: (K,)."""
+        out = np.zeros(self.K)
+        out[self.filled] = np.maximum.reduceat(values, self._starts) if self.N else 0.0
+        return out
+
+    def gram(self, a, weight):
+        """Σ weight_i a_i a_iᵀ over each stratum's records: (N, p) and (N,) to (K, p, p)."""
+        if kernels.compiled and a.size and a.shape[1] <= SMALL:
+            return kernels.compiled.grams(kernels.of_floats(a), self.index, weight, self.K)
+        out = np.zeros((self.K, a.shape[1], a.shape[1]))
+        for k, start in zip(self.filled, self._starts, strict=True):
+            own = slice(start, start + self.counts[k])
+            out[k] = (a[own] * weight[own, None]).T @ a[own]
+        return out
+
+    def any(self, mask):
+        """Whether some record of each stratum has the mask set."""
+        out = np.zeros(self.K, dtype=bool)
+        out[self.index[mask]] = True
+        return out
+
+
+def compact(index):
+    """The place of each of some ascending strata among those that occur, and how many occur."""
+    place = np.cumsum(np.diff(index, prepend=index[:1]) > 0)
+    return place, int(place[-1]) + 1 if len(place) else 0
+
 
 class ConstantDesign:
-    """The same map for every stratum: u_k = C theta_k, rows on strata."""
+    """The same map for every stratum: u_k = C theta_k, rows on strata; with `segments` on records, u_i = C theta_{z_i}."""
 
-    on_records, dense = False, True
+    dense = True
 
-    def __init__(self, row, column, scale, m, n):
-        self.m, self.n = m, n
+    def __init__(self, row, column, scale, m, n, segments=None):
+        self.m, self.n, self.segments, self.on_records = m, n, segments, segments is not None
         self.nnz = len(row)
         self._column, self._scale = column, scale
         whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
@@ -28,30 +83,27 @@ class ConstantDesign:
         if m * n <= 4096 or self.nnz > 0.25 * m * n:
             self._c = self._c.toarray()
 
-    @property
-    def _dense(self):
-        return self._c.toarray() if sp.issparse(self._c) else self._c
+    def _of_strata(self, values):
+        """Sums over each stratum's rows."""
+        return self.segments.sum(values) if self.on_records else values
 
     def gram(self, weights):
-        """(K, m) to (K, n, n)."""
-        return np.matmul(self._dense.T * weights[:, None, :], self._dense)
-
-    def pairs(self, weight, groups):
-        """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (K, groups): (K, n, n)."""
-        W = _of_pairs(weight, groups, self.m // groups)
-        c = self._dense.reshape(groups, -1, self.n)
-        return np.matmul(np.matmul(np.swapaxes(c, 1, 2), W), c).sum(axis=1)
+        """(R, m) to (K, n, n)."""
+        c = self._c.toarray() if sp.issparse(self._c) else self._c
+        return np.matmul(c.T * self._of_strata(weights)[:, None, :], c)
 
     def matvec(self, theta):
-        """(K, n) to (K, m)."""
-        return theta if self._identity else theta @ self._c.T
+        """(K, n) to (R, m)."""
+        u = theta if self._identity else theta @ self._c.T
+        return u[self.segments.index] if self.on_records else u
 
     def sizes(self):
         """Root mean square of the coefficients of every coordinate, (n,)."""
         return _sizes(self._scale[None, :], self._column, self.n)
 
     def rmatvec(self, g):
-        """(K, m) to (K, n)."""
+        """(R, m) to (K, n)."""
+        g = self._of_strata(g)
         return g if self._identity else g @ self._c
 
 
@@ -66,45 +118,6 @@ def _sizes(values, columns, n):
         for row in np.atleast_2d(columns):
             np.maximum.at(out, row, np.sqrt(squares / values.shape[0]))
     return out
-
-
-def _of_pairs(weight, groups, L):
-    """The symmetric matrices (K, groups, L, L) of weight(r, s)."""
-    first = weight(0, 0)
-    W = np.empty((len(first), groups, L, L))
-    for r, s in combinations_with_replacement(range(L), 2):
-        W[..., r, s] = W[..., s, r] = weight(r, s)
-    return W
-
-
-class GatheredDesign:
-    """A constant map read at records: u_i = C theta_{z_i}."""
-
-    on_records, dense = True, True
-
-    def __init__(self, constant, segments):
-        self.constant, self.segments = constant, segments
-        self.m, self.n, self.nnz = constant.m, constant.n, constant.nnz
-
-    def matvec(self, theta):
-        """(K, n) to (N, m)."""
-        return self.constant.matvec(theta)[self.segments.index]
-
-    def rmatvec(self, g):
-        """(N, m) to (K, n)."""
-        return self.constant.rmatvec(self.segments.sum(g))
-
-    def sizes(self):
-        """Root mean square of the coefficients of every coordinate, (n,)."""
-        return self.constant.sizes()
-
-    def gram(self, weights):
-        """(N, m) to (K, n, n)."""
-        return self.constant.gram(self.segments.sum(weights))
-
-    def pairs(self, weight, groups):
-        """Σ weight(r, s) a_gr a_gsᵀ over the rows r, s of each group g, weight(r, s) (N, groups): (K, n, n)."""
-        return self.constant.pairs(lambda r, s: self.segments.sum(weight(r, s)), groups)
 
 
 class SharedDesign:
@@ -201,27 +214,6 @@ class SharedDesign:
                 for a, b in {(r, s), (s, r)}:
                     np.add.at(out, (slice(None), some[a][:, None], some[b][None, :]), block)
         return out
-
-
-class DesignInUnits:
-    """A dense design in other units: u = A (unit · theta)."""
-
-    dense = True
-
-    def __init__(self, design, unit):
-        self.design, self.unit = design, unit
-
-    def matvec(self, theta):
-        """(K, n) to (N, m)."""
-        return self.design.matvec(self.unit * theta)
-
-    def rmatvec(self, g):
-        """(N, m) to (K, n)."""
-        return self.unit * self.design.rmatvec(g)
-
-    def gram(self, weights):
-        """(N, m) to (K, n, n)."""
-        return self.unit[:, None] * self.design.gram(weights) * self.unit
 
 
 class RowDesign:

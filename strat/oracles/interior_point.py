@@ -4,8 +4,7 @@ from functools import reduce
 
 import numpy as np
 
-from strat.oracles.base import hessian_blocks
-from strat.oracles.rescaled import Rescaled
+from strat.oracles.base import Rescaled, hessian_blocks
 
 MOST = 40  # iterations
 INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length

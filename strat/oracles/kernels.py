@@ -1,7 +1,7 @@
 """The compiled loops of ``_loops.c``, where a compiler was there when the package was installed.
 
 Who has a use for one asks for ``kernels.compiled``, which is None where nothing was compiled, and has the same in NumPy beside
-it; both agree to rounding. Packed matrices are those of `strat.problem.edges.packed.Packed`.
+it; both agree to rounding.
 """
 
 from importlib import import_module
@@ -23,17 +23,6 @@ class Compiled:
             raise ImportError(f"strat.oracles._loops is of another release, without {missing[0]}")
         self._loops = loops
 
-    def degrees(self, K, w):
-        """Row sums (K,) of a packed K x K matrix with zero diagonal."""
-        out = np.empty(K)
-        self._loops.degrees(K, of_floats(w), out)
-        return out
-
-    def add_ends(self, K, a, g):
-        """In place, for a packed matrix: g_ij += a_i + a_j."""
-        self._loops.add_ends(K, of_floats(a), g)
-        return g
-
     def rows_times(self, x, stratum, theta):
         """x_i . theta_k of the rows x (N, p), k = stratum_i: shape (N,)."""
         out = np.empty(len(x))
@@ -53,7 +42,7 @@ class Compiled:
         return out
 
     def path_proxes(self, *arrays):
-        """Of v (P, L) and its terms, `strat.oracles.prox_chains.path_prox`."""
+        """Of v (P, L) and its terms, `strat.oracles.prox_groups.path_prox`."""
         (P, L), out = arrays[0].shape, np.empty(arrays[0].shape)
         self._loops.path_proxes(P, L, *map(of_floats, arrays), np.empty(8 * L + 6), out)
         return out

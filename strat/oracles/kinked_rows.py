@@ -4,33 +4,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from strat.oracles.design import DesignInUnits
-
 
 @dataclass
 class KinkedRows:
-    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A theta + shift: pinball, hinge, |u| and their like.
+    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A (unit · theta) + shift: pinball, hinge, |u| and their like."""
 
-    Attributes
-    ----------
-    design : design
-        A, with m rows a record.
-    shift : (N, m J) ndarray
-        For each of the J kinks of a row.
-    low, high, delta : (N, m J) ndarray
-        Slopes before and behind the kinks, and widths, with the records' weights in them.
-    J : int
-    segments : Segments
-        The grouping of records.
-    """
-
-    design: object
-    shift: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    delta: np.ndarray
+    design: object  # A, with m rows a record
+    shift: np.ndarray  # (N, m J), for each of the J kinks of a row
+    low: np.ndarray  # slopes before the kinks, with the records' weights in them
+    high: np.ndarray  # slopes behind them
+    delta: np.ndarray  # widths
     J: int
-    segments: object
+    segments: object  # the grouping of records
+    unit: object = 1.0  # of each coordinate
 
     @classmethod
     def of(cls, link):
@@ -48,9 +34,9 @@ class KinkedRows:
 
     def rescaled(self, weight, unit):
         """weight × the sum at unit · theta, of another theta."""
-        design = self.design if unit is None else DesignInUnits(self.design, unit)
+        unit = self.unit if unit is None else self.unit * unit
         low, high, delta = self.low * weight, self.high * weight, self.delta / weight
-        return replace(self, design=design, low=low, high=high, delta=delta)
+        return replace(self, unit=unit, low=low, high=high, delta=delta)
 
     def arguments(self, theta):
         """r, shape (N, m J)."""
@@ -58,15 +44,15 @@ class KinkedRows:
 
     def tangent(self, move):
         """Change of r with theta."""
-        return self.design.matvec(move).repeat(self.J, axis=1)
+        return self.design.matvec(self.unit * move).repeat(self.J, axis=1)
 
     def back(self, c):
         """Aᵀ c, shape (K, n)."""
-        return self.design.rmatvec(self._by_row(c))
+        return self.unit * self.design.rmatvec(self._by_row(c))
 
     def gram(self, weights):
         """Aᵀ diag(weights) A, blocks (K, n, n)."""
-        return self.design.gram(self._by_row(weights))
+        return self.design.gram(self._by_row(weights)) * np.multiply.outer(self.unit, self.unit)
 
     def _by_row(self, values):
         return values if self.J == 1 else values.reshape(len(values), -1, self.J).sum(axis=2)

@@ -6,22 +6,14 @@ from strat.errors import DataError, OptionError, ShapeError
 
 
 class Layout:
-    """Variables of one stratum, raveled in C order and put one after the other.
-
-    Parameters
-    ----------
-    shapes : dict
-        Shape of each variable by name, in order.
-    """
+    """Variables of one stratum, raveled in C order and put one after the other; `shapes` are theirs by name, in order."""
 
     def __init__(self, shapes):
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes.values()]
-        ends = np.cumsum([0, *sizes])
-        self.slices = {
-            name: slice(int(a), int(b)) for name, a, b in zip(self.shapes, ends[:-1], ends[1:], strict=True)
-        }
-        self.n = int(ends[-1])
+        ends = np.cumsum([0, *sizes]).tolist()
+        self.slices = dict(zip(self.shapes, map(slice, ends, ends[1:]), strict=True))
+        self.n = ends[-1]
 
     @property
     def names(self):
@@ -48,9 +40,7 @@ class Layout:
         self.check_names(theta)
         missing = [name for name in self.shapes if name not in theta]
         if missing:
-            raise ShapeError(
-                f"no value was given for the variable {missing[0]!r}; give an array (K, *shape) for each."
-            )
+            raise ShapeError(f"no value was given for the variable {missing[0]!r}; give arrays (K, *shape).")
         arrays = {name: _numbers(name, theta[name]) for name in self.shapes}
         counts = {a.shape[0] if a.ndim else None for a in arrays.values()}
         for name, array in arrays.items():

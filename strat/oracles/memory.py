@@ -6,17 +6,7 @@ from strat.errors import OptionError
 
 
 def check_memory(what, size, way="a sparser graph takes less"):
-    """Raise an OptionError where something of `size` bytes cannot fit into the memory of the machine.
-
-    Parameters
-    ----------
-    what : str
-        What takes the memory, for the message.
-    size : float
-        Bytes.
-    way : str
-        The way out.
-    """
+    """Raise an OptionError where `size` bytes for `what` cannot fit into the machine's memory; `way` is the way out."""
     try:
         whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on every system

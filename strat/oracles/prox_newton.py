@@ -1,11 +1,49 @@
-"""Prox of a smooth function by Newton's method, all strata at once."""
+"""Proximal maps of smooth functions, all strata at once: quadratics in their eigenvectors, others by Newton's method."""
+
+from functools import cached_property
 
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.oracles.base import hessian_blocks, symmetric
+from strat.oracles.base import Rescaled, hessian_blocks, symmetric
 from strat.oracles.central_points import off_edges
-from strat.oracles.rescaled import Rescaled
+
+
+class QuadraticProx:
+    """argmin_z gᵀz + ½ zᵀHz + ‖z − v‖²/(2t) with one g (K, n) and one symmetric H (K or 1, n, n) for each stratum.
+
+    `transposed` (n,) has the coordinates of the transposes of symmetric variables, or is None.
+    """
+
+    kind = "closed form"
+
+    def __init__(self, g, H, transposed=None):
+        self.g, self.H, self.transposed = g, H, transposed
+
+    @classmethod
+    def of(cls, quadratics, transposed):
+        """That of a sum of quadratics."""
+        zero = np.zeros((max(len(part.g) for part in quadratics), quadratics[0].n))
+        g = sum(part.value_and_gradient(zero)[1] for part in quadratics)
+        return cls(g, sum(part.hessian(zero) for part in quadratics), transposed)
+
+    def rescaled(self, weight, unit):
+        """The prox of weight × the quadratic at unit · z."""
+        return QuadraticProx(weight * unit * self.g, weight * unit[:, None] * self.H * unit, self.transposed)
+
+    @cached_property
+    def _factors(self):
+        return np.linalg.eigh(symmetric(self.H, self.transposed))
+
+    def __call__(self, v, t):
+        v = symmetric(v, self.transposed)
+        t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))[:, None]
+        gradient = symmetric(self.g + np.matmul(self.H, v[..., None])[..., 0], self.transposed)
+        values, vectors = self._factors
+        rotated = np.matmul(np.swapaxes(vectors, 1, 2), gradient[..., None])[..., 0]
+        rotated = rotated * (t / (1.0 + t * np.maximum(values, 0.0)))
+        return v - np.matmul(vectors, rotated[..., None])[..., 0]
+
 
 MOST = 100  # steps
 EXACT = 1e-9  # error, relative to 1 + size, above which the cone program takes over
@@ -16,14 +54,8 @@ class NewtonProx:
 
     Newton steps with backtracking in each stratum by itself, until the gradient is at rounding level. The objective
     is strongly convex with modulus 1/t, so the error in z is at most t times the norm of the gradient that is left.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    transposed : (n,) int ndarray or None
-        Coordinates of the transposes of symmetric variables: v is replaced by its symmetric part.
-    rescue : ConeProx or None
-        For strata where the steps do not lead to the end, as far out on an exponential, or where v is outside the domain.
+    `rescue`, a ConeProx or None, is for strata where the steps do not lead to the end, as far out on an exponential, or where v
+    is outside the domain. Where `transposed` has the coordinates of symmetric variables' transposes, v's symmetric part counts.
     """
 
     def __init__(self, oracle, transposed=None, rescue=None):
@@ -105,9 +137,8 @@ class NewtonProx:
             if lost.any():
                 # Far out on a steep function rounding alone leaves large gradients.
                 system = _ridged(self._hessian(z), t)
-                known = (
-                    lost & ~outside & np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
-                )
+                finite = np.isfinite(system).all(axis=(1, 2)) & np.isfinite(gradient).all(axis=1)
+                known = lost & ~outside & finite
                 step = np.linalg.solve(system[known], gradient[known][..., None])[..., 0]
                 lost[known] = ~(np.abs(step).max(axis=1, initial=0.0) <= enough[known])
         return lost

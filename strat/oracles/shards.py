@@ -22,8 +22,7 @@ from functools import partial
 import numpy as np
 
 from strat.errors import DataError
-from strat.oracles.base import Oracle
-from strat.oracles.quadratic import Quadratic
+from strat.oracles.base import Oracle, Quadratic
 
 #: Numbers up to which Hessians' blocks are held for products with them.
 BLOCKS = 2**24
@@ -46,9 +45,7 @@ def evaluate(shard, theta, curved=False):
     if not oracle.has("value_and_gradient"):
         return oracle.value(theta), shard.counts
     value, gradient = oracle.value_and_gradient(theta)
-    return (
-        (value, shard.counts, gradient, oracle.hessian(theta)) if curved else (value, shard.counts, gradient)
-    )
+    return value, shard.counts, gradient, *([oracle.hessian(theta)] if curved else [])
 
 
 def products(shard, theta, v):
@@ -60,15 +57,8 @@ class Shards(Oracle):
     """A sum over shards, formed by an engine.
 
     One pass over the records gives value and gradient together, and the Hessian's blocks too at the first point and while a
-    solver asks for them at each one; the sums at the last few points are kept.
-
-    Parameters
-    ----------
-    engine : object with ``sum``
-    K : int
-        Strata.
-    like : Oracle
-        That of some records, whose capabilities all shards have.
+    solver asks for them at each one; the sums at the last few points are kept. `engine` has a method ``sum``, and `like` is the
+    oracle of some records, whose capabilities all shards have.
     """
 
     def __init__(self, engine, K, like):
@@ -148,15 +138,7 @@ class Local:
 
 
 class LocalSum:
-    """Sums over shards in this process, added in the order of the shards.
-
-    Parameters
-    ----------
-    shards : function
-        It returns an iterable of functions, each of which gives a `Shard`.
-    K : int
-        Strata.
-    """
+    """Sums over shards in this process, added in their order; ``shards()`` gives functions, each of which gives a `Shard`."""
 
     def __init__(self, shards, K):
         self.shards, self.K = shards, K

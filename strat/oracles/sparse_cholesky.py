@@ -28,15 +28,7 @@ FILLED = 1.5  # numbers that fronts store for one of the factor
 
 
 class SparseCholesky:
-    """The analysis of a pattern: symmetric K x K matrices with a diagonal and given pairs (i, j), i != j.
-
-    Parameters
-    ----------
-    K : int
-        Order of the matrices.
-    i, j : (E,) ndarray of int
-        The pairs, every one once.
-    """
+    """The analysis of a pattern: symmetric K x K matrices with a diagonal and entries at E pairs (i, j), i != j, each once."""
 
     def __init__(self, K, i, j):
         self.K, self.i, self.j = K, i, j
@@ -117,24 +109,12 @@ class SparseCholesky:
         return fronts
 
     def factor(self, diagonal, entries):
-        """Factor of the matrix with this diagonal (K,) and these numbers (E,) at the pairs.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If it is not positive definite.
-        """
+        """Factor of the matrix with this diagonal (K,) and these numbers (E,) at the pairs; LinAlgError if it is not definite."""
         return Factor(self, diagonal, entries)
 
 
 class Factor:
-    """The Cholesky factor of one matrix.
-
-    Attributes
-    ----------
-    log_det : float
-        The log det of the matrix.
-    """
+    """The Cholesky factor of one matrix; ``log_det`` is that of the matrix."""
 
     def __init__(self, analysis, diagonal, entries):
         self.analysis, self.parts, self.log_det = analysis, [], 0.0
@@ -186,26 +166,9 @@ class Factor:
 
 
 def inverse_entries(A, rows, columns):
-    """Log det and chosen entries of the inverse of a symmetric positive definite matrix.
+    """Log det and the entries (rows, columns) of the inverse of a symmetric sparse array A, of which both halves are stored.
 
-    Parameters
-    ----------
-    A : sparse array, shape (M, M)
-        The matrix, both halves.
-    rows, columns : (E,) ndarray of int
-        The entries.
-
-    Returns
-    -------
-    float, (E,) ndarray
-        The log det of A, and the inverse's entries.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If A is not positive definite.
-    OptionError
-        If there is not enough memory.
+    Raises a LinAlgError if A is not positive definite, and an OptionError if there is not enough memory.
     """
     M, rows, columns = A.shape[0], np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
     lower = sp.tril(A, -1).tocoo()
@@ -215,9 +178,8 @@ def inverse_entries(A, rows, columns):
     entries[np.searchsorted(key, own)] = lower.data
     factor = SparseCholesky(M, *np.divmod(key, M)).factor(A.diagonal(), entries)
     diagonal, entries = factor.inverse()
-    return factor.log_det, np.where(
-        rows == columns, diagonal[rows], np.append(entries, 0.0)[np.searchsorted(key, wanted)]
-    )
+    entries = np.append(entries, 0.0)[np.searchsorted(key, wanted)]
+    return factor.log_det, np.where(rows == columns, diagonal[rows], entries)
 
 
 def _elimination_tree(indptr, indices):

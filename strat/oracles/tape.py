@@ -1,30 +1,100 @@
-"""Sums of atoms over affine forms: one forward and one reverse pass over all records at once."""
+"""Sums of atoms over affine forms bound to records: one forward and one reverse pass over all of them at once."""
 
 import copy
 from functools import cached_property, partial
 from types import SimpleNamespace
 
 import numpy as np
+import scipy.sparse as sp
 
 from strat.oracles.base import Oracle
 from strat.oracles.central_points import Limited
 from strat.oracles.kinked_rows import KinkedRows
 
 
-class BoundNode:
-    """An atom with its argument forms bound to records.
+class Inner:
+    """The part of a form that is linear in one atom node's output."""
 
-    Parameters
-    ----------
-    rule : Rule
-        The atom.
-    forms : list of BoundForm
-        Its arguments.
-    shape : tuple
-        Shape of its output.
-    on_records : bool
-        Whether its rows are records; otherwise they are strata.
+    def __init__(self, node, component, row, values, m):
+        self.node, self.component, self.values = node, component, values
+        self.spread = sp.csr_array((np.ones(len(row)), (np.arange(len(row)), row)), shape=(len(row), m))
+        self.gather = sp.csr_array(self.spread.T)
+
+    def push(self, out):
+        """(R, node size) to (R, m)."""
+        return (out[:, self.component] * self.values) @ self.spread
+
+    def pull(self, g):
+        """(R, m) to (R, node size)."""
+        terms = (g @ self.gather) * self.values
+        back = np.zeros((len(terms), self.node.size))
+        np.add.at(back, (slice(None), self.component), terms)
+        return back
+
+
+class BoundForm:
+    """u = A theta + Σ (inner atoms) + offset, of a shape with m entries, rows on records or else on strata.
+
+    `design` is A or None, `inner` a list of Inner, `offset` (R or 1, m), and `segments` the grouping of records or None.
     """
+
+    def __init__(self, shape, design, inner, offset, on_records, segments):
+        self.shape, self.design, self.inner = tuple(shape), design, inner
+        self.offset = None if not np.any(offset) else offset
+        self.on_records, self.segments = on_records, segments
+        self.m = int(np.prod(self.shape, dtype=int))
+
+    def _level(self, out, node):
+        """An inner atom's output on this form's rows."""
+        flat = out.reshape(len(out), node.size)
+        return flat[self.segments.index] if self.on_records and not node.on_records else flat
+
+    def _linear(self, theta, outs):
+        u = None if self.design is None else self.design.matvec(theta)
+        for part in self.inner:
+            v = part.push(self._level(outs[part.node], part.node))
+            u = v if u is None else u + v
+        return u
+
+    def value(self, theta, outs):
+        """Value (R, *shape), R possibly 1 where nothing varies."""
+        u = self._linear(theta, outs)
+        if u is None:
+            rows = self.segments.N if self.on_records else len(theta)
+            offset = np.zeros((1, self.m)) if self.offset is None else self.offset
+            u = np.broadcast_to(offset, (rows, self.m))
+        elif self.offset is not None:
+            u = u + self.offset
+        return u.reshape(len(u), *self.shape)
+
+    def tangent(self, v, tangents):
+        """Derivative of the value along v and the tangents of the inner atoms; None if there is none."""
+        present = {p.node for p in self.inner if p.node in tangents}
+        if self.design is None and not present:
+            return None
+        u = None if self.design is None else self.design.matvec(v)
+        for part in self.inner:
+            if part.node in tangents:
+                w = part.push(self._level(tangents[part.node], part.node))
+                u = w if u is None else u + w
+        return u.reshape(len(u), *self.shape)
+
+    def pull(self, g, gradient, adjoints):
+        """Add what a gradient of the value means for theta (in place) and for the inner atoms."""
+        g = g.reshape(len(g), self.m)
+        if self.design is not None:
+            gradient += self.design.rmatvec(g)
+        for part in self.inner:
+            back = part.pull(g)
+            if self.on_records and not part.node.on_records:
+                back = self.segments.sum(back)
+            back = back.reshape(len(back), *part.node.shape)
+            known = adjoints.get(part.node)
+            adjoints[part.node] = back if known is None else known + back
+
+
+class BoundNode:
+    """An atom, `rule`, of argument `forms` bound to records; its output has a `shape` on each record or else stratum."""
 
     def __init__(self, rule, forms, shape, on_records):
         self.rule, self.forms, self.shape, self.on_records = rule, forms, tuple(shape), on_records
@@ -58,19 +128,9 @@ class BoundNode:
 class Tape(Oracle):
     """Σ over records and atoms of weight × atom(affine forms).
 
-    Parameters
-    ----------
-    nodes : list of BoundNode
-        In an order in which arguments come first.
-    weights : dict
-        ``{node: (R, *node.shape)}`` weights of the nodes that the sum contains; R is the node's number of rows,
-        or 1.
-    segments : Segments or None
-        The grouping of records; None where all rows are strata.
-    n : int
-        Scalars in a stratum.
-    active : (K,) bool ndarray or None
-        Strata that have records: others contribute nothing, whatever their parameters.
+    `nodes` are BoundNodes in an order in which arguments come first, and `weights`, ``{node: (R or 1, *node.shape)}``, those of
+    the nodes that the sum contains. `segments` is the grouping of records, None where all rows are strata, `n` the numbers of
+    a stratum, and `active` a mask (K,) of strata with records: others contribute nothing, whatever their parameters.
     """
 
     def __init__(self, nodes, weights, segments, n, active=None):
@@ -79,15 +139,12 @@ class Tape(Oracle):
         self._steep = {}  # of each node the arguments that keep off the ends of their intervals
         form = nodes[0].forms[0] if len(nodes) == len(weights) == 1 == len(nodes[0].forms) else None
         self._form = form if form is not None and form.design is not None and not form.inner else None
-        alike = ((node, w[0].reshape(-1)) for node, w in weights.items() if len(w) and (w == w[:1]).all())
-        self._alike = {node: row for node, row in alike if row.all() and np.isfinite(row).all()}
         everywhere = active is None or all(node.on_records for node in nodes)
         self._idle = None if everywhere or active.all() else ~active
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
-        self.quadratic = all(
-            node.rule.curvature == "constant" and not any(f.inner for f in node.forms) for node in nodes
-        )
+        affine = not any(form.inner for node in nodes for form in node.forms)
+        self.quadratic = affine and all(node.rule.curvature == "constant" for node in nodes)
 
     @cached_property
     def sizes(self):
@@ -155,11 +212,8 @@ class Tape(Oracle):
     def _total(self, K, outs, illegal):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms, row = outs[node].reshape(len(outs[node]), -1), self._alike.get(node)
-            if row is None:
-                terms = np.add.reduce(_weighted(weight.reshape(len(weight), -1), terms), axis=1)
-            else:
-                terms = terms @ row if len(row) > 1 else terms[:, 0] * row
+            terms = _weighted(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
@@ -221,9 +275,7 @@ class Tape(Oracle):
         _, adjoints = self._reverse(theta, states)
         nodes = [node for node in self.nodes if node in adjoints]
         inner = {part.node for node in nodes for form in node.forms for part in form.inner}
-        diagonal = {
-            node: h for node in nodes if (h := _diagonal(node, states[node], adjoints[node])) is not None
-        }
+        diagonal = {node: _diagonal(node, states[node], adjoints[node]) for node in nodes}
 
         def product(v):
             result, tangents, second, moved = np.zeros((len(theta), self.n)), {}, {}, {}
@@ -236,7 +288,7 @@ class Tape(Oracle):
                 for node in reversed(nodes):
                     args, out, memo = states[node]
                     for i in node.varying:
-                        if node in diagonal:
+                        if diagonal[node] is not None:
                             g = _weighted(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])

@@ -38,24 +38,6 @@ def onto_l2_ball(u, radius):
     return u * np.where(size > radius, radius / np.where(size > 0, size, 1.0), 1.0)[..., None]
 
 
-def shrunk_maximum(u, step):
-    """argmin step · max(z) + ½‖z − u‖²: the largest entries are cut to one level."""
-    return np.minimum(u, excess_level(u, step)[..., None])
-
-
-def shrunk_largest(u, step, k):
-    """argmin step × (sum of the k largest entries of z) + ½‖z − u‖²."""
-    if k >= u.shape[-1]:
-        return u - np.asarray(step)[..., None] * min(1.0, k / u.shape[-1])
-    if k == 1:
-        return shrunk_maximum(u, step)
-    # z = u − s where s has entries in [0, step] and the sum k step: clip(u − ν) onto that set.
-    step = np.asarray(step, dtype=float)
-    zero, one = np.zeros(()), np.ones(())
-    level = balance(u, one, one, zero, step[..., None], k * step)
-    return u - np.clip(u - level[..., None], 0.0, step[..., None])
-
-
 def balance(c, a, w, low, high, b):
     """ν with Σ a clip(c − w a ν, low, high) = b, a not 0, w > 0: exact, the sum being piecewise linear in ν."""
     c, a, w, low, high = np.broadcast_arrays(c, a, w, low, high)

@@ -5,7 +5,7 @@ import numbers
 import numpy as np
 
 from strat.errors import OptionError, optional
-from strat.records.axes import axis_factors
+from strat.records.labels import axis_factors
 
 ALL, TICKS = 40, 20  # up to so many labels an axis shows all, otherwise so many of them
 LONGEST = 28  # characters of one

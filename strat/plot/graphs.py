@@ -10,7 +10,8 @@ from scipy import sparse
 
 from strat.errors import DataError, OptionError
 from strat.graphs.features import centres, shapes_of
-from strat.graphs.reading import read_graph, read_weights
+from strat.graphs.prior_graph import read_graph
+from strat.graphs.report import read_weights
 from strat.plot import canvas
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _given(pos, graph, labels):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
         raise OptionError(
-            f"pos must be {{label: (x, y)}} of all {len(labels):,} nodes, or finite (K, 2), in order."
+            f"pos must be {{label: (x, y)}} of all {len(labels):,} nodes, or (K, 2), all finite."
         )
     return places
 

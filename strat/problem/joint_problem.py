@@ -25,17 +25,16 @@ class JointProblem:
             self.edges = edges.coupled(self.couple)
         self.start_point = None
 
-    def point(self, theta=None, w=None):
-        """Memory for one point of the problem, moved to (theta, w) where they are given."""
+    def point(self, theta, w):
+        """One point of the problem, evaluated at (theta, w)."""
         point = Point(self)
-        if theta is not None:
-            point.theta[...], point.w[...] = theta, w
-            point.evaluate()
-        return point
+        point.theta[...], point.w[...] = theta, w
+        return point.evaluate()
 
     def graph_oracle(self):
         """Memory for h at one point."""
-        return self.graph_regularizer.oracle(self.edges, self.w0, self.outside)
+        h = self.graph_regularizer
+        return h._oracle_class(h, self.edges, self.w0, self.outside)
 
     def feasible(self, w):
         """Whether h is finite at w, so that a solver may start there."""
@@ -57,11 +56,8 @@ class JointProblem:
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
 
     def prox(self, theta, t):
-        """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
-
-        Factorisations of such points may never return, and a point that is nan is outside every domain.
-        """
-        if not np.isfinite(np.add.reduce(theta, axis=None)):
+        """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
+        if not np.isfinite(np.add.reduce(theta, axis=None)):  # factorisations of such points may never return
             return np.full_like(theta, np.nan)
         return self.regularizer.prox(theta, t)
 
@@ -158,6 +154,13 @@ class Point:
         self.loss = float(np.add.reduce(self.losses))
         return self.loss < np.inf
 
+    def move_theta(self):
+        """Compute F where theta has moved and w has not; return whether it is finite."""
+        self.evaluate_theta()
+        self.add_laplacian()
+        self.add_regularizer()
+        return self.objective < np.inf
+
     def add_laplacian(self):
         """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`."""
         self._product = None
@@ -212,10 +215,7 @@ class Point:
         return {"theta": _share(max(np.linalg.norm(step), lost), size), "W": self.w_residual()}
 
     def w_residual(self):
-        """||prox(w - gradient) - w||, with step 1, over the size of its terms, at a point with the gradient over the edges.
-
-        0 for a given graph.
-        """
+        """||prox(w - gradient) - w||, with step 1, over the size of its terms; 0 for a given graph."""
         if self.graph_oracle is None:
             return 0.0
         edges = self.problem.edges

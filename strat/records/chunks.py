@@ -103,7 +103,8 @@ def chunks_of(data, strata, weight, chunks):
     `chunks` are such a source, or a table whose columns the other arguments name.
     """
     if chunks is None:
-        return of_shards(data, strata, weight) or of_maps(data, strata, weight)
+        delayed = any(hasattr(argument, "__dask_graph__") for argument in (*data, strata, weight))
+        return (of_shards if delayed else of_maps)(data, strata, weight)
     return of_table(chunks, data, strata, weight) or chunks
 
 

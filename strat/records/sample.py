@@ -6,8 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
-from strat.records.axes import axis_factors
-from strat.records.labels import RecordLabels, named_columns, read_labels
+from strat.records.labels import RecordLabels, axis_factors, named_columns, read_labels
 
 
 class Sample:

@@ -3,6 +3,8 @@
 import math
 from html import escape
 
+import numpy as np
+
 from strat.errors import optional
 
 
@@ -51,12 +53,17 @@ class Table(Shown):
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
-def aligned(lines):
-    """Rows of texts, the head first, as lines of equal columns: words to the left, numbers to the right."""
+def aligned(lines, numbers=True):
+    """Rows of texts, the head first, as lines of equal columns: words to the left, `numbers` to the right."""
     columns = []
     for column in zip(*lines, strict=True):
         width, cells = max(map(len, column)), [cell for cell in column[1:] if cell]
-        right = columns and cells and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
+        right = (
+            numbers
+            and columns
+            and cells
+            and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
+        )
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
     return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 
@@ -68,3 +75,24 @@ def number(value, digits=4):
     if not math.isfinite(value):
         return str(value)
     return f"{value:#.{digits}g}".rstrip(".") if 1e-3 <= abs(value) < 10**digits else f"{value:.{digits}g}"
+
+
+def mean_and_error(values, weight=None):
+    """Weighted mean x̄ of n values, and its standard error; None where they do not exist (n = 0, n = 1, infinite values).
+
+    s.e.² = n / (n - 1) Σ_i (w_i / Σ w)² (x_i - x̄)²
+    """
+    n = len(values)
+    if n == 0:
+        return None, None
+    values = np.asarray(values, dtype=float)
+    share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+    mean = float(np.average(values, weights=weight))
+    if n == 1 or not np.isfinite(values).all():
+        return mean, None
+    return mean, float(np.sqrt(n / (n - 1) * np.sum((share * (values - mean)) ** 2)))
+
+
+def text_of(mean, error, digits):
+    """A mean and its standard error as text."""
+    return number(mean, digits) + ("" if error is None else f" ± {number(error, 2)}")

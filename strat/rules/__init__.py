@@ -1,14 +1,15 @@
 """The registry of rules: one class for each nonlinear CVXPY atom, found by ``isinstance``, the most derived class first.
 
-Tests, the table of the documentation and the compiler all read it, so that adding an atom touches one file.
+Tests, the table of the documentation and the compiler all read it, so that adding an atom touches one file. Beside it,
+expressions are written as short text.
 """
 
+import re
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
 from strat.errors import NoOracleError
-from strat.rules.text import text
 
 _REGISTRY = {}
 
@@ -57,9 +58,8 @@ def rule_of(expression):
 def no_rule(expression):
     """The error about an expression without a rule."""
     name = type(expression).__name__
-    way = _INSTEAD.get(
-        name, "Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
-    )
+    usual = "Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
+    way = _INSTEAD.get(name, usual)
     return NoOracleError(f"there is no rule for the atom {name} in {text(expression)}. {way}")
 
 
@@ -68,3 +68,40 @@ def _load():
     """Import the modules of rules, once."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
+
+
+_RENAMED = (
+    (r"PowerApprox\(", "power("),
+    (r"PnormApprox\(", "norm("),
+    (r"GeoMeanApprox\(", "geo_mean("),
+    (r"\bSum\(", "sum("),
+    (r"\b([HV])stack\(", lambda m: f"{m.group(1).lower()}stack("),
+    (r"\bQuadForm\(", "quad_form("),
+    (r", None, False\)", ")"),
+    (r", (\d+), False\)", r", axis=\1)"),
+    (r"(quad_over_lin\(.*?), 1\.0\)", r"\1, 1)"),
+    (r"Promote\(([^(),]*), \([^()]*\)\)", r"\1"),
+    (r"(?<![\w.])(\d+)\.0(?![\d])", r"\1"),
+    (r"\+ -", "- "),
+)
+
+
+#: Arrays of numbers, of up to four axes.
+_ARRAY = r"\[[^\[\]]*\]"
+for _ in range(3):
+    _ARRAY = rf"\[(?:[^\[\]]|{_ARRAY})*\]"
+
+
+def text(expression, width=None):
+    """One line for an expression, cut to a width."""
+    line = re.sub(r"\s+", " ", str(expression))
+    # Indices such as w[0:3] stay.
+    line = re.sub(_ARRAY, lambda m: m.group() if len(m.group()) <= 16 else "[…]", line)
+    for pattern, new in _RENAMED:
+        line = re.sub(pattern, new, line)
+    return line if width is None else short(line, width)
+
+
+def short(line, width):
+    """Text cut to a width."""
+    return line if len(line) <= width else line[: width - 1] + "…"

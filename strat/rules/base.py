@@ -10,9 +10,6 @@ import numpy as np
 
 from strat.rules import atoms, forms
 
-#: Eigenvalues that may be rounding alone, in multiples of the largest.
-ROUNDING = 1e-13
-
 
 class Rule:
     """Base class of rules.
@@ -90,9 +87,8 @@ class Rule:
 
     def domain(self, args):
         """Mask of the records whose arguments are legal; None if all arguments are."""
-        inside = [
-            all_legal((args[i] >= low) & (args[i] <= high)) for i, (low, high) in self.intervals.items()
-        ]
+        ends = ((args[i], low, high) for i, (low, high) in self.intervals.items())
+        inside = [all_legal((u >= low) & (u <= high)) for u, low, high in ends]
         inside += [np.linalg.eigvalsh(symmetric(args[i]))[..., 0] > 0 for i in self.definite]
         return np.broadcast_to(reduce(np.logical_and, inside), max(map(len, args))) if inside else None
 

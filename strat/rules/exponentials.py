@@ -5,7 +5,7 @@ import numpy as np
 from scipy.special import entr, kl_div, rel_entr, wrightomega
 
 from strat.rules import atoms, rule
-from strat.rules.base import Elementwise, Rows, Scalar, all_legal, at_point
+from strat.rules.base import Elementwise, Rows, Scalar, at_point
 
 
 @rule(atoms.logistic)
@@ -120,10 +120,6 @@ class _Relative(Elementwise):
         if i == j:
             return np.where(x == 0, 0.0, x / y**2) if i == 1 else 1.0 / x
         return -1.0 / y
-
-    def domain(self, args):
-        x, y = args
-        return all_legal((x >= 0) & (y >= 0) & ((y > 0) | (x == 0)))
 
 
 @rule(atoms.kl_div)

@@ -143,11 +143,8 @@ def broadcast(form, shape):
 
 def add(forms, shape):
     """Sum of forms, broadcast to one shape."""
-    forms = [broadcast(f, shape) for f in forms]
-    parts = [
-        np.concatenate([getattr(f, n) for f in forms]) for n in ("row", "column", "coefficient", "scale")
-    ]
-    return Form(shape, *parts)
+    terms = ((f.row, f.column, f.coefficient, f.scale) for f in (broadcast(f, shape) for f in forms))
+    return Form(shape, *map(np.concatenate, zip(*terms, strict=True)))
 
 
 def multiply(symbols, left, right, shape):

@@ -1,4 +1,4 @@
-"""Squares, powers and what is built of them."""
+"""Squares, powers and what is built of them: quadratic forms, p-norms, Huber's function."""
 
 import cvxpy as cp
 import numpy as np
@@ -6,9 +6,73 @@ import numpy as np
 from strat.errors import NoOracleError
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rule, Scalar, all_legal, at_point, grouped
+from strat.rules.base import Elementwise, Rows, Rule, Scalar, at_point, grouped
 from strat.rules.piecewise import Abs
-from strat.rules.power_norms import Norm2
+
+
+class Norm2(Rows):
+    """‖u‖₂ of each row; prox shrinks the row as a whole."""
+
+    kinks = "zero"
+    invariance = "absolute"
+
+    def prox(self, u, step):
+        """Shrink the row as a whole."""
+        norm = np.sqrt((u * u).sum(axis=-1))
+        return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
+
+    def project(self, u, radius):
+        """Scaled to the surface of the ball, where u is outside."""
+        return onto_l2_ball(u, radius)
+
+    def forward(self, args):
+        return np.sqrt((args[0] ** 2).sum(axis=-1)), None
+
+    def _unit(self, args, out):
+        return args[0] / np.where(out > 0, out, 1.0)[..., None]
+
+    def pullback(self, i, args, out, memo, g):
+        return g[..., None] * self._unit(args, out)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        unit, t = self._unit(args, out), tangents[0]
+        radial = unit * (unit * t).sum(axis=-1, keepdims=True)
+        return (g / np.where(out > 0, out, np.inf))[..., None] * (t - radial)
+
+
+@rule(atoms.Pnorm)
+class Pnorm(Rows):
+    """‖u‖_p of each row."""
+
+    kinks = "zero"
+
+    def __init__(self, p):
+        self.p = p
+
+    example = at_point(lambda u: cp.sum(cp.norm(u, 2, axis=1)), u=[[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        rows, p = grouped(args[0], atoms.axis_of(e)), atoms.exponent(e)
+        if rows.shape[1] == 1 and p >= 1:
+            return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
+        rule_ = Norm2() if p == 2 else cls(p)
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def forward(self, args):
+        u = np.abs(args[0])
+        top = u.max(axis=-1, keepdims=True)
+        scaled = u / np.where(top > 0, top, 1.0)
+        return top[..., 0] * (scaled**self.p).sum(axis=-1) ** (1.0 / self.p), None
+
+    def pullback(self, i, args, out, memo, g):
+        (u,) = args
+        ratio = np.abs(u) / np.where(out > 0, out, 1.0)[..., None]
+        return g[..., None] * np.sign(u) * ratio ** (self.p - 1.0)
+
+    @property
+    def intervals(self):
+        return {0: (0.0, np.inf)} if self.p < 1 else {}
 
 
 class Square(Scalar):
@@ -44,9 +108,7 @@ class PowerRule(Elementwise):
         order = walker(e.p) if isinstance(e.p, atoms.Expression) else forms.constant(float(e.p))
         if not order.is_constant:
             if walker.symbols.depends(order.coefficient) & 1:
-                raise NoOracleError(
-                    f"the exponent of {e} is record data; it must be a number or a hyperparameter."
-                )
+                raise NoOracleError(f"the exponent of {e} is record data, not a number or hyperparameter.")
             return walker.apply(cls(None), [u], e.shape, e)
         p = float(order.array())
         if p == 0:
@@ -67,10 +129,6 @@ class PowerRule(Elementwise):
     @property
     def steep(self):
         return (0,) if 0 < self.p < 1 else ()
-
-    @property
-    def restricted(self):
-        return not self.even
 
     @property
     def flat_at_zero(self):
@@ -97,9 +155,6 @@ class PowerRule(Elementwise):
         u = np.maximum(args[0], 1e-8) if 1 < self.p < 2 else args[0]
         return self.p * (self.p - 1) * self._power(u, self.p - 2)
 
-    def domain(self, args):
-        return super().domain(args) if self.p > 0 else all_legal(args[0] > 0)
-
 
 def square(walker, u, e):
     """Form of u²; squares of 2-norms and absolute values become sums of squares of what is inside."""
@@ -120,10 +175,8 @@ def _opened(walker, u):
     length = node.forms[0].size // node.size
     inner = node.forms[0].reshaped((node.size, length))
     positions = (u.column - node.start)[:, None] * length + np.arange(length)
-    inside = forms.take(inner, positions)
-    inside = forms.multiply(
-        walker.symbols, forms.constant(u.scale[:, None] * np.ones((1, length))), inside, inside.shape
-    )
+    scale = forms.constant(u.scale[:, None] * np.ones((1, length)))
+    inside = forms.multiply(walker.symbols, scale, forms.take(inner, positions), positions.shape)
     return inside.reshaped((*u.shape, length))
 
 
@@ -166,10 +219,6 @@ class QuadOverLin(Rule):
         if i == 0:
             return (2.0 * g)[..., None] * (du - u * dy[..., None])
         return 2.0 * g * (out * dy - _over((u * du).sum(axis=-1), y))
-
-    def domain(self, args):
-        u, y = args
-        return all_legal((y > 0) | ((y == 0) & ((u * u).sum(axis=-1) == 0)))
 
 
 def _over(g, y):
@@ -223,9 +272,8 @@ class Huber(Elementwise):
 
     def prox(self, u, step, m):
         """That of the square near 0, a shift beyond."""
-        return np.where(
-            np.abs(u) <= m * (1.0 + 2.0 * step), u / (1.0 + 2.0 * step), u - 2.0 * step * m * np.sign(u)
-        )
+        z = u / (1.0 + 2.0 * step)
+        return np.where(np.abs(z) <= m, z, u - 2.0 * step * m * np.sign(u))
 
     def partial(self, i, args, out, memo):
         return 2.0 * np.clip(args[0], -args[1], args[1])

@@ -4,12 +4,11 @@ import cvxpy as cp
 import numpy as np
 
 from strat.errors import NoOracleError
-from strat.oracles.prox_chains import path_prox
-from strat.oracles.thresholds import shrunk_maximum
-from strat.rules import atoms, forms, rule
+from strat.oracles.prox_groups import path_prox
+from strat.oracles.thresholds import excess_level
+from strat.rules import atoms, forms, rule, text
 from strat.rules.base import Rows, Rule, at_point, grouped
 from strat.rules.piecewise import Abs
-from strat.rules.text import text
 
 
 @rule(atoms.max)
@@ -22,7 +21,7 @@ class Max(Rows):
 
     def prox(self, u, step):
         """Cut the largest entries to one level."""
-        return shrunk_maximum(u, step)
+        return np.minimum(u, excess_level(u, step)[..., None])
 
     @classmethod
     def form(cls, walker, e, args):
@@ -130,8 +129,13 @@ class SumLargest(DotSort):
     @classmethod
     def form(cls, walker, e, args):
         rows = grouped(args[0], atoms.axis_of(e))
-        weights = np.clip(float(e.k) - np.arange(rows.shape[1]), 0.0, 1.0)[::-1]
-        return walker.apply(cls(tuple(weights.tolist())), [rows], rows.shape[:1], e).reshaped(e.shape)
+        rule_ = cls(of_largest(float(e.k), rows.shape[1]))
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+
+def of_largest(k, n):
+    """Weights of n ascending numbers in the sum of the k largest, k possibly fractional."""
+    return tuple(np.clip(k - np.arange(n), 0.0, 1.0)[::-1].tolist())
 
 
 @rule(atoms.GeoMean)

@@ -1,16 +1,71 @@
-"""Functions of singular values and of eigenvalues.
+"""Functions of matrices: of their inverses, singular values and eigenvalues.
 
-Their gradient comes from the decomposition: with f the function of the values s and M = U diag(s) Vᵀ, it is U diag(∇f(s)) Vᵀ.
+The gradient of a function f of the singular values s of M = U diag(s) Vᵀ is U diag(∇f(s)) Vᵀ, and so it is with eigenvalues.
 """
 
 import cvxpy as cp
 import numpy as np
 from scipy.special import entr
 
-from strat.oracles.thresholds import excess_level, onto_l1_ball, shrunk_largest
-from strat.rules import atoms, rule
-from strat.rules.base import ROUNDING, Rule, at_point, symmetric
+from strat.oracles.thresholds import excess_level, onto_l1_ball
+from strat.rules import atoms, forms, rule
+from strat.rules.base import Rule, at_point, symmetric
 from strat.rules.exponentials import Entr, positive_root
+from strat.rules.rows import DotSort, of_largest
+
+#: Eigenvalues that may be rounding alone, in multiples of the largest.
+ROUNDING = 1e-13
+
+
+@rule(atoms.MatrixFrac)
+class MatrixFraction(Rule):
+    """tr XᵀP⁻¹X with P positive definite."""
+
+    definite = (1,)
+    example = at_point(cp.matrix_frac, u=[1.0, -2.0], S=[[2.0, 0.5], [0.5, 1.0]])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        x, p = args
+        columns = x if len(x.shape) == 2 else x.reshaped((x.size, 1))
+        return walker.apply(cls(), [columns, p], (), e)
+
+    def forward(self, args):
+        x, p = args
+        definite, inverse = inverted(p)
+        solved = inverse @ x
+        return np.where(definite, (x * solved).sum(axis=(-2, -1)), np.inf), (solved, inverse)
+
+    def pullback(self, i, args, out, memo, g):
+        solved, _ = memo
+        slope = 2.0 * solved if i == 0 else -solved @ np.swapaxes(solved, -1, -2)
+        return g[..., None, None] * slope
+
+    def curve(self, i, args, out, memo, g, tangents):
+        solved, inverse = memo
+        moved = tangents.get(0, 0.0) - (symmetric(tangents[1]) @ solved if 1 in tangents else 0.0)
+        turned = inverse @ moved
+        half = turned @ np.swapaxes(solved, -1, -2)
+        return g[..., None, None] * (2.0 * turned if i == 0 else -(half + np.swapaxes(half, -1, -2)))
+
+
+@rule(atoms.tr_inv)
+class TraceInverse(MatrixFraction):
+    """tr S⁻¹ of a positive definite matrix, +inf otherwise."""
+
+    example = at_point(cp.tr_inv, S=[[2.0, 0.5], [0.5, 1.0]])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        return walker.apply(cls(), [forms.constant(np.eye(len(args[0].positions))), args[0]], (), e)
+
+
+def inverted(s):
+    """Whether matrices are positive definite beyond rounding, and their inverses, a finite stand-in where they are not."""
+    values, vectors = np.linalg.eigh(symmetric(s))
+    definite = values[..., 0] > ROUNDING * values[..., -1]
+    safe = np.where(definite[..., None], values, 1.0)
+    return definite, (vectors / safe[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 class _SingularValues(Rule):
@@ -50,9 +105,8 @@ class SpectralNorm(_SingularValues):
 
     def prox(self, u, step):
         """The largest singular values are cut to one level."""
-        return on_singular_values(
-            u, lambda s: np.minimum(s, np.maximum(excess_level(s, step), 0.0)[..., None])
-        )
+        level = lambda s: np.maximum(excess_level(s, step), 0.0)  # noqa: E731
+        return on_singular_values(u, lambda s: np.minimum(s, level(s)[..., None]))
 
     def project(self, u, radius):
         """Singular values cut at the radius."""
@@ -90,10 +144,11 @@ class LambdaSumLargest(_Eigenvalues):
 
     def prox_eigenvalues(self, values, step):
         """The prox of the sum of the k largest entries."""
-        return shrunk_largest(values, step, self.k)
+        weights = of_largest(self.k, values.shape[-1])
+        return DotSort(weights).prox(values[:, None], step[:, None])[:, 0]
 
     def of_values(self, values):
-        weights = np.clip(self.k - np.arange(values.shape[-1]), 0.0, 1.0)[::-1]
+        weights = np.array(of_largest(self.k, values.shape[-1]))
         return values @ weights, weights
 
 
@@ -140,10 +195,8 @@ class VonNeumannEntropy(_Eigenvalues):
         return Entr().prox(values, step[:, None])
 
     def of_values(self, values):
-        slopes = (
-            -np.log(np.maximum(values, np.finfo(float).tiny)) - 1.0
-        )  # finite, so that 0 times it is not nan
-        return entr(np.maximum(values, 0.0)).sum(axis=-1), slopes
+        positive = np.maximum(values, np.finfo(float).tiny)  # finite slopes, so that 0 times one is not nan
+        return entr(np.maximum(values, 0.0)).sum(axis=-1), -np.log(positive) - 1.0
 
     def domain(self, args):
         values = np.linalg.eigvalsh(symmetric(args[0]))

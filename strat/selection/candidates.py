@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from strat import graphs
 from strat.compiler import coupling
 from strat.errors import OptionError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.model.baselines import common, lrsm, separate
 from strat.model.estimator import StratifiedModel
-from strat.model.refit import Refits
+from strat.model.fit import Refits
 from strat.oracles.base import hessian_blocks
 
 #: A complete graph has an edge for each pair: with more strata it would cost more than all others.
@@ -80,7 +80,7 @@ def default_candidates(name, model, unit):
 def _axes(model, unit):
     """The scales of the graph's factors, scalar hyperparameters that only the regularizer has, and constants of a learned W.
 
-    Where the graph is given, the factor 1 of a scale stands for a mean degree of `unit`, whatever the user's weights are.
+    The factor 1 of a given graph's scale stands for a mean degree of `unit`, whatever the user's weights are.
     """
     base, learned, axes = model.base, not model.shared and model.graph_regularizer.learned, []
     if not model.shared and _has_weights(model):
@@ -109,8 +109,7 @@ def _axes(model, unit):
 def simple_models(models, nodes):
     """Common and separate models and a complete graph of the declarations, where the user gave none: (kind, name, model) of each.
 
-    Their strata are those of a graph, or else `nodes`, the strata that have records. Where there are several
-    declarations, a name begins with that of the declaration's first model.
+    Their strata are those of a graph, or else `nodes`, the strata that have records.
     """
     simple, by_declaration = [], {}
     for name, model in models.items():
@@ -141,10 +140,7 @@ def simple_models(models, nodes):
 
 
 def curvature(model, part, weight, nodes):
-    """The mean curvature of a stratum's loss where all strata have one fit: a degree that weighs as much.
-
-    It is the geometric mean over the coefficients; the number of records of a stratum where the loss has no curvature.
-    """
+    """The mean curvature (geometric over coefficients) of a stratum's loss at a common fit: a degree that weighs as much."""
     labels = nodes if model.graph is None else read_graph(model.graph).labels
     whole = common(model.base, (list(labels), sp.csr_array((len(labels),) * 2)), strata=model.strata)
     whole._values, typical = dict(model.values), float(weight.sum())
@@ -180,17 +176,14 @@ def read_grid(grid, models):
     """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are no list."""
     grids = [grid] if isinstance(grid, dict) else grid
     if not isinstance(grids, (list, tuple)) or not grids or not all(isinstance(g, dict) and g for g in grids):
-        raise OptionError(
-            'grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such dicts.'
-        )
+        raise OptionError('grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such.')
     for key, values in (item for g in grids for item in g.items()):
         if isinstance(values, (str, bytes)) or np.ndim(values) == 0 or not len(values):
             raise OptionError(f"grid[{key!r}] must be a list of values to try, not {values!r}.")
         if not any(full_name(model, key) for model in models):
             known = dict.fromkeys(name for model in models for name in names_of(model))
-            raise OptionError(
-                f"grid: no model has a constant {key!r}; known are {', '.join(known) or 'none'}."
-            )
+            known = ", ".join(known) or "none"
+            raise OptionError(f"grid: no model has a constant {key!r}; known are {known}.")
     return list(grids)
 
 

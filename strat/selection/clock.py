@@ -4,10 +4,7 @@ import time
 from contextlib import contextmanager
 
 from strat.errors import OptionError
-
-
-class OutOfTime(Exception):
-    """The time limit is reached."""
+from strat.oracles.clock import OutOfTime
 
 
 class Clock:

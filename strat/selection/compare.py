@@ -2,14 +2,14 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import ShuffleSplit
 
-from strat.errors import OptionError, first_line
+from strat.errors import OptionError, check_whole, first_line
 from strat.model.fit import fit_within
 from strat.records.sample import Sample
 from strat.records.strata import in_order
@@ -85,18 +85,16 @@ def compare(
     if not isinstance(metrics, dict) or not metrics:
         raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
     for name, metric in metrics.items():
-        if metric != "loss" and not isinstance(metric, Callable):
-            raise OptionError(
-                f'the metric {name!r} must be "loss" or a function f(y_true, prediction), not {metric!r}.'
-            )
+        if metric != "loss" and not callable(metric):
+            what = f'must be "loss" or a function f(y_true, prediction), not {metric!r}.'
+            raise OptionError(f"the metric {name!r} {what}")
     if (train is None) != (test is None):
         raise OptionError("train= and test= go together; give both, or data= to be split.")
     if (train is None) == (data is None):
         raise OptionError("give either train= and test=, or data= to be split.")
-    everyone = list(models.values())
+    everyone, seeds = list(models.values()), [None]
     if train is not None:
         parts = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]
-        seeds = [None]
     else:
         sample = Sample(everyone, data, "data")
         pairs, seeds = _pairs(sample, splits, test_size, random_state)
@@ -117,18 +115,15 @@ def compare(
 def _run(name, seed, model, train, test, metrics):
     """Fit one model to one split and measure it."""
     seen, run = set(train.labels), {"model": name, "seed": seed, "status": "failed", "objective": None}
-    unseen = np.array([label not in seen for label in test.labels])
-    run |= {"error": None, "values": {}, "unseen": int(unseen.sum())}
-    parts = {"test": test, "train": train} | (
-        {"unseen": test.part(np.flatnonzero(unseen))} if unseen.any() else {}
-    )
+    unseen = np.flatnonzero([label not in seen for label in test.labels])
+    run |= {"error": None, "values": {}, "unseen": len(unseen)}
+    parts = {"test": test, "train": train, **({"unseen": test.part(unseen)} if len(unseen) else {})}
 
     def measured(part, metric):
         if isinstance(metric, str):
             return -model.score(*part.data, strata=part.strata)
-        truth = part.data[-1]
-        truth = truth.toarray() if sp.issparse(truth) else np.asarray(truth)
-        return float(metric(truth, prediction_of(model, part)))
+        y = part.data[-1]
+        return float(metric(y.toarray() if sp.issparse(y) else np.asarray(y), prediction_of(model, part)))
 
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -136,11 +131,8 @@ def _run(name, seed, model, train, test, metrics):
         try:
             fit_within(model, train.data, train.strata)
             run["seconds"] = time.perf_counter() - started
-            run["values"] = {
-                (where, name): measured(part, metric)
-                for where, part in parts.items()
-                for name, metric in metrics.items()
-            }
+            pairs = product(parts.items(), metrics.items())
+            run["values"] = {(where, name): measured(part, metric) for (where, part), (name, metric) in pairs}
             run["status"] = "fitted"
             if hasattr(model, "result_"):
                 run |= {"status": model.result_.status, "objective": model.result_.objective}
@@ -155,14 +147,10 @@ def _pairs(sample, splits, test_size, random_state):
     if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)):
         pairs = sample.splits(splits)
         return pairs, [None] * len(pairs)
-    if splits < 1:
-        raise OptionError(f"splits must be at least 1, not {splits}.")
+    check_whole("splits", splits, 1)
     if isinstance(test_size, bool) or not 0 < test_size < 1:
         raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
-        raise OptionError(
-            f"random_state must be a whole number, the seed of the first split, not {random_state!r}."
-        )
+    check_whole("random_state", random_state, 0)
     seeds = list(range(random_state, random_state + splits))
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
     pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]

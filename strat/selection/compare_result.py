@@ -7,8 +7,7 @@ import numpy as np
 
 from strat.errors import OptionError
 from strat.plot import canvas
-from strat.records.tables import Table, aligned, number
-from strat.selection.means import mean_and_error, text_of
+from strat.records.tables import Table, aligned, mean_and_error, number, text_of
 
 #: The parts of the records on which models are measured, in the order of the columns.
 PARTS = ("test", "train", "unseen")
@@ -71,13 +70,12 @@ class Comparison(Table):
         dict
             ``{model: (mean difference, its standard error)}``; below 0: lower than the reference.
         """
-        subtracted = self._values(reference, metric, part)
-        others = {name: self._values(name, metric, part) for name in self.models if name != reference}
-        pairs = {name: zip(values, subtracted, strict=True) for name, values in others.items()}
-        return {
-            name: mean_and_error([a - b for a, b in both if a is not None and b is not None])
-            for name, both in pairs.items()
-        }
+        subtracted, found = self._values(reference, metric, part), {}
+        for name in self.models:
+            if name != reference:
+                pairs = zip(self._values(name, metric, part), subtracted, strict=True)
+                found[name] = mean_and_error([a - b for a, b in pairs if None not in (a, b)])
+        return found
 
     def best(self, metric=None):
         """Name of the model with the lowest mean of a metric on the test records.
@@ -97,8 +95,7 @@ class Comparison(Table):
 
     def cells(self):
         """Rows of values, one a model."""
-        shown = slice(None) if self.splits > 1 else slice(1)  # the standard error of several splits
-        rows = []
+        shown, rows = slice(None) if self.splits > 1 else slice(1), []  # the standard error of several splits
         for name, outcome in self._outcomes.items():
             means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
             rows.append([name, *sum(means, ()), *outcome])

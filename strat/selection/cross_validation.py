@@ -9,11 +9,10 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.errors import first_line
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.model.estimator import StratifiedModel
-from strat.model.fit import fit_within
-from strat.model.refit import Refits
-from strat.selection.clock import OutOfTime
+from strat.model.fit import Refits, fit_within
+from strat.oracles.clock import OutOfTime
 from strat.selection.other_model import with_strata
 
 
@@ -32,10 +31,7 @@ class Trial:
 
 @dataclass
 class CrossValidation:
-    """A model fitted to every fold of a Sample; every record that a fold holds out counts once, with its weight.
-
-    Records are bound at the first trial; a copy in another process binds its own.
-    """
+    """A model fitted to every fold of a Sample, bound at the first trial; held-out records count once, with their weight."""
 
     model: object
     sample: object
@@ -54,10 +50,9 @@ class CrossValidation:
         return {**self.__dict__, "folds": {}}
 
     def trial(self, constants, near, clock, states):
-        """Fit every fold for some constants, from the fits of a trial `near` by.
+        """Fit every fold for some constants, from the fits of a trial `near` by; `states` counts the fits' statuses.
 
-        A failure is the trial's error, and its loss infinite; the end of the `clock` is an OutOfTime. `states` counts the
-        fits' statuses.
+        A failure is the trial's error, and its loss infinite; the end of the `clock` is an OutOfTime.
         """
         trial, keywords = Trial(constants), {}
         try:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.utils.parallel import Parallel, delayed
 
-from strat.selection.clock import OutOfTime
+from strat.oracles.clock import OutOfTime
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}

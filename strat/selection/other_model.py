@@ -50,11 +50,10 @@ class ScoredByPrediction(BaseEstimator):
 
 
 class OtherModel(ScoredByPrediction):
-    """A scikit-learn estimator whose features are the data of ``predict`` and the parts of the strata.
+    """A scikit-learn estimator, cloned, whose features are the data of ``predict`` and the parts of the strata.
 
     Trees, their ensembles and boosting get each part as one column, numbers as they are and others numbered in order; all
-    other estimators get one column for each value of each part.
-    It is cloned; `base` is the declaration whose loss measures, with the hyperparameters `values`.
+    other estimators get one column for each value of each part. `base` is the declaration whose loss measures.
     """
 
     def __init__(self, base, estimator, strata=None, values=None):
@@ -70,10 +69,8 @@ class OtherModel(ScoredByPrediction):
         if is_classifier(self.estimator):
             self.labels_ = np.unique(y)
             if len(self.labels_) != 2:
-                raise OptionError(
-                    f"{name} is a classifier, for which {self.base.data[-1].name()} must have two values, but it has "
-                    f"{len(self.labels_)}. Take a regressor."
-                )
+                what = f"must have two values, but it has {len(self.labels_)}. Take a regressor."
+                raise OptionError(f"{name} is a classifier, for which {self.base.data[-1].name()} {what}")
         self.encoder_, self.numeric_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False), []
         inner = [self.estimator, *self.estimator.get_params().values()]  # one of which may split columns
         if any(isinstance(e, TREES) or type(e).__module__.split(".")[0] in TREE_PACKAGES for e in inner):
@@ -94,11 +91,11 @@ class OtherModel(ScoredByPrediction):
         records = self._read(data, strata, "predict")
         X = self._features(records)
         probable = self.labels_ is None or hasattr(self.estimator_, "predict_proba")
-        if self.labels_ is None or not probable:
-            mean = np.asarray(self.estimator_.predict(X), dtype=float).ravel()
-        else:
+        if probable and self.labels_ is not None:
             low, high = self.labels_
             mean = low + (high - low) * self.estimator_.predict_proba(X)[:, 1]
+        else:
+            mean = np.asarray(self.estimator_.predict(X), dtype=float).ravel()
         # As if the mean of the training records were one record more; decisions are no probabilities.
         shrunk = (self.records_ * mean + self.center_) / (self.records_ + 1) if probable else mean
         name = type_name(self.estimator)
@@ -117,11 +114,9 @@ class OtherModel(ScoredByPrediction):
 
 def _parts(labels):
     """The parts of labels, (K, parts): those of tuples of one length, or the labels themselves."""
-    lengths = {len(label) if type(label) is tuple else 0 for label in labels}
-    split = len(lengths) == 1 and lengths != {0}
-    table = np.empty((len(labels), lengths.pop() if split else 1), dtype=object)
-    for k, label in enumerate(labels):
-        table[k] = label if split else [label]
+    split = all(type(label) is tuple and len(label) == len(labels[0]) for label in labels)
+    table = np.empty((len(labels), len(labels[0]) if split else 1), dtype=object)
+    table[:] = labels if split else [[label] for label in labels]
     return table
 
 
@@ -139,9 +134,8 @@ def checked_models(models):
             )
     like = next((model for model in models.values() if hasattr(model, "base")), None)
     if like is None:
-        raise OptionError(
-            "the models need a StratifiedModel among them, such as strat.common(base), whose loss measures all."
-        )
+        what = "such as strat.common(base), whose loss measures all."
+        raise OptionError(f"the models need a StratifiedModel among them, {what}")
     return {str(name): as_model(model, like) for name, model in models.items()}
 
 

@@ -12,11 +12,11 @@ from strat.errors import OptionError
 from strat.records.records import read_weight
 from strat.records.sample import Sample
 from strat.records.strata import in_order
+from strat.records.tables import mean_and_error
 from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
 from strat.selection.clock import Clock
 from strat.selection.cross_validation import CrossValidation
 from strat.selection.jobs import Job, done, first_jobs, second_jobs
-from strat.selection.means import mean_and_error
 from strat.selection.other_model import checked_models
 from strat.selection.search_result import Search
 from strat.solvers.progress import Progress

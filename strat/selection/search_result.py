@@ -1,8 +1,7 @@
 """The result of a search: its table of candidates."""
 
 from strat.errors import OptionError
-from strat.records.tables import Table, aligned, number
-from strat.selection.means import text_of
+from strat.records.tables import Table, aligned, number, text_of
 
 #: Most rows that are printed.
 SHOWN = 40
@@ -50,9 +49,8 @@ class Search(Table):
     def __getitem__(self, candidate):
         """A candidate with its best constants, fitted to all records at the first use."""
         if candidate not in self._rows:
-            raise OptionError(
-                f"{candidate!r} is none of the candidates that could be fitted: {', '.join(self._rows)}."
-            )
+            known = ", ".join(self._rows)
+            raise OptionError(f"{candidate!r} is none of the candidates that could be fitted: {known}.")
         if candidate not in self._models:
             self._models[candidate] = self._fitted(self._rows[candidate])
         return self._models[candidate]
@@ -75,14 +73,10 @@ class Search(Table):
         for row in self.table:
             loss = "failed" if row["error"] else text_of(row["mean"], row["se"], 5)
             above = text_of(row["difference"], row["difference_se"], 2) if row["difference"] else ""
-            constants = [row["constants"].get(name) for name in self.names]
-            constants = [
-                number(float(c), 3) if isinstance(c, (int, float)) else "" if c is None else str(c)
-                for c in constants
-            ]
-            lines.append(
-                [row["candidate"], loss, above, *constants, str(row["trials"]), number(row["seconds"], 2)]
-            )
+            given = [row["constants"].get(name, "") for name in self.names]
+            given = [number(float(c), 3) if isinstance(c, (int, float)) else str(c) for c in given]
+            work = [str(row["trials"]), number(row["seconds"], 2)]
+            lines.append([row["candidate"], loss, above, *given, *work])
         return lines
 
     def __str__(self):

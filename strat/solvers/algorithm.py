@@ -4,7 +4,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from strat.errors import OptionError
+from strat.errors import NoOracleError, OptionError
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem, Point
 
@@ -14,7 +14,7 @@ _NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
 class Algorithm:
-    """Base class of the iterations that `Solver.run` drives; `x` is the current iterate, a Point."""
+    """Base class of the iterations that a Run drives; `x` is the current iterate, a Point."""
 
     #: Whether the objective of x never increases.
     monotone = True
@@ -37,7 +37,16 @@ class Algorithm:
         self.x = self.new_point()
         self.x.theta[...], self.x.w[...] = theta, w
         self.x.evaluate(gradient)
-        check_start(problem, self.x)
+        if not self.x.objective < np.inf:
+            what = "the graph regularizer"
+            if self.x.graph < np.inf:
+                bad = np.flatnonzero(~problem.inside(self.x.theta))
+                what = (
+                    f"the loss of stratum number {bad[0]} ({bad.size} in all)"
+                    if bad.size
+                    else "the regularizer"
+                )
+            raise OptionError(f"init: {what} is not finite at the start. Give init= values in its domain.")
         self.differentiated = gradient
 
     def new_point(self):
@@ -63,8 +72,8 @@ class Algorithm:
     @property
     def factorizations(self):
         """Cholesky factorisations so far."""
-        graph_oracles = [point.graph_oracle for point in self.points if point.graph_oracle is not None]
-        return self.extra_factorizations + sum(graph_oracle.factorizations for graph_oracle in graph_oracles)
+        oracles = (point.graph_oracle for point in self.points if point.graph_oracle is not None)
+        return self.extra_factorizations + sum(oracle.factorizations for oracle in oracles)
 
     def state(self):
         """The whole state, as a dict of arrays."""
@@ -89,17 +98,24 @@ class Algorithm:
         self.extra_factorizations += int(state["work"]) - self.factorizations
 
 
-def check_start(problem, x):
-    """Raise an OptionError where the objective is not finite at an evaluated point from which an algorithm is to start."""
-    if x.objective < np.inf:
-        return
-    what = "the graph regularizer"
-    if x.graph < np.inf:
-        bad = np.flatnonzero(~problem.inside(x.theta))
-        what = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else "the regularizer"
-    raise OptionError(f"init: {what} is not finite at the start. Give init= values inside its domain.")
-
-
 def for_given_graph(problem, w):
     """The same problem with the weights w held fixed."""
     return JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
+
+
+def has_cones(loss):
+    """Whether the records' cone program can be written."""
+    if not loss.has("cones"):
+        return False
+    try:
+        loss.cones()
+    except NoOracleError:
+        return False
+    return True
+
+
+def needs_cones(problem):
+    """Whether the step in theta is to be a cone program: the prox of the regularizer is one, or the loss has no gradient."""
+    usable = problem.loss.has("hessian_operator") or problem.loss.has("cones")
+    costly = getattr(problem.regularizer.prox, "costly", False) or not problem.loss.has("value_and_gradient")
+    return usable and costly

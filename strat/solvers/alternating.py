@@ -1,8 +1,25 @@
 """Alternating minimization: the best parameters for the graph, the best graph for the parameters, and so on."""
 
-from strat.solvers import edge
+import warnings
+from contextlib import suppress
+
+import numpy as np
+
+from strat.errors import ConvergenceWarning
+from strat.oracles.clock import OutOfTime, seconds_left
+from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
-from strat.solvers.block_descent import BlockDescent
+from strat.solvers.cone import ConeNewton
+from strat.solvers.joint_steps import JointSteps, exact_weights, graph_step
+from strat.solvers.proximal_newton import ProximalNewton
+
+SHARE = 0.01  # tolerance of a step, relative to the residual before it
+FINEST = 1e-10  # least tolerance of a step
+EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
+INNER = 500  # most iterations of one step
+TINY = 1e-3  # the residual, relative to 1 or more, says nothing where all gradients are smaller than this
+FALL = 1e-4  # with such gradients, a step ends where its last iteration lowers F by less than this share
+IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
 class AlternatingMinimization(Solver, max_iter=1000):
@@ -40,9 +57,130 @@ class AlternatingMinimization(Solver, max_iter=1000):
            [0.  , 0.  , 0.  ]])
     """
 
-    edge = edge
+    follows_edges = True
     needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
     ways = {"loss": "Write the loss with other atoms, or smooth it (smoothing=1e-3 on the BaseModel)"}
 
-    def _algorithm(self, problem, theta, w):
-        return BlockDescent(problem, theta, w, self.tol)
+    def _algorithm(self, problem, theta, w, whole=False):
+        return BlockDescent(problem, theta, w, self.tol, whole)
+
+
+class BlockDescent(Algorithm):
+    """Steps in theta for fixed W and in W for fixed theta, each solved to a tolerance that follows the residual.
+
+    A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. Where the
+    loss has kinks, or the regularizer no prox in closed form, the step in theta is a cone program of all strata, whose dual
+    solution gives the residual. `whole` asks for such programs with the records' cones whatever derivatives the loss has.
+    """
+
+    saved = ("left", "mark", "idle", "subgradient")
+
+    def __init__(self, problem, theta, w, tol, whole=False):
+        super().__init__(problem, theta, w)
+        self.smooth = problem.loss.has("value_and_gradient")
+        self.finest = max(0.3 * tol, FINEST)
+        self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
+        self.idle = 0
+        self.whole, self.by_cones = whole, whole or needs_cones(problem)
+        self.program = None  # the cone program of the last step
+        # Of losses, regularizer and constraints at x, where cone programs tell it.
+        self.subgradient = np.full_like(theta, np.inf)
+        self.z = self.new_point()
+
+    def step(self):
+        """One iteration."""
+        x, z = self.x, self.z
+        tol = max(self.finest, SHARE * min(self.left, 1.0))
+        z.theta[...], objective = self._theta_step(tol)
+        z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
+        noise = z.evaluate().noise
+        if not z.objective <= objective + noise:  # a W that is no better
+            z.w[...] = x.w
+            z.evaluate()
+        fall = x.objective - z.objective
+        self.idle = 0 if fall > noise else self.idle + 1
+        if fall >= -noise:
+            z.objective = min(z.objective, x.objective)
+            self.x, self.z, self.differentiated = z, x, False
+
+    def residual(self, tol):
+        """Residual of x."""
+        residual = self._certificate(self.x)
+        self.left = max(residual.values())
+        if self.idle == 0 or (self.idle >= IDLE and self.left <= 0.5 * self.mark):
+            self.mark, self.idle = self.left, 0
+        self.stalled = self.idle >= IDLE
+        return residual
+
+    def certificate(self, theta, w):
+        """Residual of a point that is to be returned."""
+        return self._certificate(self.problem.point(theta, w))
+
+    def _certificate(self, point):
+        """The residual of F; with cone programs ||subgradient + G(W) theta|| over 1 + max(||subgradient||, ||G(W) theta||)."""
+        if not self.by_cones:
+            return point.differentiate().residual()
+        left = np.linalg.norm(self.subgradient + point.product)
+        size = 1 + max(np.linalg.norm(self.subgradient), np.linalg.norm(point.product))
+        share = float(left / size) if left < np.inf else np.inf
+        return {"theta": share, "W": point.differentiate_w().w_residual() if self.problem.learned else 0.0}
+
+    def _theta_step(self, tol):
+        """Parameters that are better for the graph of x, and F there."""
+        x, problem = self.x, self.problem
+        inner = self._inner(for_given_graph(problem, x.w), tol)
+        start, before = inner.x.objective, np.inf
+        self.slow = True
+        for _ in range(INNER):
+            residual = inner.residual(tol)
+            if inner.stalled or seconds_left() <= 0:
+                break
+            if residual is not None and residual["theta"] <= tol and not self._moves(inner, start, before):
+                if inner.x.objective <= start or tol <= EXACT:
+                    self.slow = False
+                    break
+                tol *= 0.1  # too rough to be any better
+            before = inner.x.objective
+            with suppress(OutOfTime):  # what was reached counts, and the loop ends
+                inner.step()
+        self.extra_factorizations += inner.factorizations
+        if self.by_cones and inner.subgradient is not None:
+            self.subgradient = inner.subgradient
+        fall = start - inner.x.objective
+        if fall >= 0:
+            return inner.x.theta, x.objective - fall
+        return x.theta, x.objective
+
+    def _moves(self, inner, start, before):
+        """Whether F still changes although all gradients are so small that the residual is small everywhere."""
+        x = inner.x
+        if self.by_cones:
+            return False
+        terms = (x.loss_gradient, x.product)
+        if max(map(np.linalg.norm, terms)) > TINY:
+            return False
+        return not abs(before - x.objective) <= FALL * (abs(start - x.objective) + abs(x.objective))
+
+    def _inner(self, fixed, tol):
+        """The algorithm for theta, at the parameters of x."""
+        theta, w = self.x.theta, self.x.w
+        if self.by_cones:
+            inner = ConeNewton(fixed, theta, w, self.program, self.whole, self.left)
+            self.program = inner.program
+            return inner
+        if fixed.loss.has("hessian_operator"):
+            return ProximalNewton(fixed, theta, w, tol)
+        return JointSteps(fixed, theta, w)
+
+    def _w_step(self, theta, tol):
+        """The best weights for theta."""
+        problem = self.problem
+        if hasattr(self.x.graph_oracle, "minimize"):
+            w, iterations = exact_weights(problem, theta)
+            self.extra_factorizations += iterations
+            return w
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = graph_step(problem, theta, self.x.w, tol=tol, max_iter=INNER)
+        self.extra_factorizations += result.factorizations
+        return result.w

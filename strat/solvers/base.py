@@ -54,15 +54,16 @@ class Solver(BaseEstimator):
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
-    learned, with "{h}" for the graph regularizer; None where the solver learns W. `edge` is the module ``edge`` where
-    another algorithm is to go on from the edge of the loss's domain, which stops those that follow gradients. A subclass may
-    name its own default of `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
+    learned, with "{h}" for the graph regularizer; None where the solver learns W. Where a solver `follows_edges`, its
+    `_algorithm` is asked with ``whole=True``, for programs with the records' own cones, to go on from the edge of the loss's
+    domain, which stops what follows gradients. A subclass may name its own default of `max_iter`; one with more options has
+    an `__init__` of its own, whose signature scikit-learn reads.
     """
 
     needs = {}
     ways = {}
     only_given = None
-    edge = None
+    follows_edges = False
     #: Whether fits are in units of the solver's own, so that they do not depend on the user's.
     rescales = True
     _ranges = {
@@ -122,37 +123,16 @@ class Solver(BaseEstimator):
             ways = self.ways.get(role) or _WAYS[role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
 
-    def run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):
-        """Solve the problem from (theta, w).
+    def _run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):
+        """Solve a JointProblem from theta (K, n) and the edge array w; return a Result, which notes the name `init`.
 
-        Parameters
-        ----------
-        problem : JointProblem
-            The problem.
-        theta : ndarray, shape (K, n)
-            Parameters to start from.
-        w : edge array
-            Weights to start from.
-        score : callable, optional
-            ``score(theta)`` is the mean validation loss, lower is better; used with `patience`.
-        fingerprint : str
-            Identifies declaration, constants, data and graph in a checkpoint.
-        init : str
-            Name of the start, for the result.
-        started : float, optional
-            When the whole call began, by ``time.perf_counter()``; now by default.
-
-        Returns
-        -------
-        Result
-            The returned point and how it was reached.
+        ``score(theta)`` is the mean validation loss that `patience` watches. `fingerprint` identifies declaration, constants,
+        data and graph in a checkpoint. The whole call began at `started`, by ``time.perf_counter()``, or begins now.
         """
         self.validate()
         self._check(problem)
         if self.patience is not None and score is None:
-            raise OptionError(
-                "patience watches the validation loss: give fit validation=(X, Y, z), or patience=None."
-            )
+            raise OptionError("patience watches the validation loss: give fit validation=(X, Y, z), or None.")
         # Points tried far out are refused, as their F is infinite.
         far = np.errstate(over="ignore", invalid="ignore")
         progress = Progress(type(self).__name__, self.max_iter, self.verbose)
@@ -164,15 +144,12 @@ def _blas_threads(problem):
     """One BLAS thread unless there are large dense matrices: threads that wait for busy cores cost a factor of ten."""
     if problem.learned and problem.K >= 2000 and not problem.edges.sparse:
         return nullcontext()
-    pools = _thread_pools()
-    return nullcontext() if pools is None else pools.limit(limits=1, user_api="blas")
+    return _thread_pools().limit(limits=1, user_api="blas")
 
 
 @cache
 def _thread_pools():
     """The BLAS libraries of this process; finding them takes as long as a small fit."""
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:
-        return None
+    from threadpoolctl import ThreadpoolController  # of scikit-learn
+
     return ThreadpoolController()

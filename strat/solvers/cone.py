@@ -1,8 +1,26 @@
-"""Cone: any convex regularizer and constraints on a given graph, by one cone program for all strata."""
+"""Cone: any convex regularizer and constraints on a given graph, by cone programs for all strata."""
 
-from strat.solvers import edge
+from functools import partial
+
+import numpy as np
+
+from strat.errors import NoOracleError
+from strat.oracles.base import hessian_blocks
+from strat.oracles.central_points import off_edges
+from strat.oracles.cone_program import ConeProgram
+from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.base import Solver
-from strat.solvers.cone_newton import ConeNewton
+from strat.solvers.free_directions import times
+
+DECREASE = 1e-4  # share of the decrease that the model promises which a step has to reach (Armijo)
+SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
+FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
+RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
+SHARE = 0.03  # accuracy of a program over the square of the residual before it: what Newton's step leaves is of that order
+ROUGH, FINE = (
+    1e-3,
+    3e-8,
+)  # the roughest accuracy, and the finest below which a program is solved as well as can be
 
 
 class Cone(Solver, max_iter=100):
@@ -46,12 +64,155 @@ class Cone(Solver, max_iter=100):
            [0.349, 0.663, 0.663]])
     """
 
-    edge = edge
+    follows_edges = True
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
     only_given = (
         "solver: Cone fits theta for a given graph (FixedGraph), but {h} learns W. Use strat.MAPG() or "
         "strat.AlternatingMinimization()."
     )
 
-    def _algorithm(self, problem, theta, w):
-        return ConeNewton(problem, theta, w)
+    def _algorithm(self, problem, theta, w, whole=False):
+        return ConeNewton(problem, theta, w, whole=whole)
+
+
+class ConeNewton(Algorithm):
+    """theta+ = argmin of the loss's quadratic model + regularizer + constraints + ½ ⟨theta, L theta⟩, and a line search on F.
+
+    The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta. Where the loss is quadratic it is exact and
+    the first step is the last. Where the loss has no second derivatives its records' cones stand in the program, which is
+    then the whole problem. Damping keeps steps short where curvature vanishes far out, as in an exponential. `program` is
+    that of another graph, to be used again; `whole` asks for the records' cones whatever derivatives the loss has; `left` is
+    the residual at theta as far as it is known. Programs far from the solution are solved roughly.
+    """
+
+    saved = ("damping", "accuracy", "rough")
+
+    def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
+        self.smooth = problem.loss.has("hessian_operator") and not whole
+        super().__init__(problem, theta, w, gradient=self.smooth)
+        self.regularizer = problem.regularizer.cones()
+        if program is None:
+            functions = self.regularizer if self.smooth else self.regularizer + problem.loss.cones()
+            program = ConeProgram(problem.K, problem.n, functions, what="the fit's cone program")
+        self.program = program
+        edges = self.x.degrees.any()
+        program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
+        self.z = self.new_point()
+        self.z.w, self.z.degrees = self.x.w, self.x.degrees
+        self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
+        self.damping, self.left = RIDGE, None
+        self.accuracy, self.rough = _accuracy(left), 0.0  # of the next program, and of the one that gave x
+
+    def step(self):
+        """One iteration."""
+        if not self.smooth:
+            self._whole(*self._solved())
+            return
+        x = self.differentiate_x()
+        H = hessian_blocks(self.problem.loss, x.theta)
+        n, mean, g = self.problem.n, np.einsum("kaa->k", H) / self.problem.n, x.loss_gradient
+        # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
+        pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
+        ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
+        H = H + ridge[:, None, None] * np.eye(n) * (not self.quadratic)
+        if self.quadratic:
+            self._whole(*self._solved(H, g - times(H, x.theta)))
+            return
+        try:
+            theta, solution = self._solved(H, g - times(H, x.theta), self.accuracy)
+        except NoOracleError:  # rounding may end one program and not one that is damped more
+            if self.damping >= STEEP:
+                raise
+            self._damp(30.0, 1e-4)
+            return
+        self._searched(theta, H, solution)
+
+    def _damp(self, factor, least):
+        self.damping = min(max(factor * self.damping, least), STEEP)
+
+    def _solved(self, H=None, g=None, accuracy=0.0):
+        """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
+        solution = self.program.solve(H, g, accuracy=accuracy)
+        theta = solution.theta
+        for function in self.regularizer:
+            theta = function.inside(theta)
+        return theta, solution
+
+    def _whole(self, theta, solution):
+        """Take the solution of a program that is the whole problem."""
+        x, z = self.x, self.z
+        z.theta[...] = off_edges(self.problem.loss, theta, partial(self.problem.prox, t=PROJECTION))
+        z.evaluate()
+        self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
+        if not z.objective <= x.objective:
+            self.stalled = True
+            if not z.objective <= x.objective + z.noise + solution.gap:
+                return
+        self.x, self.z, self.exact, self.differentiated = z, x, True, False
+
+    def _searched(self, theta, H, solution):
+        """Go from x towards theta as far as F falls as the model says."""
+        x, z = self.x, self.z
+        d = theta - x.theta
+        promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
+        for k in range(LENGTHS):
+            length = SHORTER**k
+            z.theta[...] = x.theta + length * d
+            if z.evaluate(gradient=True).objective < np.inf:
+                if not k:
+                    promised -= z.regularizer
+                gain = x.objective - z.objective
+                # A point that was found roughly may break constraints a little, and lie below the minimum.
+                if gain >= DECREASE * length * max(promised, 0.0) - z.noise - self.rough * (
+                    1 + abs(x.objective)
+                ):
+                    break
+            if self.accuracy:
+                self.accuracy = 0.0  # too rough to be any better
+                return
+        else:
+            self.stalled = self.damping >= STEEP
+            self._damp(30.0, 1e-4)
+            return
+        self._damp(*((0.1, RIDGE) if k == 0 else (10.0, 1e-6)))
+        # What the model leaves of the stationarity condition at z, where the whole step is taken.
+        error = z.loss_gradient - x.loss_gradient - times(H, d) + solution.error
+        self.left = (error, solution.gap) if k == 0 else None
+        z.objective = min(z.objective, x.objective)
+        self.x, self.z, self.differentiated, self.rough = z, x, True, self.accuracy
+        if k == 0:
+            self.accuracy = _accuracy(self._share())
+
+    @property
+    def subgradient(self):
+        """Of losses, regularizer and constraints at x, (K, n), from the dual solution; None where it is not known."""
+        return None if self.left is None else self.left[0] - self.x.product
+
+    def residual(self, tol):
+        """Residual of x, or None where it is not known, as after a step that was shortened."""
+        if self.left is None:
+            return None
+        # The objective is right to the accuracy, and theta to its root.
+        least = np.sqrt(self.rough) if self.smooth else self.left[1]
+        return {"theta": max(self._share(), float(least)), "W": 0.0}
+
+    def _share(self):
+        """What is left of the stationarity condition at x, relative to its terms."""
+        error, x = self.left[0], self.x
+        size = np.linalg.norm(x.product)
+        if self.smooth:
+            size = max(size, np.linalg.norm(self.differentiate_x().loss_gradient))
+        return float(np.linalg.norm(error) / (1 + size))
+
+    def certificate(self, theta, w):
+        """Residual of a point that is to be returned: of x, or unknown and so infinite."""
+        known = self.residual(0.0) if np.array_equal(theta, self.x.theta) else None
+        if known is None and self.smooth:
+            return super().certificate(theta, w)
+        return known or {"theta": np.inf, "W": 0.0}
+
+
+def _accuracy(left):
+    """Accuracy of the program at a point with the residual `left`; 0 is the best."""
+    accuracy = min(SHARE * left**2, ROUGH)
+    return accuracy if accuracy > FINE else 0.0

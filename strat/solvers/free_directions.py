@@ -1,36 +1,57 @@
-"""The directions in which a prox moves, as a projection, and the curvature of the regularizer along them."""
+"""The directions in which a prox moves, as a projection, and the curvature of the regularizer along them.
+
+They follow from the Jacobian of the prox, which is taken by differences. It is symmetric with eigenvalues in [0, 1]. Where an
+eigenvalue is 0 the point does not move (a zero of the l1 norm, an active bound, the normal of a face); where it is s > 0 the
+regularizer has the curvature (1/s - 1)/t. Coordinates of different blocks are probed together, so that a separable prox takes
+two calls.
+"""
 
 import numpy as np
 
-from strat.solvers.prox_slope import FREE
+from strat.oracles.base import RescaledProx
+from strat.oracles.prox_base import BlockProx
+
+STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
+JUMP = 1e-3  # slopes on both sides that differ by more than this are those of a kink
+FREE = 1e-6  # a direction with a smaller slope does not move
 
 
 class FreeDirections:
-    """Projection and curvature (J^-1 - I)/t of the free directions, from the prox's Jacobian J, a `ProxSlope`.
+    """Projection on the free directions of each stratum, and the regularizer's curvature (J^-1 - I)/t along them.
 
-    Where coordinates are free or pinned as a whole, as for bounds, l1 and group norms, the projection is `mask` (K, n), and
-    no eigenvectors are needed; elsewhere `mask` is None. `curvature` is (K, n, n), or (K, n) where it is diagonal.
+    Where coordinates are free or pinned as a whole, as for bounds, l1 and group norms, the projection is `mask` (K, n);
+    elsewhere `mask` is None, and the columns of `vectors` (K, n, n) that `free` (K, n) marks span the free directions.
+    `curvature` is (K, n, n), or (K, n) where it is diagonal. `kinks` (K,) are the strata that lie on a kink, so that only
+    one-sided derivatives exist.
     """
 
-    def __init__(self, slope):
-        J = slope.jacobian
-        if J.ndim == 2:
-            self.mask, self.curvature = slope.free, slope.curvature
-        else:
-            self.mask, self.curvature = _by_coordinates(J, slope.t)
-            if self.mask is None:
-                U = slope.U
-                self._matrix = (U * slope.free[:, None, :]) @ U.swapaxes(1, 2)
-                self.curvature = (U * slope.curvature[:, None, :]) @ U.swapaxes(1, 2)
-            elif not self.curvature.any():
-                self.curvature = np.zeros(J.shape[:2])
-        self.all = self.mask is not None and bool(self.mask.all())
+    def __init__(self, mask, curvature):
+        self.mask, self.curvature, self.kinks = mask, curvature, np.zeros(len(curvature), dtype=bool)
+        self.all = mask is not None and bool(mask.all())
 
     @classmethod
-    def everywhere(cls, K, n):
-        """All directions, without curvature."""
-        free = cls.__new__(cls)
-        free.mask, free.curvature, free.all = np.ones((K, n), dtype=bool), np.zeros((K, n)), True
+    def everywhere(cls, K, n, curvature=0.0):
+        """All directions, with a diagonal curvature."""
+        return cls(np.ones((K, n), dtype=bool), np.broadcast_to(curvature, (K, n)))
+
+    @classmethod
+    def of(cls, prox, v, t):
+        """Those of ``prox(v, t)``, v (K, n) and t (K,)."""
+        if getattr(prox, "diagonal", None) is not None:  # a ridge
+            return cls.everywhere(*v.shape, prox.diagonal)
+        J, kinks = _jacobian(prox, v, t)
+        if J.ndim == 2:
+            s = _slopes(J)
+            free = cls(s > FREE, _curvature(s, t))
+        else:
+            free = cls(*_by_coordinates(J, t))
+        if free.mask is None:
+            s, U = np.linalg.eigh(J)
+            s, free.vectors = _slopes(s), U
+            free.free, curvature = s > FREE, _curvature(s, t)
+            free._matrix = (U * free.free[:, None, :]) @ U.swapaxes(1, 2)
+            free.curvature = (U * curvature[:, None, :]) @ U.swapaxes(1, 2)
+        free.kinks = kinks
         return free
 
     def project(self, x):
@@ -65,18 +86,73 @@ def times(matrices, x):
     return np.einsum("kab,kb->ka", matrices, x)
 
 
+def _jacobian(prox, v, t):
+    """J at v, (K, n, n) or (K, n) where it is diagonal, and the strata on a kink (K,)."""
+    blocks = _probes(prox, v.shape[1])
+    step = STEP * (np.abs(v) + 0.01 * np.sqrt(np.mean(v**2, axis=1, keepdims=True)) + 1e-12)
+    jacobian, jump = _differences(prox, v, t, step, *blocks)
+    kinks = bent = jump > JUMP
+    if bent.any():
+        near, jump = _differences(prox, v, t, step * (SHORT / STEP), *blocks)
+        jacobian[bent], kinks = near[bent], bent & (jump > JUMP)
+    mates = blocks[1]
+    if mates.shape[1] == 1:
+        return jacobian[:, :, 0], kinks
+    full = np.zeros((*v.shape, v.shape[1]))
+    for r, mate in enumerate(mates.T):
+        (rows,) = np.nonzero(mate >= 0)
+        full[:, rows, mate[rows]] = jacobian[:, rows, r]
+    return 0.5 * (full + full.swapaxes(1, 2)), kinks
+
+
+def _probes(prox, n):
+    """Positions (n,) at which coordinates are probed, and each coordinate's block (n, longest), -1 beyond its end."""
+    prox = prox.of if isinstance(prox, RescaledProx) else prox
+    groups = prox.ties(n) if isinstance(prox, BlockProx) else [list(range(n))]
+    position, mates = np.zeros(n, dtype=np.intp), np.full((n, max(map(len, groups))), -1)
+    mates[:, 0] = np.arange(n)
+    for group in groups if mates.shape[1] > 1 else ():
+        position[group] = np.arange(len(group))
+        mates[group, : len(group)] = group
+    return position, mates
+
+
+def _differences(prox, v, t, step, position, mates):
+    """Columns (K, n, longest) of the Jacobian within blocks, and the largest difference of both sides (K,)."""
+    centre, longest = prox(v, t), mates.shape[1]
+    jacobian, jump = np.zeros((*v.shape, longest)), np.zeros(len(v))
+    for r in range(longest):
+        e = np.where(position == r, step, 0.0)
+        mate = mates[:, r]
+        length = np.where(mate >= 0, step[:, mate], 1.0)
+        forward, backward = (prox(v + e, t) - centre) / length, (centre - prox(v - e, t)) / length
+        jacobian[:, :, r] = np.where(mate >= 0, 0.5 * (forward + backward), 0.0)
+        jump = np.maximum(jump, np.abs(forward - backward).max(axis=1))
+    return jacobian, jump
+
+
+def _slopes(s):
+    """Eigenvalues of J without rounding."""
+    return np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0))
+
+
+def _curvature(s, t):
+    """(1/s - 1)/t in free directions, 0 elsewhere, (K, n)."""
+    with np.errstate(divide="ignore"):
+        return np.where(s > FREE, (1 / s - 1) / t[:, None], 0.0)
+
+
 def _by_coordinates(J, t):
-    """(mask, curvature) where every coordinate is free or pinned; (None, None) where some direction is neither."""
+    """(mask, curvature) where every coordinate is free or pinned; mask is None where some direction is neither."""
     free = np.abs(J).max(axis=2) > FREE
     both = free[:, :, None] & free[:, None, :]
-    identity = np.eye(J.shape[1])
-    inside = np.where(both, J, identity)
+    identity, unknown = np.eye(J.shape[1]), (None, np.empty(J.shape))
     try:
-        inverse = np.linalg.inv(inside)
+        inverse = np.linalg.inv(np.where(both, J, identity))
     except np.linalg.LinAlgError:
-        return None, None
+        return unknown
     if not np.abs(inverse).max() < 0.01 / FREE:
-        return None, None
+        return unknown
     bend = np.where(both, inverse - identity, 0.0)
     bend[np.abs(bend) < 1e-9] = 0.0
-    return free, bend / t[:, None, None]
+    return free, bend / t[:, None, None] if bend.any() else np.zeros(J.shape[:2])

@@ -1,14 +1,19 @@
 """The default iteration of MAPG: it finds its own steps, and takes a Newton step in theta every few iterations."""
 
 import math
+import time
 
 import numpy as np
 
+from strat.oracles.base import Oracle
 from strat.oracles.clock import seconds_left
-from strat.solvers.algorithm import Algorithm, for_given_graph
-from strat.solvers.cone_newton import ConeNewton, needs_cones
+from strat.problem.joint_problem import JointProblem
+from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
+from strat.solvers.base import Solver
+from strat.solvers.cone import ConeNewton
 from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
+from strat.solvers.result import Result
 
 DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
 HEAVY = 1e-4  # damping of Newton steps above which strata that are behind take steps of their own
@@ -73,19 +78,17 @@ class JointSteps(Algorithm):
             self.theta_[...] = old.theta
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
-        behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
-        if self._newton_is_due(behind) and self._newton_step(behind):
+        behind = (
+            not taken or self.theta_estimate > BEHIND * self.w_estimate
+        )  # theta is further from stationarity than W
+        self.wait -= 1
+        due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
+        if due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...] = self.x.theta
             self.rejected, self.theta_estimate = 0, 0.0
         self.stalled = self.rejected >= 3
-
-    def _newton_is_due(self, behind):
-        """Whether to try a Newton step now; `behind`: theta is further from stationarity than W."""
-        self.wait -= 1
-        due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
-        return due and self.problem.loss.has("hessian_operator")
 
     def _newton_step(self, behind):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
@@ -96,7 +99,12 @@ class JointSteps(Algorithm):
         x, before = self.x, self.x.objective
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
         fixed = for_given_graph(self.problem, x.w)
-        newton = self._cone_newton(fixed) if self.by_cones else self._proximal_newton(fixed, alone)
+        if self.by_cones:
+            newton = ConeNewton(fixed, x.theta, x.w, self.program, left=self.theta_estimate)
+            newton.start, self.program = newton.x.objective, newton.program
+            newton.step()
+        else:
+            newton = self._proximal_newton(fixed, alone)
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < newton.start or getattr(newton, "polished", False)
         lower = better and self._move_theta(newton.x.theta)
@@ -107,13 +115,6 @@ class JointSteps(Algorithm):
         self.interval = self.wait = self.shortest if worth else min(2 * self.interval, RAREST)
         self.last = before - gain
         return lower
-
-    def _cone_newton(self, fixed):
-        """The method after one step that is a cone program of all strata."""
-        newton = ConeNewton(fixed, self.x.theta, self.x.w, self.program)
-        newton.start, self.program = newton.x.objective, newton.program
-        newton.step()
-        return newton
 
     def _proximal_newton(self, fixed, alone):
         """The method after one step, or after steps of the strata's own."""
@@ -140,9 +141,7 @@ class JointSteps(Algorithm):
         z.theta[...] = theta
         swap_graphs(x, z)
         try:
-            z.evaluate_theta()
-            z.add_laplacian()
-            z.add_regularizer()
+            z.move_theta()
             lower = z.objective <= x.objective + z.noise
             z.objective = min(z.objective, x.objective)
         finally:  # x is a whole point again, also after Ctrl-C
@@ -160,10 +159,7 @@ class JointSteps(Algorithm):
         x, y = self.x, self.y
         y.theta[...] = x.theta + beta * (x.theta - self.theta_)
         if self.problem.learned:
-            np.subtract(x.w, self.w_, out=y.w)
-            y.w *= beta
-            y.w += x.w
-            np.maximum(y.w, 0.0, out=y.w)
+            np.maximum(x.w + beta * (x.w - self.w_), 0.0, out=y.w)
         return y.evaluate_smooth(gradient=True) < np.inf
 
     def _try(self, y):
@@ -254,3 +250,57 @@ def swap_graphs(a, b):
         of_a, of_b = getattr(a, name), getattr(b, name)
         setattr(a, name, of_b)
         setattr(b, name, of_a)
+
+
+def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
+    """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, a convex problem; return a Result.
+
+    Loss and regularizer of the problem are left out. `w` is the start, W0 by default; it is not used where h has an exact
+    step. `tol` is that of the W residual. The objective is the Laplacian term plus h.
+    """
+    given, h = _Given(theta), problem.graph_regularizer
+    fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
+    if not hasattr(problem.graph_oracle(), "minimize"):
+        start, init = (problem.w0, "W0") if w is None else (w, "given")
+        return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, start, init=init)
+    started = time.perf_counter()
+    w, iterations = exact_weights(problem, theta)
+    point = fixed.point(theta, w).differentiate()
+    residual = {"theta": 0.0, "W": point.w_residual()}
+    status, parts = "converged" if residual["W"] <= tol else "max_iter", fixed.parts(theta, w)
+    found = {"residual": residual, "history": [point.objective], "init": "exact", "theta": theta, "w": w}
+    work = {"seconds": time.perf_counter() - started, "factorizations": iterations}
+    return Result(status, iterations, point.objective, parts, **found, **work)
+
+
+class GraphSteps(Solver, max_iter=1000):
+    """The steps of ``MAPG`` in W alone."""
+
+    needs = {"regularizer": "prox"}
+
+    def _algorithm(self, problem, theta, w):
+        return JointSteps(problem, theta, w, self.tol)
+
+
+def exact_weights(problem, theta):
+    """Weights of the exact graph step and its Newton iterations, for an h that has one."""
+    return problem.graph_oracle().minimize(problem.half_distances(theta))
+
+
+class _Given(Oracle):
+    """Loss that is zero, and constraint that theta is the given one."""
+
+    def __init__(self, theta):
+        self.theta, self.n = theta, theta.shape[1]
+
+    def value(self, theta):
+        """Zero for every stratum."""
+        return np.zeros(len(theta))
+
+    def value_and_gradient(self, theta):
+        """Zeros."""
+        return self.value(theta), np.zeros(theta.shape)
+
+    def prox(self, v, t):
+        """The given parameters."""
+        return self.theta.copy()

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from strat.solvers import edge
-from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.algorithm import PROJECTION, Algorithm, needs_cones
+from strat.solvers.alternating import BlockDescent
 from strat.solvers.base import Solver
-from strat.solvers.block_descent import BlockDescent
-from strat.solvers.cone_newton import ConeNewton, needs_cones
+from strat.solvers.cone import ConeNewton
 from strat.solvers.joint_steps import JointSteps
 
 # Edges a stratum, with more of which a cone program of the whole graph costs more than many proxes.
@@ -54,7 +53,7 @@ class MAPG(Solver):
     MAPG(max_iter=100, step=(0.001, 0.0001))
     """
 
-    edge = edge
+    follows_edges = True
     _ranges = {**Solver._ranges, "step": ("two numbers (alpha_x, alpha_y) above 0, or None", _is_step)}
     needs = {"loss": "value_and_gradient", "regularizer": "prox"}
 
@@ -74,15 +73,15 @@ class MAPG(Solver):
         super().__init__(tol=tol, max_iter=max_iter, patience=patience, time_limit=time_limit)
         self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
-    def _algorithm(self, problem, theta, w):
-        if self.step is not None:
+    def _algorithm(self, problem, theta, w, whole=False):
+        if self.step is not None and not whole:
             return FixedSteps(problem, theta, w, self.step)
         dense = problem.loss.has("value_and_gradient") and problem.edges.mask.size > DENSE * problem.K
-        if not needs_cones(problem) or (problem.learned and dense):
+        if not (whole or needs_cones(problem)) or (problem.learned and dense and not whole):
             return JointSteps(problem, theta, w, self.tol)
         if problem.learned:
-            return BlockDescent(problem, theta, w, self.tol)
-        return ConeNewton(problem, theta, w)
+            return BlockDescent(problem, theta, w, self.tol, whole)
+        return ConeNewton(problem, theta, w, whole=whole)
 
 
 class FixedSteps(Algorithm):

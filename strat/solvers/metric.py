@@ -21,7 +21,7 @@ class StrataMetric:
 
     def __init__(self, problem, x, curvature=None):
         self.problem = problem
-        self.loss_curvature = _curvature(problem.loss, x.theta) if curvature is None else curvature
+        self.loss_curvature = _curvature(problem.loss, x.theta) if curvature is None else curvature.copy()
         self.share = 1.0
         self.move = np.empty_like(x.theta)  # of the last step
         self.couple = 1.0 if problem.couple is None else problem.couple.max()
@@ -41,13 +41,10 @@ class StrataMetric:
             model = 0.5 * float(self.loss_curvature @ squares)
             self._rest, self._losses, self.squares = rest, y.losses, squares
             loss_rest = float(rest.sum())
-            if loss_rest <= model + 1e-14 * (1 + abs(y.loss)):
+            seen = None if loss_rest <= model + 1e-14 * (1 + abs(y.loss)) else self._seen()
+            if seen is None or not (bad := (seen > self.loss_curvature) & (curvature < STEEPEST)).any():
                 break
-            seen = self._seen()
-            bad, old = seen > self.loss_curvature, np.maximum(self.loss_curvature, 1e-3 * curvature)
-            bad &= curvature < STEEPEST
-            if not bad.any():
-                break
+            old = np.maximum(self.loss_curvature, 1e-3 * curvature)
             self.loss_curvature[bad] = np.clip(1.2 * seen, 2 * old, 100 * old)[bad]
         self.curvature = curvature
         self.square = float(curvature @ squares)

@@ -1,8 +1,8 @@
 """NewtonCG: a proximal Newton method for a given graph."""
 
-from strat.solvers import edge
+from strat.solvers.algorithm import needs_cones
 from strat.solvers.base import Solver
-from strat.solvers.cone_newton import ConeNewton, needs_cones
+from strat.solvers.cone import ConeNewton
 from strat.solvers.proximal_newton import ProximalNewton
 
 
@@ -40,7 +40,7 @@ class NewtonCG(Solver, max_iter=500):
     NewtonCG(tol=1e-08)
     """
 
-    edge = edge
+    follows_edges = True
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
     ways = {
         "loss": (
@@ -54,7 +54,7 @@ class NewtonCG(Solver, max_iter=500):
         "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
     )
 
-    def _algorithm(self, problem, theta, w):
-        if needs_cones(problem):
-            return ConeNewton(problem, theta, w)
+    def _algorithm(self, problem, theta, w, whole=False):
+        if whole or needs_cones(problem):
+            return ConeNewton(problem, theta, w, whole=whole)
         return ProximalNewton(problem, theta, w, self.tol)

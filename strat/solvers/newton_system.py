@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 
 from strat.oracles.base import hessian_blocks
-from strat.solvers.free_directions import times
+from strat.oracles.interior_point import InteriorPoint, kinked_and_quadratic
+from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.preconditioner import Preconditioner
 
 BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
@@ -26,14 +27,14 @@ class NewtonSystem:
 
     def __init__(self, problem, w, degrees, once=False):
         self.problem, self.K, self.n = problem, problem.K, problem.n
-        laplacians = problem.laplacians(w, degrees)
-        self.coupled, self.laplacian = laplacians.any, laplacians.operator
+        self.laplacians = problem.laplacians(w, degrees)
+        self.coupled, self.laplacian = self.laplacians.any, self.laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
         cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
-        self.preconditioner = Preconditioner(laplacians)
+        self.preconditioner = Preconditioner(self.laplacians)
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
@@ -51,14 +52,6 @@ class NewtonSystem:
         """Take the given blocks (K, n, n) for the Hessian's."""
         self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
-
-    def bound(self, theta):
-        """A bound (K,) on the curvature of a quadratic loss whose blocks are at hand; None for any other loss."""
-        if not self.quadratic:
-            return None
-        self.measure(theta)
-        size = None if self._blocks is None else np.linalg.norm(self._blocks, axis=(1, 2))
-        return size if size is not None and size.any() else None
 
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
@@ -89,10 +82,7 @@ class NewtonSystem:
         return out
 
     def solve(self, b, free, tolerance, checked=True):
-        """Solution d (K, n), 0 off the free directions that were set, to a norm `tolerance` of the residual on them.
-
-        `checked`: the solution by an exact factor is refined, too, until its residual is small enough.
-        """
+        """Solution d (K, n), 0 off the free directions that were set; `checked`: refined even where a factor is exact."""
         if not self.coupled and self._matrices is not None:
             return self._direct(free.project(b), free)
         project, precondition = free.project, self._precondition
@@ -105,11 +95,7 @@ class NewtonSystem:
             products += 1
             return project(self._times(x))
 
-        rest = self.preconditioner.rest
-        between = rest and (lambda x: project(rest(x)))
-        d = conjugate_gradients(
-            product, lambda r: project(precondition(r)), project(b), tolerance, MOST, between
-        )
+        d = conjugate_gradients(product, lambda r: project(precondition(r)), project(b), tolerance, MOST)
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is no preconditioner
         return d
@@ -127,10 +113,7 @@ class NewtonSystem:
 
 
 class GraphSystem:
-    """(G(w) diag(couple) + 2 rho I) x = b, factorised once for every rho.
-
-    Where the graph would fill the factor, the edge set has an approximate one, and conjugate gradients refine the solution.
-    """
+    """(G(w) diag(couple) + 2 rho I) x = b, by one factor for every rho, refined where that is approximate."""
 
     def __init__(self, problem, w):
         self.laplacians = problem.laplacians(w)
@@ -158,24 +141,59 @@ def mean_curvature(product, shape):
     return np.maximum(np.mean([np.mean(s * product(s), axis=1) for s in signs], axis=0), 0.0)
 
 
-def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
-    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps.
-
-    With M⁻¹ the preconditioner and `rest` the products with product - M, those with M need no arithmetic of their own, as
-    M M⁻¹ r = r.
-    """
-    x, r = np.zeros_like(b), b.copy()
-    p, Mp, rho = 0.0, 0.0, 1.0
+def conjugate_gradients(product, precondition, b, tolerance, most):
+    """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps."""
+    x, r, p, rho = np.zeros_like(b), b.copy(), 0.0, 1.0
     for _ in range(most):
         if not float(np.vdot(r, r)) > tolerance**2:
             break
         q = precondition(r)
         rho, old = float(np.vdot(r, q)), rho
-        p, Mp = q + p * (rho / old), rest and r + Mp * (rho / old)
-        Ap = rest(p) + Mp if rest else product(p)
+        p = q + p * (rho / old)
+        Ap = product(p)
         curvature = float(np.vdot(p, Ap))
         if not (curvature > 0 and np.isfinite(curvature)):
             break
         x += (rho / curvature) * p
         r -= (rho / curvature) * Ap
     return x
+
+
+class Smoothed:
+    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records, as `InteriorPoint` finds it.
+
+    `system`, a NewtonSystem, solves with the matrices, in place of the Hessian that it has; `rows` are the records with kinks,
+    and `rest` the oracles of all other terms but the Laplacian's.
+    """
+
+    def __init__(self, problem, system, rows, rest):
+        self.problem, self.system, self.rows, self.rest = problem, system, rows, rest
+        self.everywhere = FreeDirections.everywhere(problem.K, problem.n)
+
+    @classmethod
+    def of(cls, problem, system):
+        """The method for a problem, or None where it is not of this kind."""
+        known = kinked_and_quadratic([*getattr(problem.loss, "parts", ()), problem.regularizer])
+        return cls(problem, system, *known) if known and system.forms_blocks else None
+
+    def minimiser(self, point, tol):
+        """Theta from a differentiated point on, as far as a gradient of norm tol."""
+        rows, theta = self.rows, point.theta
+        slope = point.theta_gradient + self.problem.regularizer.value_and_gradient(theta)[1]
+        slope = slope - rows.back(rows.slopes(rows.arguments(theta)))
+        self.quadratic = sum(hessian_blocks(oracle, theta) for oracle in self.rest)
+        return InteriorPoint(rows, self.quadratic, self).solve(theta, slope, tol)
+
+    def factorise(self, blocks, damping):
+        """Take the blocks, and damping to be added to their diagonals."""
+        self.system.take(blocks)
+        self.system.set(self.everywhere, damping)
+
+    def solve(self, b, tolerance):
+        """Solve with the blocks and the Laplacian."""
+        return self.system.solve(b, self.everywhere, tolerance)
+
+    def product(self, move):
+        """The product with the Hessian of what is quadratic."""
+        bent = times(self.quadratic, move)
+        return bent + self.system.laplacian(move) if self.system.coupled else bent

@@ -29,13 +29,12 @@ class Preconditioner:
     which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the
     strata's blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are
     a good approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself, up to
-    rounding, and `exact` is True. `rest` gives the products with what the matrix has beyond that of which the inverse was
-    prepared, where they are cheap; it is None elsewhere.
+    rounding, and `exact` is True.
     """
 
     def __init__(self, laplacians):
         self.laplacians, self.edges, self.graph = laplacians, laplacians.edges, laplacians.degrees
-        self.exact, self.rest, self.factorizations = False, None, 0
+        self.exact, self.factorizations = False, 0
         self.shift, self._factors = np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
@@ -44,13 +43,9 @@ class Preconditioner:
         `blocks` (K, n, n) or None is the curvature of the strata, `bend` (K, n) what their diagonals lack, `diagonal` (K, n)
         the whole diagonal, positive, and `free` the FreeDirections where the solution lies.
         """
-        self.exact, self.rest = False, None
+        self.exact = False
         if blocks is not None and free.mask is not None and self._is_narrow:
-            exact = self._banded(
-                free.restricted(blocks, diagonal.mean(axis=1)),
-                bend + self.graph + 1e-15 * diagonal,
-                None if free.all else free.mask,
-            )
+            exact = self._banded(free, blocks, bend, diagonal)
             self.exact = exact is not None
             if self.exact:
                 return exact
@@ -64,7 +59,7 @@ class Preconditioner:
         if blocks is None:
             scale = diagonal + self.graph
             return lambda r: r / scale
-        blocks, self.rest = np.array(blocks), self.laplacians.between
+        blocks = np.array(blocks)
         np.einsum("kaa->ka", blocks)[...] += bend + self.graph + 1e-14 * diagonal
         return partial(times, np.linalg.inv(free.restricted(blocks, diagonal.mean(axis=1))))
 
@@ -77,19 +72,20 @@ class Preconditioner:
         width = edges.band[1]
         return width > 0 and width**2 * n <= CHEAP and edges.K * n * (width * n + 1) <= LARGEST
 
-    def _banded(self, blocks, diagonal, mask):
-        """The inverse with these diagonal blocks, by a banded Cholesky factor; None where it is not positive definite.
+    def _banded(self, free, blocks, bend, diagonal):
+        """The inverse itself, by a banded Cholesky factor; None where the matrix is not positive definite.
 
         With the strata in an order that keeps neighbours at most `width` places apart, coordinate c of the stratum in place
-        p is row p n + c, and the bandwidth is width n: that of a chain is n. Off the `mask` the blocks are restricted already.
+        p is row p n + c, and the bandwidth is width n: that of a chain is n.
         """
         self.factorizations += 1
         (place, width), (i, j), (K, n) = self.edges.band, self.edges.ends, diagonal.shape
+        blocks = free.restricted(blocks, diagonal.mean(axis=1))
         band = np.zeros((K, n, width * n + 1))  # band[p, c, d]: entry at d rows below the diagonal
         for c in range(n):
             band[place, c, : n - c] = blocks[:, c:, c]
-        band[place, :, 0] += diagonal
-        joint = 1.0 if mask is None else mask[i] & mask[j]
+        band[place, :, 0] += bend + self.graph + 1e-15 * diagonal
+        joint = 1.0 if free.all else free.mask[i] & free.mask[j]
         low, apart = np.minimum(place[i], place[j]), np.abs(place[i] - place[j])
         band[low[:, None], np.arange(n), apart[:, None] * n] = -self.laplacians.entries * joint
         factor, info = dpbtrf(band.reshape(K * n, -1).T, lower=1, overwrite_ab=1)
@@ -123,10 +119,8 @@ class Preconditioner:
         return solve
 
     def _by_correlations(self, blocks, bend):
-        """`by_graph` in directions in which the mean block and `couple` are diagonal; None where the block nearly is.
-
-        Columns far from 0 for their spread are strongly correlated with the intercept.
-        """
+        """`by_graph` in directions in which the mean block and `couple` are diagonal; None where the block nearly is."""
+        # Columns far from 0 for their spread are strongly correlated with the intercept.
         mean = blocks.mean(axis=0) + np.diag(bend.mean(axis=0))
         scale = 1 / np.sqrt(np.maximum(mean.diagonal(), 1e-300))
         mean = scale[:, None] * mean * scale

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 logger = logging.getLogger("strat")
 SECONDS = 2.0  # between two log lines
@@ -10,10 +10,7 @@ SECONDS = 2.0  # between two log lines
 
 @contextmanager
 def listening(verbose, stream=True):
-    """Let the logger "strat" let information through inside, if `verbose`.
-
-    With `stream`, it goes to stderr where nobody else listens; without, something else, such as a bar, is shown there.
-    """
+    """Let the logger "strat" let information through inside, if `verbose`; with `stream` to stderr where nobody listens."""
     level, handler = logger.level, None
     if verbose and not logger.isEnabledFor(logging.INFO):
         logger.setLevel(logging.INFO)
@@ -29,11 +26,7 @@ def listening(verbose, stream=True):
 
 
 class Progress:
-    """Context in which `update` reports, if `verbose`.
-
-    On a terminal with tqdm there is a bar. Otherwise lines go to the logger "strat"; if nobody listens to it, they go
-    to stderr for the time of the run, as the user asked for them.
-    """
+    """Context in which `update` reports, if `verbose`: by a bar on a terminal with tqdm, else by lines to the logger."""
 
     def __init__(self, name, max_iter, verbose):
         self.name, self.max_iter, self.verbose = name, max_iter, verbose
@@ -42,11 +35,9 @@ class Progress:
 
     def __enter__(self):
         if self.verbose and sys.stderr.isatty():
-            try:
+            with suppress(ImportError):
                 from tqdm import tqdm
-            except ImportError:
-                pass
-            else:
+
                 self.bar = tqdm(total=self.max_iter, desc=self.name, file=sys.stderr, leave=False)
         self.listening = listening(self.verbose, stream=self.bar is None)
         self.listening.__enter__()

@@ -8,10 +8,8 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.solvers.algorithm import PROJECTION, Algorithm
 from strat.solvers.free_directions import FreeDirections
-from strat.solvers.interior_point import Smoothed
 from strat.solvers.metric import StrataMetric
-from strat.solvers.newton_system import NewtonSystem
-from strat.solvers.prox_slope import ProxSlope, probes
+from strat.solvers.newton_system import NewtonSystem, Smoothed
 
 RIDGE = 1e-13  # least damping, relative; it keeps the equations definite where strata have no records
 MOST_DAMPING = 1.0
@@ -62,13 +60,11 @@ class ProximalNewton(Algorithm):
         self.plain = self.bend is not None and (self.quadratic or Smoothed.of(problem, self.system) is None)
         self.damping, self.size = np.full(problem.K, RIDGE), np.inf
         self.idle, self.polished = 0, False
-        self._probes = probes(problem.regularizer.prox, problem.n)
 
     @cached_property
     def strata_metric(self):
         """How far each stratum may move in a gradient step."""
-        curvature = self.system.bound(self.x.theta) if self._curvature is None else self._curvature.copy()
-        metric = StrataMetric(self.problem, self.x, curvature)
+        metric = StrataMetric(self.problem, self.x, self._curvature)
         metric.share = SAFE
         return metric
 
@@ -85,11 +81,6 @@ class ProximalNewton(Algorithm):
         links = sp.coo_array((weight[joined], (i[joined], j[joined])), shape=(K, K))
         return connected_components(links, directed=False)[1]
 
-    @cached_property
-    def parts(self):
-        """How many connected parts there are."""
-        return int(self.part.max(initial=0)) + 1
-
     def step(self):
         """One iteration."""
         x, z = self.differentiate_x(), self.z
@@ -103,7 +94,7 @@ class ProximalNewton(Algorithm):
         theta[worse] = x.theta[worse]  # rounding: these parts stay
         if not np.array_equal(z.theta, theta):  # as a rule z is the last point tried
             z.theta[...] = theta
-            self._evaluate(z)
+            z.move_theta()
         gain = x.objective - z.objective
         if gain >= -float(noise.sum()):
             z.objective = min(z.objective, x.objective)
@@ -117,8 +108,7 @@ class ProximalNewton(Algorithm):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
         z, ridges, system = self.z, self.problem.regularizer, self.system
         slope = x.theta_gradient + ridges.value_and_gradient(x.theta)[1]
-        free = FreeDirections.everywhere(*x.theta.shape)
-        free.curvature = np.broadcast_to(self.bend, x.theta.shape)
+        free = FreeDirections.everywhere(*x.theta.shape, self.bend)
         system.set(free, self._ridge(x, 0.0))
         d = system.solve(-slope, free, self._accuracy(slope, x, True), checked=False)
         if not np.isfinite(d).all():
@@ -137,26 +127,19 @@ class ProximalNewton(Algorithm):
         self.x, self.z, self.fresh, self.idle = z, x, False, 0
         return True
 
-    def _evaluate(self, point):
-        """Compute F at a point; return whether it is finite."""
-        point.evaluate_theta()
-        point.add_laplacian()
-        point.add_regularizer()
-        return point.objective < np.inf
-
     def _values(self, point):
         """F of every part, at an evaluated point."""
-        if self.parts == 1:
+        if not self.part.any():
             return np.array([point.objective])
         strata = point.losses + self.problem.regularizer.value(point.theta)
-        return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product), self.parts)
+        return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product))
 
     def _noise(self, point):
         """Rounding error to expect in F of every part, that of affine images whose terms cancel among it."""
         theta = self.problem.scaled(point.theta)
         strata = np.abs(point.losses) + 0.02 * point.degrees * np.vecdot(theta, theta)
         strata += 0.1 * np.sqrt(self.strata_metric.loss_curvature * np.vecdot(point.theta, point.theta))
-        return 1e-14 * np.bincount(self.part, strata, self.parts) + 1e-16 * (1 + abs(point.objective))
+        return 1e-14 * np.bincount(self.part, strata) + 1e-16 * (1 + abs(point.objective))
 
     def _gradient_step(self, x):
         """Set p to the prox-gradient step from x, with t for each stratum, and u to the regularizer's slope there."""
@@ -182,9 +165,10 @@ class ProximalNewton(Algorithm):
         direction = self._direction()
         if direction is None:
             return theta, reached
-        noise, waiting = self._noise(self.p), np.ones(self.parts, dtype=bool)
+        noise = self._noise(self.p)
+        waiting = np.ones(len(noise), dtype=bool)
         for length in LENGTHS:
-            lowered = np.zeros(self.parts, dtype=bool)
+            lowered = np.zeros(len(noise), dtype=bool)
             for candidate in self._points(length, *direction):
                 good, new = self._lower(candidate, values, noise)
                 good &= waiting & ~(lowered & (new >= reached))
@@ -204,7 +188,7 @@ class ProximalNewton(Algorithm):
         """Parts in which F is lower at theta than at p, where it is `values`, and F of every part at theta."""
         z = self.z
         z.theta[...] = theta
-        self._evaluate(z)
+        z.move_theta()
         new = self._values(z)
         good = new < values - noise
         alike = ~good & (np.abs(new - values) <= noise)
@@ -217,7 +201,7 @@ class ProximalNewton(Algorithm):
     def _direction(self):
         """Newton's direction at p and C times it; None where there is none."""
         p, system, ridge = self.p, self.system, self._ridge(self.p, self.strata_metric.loss_curvature)
-        free = FreeDirections(ProxSlope(self.problem.regularizer.prox, self.v, self.t, self._probes))
+        free = FreeDirections.of(self.problem.regularizer.prox, self.v, self.t)
         self.fresh = False
         system.set(free, ridge)
         b = -(p.theta_gradient + self.u)
@@ -225,7 +209,7 @@ class ProximalNewton(Algorithm):
         d = system.solve(b, free, accuracy)
         if not np.isfinite(d).all():
             return None
-        self.promised = np.bincount(self.part, np.einsum("kn,kn->k", b, d), self.parts)
+        self.promised = np.bincount(self.part, np.einsum("kn,kn->k", b, d))
         return d, free.bend(d)
 
     def _ridge(self, point, metric):
@@ -243,10 +227,7 @@ class ProximalNewton(Algorithm):
         return None if theta is None else self.problem.prox(theta, PROJECTION)
 
     def _accuracy(self, b, point, smooth):
-        """Residual to leave in Newton's equations: as much as their model errs, so that late steps are exact.
-
-        Eisenstat and Walker (1996), choice 2; a quadratic's model is exact from the start.
-        """
+        """Residual to leave in Newton's equations: as much as their model errs (Eisenstat and Walker 1996, choice 2)."""
         size, last = np.linalg.norm(b), self.size
         self.size = size
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing
@@ -282,7 +263,7 @@ class ProximalNewton(Algorithm):
     def _distance(self, theta, gradient):
         """Size of every part's prox-gradient step, over t."""
         step = (theta - self.problem.prox(theta - self.t[:, None] * gradient, self.t)) / self.t[:, None]
-        return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step), self.parts))
+        return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step)))
 
     def certificate(self, theta, w):
         """Residual of a point that is to be returned, which is x as a rule."""

@@ -78,10 +78,8 @@ class Result(Shown):
             f"residual    theta {self.residual['theta']:.1e}  W {self.residual['W']:.1e}",
             f"work        {self.seconds:.2f} s, {self.factorizations} factorizations",
         ]
-        starts = self.starts if len(self.starts) > 1 else []
-        lines += [
-            f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}" for s in starts
-        ]
+        for s in self.starts if len(self.starts) > 1 else ():
+            lines.append(f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
 
     __repr__ = __str__

@@ -8,6 +8,7 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning
 from strat.oracles.clock import Lost, OutOfTime, seconds_left
+from strat.solvers.algorithm import has_cones
 from strat.solvers.checkpoint import Checkpoint
 from strat.solvers.result import Result
 from strat.solvers.units import Units
@@ -23,7 +24,7 @@ STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", 
 #: that minimise an exact model.
 IDLE, IDLE_EXACT = 500, 2
 #: What a checkpoint holds of the loop itself.
-SAVED = (
+SAVED = [
     "iteration",
     "history",
     "times",
@@ -34,9 +35,11 @@ SAVED = (
     "best_key",
     "best_iteration",
     "moved_to",
-)
+]
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
+WRITTEN = 5_000_000  # numbers in the records up to which their cone program is written for that
+NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
 
 
 @dataclass
@@ -125,10 +128,14 @@ class Run:
         point = self._theta(), algorithm.x.w
         state = State(self.iteration, self._objective(), residual, *point, seconds, algorithm.factorizations)
         self._look_for_progress(residual)
-        status, small = None, self._small(residual) and self._settled()
+        status, small = None, self._converged(residual)
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
-        elif (small or algorithm.stalled) and self.iteration < solver.max_iter and self.units.outgrown(algorithm.x):
+        elif (
+            (small or algorithm.stalled)
+            and self.iteration < solver.max_iter
+            and self.units.outgrown(algorithm.x)
+        ):
             self._change_units(point[0], point[1])
         elif small:
             status = "converged"
@@ -155,16 +162,16 @@ class Run:
 
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
-        if self.solver.edge is None or self.along_edge:
+        if not self.solver.follows_edges or self.along_edge:
             return False
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
         look = self.algorithm.stalled or self.algorithm.slow or doubled
-        return look and self.solver.edge.at_edge(self.units.problem, self.algorithm.x)
+        return look and _at_edge(self.units.problem, self.algorithm.x)
 
     def _go_along_edge(self):
         """Let an algorithm go on that knows the edge of the loss's domain."""
         x, work = self.algorithm.x, self.algorithm.factorizations
-        self.algorithm = self.solver.edge.along_edge(self.units.problem, x.theta, x.w, self.solver.tol)
+        self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, whole=True)
         self.algorithm.extra_factorizations += work
         self.along_edge = True
 
@@ -176,15 +183,14 @@ class Run:
         self.algorithm.extra_factorizations += work
         self.along_edge, self.least = False, np.inf
 
-    def _small(self, residual):
-        return residual is not None and max(residual.values()) <= self.solver.tol
-
-    def _settled(self):
-        """Whether the last iteration changed the objective little, relative to its size and to its change so far.
+    def _converged(self, residual):
+        """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
 
         Where the loss has huge gradients, as at a bound next to a pole, the relative residual is small far from any
         solution, and where the data are tiny it is small everywhere. The objective still falls there.
         """
+        if residual is None or max(residual.values()) > self.solver.tol:
+            return False
         if self.algorithm.exact:
             return True
         start, before, now = (F / self.units.worth for F in (self.history[0], *self.history[-2:]))
@@ -240,24 +246,20 @@ class Run:
             theta, w = self.best_theta, self.best_w
         residual = {"theta": np.inf, "W": np.inf}
         with suppress(OutOfTime, Lost):
-            w, residual = self._with_formula(theta, w, self._certificate(theta, w))
+            w, residual = self._with_formula(theta, w)
         parts = self._parts(theta, w)
-        if status == "max_iter" and self.iteration and self._small(residual) and self._settled():
+        if status == "max_iter" and self.iteration and self._converged(residual):
             status = "converged"  # the algorithm had not measured the residual
-        return Result(
-            status=status,
-            iterations=self.iteration,
-            objective=sum(parts.values()),
-            parts=parts,
-            residual=residual,
-            history=self.history,
-            seconds=self.seconds,
-            factorizations=self.algorithm.factorizations,
-            init=self.init,
-            theta=theta,
-            w=w,
-            history_seconds=self.times,
-        )
+        work = {"seconds": self.seconds, "factorizations": self.algorithm.factorizations}
+        found = {
+            "objective": sum(parts.values()),
+            "parts": parts,
+            "residual": residual,
+            "theta": theta,
+            "w": w,
+        }
+        history = {"history": self.history, "history_seconds": self.times}
+        return Result(status, self.iteration, init=self.init, **found, **history, **work)
 
     def _parts(self, theta, w):
         """The terms of the objective, as they were last computed where the records are lost."""
@@ -268,18 +270,33 @@ class Run:
         parts = {name: getattr(x, name) * self.units.worth for name in names}
         return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest() * self.units.worth}
 
-    def _certificate(self, theta, w):
-        return self.algorithm.certificate(self.units.inside(theta), w)
-
-    def _with_formula(self, theta, w, residual):
+    def _with_formula(self, theta, w):
         """(w, residual) with the best W for theta where that is a formula and the residual allows it."""
-        graph_oracle = self.problem.graph_oracle() if self.problem.learned else None
+        inside, graph_oracle = (
+            self.units.inside(theta),
+            self.problem.graph_oracle() if self.problem.learned else None,
+        )
+        residual = self.algorithm.certificate(inside, w)
         if getattr(graph_oracle, "closed_form", False):
             best = graph_oracle.minimize(self.problem.half_distances(theta))[0]
-            left = self._certificate(theta, best)
+            left = self.algorithm.certificate(inside, best)
             if max(left.values()) <= max(self.solver.tol, *residual.values()):
                 return best, left
         return w, residual
+
+
+def _at_edge(problem, x):
+    """Whether short steps downhill from a point leave the domain of a loss whose records' cones can be written."""
+    loss = problem.loss
+    if not (loss.has("cones") and loss.has("value_and_gradient")) or getattr(loss.cones, "size", 0) > WRITTEN:
+        return False
+    slope = x.differentiate().theta_gradient
+    size = np.linalg.norm(x.theta, axis=1)
+    size = np.where(size > 0, size, size.mean() or 1.0)
+    lengths = NEAR * size / (np.linalg.norm(slope, axis=1) + 1e-300)
+    ahead = problem.prox(x.theta - lengths[:, None] * slope, lengths)
+    # The cones are asked for last, as they are written then.
+    return bool(np.isinf(loss.value(ahead)).any()) and has_cones(loss)
 
 
 def _warn(solver, result, algorithm):

@@ -1,4 +1,4 @@
-"""Starting points, and the choice among several of them.
+"""The default solver, starting points, and the choice among several of them.
 
 The joint problem has many critical points; which one a solver reaches depends on the start. The starts are:
 
@@ -23,16 +23,40 @@ import numpy as np
 
 from strat.errors import ConvergenceWarning, OptionError
 from strat.oracles.clock import within
-from strat.solvers.algorithm import PROJECTION, for_given_graph
-from strat.solvers.cone_newton import needs_cones
-from strat.solvers.default import default_solver
-from strat.solvers.graph_step import graph_step
+from strat.solvers.admm import ADMM
+from strat.solvers.algorithm import PROJECTION, for_given_graph, has_cones, needs_cones
+from strat.solvers.cone import Cone
+from strat.solvers.joint_steps import graph_step
+from strat.solvers.mapg import MAPG
+from strat.solvers.newton_cg import NewtonCG
 from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
 ROUGH = 1e-3  # tolerance of the fits that only give a start
 ROUGH_ITERATIONS = 50
 ROUNDING = 1e-12
+
+
+def default_solver(loss, learned, regularizer=None):
+    """The solver for a loss at the records, a graph that is learned or given, and a regularizer where it is known already."""
+    if learned:
+        return MAPG()
+    curved = loss.has("hessian_operator")
+    closed = not getattr(getattr(regularizer, "prox", None), "costly", False)
+    if curved and closed:
+        return NewtonCG()
+    # The cones are asked for last, as they are written then.
+    if curved or (not (closed and loss.has("value_and_gradient")) and has_cones(loss)):
+        return Cone()
+    return MAPG() if loss.has("value_and_gradient") else ADMM()
+
+
+def needs_prox(solver, loss=None):
+    """Whether a solver, or None, needs the prox of the loss: the given one, where either a gradient or a prox would do."""
+    need = getattr(solver, "needs", {}).get("loss")
+    if isinstance(need, tuple):
+        return loss is not None and "prox" in need and not any(loss.has(name) for name in need)
+    return need == "prox"
 
 
 def solve(
@@ -50,7 +74,10 @@ def solve(
     best, best_key, tried = None, np.inf, []
     started = time.perf_counter() if started is None else started
     limit = partial(within, solver.time_limit, started)
-    for index, (name, given) in enumerate(_plan(start, n_starts)):
+    first = ("given", start) if isinstance(start, dict) else (start or "default", start or "default")
+    plan = [first] + [(name, name) for name in NAMES[:-1] if name != first[0]]
+    plan += [(f"random {i}", "random") for i in range(1, n_starts)]
+    for index, (name, given) in enumerate(plan[:n_starts]):
         if name == "zero" and tried and tried[0]["init"] == "default":
             tried.append({**tried[0], "init": name})  # the same start
             continue
@@ -60,7 +87,7 @@ def solve(
         if n_starts > 1 and solver.checkpoint is not None:
             one.checkpoint = f"{solver.checkpoint}.{index}"
         theta, w = point(problem, given, random_state + index, limit)
-        result = one.run(problem, theta, w, score=score, fingerprint=fingerprint, init=name, started=started)
+        result = one._run(problem, theta, w, score=score, fingerprint=fingerprint, init=name, started=started)
         tried.append({"init": name, "objective": result.objective, "status": result.status})
         key = result.objective if score is None else score(result.theta)
         if best is None or key < best_key:
@@ -82,7 +109,11 @@ def point(problem, start, seed=0, limit=nullcontext):
     if theta is None or np.isnan(theta).any():
         default = _theta(problem, name, seed, limit)
         theta = default if theta is None else np.where(np.isnan(theta), default, theta)
-    theta = inside(problem, _feasible(problem, theta)) if "theta" in given else theta
+    if "theta" in given:  # projected where it breaks constraints: F there may be lower than at the optimum
+        theta = np.array(theta, dtype=float)
+        projected = problem.prox(theta, PROJECTION)
+        theta = np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
+        theta = inside(problem, theta)
     if not problem.learned:
         return theta, problem.w0
     if "w" in given:
@@ -97,26 +128,16 @@ def point(problem, start, seed=0, limit=nullcontext):
     return theta, graph_step(problem, theta).w
 
 
-def _feasible(problem, theta):
-    """A given theta, projected where it breaks constraints: F there may be lower than at the optimum."""
-    theta = np.array(theta, dtype=float)
-    projected = problem.prox(theta, PROJECTION)
-    return np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
-
-
 def zero(problem):
     """Parameters of the start "zero", shape (K, n)."""
     theta = np.zeros((problem.K, problem.n))
-    free = not getattr(problem.regularizer.prox, "restricted", True)
-    if free and not problem.learned and needs_cones(problem) and _finite(problem, theta):
+    free = not getattr(problem.regularizer.prox, "restricted", True) and not problem.learned
+    finite = free and needs_cones(problem) and np.isfinite(problem.regularizer.value(theta)).all()
+    if finite and problem.inside(theta).all():
         return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
     theta = problem.prox(theta, 1.0)
     # What rounding leaves of a 0 may be just inside the domain, next to a pole of the loss.
     return inside(problem, np.where(np.abs(theta) > ROUNDING, theta, 0.0))
-
-
-def _finite(problem, theta):
-    return np.isfinite(problem.regularizer.value(theta)).all() and problem.inside(theta).all()
 
 
 def inside(problem, theta):
@@ -153,17 +174,7 @@ def _fit(problem, theta, w, limit):
     solver.set_params(tol=ROUGH, max_iter=ROUGH_ITERATIONS)
     with limit(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        result = solver.run(for_given_graph(problem, w), theta, w)
-    if (
-        result.status == "interrupted" and not result.notes
-    ):  # otherwise the records are lost, as the fit will see
+        result = solver._run(for_given_graph(problem, w), theta, w)
+    if result.status == "interrupted" and not result.notes:  # else the records are lost, as the fit will see
         raise KeyboardInterrupt
     return inside(problem, result.theta)
-
-
-def _plan(start, n_starts):
-    """Pairs (name for the result, start), n_starts of them."""
-    first = ("given", start) if isinstance(start, dict) else (start or "default", start or "default")
-    plan = [first] + [(name, name) for name in NAMES[:-1] if name != first[0]]
-    plan += [(f"random {i}", "random") for i in range(1, n_starts)]
-    return plan[:n_starts]

@@ -2,14 +2,16 @@
 
 import numpy as np
 
+from strat.oracles.base import Rescaled, RescaledProx
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
-from strat.oracles.rescaled import Rescaled, RescaledProx
 from strat.problem.joint_problem import JointProblem
 
 #: The root mean squares of columns, and the losses, that are taken as they are.
 COLUMNS, LOSSES = (1e-2, 1e2), (1e-1, 1e6)
-APART = 1e3  # largest ratio of the units of coordinates that a prox in closed form ties together, and of F and h
+APART = (
+    1e3  # largest ratio of the units of coordinates that a prox in closed form ties together, and of F and h
+)
 PERFECT = 1e-12  # share of the loss at 0 that a perfect fit leaves by rounding
 FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
 

@@ -3,10 +3,8 @@
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
-from strat.oracles import kernels
 from strat.oracles.memory import check_memory
 from strat.problem.edges.base import EdgeSet, dense
 
@@ -57,10 +55,6 @@ class AllPairs(EdgeSet):
         lower = np.tril(self.packed.square(w), -1)
         return np.ascontiguousarray(lower + lower.T)
 
-    def to_sparse(self, w):
-        """Symmetric csr_array of the weights w."""
-        return sp.csr_array(self.to_matrix(w))
-
     def from_matrix(self, W):
         """Edge array of a symmetric (K, K) array or sparse array."""
         w = self.packed.pack(dense(W, self.K))
@@ -69,8 +63,6 @@ class AllPairs(EdgeSet):
 
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""
-        if kernels.compiled:
-            return kernels.compiled.degrees(self.K, w)
         return self.packed.operator(w)(np.ones(self.K))
 
     def adjacency_operator(self, w):
@@ -85,8 +77,6 @@ class AllPairs(EdgeSet):
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
-        if kernels.compiled:
-            return kernels.compiled.add_ends(self.K, a, g)
         g += self.packed.pack(np.add.outer(a, a))
         return g
 

@@ -20,9 +20,6 @@ class EdgeSet:
     are_packed = False  # whether an edge array is a packed matrix
     sparse = False  # whether `precision` has a sparse factor
 
-    def __repr__(self):
-        return f"{type(self).__name__}({self.K} strata, {self.count} edges)"
-
     def norm(self, a):
         """Euclidean norm over the edges of an edge array that is zero off the edges."""
         return np.sqrt(self.dot(a, a))
@@ -50,29 +47,12 @@ class EdgeSet:
         """Symmetric weights as users see them: an array up to DENSE strata, and where all pairs are edges."""
         return self.to_matrix(w) if self.are_packed or self.K <= DENSE else self.to_sparse(w)
 
-    def dense_laplacian(self, w):
-        """G(w) as a (K, K) array."""
-        return np.diag(self.degrees(w)) - self.to_matrix(w)
-
     def solver(self, w, shift, degrees=None):
-        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one dense Cholesky factorisation.
-
-        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift).
-        """
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one dense Cholesky factorisation."""
         matrix = self.precision(w, shift, degrees)
         if not self.packed.factor(matrix):
             raise np.linalg.LinAlgError("G(w) + diag(shift) is not positive definite")
         return self.packed.solver(matrix)
-
-    def log_det(self, w, shift, degrees, out):
-        """log det of `precision`, whose Cholesky factor is written to out; None where it is not positive definite."""
-        if not self.packed.factor(self.precision(w, shift, degrees, out)):
-            return None
-        return 2 * float(np.log(out[self.packed.diagonal]).sum())
-
-    def inverse(self):
-        """Memory for log det and inverse of `precision` at one point."""
-        return Inverse(self)
 
     @cached_property
     def packed(self):
@@ -99,10 +79,12 @@ class Inverse:
 
     def log_det(self, w, shift, degrees):
         """Factorise, and return the log det; None where the matrix is not positive definite."""
-        if not self.edges.sparse:
-            return self.edges.log_det(w, shift, degrees, self._matrix)
+        edges, packed = self.edges, self.edges.packed
+        if not edges.sparse:
+            definite = packed.factor(edges.precision(w, shift, degrees, self._matrix))
+            return 2 * float(np.log(self._matrix[packed.diagonal]).sum()) if definite else None
         try:
-            self._factor = self.edges.analysis.factor(degrees + shift, -w)
+            self._factor = edges.analysis.factor(degrees + shift, -w)
         except np.linalg.LinAlgError:
             return None
         return self._factor.log_det
@@ -113,8 +95,9 @@ class Inverse:
             self.diagonal, self.entries = self._factor.inverse()
             self._factor = None
         else:
-            self.edges.packed.invert(self._matrix)
-            self.diagonal = self._matrix[self.edges.packed.diagonal]
+            packed = self.edges.packed
+            packed.invert(self._matrix)
+            self.diagonal = self._matrix[packed.diagonal]
             self.entries = self.edges.entries(self._matrix)
 
 
@@ -122,7 +105,5 @@ def dense(W, K):
     """Return W as a (K, K) array, or raise a GraphError."""
     W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
     if W.shape != (K, K):
-        raise GraphError(
-            f"the weights have shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix."
-        )
+        raise GraphError(f"the weights have shape {W.shape}, but the graph has {K} strata: give ({K}, {K}).")
     return W

@@ -29,9 +29,7 @@ class EdgeList(EdgeSet):
         i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
         low, high = np.minimum(i, j), np.maximum(i, j)
         if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
-            raise GraphError(
-                f"candidate edges must join two different strata among the {self.K} of the graph."
-            )
+            raise GraphError(f"candidate edges must join two different strata of the {self.K} of the graph.")
         key = np.sort(low * self.K + high)
         if (key[1:] == key[:-1]).any():
             raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
@@ -146,11 +144,7 @@ class EdgeList(EdgeSet):
         return self.width <= WIDTH
 
     def solver(self, w, shift, degrees=None):
-        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by one sparse factorisation.
-
-        Without `degrees` they are those of w, and the matrix is G(w) + diag(shift). Where the graph fills the factor
-        (a random graph), the function divides by the diagonal instead.
-        """
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by a sparse factor or, if that fills, the diagonal."""
         diagonal = (self.degrees(w) if degrees is None else degrees) + shift
         if not self.exact_solver:
             return lambda b: b / diagonal[:, None]

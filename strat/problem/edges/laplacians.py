@@ -53,17 +53,10 @@ class Laplacians:
     def operator(self):
         """`times`, for many products."""
         if self.alike:
-            return lambda theta: self.degrees * theta + self.between(theta)
+            times, couple = self.edges.adjacency_operator(self.w), self.couple
+            return lambda theta: self.degrees * theta - times(theta) * couple
         matrix = self.matrix()
         return lambda theta: (matrix @ theta.reshape(-1)).reshape(theta.shape)
-
-    @cached_property
-    def between(self):
-        """The products without the diagonal: what the strata's neighbours contribute."""
-        if not self.alike:
-            return lambda theta: self.operator(theta) - self.degrees * theta
-        times, couple = self.edges.adjacency_operator(self.w), -self.couple
-        return lambda theta: times(theta) * couple
 
     def matrix(self):
         """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""

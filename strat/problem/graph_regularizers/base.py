@@ -23,7 +23,10 @@ class GraphRegularizer(BaseEstimator):
     learned = True
     _oracle_class = None
     _ranges = {}
-    _powers = {"lambda1": 1.0, "lambda2": 1.0}  # h is proportional to a parameter, or to all of these to 1 over the powers
+    _powers = {
+        "lambda1": 1.0,
+        "lambda2": 1.0,
+    }  # h is proportional to a parameter, or to all of these to 1 over the powers
     _falls_with_weights = False  # whether h falls without bound in W where lambda1 > 0 and lambda2 = 0
     _needs_an_edge = False  # whether h is infinite or infeasible without edges
     _needs_degrees = False  # whether h is infinite where a stratum has no edge
@@ -54,7 +57,9 @@ class GraphRegularizer(BaseEstimator):
 
     def times(self, factor):
         """Give the same h times a positive number."""
-        return clone(self).set_params(**{name: getattr(self, name) * factor**p for name, p in self._powers.items()})
+        return clone(self).set_params(
+            **{name: getattr(self, name) * factor**p for name, p in self._powers.items()}
+        )
 
     def expression(self, W: np.ndarray, W0: np.ndarray | None = None) -> Any:
         """Give h(W) as a CVXPY expression, without constraints.
@@ -93,16 +98,8 @@ class GraphRegularizer(BaseEstimator):
 
         return [W >= 0, cp.diag(W) == 0, *self._constraints(cp, W)]
 
-    def check_edges(self, edges, labels):
-        """Raise a GraphError unless h is finite somewhere on an edge set.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        labels : list
-            The strata.
-        """
+    def _check_edges(self, edges, labels):
+        """Raise a GraphError unless h is finite somewhere on an edge set; `labels` are the strata, for its message."""
         name = type(self).__name__
         if self._needs_an_edge and edges.K == 1:
             raise GraphError(
@@ -115,25 +112,6 @@ class GraphRegularizer(BaseEstimator):
                 f"edges: stratum {labels[lonely[0]]!r} ({lonely.size} in all) has no candidate edge, so that its degree "
                 f'is 0, where {name} is infinite. Add edges to it, use edges="all", or LogDet.'
             )
-
-    def oracle(self, edges, w0, outside=0.0):
-        """Make the oracle of h, which holds the numbers of one point in its own memory.
-
-        Parameters
-        ----------
-        edges : AllPairs or EdgeList
-            Where W may be nonzero.
-        w0 : edge array
-            The prior graph on these edges.
-        outside : float
-            Sum of the squares of the prior graph's weights on other edges, where W is zero.
-
-        Returns
-        -------
-        GraphOracle
-            The oracle.
-        """
-        return self._oracle_class(self, edges, w0, outside)
 
     def _formula(self, cp, W, W0):
         raise NotImplementedError

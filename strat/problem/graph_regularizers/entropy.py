@@ -7,10 +7,7 @@ from strat.problem.graph_regularizers.base import POSITIVE, GraphOracle, GraphRe
 
 
 class EntropyOracle(GraphOracle):
-    """h(w) = sigma^2 sum_e w_e (log w_e - 1).
-
-    Its gradient has a pole at 0, so that the whole of h is left to the prox, and the smooth part is zero.
-    """
+    """h(w) = sigma^2 sum_e w_e (log w_e - 1), all of which is left to the prox, as its gradient has a pole at 0."""
 
     closed_form = True
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.linalg.blas import daxpy
 
+from strat.problem.edges.base import Inverse
 from strat.problem.graph_regularizers.base import (
     NONNEGATIVE,
     POSITIVE,
@@ -16,11 +17,9 @@ from strat.problem.graph_regularizers.base import (
 
 
 class LogDetOracle(GraphOracle):
-    """LogDet at one point of the edge weights: one Cholesky factorisation of M = mu I + G(w) serves all its numbers.
+    """LogDet at one point of the edge weights, from one Cholesky factor of M = mu I + G(w); edges count twice in the norms:
 
-    As every edge stands twice in the matrix norms,
-
-        h(w) = -lambda1 log det M + lambda2 sum_e ((1 - eta) (w_e - w0_e)^2 + 2 eta w_e).
+    h(w) = -lambda1 log det M + lambda2 sum_e ((1 - eta) (w_e - w0_e)^2 + 2 eta w_e).
     """
 
     def __init__(self, h, edges, w0, outside=0.0):
@@ -28,7 +27,7 @@ class LogDetOracle(GraphOracle):
         self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
         self.lambda1, self.mu = float(h.lambda1), float(h.mu)
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
-        self._matrix = edges.inverse() if self.lambda1 else None  # M
+        self._matrix = Inverse(edges) if self.lambda1 else None  # M
         self._pull = edges.zeros()  # w - w0
         self.factorizations = 0
 

@@ -54,9 +54,8 @@ class LogDiagonalOracle(GraphOracle):
         """Size of the terms that balance the distances: lambda1 ||1/deg_i + 1/deg_j||."""
         if not self.lambda1:
             return 0.0
-        return self.edges.norm(
-            self.edges.add_ends(self.lambda1 / self._degrees, self.edges.zeros()) * self.edges.mask
-        )
+        edges = self.edges
+        return edges.norm(edges.add_ends(self.lambda1 / self._degrees, edges.zeros()) * edges.mask)
 
     def minimize(self, c):
         """Exact graph step: the weights that minimise sum_e c_e w_e + h(w), c >= 0, and the Newton iterations.

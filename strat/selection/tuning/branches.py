@@ -1,6 +1,5 @@
 """What tuning by held-out loss varies: the model's own graph, or a learned candidate, and the stages of its descent."""
 
-import math
 from collections.abc import Hashable, Mapping
 from functools import partial
 
@@ -12,8 +11,8 @@ from strat import graphs
 from strat.derivatives.hypergradient import wrt_names
 from strat.errors import GraphError, OptionError
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.prior_graph import PriorGraph
-from strat.graphs.reading import read_graph
+from strat.graphs.features import is_nonnegative
+from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.baselines import joint
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
@@ -54,11 +53,10 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     if not names:
         raise OptionError('wrt is empty; name "scale", "W0" or a hyperparameter.')
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
-    for option, is_used in used.items():
-        if is_used and "W0" not in names:
-            raise OptionError(
-                f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
-            )
+    for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
+        raise OptionError(
+            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave it out.'
+        )
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
     if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
@@ -70,12 +68,9 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     scaling, wide, varied = Stage("scale", ("scale", *others)), prior, None
     stages = [Stage(", ".join(names), tuple(names), penalty) for penalty in penalties]
     if "W0" in names:
-
-        def parameters():
-            part = rounds.learned_from
-            return fit_within(clone(model), part.data, part.strata)._flat()
-
-        wide, varied = with_candidate_edges(prior, edges, parameters)
+        part = rounds.learned_from
+        fitted = partial(fit_within, clone(model), part.data, part.strata)
+        wide, varied = with_candidate_edges(prior, edges, lambda: fitted()._flat())
         # The scales stay free, so that the penalty holds on to the ratios of the start's weights, not to their size.
         moves = tuple(dict.fromkeys(["scale", *names]))
         stages = [scaling, *(Stage("edges", moves, penalty) for penalty in penalties)]
@@ -99,15 +94,11 @@ def _checked_penalties(penalty, several):
     if penalty is None:
         return PENALTIES if several else (0.0,)
     penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
-    for value in penalties:
-        is_number = not isinstance(value, bool | str) and isinstance(value, int | float | np.number)
-        if not is_number or not 0 <= value < math.inf:
-            raise OptionError(
-                f"penalty must be a number of at least 0, or several to choose from, not {penalty!r}."
-            )
+    if not all(map(is_nonnegative, penalties)):
+        raise OptionError(f"penalty must be a number of at least 0, or several of them, not {penalty!r}.")
     if not penalties:
         raise OptionError("penalty is empty; give a number, several to choose from, or None.")
-    return sorted({float(value) for value in penalties}, reverse=True)
+    return sorted(map(float, set(penalties)), reverse=True)
 
 
 def with_candidate_edges(prior, edges, parameters=None):
@@ -141,8 +132,8 @@ def _groups_of(graph, wide, tie):
 def _named_candidates(candidates):
     """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
     if not isinstance(candidates, Mapping):
-        numbered = enumerate(candidates, start=1)
-        candidates = {c if isinstance(c, str) else f"candidate {k}": c for k, c in numbered}
+        names = (c if isinstance(c, str) else f"candidate {k}" for k, c in enumerate(candidates, start=1))
+        candidates = dict(zip(names, candidates, strict=True))
     for name, candidate in candidates.items():
         if name in ("start", "model"):
             raise OptionError(f"candidates: the name {name!r} is taken; give another one.")
@@ -173,10 +164,9 @@ def _learned_graph(candidate, model, prior, part):
         graph = read_graph((fitted.strata_, fitted.W_))
     else:
         graph = read_graph(candidate)
-    unknown = [label for label in graph.labels if label not in prior.position]
-    if unknown:
+    for label in (label for label in graph.labels if label not in prior.position):
         raise GraphError(
-            f"candidates: {unknown[0]!r} is no stratum of the model's graph, whose strata are {some_of(prior.labels)}."
+            f"candidates: {label!r} is no stratum of the model's graph, whose strata are {some_of(prior.labels)}."
         )
     position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
     positive = graph.weights() > 0

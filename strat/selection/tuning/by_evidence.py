@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from strat.compiler.coupling import by_factor
 from strat.errors import DataError
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.records.splitters import RollingOrigin
 from strat.selection.tuning.evidence import Evidence, axes, check, table_of
 from strat.selection.tuning.path import descend, paired_gain, table_row
@@ -58,26 +58,14 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     scales, base = tuned_parts(model, prior, x, name == TABLE)
     tuned = clone(model).set_params(base=base, scale=scales)
     tuned.fit(*everything.data, strata=everything.strata)
-    return Tuned(
-        start=model,
-        model=tuned,
-        W0=as_networkx(model.graph, prior, prior.weights(scales)),
-        parameters={
-            "scale": scales if isinstance(scales, dict) else {"all": scales},
-            "couple": _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple)),
-        },
-        improved=choice > 0,
-        gain=measured["gain"],
-        gain_se=measured["gain_se"],
-        choice=name,
-        history=[row["loss"] for row in table[: 1 + choice]] or [np.nan],
-        folds=[
-            {"records": len(fold[0]), "before": float(fold[0].mean()), "after": float(fold[choice].mean())}
-            for fold in losses
-        ],
-        table=table,
-        log_evidence=path,
-    )
+    couple = _by_name(base, prior, table_of(tuned, prior), by_factor(base.couple))
+    parameters = {"scale": scales if isinstance(scales, dict) else {"all": scales}, "couple": couple}
+    history = [row["loss"] for row in table[: 1 + choice]] or [np.nan]
+    counts = [(len(fold[0]), float(fold[0].mean()), float(fold[choice].mean())) for fold in losses]
+    found = {"improved": choice > 0, "gain": measured["gain"], "gain_se": measured["gain_se"], "choice": name}
+    found |= {"history": history, "folds": counts, "table": table, "log_evidence": path}
+    W0 = as_networkx(model.graph, prior, prior.weights(scales))
+    return Tuned(model, tuned, W0, parameters, **found)
 
 
 def ways_of(model, prior):
@@ -124,10 +112,7 @@ def maximised(evidence, ways, scaled, clock):
 
 
 def last_that_gains(losses, in_time):
-    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none.
-
-    `losses` has for each fold a list: the records' losses at the start (0) and for each way (1, 2).
-    """
+    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none."""
     best, (start, *others) = 0, zip(*losses, strict=True)
     for way, after in enumerate(others, start=1):
         gain, error = paired_gain(start, after, in_time)

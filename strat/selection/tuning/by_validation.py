@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.errors import ConvergenceWarning, DataError, first_line
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.problem.edges import EdgeList
 from strat.records.sample import Sample
 from strat.records.splitters import StrataKFold
@@ -103,10 +103,7 @@ def in_order_of_time(pairs):
 
 
 def tune_by_validation(model, rounds, everything, clock, steps, **options):
-    """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything.
-
-    Where there are no rounds, nothing is left out. `steps` has the options ``max_iter`` and ``patience`` of every descent.
-    """
+    """Tune on some records, and keep the start where those left out see no gain; the result is fitted to everything."""
     notes = Counter()
     names, branches = branches_of(model, rounds, notes, **options)
     start = branches["model"].objective(rounds.pairs)
@@ -150,20 +147,10 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     if "W0" in names:
         graph = read_graph(W0)
         parameters["W0"] = EdgeList(graph.K, graph.i, graph.j).matrix(graph.weights())
-    folds = zip(start.counts.tolist(), before, after, strict=True)
-    return Tuned(
-        start=model,
-        model=tuned,
-        W0=W0,
-        parameters={name: parameters[name] for name in names},
-        improved=improved,
-        gain=gain,
-        gain_se=gain_se,
-        choice=_described(choice, branches),
-        history=history,
-        folds=[dict(zip(("records", "before", "after"), fold, strict=True)) for fold in folds],
-        table=_table(paths, branches),
-    )
+    found = {"improved": improved, "gain": gain, "gain_se": gain_se, "choice": _described(choice, branches)}
+    found |= {"history": history, "table": _table(paths, branches)}
+    found["folds"] = list(zip(start.counts.tolist(), before, after, strict=True))
+    return Tuned(model, tuned, W0, {name: parameters[name] for name in names}, **found)
 
 
 def _walk_rounds(rounds, branches, clock, steps):

@@ -18,14 +18,14 @@ from sklearn.base import clone
 from strat.compiler.walk import AtomNode
 from strat.derivatives.linearization import Linearization
 from strat.errors import GraphError, NoOracleError, OptionError
-from strat.model.refit import Refits
+from strat.model.fit import Refits
 from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
-from strat.rules.text import text
+from strat.rules import text
 from strat.solvers import NewtonCG
 from strat.solvers.starts import solve
 
@@ -49,9 +49,7 @@ class Evidence:
         self.edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
         codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]
         terms = [np.bincount(prior.term_edge, weight * (prior.term_factor == code)) for code in codes]
-        self.terms = terms = np.stack(terms)[
-            :, positive
-        ]  # (A, E) weights of each axis on the edges at the start
+        self.terms = terms = np.stack(terms)[:, positive]  # (A, E): each axis's on the edges at the start
         self.table, self.ridge, self.w = table_of(model, prior), ridge_of(model), terms.sum(axis=0)
         self.residuals = residuals_of(model, self.bound_model.records) if problem.loss.quadratic else None
         self.varied = np.flatnonzero(self.table.any(axis=0))  # the coupled coefficients
@@ -64,7 +62,7 @@ class Evidence:
             weight = terms.T @ self.table[:, c]
             i, j = (end[weight > 0] for end in self.edges.ends)
             links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(problem.K,) * 2)
-            _, label = sp.csgraph.connected_components(links, directed=False)
+            label = sp.csgraph.connected_components(links, directed=False)[1]
             self._pinned[np.unique(label, return_index=True)[1], c] = s = weight.mean() or 1.0
             self._log_det += np.log(np.bincount(label) / s).sum()
 
@@ -161,12 +159,9 @@ def check(model, prior):
             f'method="evidence" needs a loss with third derivatives, but the second derivatives of {what} jump. Tune by '
             "held-out loss."
         )
-    constrained = base.regularizer_program.constraints or any(
-        value is not None and value is not False and not (sp.issparse(value) or np.size(value) == 0)
-        for v in base.regularizer_program.variables
-        for value in v.attributes.values()
-    )
-    if constrained:
+    attributes = (a for v in base.regularizer_program.variables for a in v.attributes.values())
+    given = (a for a in attributes if not (a is None or a is False or sp.issparse(a) or np.size(a) == 0))
+    if base.regularizer_program.constraints or any(True for _ in given):
         raise NoOracleError(
             'method="evidence" reads the regularizer as minus the logarithm of a Gaussian prior, which constraints and '
             "attributes of variables, such as bounds, cut. Leave them out, or tune by held-out loss."
@@ -176,9 +171,8 @@ def check(model, prior):
     names = [f"the factor {name!r}" for name in prior.factors] or ["the graph"]
     for code, name in enumerate(names, start=0 if prior.factors else -1):
         if not weights[prior.term_edge[prior.term_factor == code]].any():
-            raise GraphError(
-                f'method="evidence" multiplies weights, but all those of {name} are 0. Give it a positive scale.'
-            )
+            what = f"multiplies weights, but all those of {name} are 0. Give it a positive scale."
+            raise GraphError(f'method="evidence" {what}')
     without_factor = prior.factors and (prior.term_factor < 0).any()
     if without_factor and not isinstance(model.scale, dict) and model.scale != 1:
         raise OptionError(
@@ -186,9 +180,7 @@ def check(model, prior):
             "each factor as a dict."
         )
     if not table_of(model, prior).any():
-        raise OptionError(
-            'method="evidence": couple= uncouples every variable, so there is no weight to tune.'
-        )
+        raise OptionError('method="evidence": couple= uncouples every variable, so that no weight is left.')
 
 
 def ridge_of(model):
@@ -199,11 +191,11 @@ def ridge_of(model):
     elif not regularizer.quadratic:
         reason = "its curvature is not the same everywhere"
     else:
-        H = np.zeros((model.base.layout.n,) * 2)
-        H += hessian_blocks(regularizer, np.zeros((1, len(H))))[0]
-        ridge = np.diag(H)
+        n = model.base.layout.n
+        H = np.broadcast_to(hessian_blocks(regularizer, np.zeros((1, n)))[0], (n, n))
+        ridge = np.diag(H).copy()
         if np.abs(H - np.diag(ridge)).max(initial=0.0) <= 1e-12 * ridge.max(initial=0.0):
-            return ridge.copy()
+            return ridge
         reason = "it ties several coefficients together"
     raise NoOracleError(
         'method="evidence" takes regularizers that are sums of squares of single coefficients, such as '

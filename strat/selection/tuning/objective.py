@@ -8,7 +8,7 @@ from sklearn.base import clone
 from strat.derivatives.hypergradient import derivatives, over_edges
 from strat.derivatives.linearization import Linearization
 from strat.errors import ConvergenceWarning, NoOracleError
-from strat.model.refit import Refits
+from strat.model.fit import Refits
 from strat.selection.tuning.path import FAILURES
 from strat.solvers import NewtonCG
 
@@ -56,8 +56,7 @@ class InnerFits:
         for p in self.space.parameters:
 
             def change(moved, name=p.name):
-                problem = self.refits.bound_model.problem(w0=w, values={**values, name: moved})
-                return fit.change(problem, v, b)
+                return fit.change(self.refits.bound_model.problem(w0=w, values={**values, name: moved}), v, b)
 
             value = np.asarray(values[p.name], dtype=float)
             slopes[p.name] = derivatives(change, held.base.hyperparameters[p.name], value)
@@ -65,16 +64,17 @@ class InnerFits:
 
 
 class Objective:
-    """The mean loss of all held-out records of several folds, and its gradient; `notes` counts texts of warnings.
+    """The mean loss of all held-out records of several folds, with the model's own hyperparameters, and its gradient.
 
-    The loss itself has the model's own hyperparameters at every x, and is smoothed where the declaration says so.
+    The loss is smoothed where the declaration says so; `notes` counts texts of warnings.
     """
 
     def __init__(self, folds, where, notes):
-        self.folds = [
-            (fits, fits.refits.bound_model.held_out(part.data, part.strata, where=where, smooth=True))
-            for fits, part in folds
+        read = [fits.refits.bound_model.held_out for fits, _ in folds]
+        held = [
+            read[k](part.data, part.strata, where=where, smooth=True) for k, (_, part) in enumerate(folds)
         ]
+        self.folds = [(fits, records) for (fits, _), records in zip(folds, held, strict=True)]
         self.counts = np.array([len(part) for _, part in folds])
         self.space, self.notes = folds[0][0].space, notes
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 
 from strat.errors import first_line
-from strat.selection.means import mean_and_error
+from strat.records.tables import mean_and_error
 from strat.solvers.progress import logger
 
 #: Relative reduction of a step, and size of the projected gradient of a function of size 1, at which a descent ends.
@@ -19,11 +19,10 @@ START = ("model", 0, 0)
 
 
 def descend(function, x, lower, upper, accept, max_iter):
-    """Minimise a function over a box; return where the descent ended.
+    """Minimise ``function(x)`` → (value, gradient), finite at the start, over a box; return where the descent ended.
 
-    ``function(x)`` returns value and gradient, and must be finite at the start. A later trial at which it raises or is not
-    finite is rejected and logged, and the line search shortens its step. ``accept(x)`` is called after each accepted step,
-    and returns True to stop.
+    A trial at which it raises or is not finite is rejected and logged, and the line search shortens its step. ``accept(x)`` is
+    called after each accepted step, and returns True to stop.
     """
     free, values = lower < upper, []
 
@@ -149,9 +148,8 @@ def best(rounds, keys=None):
 def choices(rounds):
     """All choices that some round reached, of the branches that all rounds began; the start first."""
     branches = [name for name in rounds[0] if all(name in paths for paths in rounds)]
-    return [
-        (name, *place) for name in branches for place in sorted({p for paths in rounds for p in paths[name]})
-    ]
+    reached = {name: sorted({p for paths in rounds for p in paths[name]}) for name in branches}
+    return [(name, *place) for name, places in reached.items() for place in places]
 
 
 def losses_of(rounds, key):
@@ -162,10 +160,7 @@ def losses_of(rounds, key):
 
 
 def paired_gain(before, after, by_fold=False):
-    """How much lower the mean loss is after than before, and the standard error of that, over records or folds.
-
-    Both have an array for each fold. Where there is no standard error, the result is 0 and nan.
-    """
+    """How much lower the mean loss is after than before, by fold, and its standard error over records or folds; else 0, nan."""
     gaps = [a - b for a, b in zip(before, after, strict=True)]
     records = np.concatenate(gaps) if gaps else []
     error = mean_and_error([gap.mean() for gap in gaps] if by_fold else records)[1]

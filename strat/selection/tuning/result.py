@@ -6,10 +6,9 @@ from functools import cached_property
 import networkx as nx
 import numpy as np
 
-from strat.graphs.reading import read_graph
+from strat.graphs.prior_graph import read_graph
 from strat.plot import canvas
-from strat.records.tables import Table, aligned, number
-from strat.selection.means import text_of
+from strat.records.tables import Table, aligned, number, text_of
 
 #: Edges and hyperparameters that are printed.
 SHOWN = 5
@@ -76,11 +75,11 @@ class Tuned(Table):
     columns = ("tried", "step", "held-out loss", "gain", "gain s.e.")
 
     def __post_init__(self, start):
-        records = [fold["records"] for fold in self.folds]
-        self.before, self.after = (
-            float(np.average([fold[key] for fold in self.folds], weights=records)) if records else np.nan
-            for key in ("before", "after")
-        )
+        self.before = self.after = np.nan
+        if self.folds:
+            records, *both = zip(*self.folds, strict=True)
+            self.before, self.after = (float(np.average(losses, weights=records)) for losses in both)
+        self.folds = [dict(zip(("records", "before", "after"), fold, strict=True)) for fold in self.folds]
         nodes, prior, new = list(self.W0), read_graph(start.graph), read_graph(self.W0)
         before, after = prior.weights_on(new.i, new.j, start.scale), new.weights()
         gone = (before > 0) & (after <= VANISHED * after.max(initial=0.0))

@@ -44,8 +44,8 @@ class Space:
 
     def at(self, x):
         """Edge weights (E,) and values of hyperparameters by name."""
-        w = self.unit * self._multipliers(x) * self._linear(x)
-        return w, {p.name: p.value(x[self.masks[p.name]]) for p in self.parameters}
+        m, u = self._factors(x)
+        return self.unit * m * u, {p.name: p.value(x[self.masks[p.name]]) for p in self.parameters}
 
     def scales(self, x):
         """The factors' multipliers by name."""
@@ -55,9 +55,9 @@ class Space:
 
     def back(self, x, edges, values):
         """Gradient in x from the gradients in the edges' weights and in hyperparameters by name."""
-        edges = self.unit * edges
-        in_m = self.shares[:, : len(self.factors)].T @ (self._linear(x) * edges)
-        blocks = [np.exp(x[self.masks["scale"]]) * in_m, self.pattern.T @ (self._multipliers(x) * edges)]
+        edges, (m, u) = self.unit * edges, self._factors(x)
+        in_m = self.shares[:, : len(self.factors)].T @ (u * edges)
+        blocks = [np.exp(x[self.masks["scale"]]) * in_m, self.pattern.T @ (m * edges)]
         blocks += [p.slope(x[self.masks[p.name]]) * values[p.name].ravel() for p in self.parameters]
         return np.concatenate(blocks)
 
@@ -69,11 +69,10 @@ class Space:
             weight[self.masks["W0"]] = (self.pattern**2).sum(axis=0) / max(self.pattern.nnz, 1)
         return float(weight @ change**2), 2 * weight * change
 
-    def _multipliers(self, x):
-        return self.shares @ np.append(np.exp(x[self.masks["scale"]]), 1.0)
-
-    def _linear(self, x):
-        return self.fixed + self.pattern @ x[self.masks["W0"]]
+    def _factors(self, x):
+        """The m and u of all edges, (E,)."""
+        m = self.shares @ np.append(np.exp(x[self.masks["scale"]]), 1.0)
+        return m, self.fixed + self.pattern @ x[self.masks["W0"]]
 
     def _shares(self):
         """(E, F + 1) share of each factor in an edge, the last column of what has none; rows sum to 1."""
@@ -81,9 +80,8 @@ class Space:
         if self.factors != prior.factors:
             return np.tile([1.0, 0.0], (len(prior.i), 1))
         code = np.where(prior.term_factor < 0, F, prior.term_factor)
-        least = np.where(
-            code < F, np.finfo(float).tiny, 0.0
-        )  # an edge of weight 0 is its factors', or like the mean edge
+        # An edge of weight 0 is its factors', or like the mean edge.
+        least = np.where(code < F, np.finfo(float).tiny, 0.0)
         shares = np.zeros((len(prior.i), F + 1))
         np.add.at(shares, (prior.term_edge, code), np.maximum(prior.scaled_terms(self.scale), least))
         shares[shares.sum(axis=1) == 0] = shares.sum(axis=0) if shares.any() else np.eye(F + 1)[F]

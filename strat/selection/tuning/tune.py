@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
-from strat.errors import OptionError, type_name
+from strat.errors import OptionError, check_whole, type_name
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import check_options
 from strat.records.sample import Sample, joined
@@ -132,18 +131,18 @@ def tune(
     """
     _check_model(model)
     check_options(model)
-    for name, value in {"max_iter": max_iter, "patience": patience}.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise OptionError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    check_whole("max_iter", max_iter, 1)
+    check_whole("patience", patience, 1)
     clock = Clock(time_limit)
     if validation is not None and folds is not None:
         raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
     options = {"wrt": wrt, "edges": edges, "tie": tie, "penalty": penalty, "candidates": candidates}
     by_evidence = _is_by_evidence(method, options)
-    splits = 5 if folds is None else folds
-    sample = Sample([model], train, "train")
-    held_out = None if validation is None else Sample([model], validation, "validation")
-    everything = sample if held_out is None else joined(sample, held_out, [model])
+    splits, sample, held_out = 5 if folds is None else folds, Sample([model], train, "train"), None
+    everything = sample
+    if validation is not None:
+        held_out = Sample([model], validation, "validation")
+        everything = joined(sample, held_out, [model])
     rounds = rounds_of(sample, held_out, splits, random_state, guard and not by_evidence)
     with listening(verbose):
         if by_evidence:
@@ -163,7 +162,7 @@ def _check_model(model):
     """Raise unless the model is an LRSM with a graph."""
     if not isinstance(model, StratifiedModel):
         raise OptionError(
-            f"tune needs a StratifiedModel such as strat.lrsm(base, graph), not {type_name(model)}."
+            f"tune needs a StratifiedModel, as strat.lrsm(base, graph), not {type_name(model)}."
         )
     refused = {
         "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
