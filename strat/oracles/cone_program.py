@@ -193,9 +193,10 @@ class ConeProgram:
     def _scaled_constraints(self, curvature):
         """(A, b) with rows and unknowns in units of their own, and the unknowns' units (size,).
 
-        A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, next to without curvature,
-        one over its largest coefficient. The rows and the other unknowns of a function share the size that its affine images of theta
-        then have; half-lines and equations of theta alone have their own. So results do not depend on the units of theta.
+        A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, where there is next to
+        none, one over its largest coefficient. The rows and the other unknowns of a function share the size that its affine
+        images of theta then have; half-lines and equations of theta alone have their own. So results do not depend on the
+        units of theta.
         """
         K, n, (A, b, _, function, lines) = self.K, self.n, self._constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)

@@ -4,6 +4,9 @@ import numpy as np
 
 from strat.problem.edges.laplacians import Laplacians
 
+#: Step of a prox that projects, where the loss's coefficients are about 1.
+PROJECTION = 1e-14
+
 
 class JointProblem:
     """F(theta, w) = sum_k loss_k + sum_k r + 1/2 sum_e w_e d_e + h(w).
@@ -60,6 +63,12 @@ class JointProblem:
         if not np.isfinite(np.add.reduce(theta, axis=None)):  # factorisations of such points may never return
             return np.full_like(theta, np.nan)
         return self.regularizer.prox(theta, t)
+
+    def project(self, theta):
+        """The nearest point in the regularizer's domain: its prox with a step too short to follow a slope, in any units."""
+        return self.prox(
+            theta, PROJECTION / max(1.0, np.max(getattr(self.loss, "sizes", 0.0), initial=0.0)) ** 2
+        )
 
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.algorithm import Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.newton_system import GraphSystem
 
@@ -143,7 +143,7 @@ class Consensus(Algorithm):
         self._measure(theta, regular, mean)
         self.mean = mean
         if not x.evaluate().objective < np.inf:  # the copy for the loss is in its domain
-            x.theta = self.problem.prox(theta, PROJECTION)
+            x.theta = self.problem.project(theta)
             x.evaluate()
         self.wait -= 1
         if self.wait <= 0:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.algorithm import Algorithm
 from strat.solvers.free_directions import FreeDirections
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem, Smoothed
@@ -224,7 +224,7 @@ class ProximalNewton(Algorithm):
         """The minimiser by an interior point method where the loss has smoothed kinks; None elsewhere."""
         method = Smoothed.of(self.problem, self.system)
         theta = None if method is None else method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
-        return None if theta is None else self.problem.prox(theta, PROJECTION)
+        return None if theta is None else self.problem.project(theta)
 
     def _accuracy(self, b, point, smooth):
         """Residual to leave in Newton's equations: as much as their model errs (Eisenstat and Walker 1996, choice 2)."""
@@ -240,7 +240,7 @@ class ProximalNewton(Algorithm):
     def _points(self, length, d, bend):
         """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
         target = self.p.theta + length * d
-        bent, straight = self._bent(length, d, bend), self.problem.prox(target, PROJECTION)
+        bent, straight = self._bent(length, d, bend), self.problem.project(target)
         longest = length * np.abs(d).max(axis=1, keepdims=True)
         crossed = (np.abs(bent - target) > CROSSED * longest).any(axis=1, keepdims=True)
         if crossed.any():

@@ -54,7 +54,7 @@ class Units:
             self.problem = self._rescaled(problem)
 
     def outgrown(self, x):
-        """Whether the loss at a point in these units is so far below their start's, and not a perfect fit's, that they hide it."""
+        """Whether the loss at a point in these units is so far below their start's that they hide it; not in a perfect fit."""
         if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
             return False
         at_zero = self._loss(np.zeros_like(x.theta))
