@@ -42,21 +42,30 @@ state = hashlib.sha256(b"".join(path.read_bytes() for path in package)).hexdiges
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE / "_build" / "pages" / state)
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300
+nb_execution_timeout = 1800  # seconds a cell, on a loaded machine
 nb_execution_in_temp = True
 nb_merge_streams = True
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}  # docs/tutorials: links to examples
 
-# A class's page shows the members written here (the template says so), not those of scikit-learn's base classes.
+# A class's page shows its methods and those of its own bases; the template names scikit-learn's, which it leaves out.
 templates_path = ["_templates"]
 autosummary_generate = True
 numpydoc_show_class_members = False
 autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings have them in words
+
+#: What solvers, graph regularizers, programs and tables show to the rest of the package.
+INTERNAL = """
+    bind_records bind_regularizer cells check_edges check_signs columns constraints_alone couple_weights edge
+    evaluation get_metadata_routing learned needs only_given oracle read rescales run shared texts
+    unguarded_call validate ways
+""".split()  # noqa: SIM905
 
 
 def setup(app):
-    """Leave out the methods that scikit-learn adds for its metadata routing; its own pages explain them."""
-    app.connect(
-        "autodoc-skip-member",
-        lambda app, what, name, member, skip, options: True if name.endswith("_request") else None,
-    )
+    """Leave out internals, and the methods that scikit-learn adds for its metadata routing; its own pages explain them."""
+
+    def skipped(app, what, name, member, skip, options):
+        return True if name.endswith("_request") or name in INTERNAL else None
+
+    app.connect("autodoc-skip-member", skipped)

@@ -172,7 +172,7 @@ def picture(model, weight):
     figure, axes = plt.subplots(1, 2, figsize=(13, 9), sharey=True, layout="constrained")
     strat.plot.parameters(model, ax=axes[0], cmap="RdBu", vmin=0.1, vmax=0.9)
     axes[0].axvline(len(years) - len(HELD_OUT) - 0.5, color="black")
-    axes[0].text(len(years) - 0.5, -0.8, "held out", ha="right")
+    axes[0].set_title("Democratic share (right of the line: held out, dot: no records)")
     changes = axes[1].imshow(change, cmap="PuOr", norm=SymLogNorm(0.01, vmin=-size, vmax=size), aspect="auto")
     steps = [f"{a}-{str(b)[2:]}" for a, b in zip(years[:-1], years[1:], strict=True)]
     axes[1].set_xticks(range(len(steps)), steps, rotation=90)

@@ -6,7 +6,8 @@ Every message says what is wrong, where, why, and what to do about it.
 import sys
 import warnings
 from importlib import import_module
-from numbers import Integral
+from math import inf
+from numbers import Integral, Real
 
 
 class StratError(ValueError):
@@ -84,6 +85,11 @@ def check_whole(name, value, least):
     """Raise an OptionError unless an argument is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def is_nonnegative(value):
+    """Whether an option is a finite number of at least 0."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < inf
 
 
 def optional(module, what, extra):

@@ -36,7 +36,7 @@ def test_columns_are_features_and_rows_strata():
     ax = plot.parameters(model, index="age")
     assert ax.get_title() == "theta[age] by side and floor"
     assert np.array_equal(ax.images[0].get_array().ravel(), model.theta_["theta"][:, 1])
-    with pytest.raises(strat.OptionError, match="index='ages' is no entry of theta"):
+    with pytest.raises(strat.OptionError, match="index='ages' is not an entry of theta"):
         plot.parameters(model, index="ages")
 
 

@@ -116,7 +116,7 @@ def test_unknown_strata_are_named():
     model = lrsm()
     with pytest.raises(strat.GraphError, match="stratum 7"):
         model.predict(X[:1], strata=[7])
-    with pytest.raises(strat.GraphError, match="no stratum of the model"):
+    with pytest.raises(strat.GraphError, match="not a stratum of the model"):
         model.at(7)
 
 

@@ -273,7 +273,7 @@ def test_what_has_no_evidence_is_refused_by_name():
     model = strat.lrsm(strat.BaseModel(square, data=(x, y)), graph)
     options = {"wrt": ["W0"], "edges": "all", "tie": "factor", "penalty": 1.0, "candidates": ["knn"]}
     for name, value in options.items():
-        with pytest.raises(OptionError, match=f'{name}= is no option of method="evidence"'):
+        with pytest.raises(OptionError, match=f'{name}= is not an option of method="evidence"'):
             strat.tune(model, data, method="evidence", **{name: value})
     with pytest.raises(OptionError, match='method is \'bayes\'; it is "validation" or "evidence"'):
         strat.tune(model, data, method="bayes")

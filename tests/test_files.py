@@ -174,7 +174,7 @@ def test_damaged_model_files_end_in_the_packages_error(tmp_path):
             "OtherModel",
             r"\['class'\] is 'OtherModel', but must be one of StratifiedModel, CommonModel",
         ),
-        (("strata", 0), {"timezone": 1}, "strata: {'timezone': 1} is no label of a known type"),
+        (("strata", 0), {"timezone": 1}, "strata: {'timezone': 1} is not a label of a known type"),
         (("strata", 0), {"tuple": ["M", 1]}, "strata: the label .* occurs more than once"),
         (("result", "status"), ..., r"\['result'\] has no entry 'status'"),
         (
@@ -206,7 +206,7 @@ def test_sparse_weights_and_labels_are_checked(tmp_path):
         changes += [(name, arrays[name] + 9), (name, arrays[name] * 0 - 2)]
     for name, changed in changes:
         np.savez(path, **{**arrays, name: changed})
-        with pytest.raises(strat.OptionError, match="is no model saved by this version of strat"):
+        with pytest.raises(strat.OptionError, match="is not a model saved by this version of strat"):
             strat.load(path, BASE)
 
 

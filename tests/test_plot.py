@@ -244,9 +244,9 @@ def test_entries_of_a_matrix_are_chosen_by_index():
     assert np.array_equal(drawn(ax).ravel(), model.theta_["theta"][:, 1, 0])
     assert ax.images[0].get_cmap().name == "cividis"
     for index in (5, (0, 5), 0, "a", (0, 0, 0)):
-        with pytest.raises(strat.OptionError, match="is no entry of theta, which has shape"):
+        with pytest.raises(strat.OptionError, match="is not an entry of theta, which has shape"):
             plot.parameters(model, index=index)
-    with pytest.raises(strat.OptionError, match="'slope' is no variable of the model; its variables"):
+    with pytest.raises(strat.OptionError, match="'slope' is not a variable of the model; its variables"):
         plot.parameters(model, "slope")
 
 
@@ -275,7 +275,7 @@ def test_the_heaviest_edges_are_drawn():
     ax = plot.graph(W + W.T, most=50)
     assert np.allclose(edges_of(ax).get_array(), np.sort(W[W > 0])[-50:])
     assert ax.get_title() == "30 strata, the 50 heaviest of 435 edges"
-    with pytest.raises(strat.OptionError, match="most is 0"):
+    with pytest.raises(strat.OptionError, match="most must be a whole number of at least 1, not 0"):
         plot.graph(W + W.T, most=0)
 
 
@@ -323,7 +323,7 @@ def test_history_is_the_objective(joint):
             "the prior graph (lacks|has 3)",
         ),
         (lambda m: plot.weights(m, prior=graphs.path(12)), strat.DataError, r"lacks \(0, 0\)"),
-        (lambda m: plot.weights(np.zeros((2, 2)), prior=True), strat.OptionError, "this is no model"),
+        (lambda m: plot.weights(np.zeros((2, 2)), prior=True), strat.OptionError, "this is not a model"),
         (lambda m: plot.weights(strat.joint(BASE)), strat.DataError, "not fitted"),
         (lambda m: plot.history(m, x="time"), strat.OptionError, "x is 'time'"),
         (

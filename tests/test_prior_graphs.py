@@ -179,7 +179,11 @@ def test_what_the_model_does_not_couple_does_not_count():
     ("arguments", "error", "message"),
     [
         ({"kernel": "gauss"}, strat.OptionError, "kernel is 'gauss'"),
-        ({"sigma": 1.0}, strat.OptionError, "sigma is no option of kernel='exponential', which takes tau"),
+        (
+            {"sigma": 1.0},
+            strat.OptionError,
+            "kernel='exponential' takes tau, not sigma",
+        ),
         ({"tau": -1.0}, strat.OptionError, "tau is -1.0"),
         ({"kernel": "entropy", "sigma": 0.0}, strat.OptionError, "sigma is 0.0"),
         ({"kernel": "knn", "k": 7}, strat.OptionError, "k is 7"),

@@ -200,7 +200,7 @@ GOOD = {"theta": np.zeros((2, 3)), "b": np.zeros(2)}
 POINTS = [
     (np.zeros((2, 3)), ShapeError, r"there are 2 variables \(theta, b\); give a dict"),
     ({"theta": np.zeros((2, 3))}, ShapeError, "no value was given for the variable 'b'"),
-    (GOOD | {"c": 1.0}, OptionError, "'c' is no variable of the model; its variables are theta, b"),
+    (GOOD | {"c": 1.0}, OptionError, "'c' is not a variable of the model; its variables are theta, b"),
     (
         GOOD | {"b": np.zeros((2, 1))},
         ShapeError,

@@ -196,6 +196,25 @@ def test_a_model_without_a_graph_has_the_strata_of_all_records():
     assert all(row["error"] is None for row in found.table)
 
 
+def test_declarations_that_differ_in_couple_alone_share_the_models_without_edges():
+    theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
+
+    def declared(couple=None, factor=1.0):
+        loss = cp.square(y - [factor, 1.0] @ cp.multiply(x, theta) - b)  # made anew for each
+        return strat.lrsm(
+            strat.BaseModel(loss, cp.sum_squares(theta), data=(x, y), couple=couple), GRAPH, scale=0.1
+        )
+
+    models, grid = {"both": declared(), "slopes": declared({b: 0.0})}, {"scale": [0.1]}
+    found = strat.search(models, grid, train=(X, Y, Z), folds=2)
+    rows = {row["candidate"]: row["mean"] for row in found.table}
+    assert rows.keys() == {*models, "common", "separate", "both: complete graph", "slopes: complete graph"}
+    assert rows["both: complete graph"] != rows["slopes: complete graph"]
+    found = strat.search({**models, "other": declared(factor=2.0)}, grid, train=(X, Y, Z), folds=2)
+    assert {"both: common", "other: common"} <= {row["candidate"] for row in found.table}
+
+
 def test_a_candidate_that_fails_is_a_row_unless_all_do():
     models = {"small": strat.lrsm(BASE, PLACE), "lrsm": strat.lrsm(BASE, GRAPH)}
     found = strat.search(models, {"base__ridge": [1.0]}, train=(X, Y, Z), folds=2)

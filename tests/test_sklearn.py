@@ -10,10 +10,20 @@ import pandas as pd
 import pytest
 import sklearn
 from problems import linear
+from scipy.special import expit, logit, softmax
+from scipy.stats import norm
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
-from sklearn.linear_model import Ridge
+from sklearn.ensemble import (
+    BaggingRegressor,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -172,7 +182,14 @@ def test_declared_columns_are_dropped_where_other_strata_are_given(labels):
     np.testing.assert_allclose(found, plain.predict(frame[["u", "v"]], strata=FRAME["age"]), atol=1e-8)
 
 
-DECLARED = cache(linear)
+@cache
+def declared(n, kind):
+    if kind == "regressor":
+        return linear(n=n)
+    theta, b = cp.Variable(n, name="theta"), cp.Variable(name="b")
+    x, y = cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    loss = cp.logistic(x @ theta + b) - y * (x @ theta + b)
+    return strat.BaseModel(loss, cp.sum_squares(theta) + cp.square(b), data=(x, y), predict=x @ theta + b)
 
 
 class ForAnyWidth(CommonModel):
@@ -181,14 +198,14 @@ class ForAnyWidth(CommonModel):
     graph, solver, scale, edges, strata = None, None, 1.0, "all", -1
     graph_regularizer, n_starts, warm_start, random_state = strat.FixedGraph(), 1, False, 0
     regularizer_weight = 1.0
-    _width = 2
+    _width, _kind = 2, "regressor"
 
     def __init__(self):
         pass
 
     @property
     def base(self):
-        return DECLARED(n=self._width - 1)
+        return declared(self._width - 1, self._kind)
 
     def fit(self, X, y=None, sample_weight=None):
         shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
@@ -197,7 +214,15 @@ class ForAnyWidth(CommonModel):
         return super().fit(X, *(() if y is None else (y,)), sample_weight=sample_weight)
 
 
+class ForLabels(ForAnyWidth):
+    """The same for labels 0 and 1."""
+
+    _kind = "classifier"
+
+
 OWN_TEXT = "the error is raised, in the package's own words"
+A_NUMBER = "predict is the margin that is declared, not a label"
+FREE = "labels are numbers, and others than the loss is made for are a warning"
 EXPECTED = {
     "check_fit_score_takes_y": "fit and score take any number of data arguments, of which y is one",
     "check_n_features_in_after_fitting": OWN_TEXT,
@@ -207,17 +232,31 @@ EXPECTED = {
     "check_fit2d_predict1d": OWN_TEXT,
     "check_requires_y_none": OWN_TEXT,
     "check_supervised_y_2d": "a column of numbers is read as numbers without a warning",
-    "check_regressors_train": "score is minus the mean loss, not the share of variance, so it is below .5",
+}
+OF_KIND = {
+    ForAnyWidth: {
+        "check_regressors_train": "score is minus the mean loss, not the share of variance, so it is below .5"
+    },
+    ForLabels: {
+        "check_classifiers_train": A_NUMBER,
+        "check_classifiers_one_label": A_NUMBER,
+        "check_classifiers_classes": FREE,
+        "check_classifiers_regression_target": FREE,
+        "check_classifier_not_supporting_multiclass": FREE,
+    },
 }
 
 
-def test_scikit_learns_checks():
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_scikit_learns_checks(kind):
+    expected = EXPECTED | OF_KIND[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ForAnyWidth()
-        results = estimator_checks.check_estimator(model, expected_failed_checks=EXPECTED, on_fail=None)
-    status = {kind: {r["check_name"] for r in results if r["status"] == kind} for kind in ("failed", "xfail")}
-    assert status["failed"] == set() and status["xfail"] == set(EXPECTED)
+        results = estimator_checks.check_estimator(kind(), expected_failed_checks=expected, on_fail=None)
+    status = {
+        state: {r["check_name"] for r in results if r["status"] == state} for state in ("failed", "xfail")
+    }
+    assert status["failed"] == set() and status["xfail"] == set(expected)
     assert sum(r["status"] == "passed" for r in results) > 40
 
 
@@ -243,6 +282,62 @@ def test_the_loss_says_whether_a_model_is_a_classifier(loss, kind):
     theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
     model = strat.lrsm(strat.BaseModel(loss(y, x @ theta), data=(x, y)), AGE)
     assert (is_classifier(model), is_regressor(model)) == (kind == "classifier", kind == "regressor")
+
+
+def of_labels(loss, m=()):
+    """A stratified model of one or m scores."""
+    theta, x, y = cp.Variable((2, *m), name="theta"), cp.Parameter(2, name="x"), cp.Parameter(m, name="y")
+    base = strat.BaseModel(loss(y, x @ theta), 0.1 * cp.sum_squares(theta), data=(x, y), predict=x @ theta)
+    return strat.lrsm(base, GRAPH, strata=COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "probability"),
+    [
+        (strat.losses.logistic, [-1, 1], expit),
+        (lambda y, u: cp.logistic(u) - y * u, [0, 1], expit),
+        (lambda y, u: -cp.log_normcdf(y * u), [-1, 1], norm.cdf),
+        (strat.losses.hinge, [-1, 1], None),
+    ],
+)
+def test_classes_have_probabilities_and_decisions(loss, labels, probability):
+    y = np.where(Y > 0, labels[1], labels[0])
+    model = of_labels(loss).fit(FRAME, y)
+    u, decision = model.predict(FRAME), model.decision_function(FRAME)
+    assert list(model.classes_) == labels and np.array_equal(decision > 0, u > 0)
+    assert hasattr(model, "predict_proba") == (probability is not None)
+    if probability is not None:
+        assert np.allclose(model.predict_proba(FRAME), np.stack([probability(-u), probability(u)], axis=1))
+        assert np.allclose(decision, logit(probability(u)))
+        scored = cross_val_score(model, FRAME, y, scoring="neg_log_loss", cv=3)
+        assert np.allclose(scored, cross_val_score(model, FRAME, y, cv=3))
+    ranked = cross_val_score(model, FRAME, y, scoring="roc_auc", cv=KFold(2))
+    margins = [clone(model).fit(FRAME.iloc[a], y[a]).predict(FRAME.iloc[b]) for a, b in KFold(2).split(Y)]
+    pairs = zip(KFold(2).split(Y), margins, strict=True)
+    assert np.allclose(ranked, [roc_auc_score(y[b], margin) for (_, b), margin in pairs])
+    calibrated = CalibratedClassifierCV(model, cv=3).fit(FRAME, y)
+    assert calibrated.score(FRAME, y) > 0.8
+
+
+def test_rows_with_a_single_one_have_probabilities_and_regressors_none():
+    model = of_labels(strat.losses.softmax, (3,)).fit(FRAME, np.eye(3)[np.digitize(Y, [-1, 1])])
+    assert np.allclose(model.predict_proba(FRAME), softmax(model.predict(FRAME), axis=1))
+    assert list(model.classes_) == [0, 1, 2] and not hasattr(model, "decision_function")
+    for loss in (strat.losses.squared, strat.losses.poisson):
+        other = of_labels(loss)
+        assert not any(hasattr(other, name) for name in ("classes_", "predict_proba", "decision_function"))
+
+
+def test_classifiers_work_inside_stacks_and_votes():
+    y, model = (Y > 0).astype(int), of_labels(lambda y, u: cp.logistic(u) - y * u)
+    features = ColumnTransformer([("one", OneHotEncoder(), COLUMNS)], remainder="passthrough")
+    pair = [("own", model), ("linear", make_pipeline(features, LogisticRegression()))]
+    vote = VotingClassifier(pair, voting="soft").fit(FRAME, y)
+    own, linear = (clone(m).fit(FRAME, y).predict_proba(FRAME) for _, m in pair)
+    assert np.allclose(vote.predict_proba(FRAME), (own + linear) / 2)
+    assert StackingClassifier(pair, cv=3).fit(FRAME, y).score(FRAME, y) > 0.8
+    with pytest.warns(strat.DataWarning, match="as scikit-learn numbers the classes"):
+        VotingClassifier([("own", of_labels(strat.losses.hinge))]).fit(FRAME, 2 * y - 1)
 
 
 @pytest.mark.parametrize("strata", [COLUMNS, [0, 2], [-4, -2]])

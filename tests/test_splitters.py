@@ -65,7 +65,7 @@ def test_origins_roll_forward_and_test_every_point_once():
         (strat.StrataKFold(1), [0, 1], strat.OptionError, "n_splits must be a whole number of at least 2"),
         (strat.StrataKFold(3), [0, 1], strat.DataError, "cannot be spread over 3 folds"),
         (strat.RollingOrigin(3), [1, 2, 3], strat.DataError, "need more than 3 points in time"),
-        (strat.RollingOrigin(1, time=1), [1, 2, 3], strat.OptionError, "no position in the label 1"),
+        (strat.RollingOrigin(1, time=1), [1, 2, 3], strat.OptionError, "not a position in the label 1"),
         (strat.RollingOrigin(1, horizon=0), [1, 2], strat.OptionError, "horizon must be"),
         (strat.RollingOrigin(1), ["a", 1, "b"], strat.DataError, "cannot be put in order"),
     ],
@@ -90,5 +90,5 @@ def test_time_may_be_a_column_or_a_factor():
     sample = Sample([model], (np.arange(12.0), list(zip(place, year, strict=True))), "train")
     pairs = sample.splits(strat.RollingOrigin(2, time="year"))
     assert [test.tolist() for _, test in pairs] == expected
-    with pytest.raises(strat.OptionError, match="no factor of a model's graph"):
+    with pytest.raises(strat.OptionError, match="or a factor of a model's graph"):
         sample.splits(strat.RollingOrigin(2, time="month"))

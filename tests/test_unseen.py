@@ -1,4 +1,4 @@
-"""Predictions for strata that are no nodes: the common model, or the mean of the neighbours."""
+"""Predictions for strata that are not nodes: the common model, or the mean of the neighbours."""
 
 import cvxpy as cp
 import numpy as np

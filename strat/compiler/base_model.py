@@ -43,7 +43,7 @@ class BaseModel(Shown):
         shape, or a Parameter; 0 uncouples. A sequence of variables couples just these. 1 for all by default. On a graph
         with factors, a weight may be a dict of such weights by factor: ``{theta: {"year": 0.1, "place": 2.0}}``; factors
         left out keep 1, and the key None is for edges without a factor. Where W is learned, these are all pairs of strata
-        that are no edges of the prior graph.
+        that are not edges of the prior graph.
 
     Raises
     ------
@@ -102,7 +102,7 @@ class BaseModel(Shown):
 
     @property
     def hyperparameters(self) -> dict:
-        """Parameters that are no record data, by name."""
+        """Parameters that are not record data, by name."""
         programs = filter(None, (self.loss_program, self.regularizer_program, self.predict_program))
         found = [p for program in programs for p in program.hyperparameters]
         return {p.name(): p for p in found + coupling.parameters(self.couple)}

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 from strat.compiler.piecewise import first_kink
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product
-from strat.oracles.base import Quadratic, SumOracle
+from strat.oracles.base import Quadratic, SumOracle, host, is_foreign
 from strat.oracles.design import ConstantDesign, RowDesign, SharedDesign
 from strat.oracles.tape import BoundForm, BoundNode, Inner, Tape
 from strat.rules import text
@@ -22,6 +22,8 @@ class Binder:
     variables in a stratum's vector of length n. `segments` is the grouping of records, None without records, and
     ``on_illegal(node, mask)`` is called where data lie outside the domain of an atom.
     """
+
+    blocks = None  # of records on a device
 
     def __init__(self, symbols, leaves, coordinates, n, segments, on_illegal=None):
         self.symbols, self.leaves, self.segments, self.n = symbols, leaves, segments, n
@@ -137,7 +139,7 @@ class Binder:
 
     def values(self, form, sparse=False):
         """Value of a form without variables: (R, size); with `sparse` it is sparse where the data are."""
-        out = self.terms(form)
+        out = host(self.terms(form))
         count = len(form.row)
         if count != form.size or not np.array_equal(form.row, np.arange(form.size)):
             out = out @ sp.csr_array((np.ones(count), (np.arange(count), form.row)), (count, form.size))
@@ -156,15 +158,20 @@ class Binder:
         """Bound nodes that the roots need, arguments first."""
         return [self.node(node) for node in sorted(self.inside(roots), key=lambda node: node.start)]
 
+    def oracles(self, roots, active):
+        """Oracles whose sum is that of atoms with weights, {node: (R, size)}; `active` are the strata with records."""
+        weights = {self.node(node): w.reshape(-1, *node.shape) for node, w in roots.items()}
+        return [Tape(self.nodes(roots), weights, self.segments, self.n, active)]
+
     def form(self, form, on_records):
         """A form bound to records or strata."""
         variable, _, rest = self.kinds(form)
-        design = self._design(form.where(variable), on_records) if variable.any() else None
+        design = self._design(form.at(variable), on_records) if variable.any() else None
         inner = []
         for node, terms in self.atoms_of(form):
             entries, factors = form.column[terms] - node.start, dense(self.terms(form.at(terms)))
             inner.append(Inner(self.node(node), entries, form.row[terms], factors, form.size))
-        offset = self.values(form.where(rest)) if rest.any() else np.zeros((1, form.size))
+        offset = self.values(form.at(rest)) if rest.any() else np.zeros((1, form.size))
         return BoundForm(form.shape, design, inner, offset, on_records, self.segments)
 
     def _design(self, form, on_records):
@@ -174,13 +181,13 @@ class Binder:
             values = np.asarray(self.terms(form)).reshape(-1)
             segments = self.segments if on_records else None
             return ConstantDesign(form.row, column, values, form.size, self.n, segments)
-        shared = _shared_rows(form)
+        shared = shared_rows(form)
         if shared is None:
             return RowDesign(self.terms(form), form.row, column, form.size, self.segments, self.n)
         return SharedDesign(self.terms(form.at(shared[0])), column[shared], self.segments, self.n)
 
 
-def _shared_rows(form):
+def shared_rows(form):
     """Term indices (rows, p) where all rows use the same coefficients and scales, else None."""
     m = form.size
     if not len(form.row) or len(form.row) % m:
@@ -215,14 +222,14 @@ class Assembly:
         K, N = (1, 1) if self.segments is None else (self.segments.K, max(self.segments.N, 1))
         self.constant, self.linear = np.zeros(K), np.zeros((K, binder.n))
         if rest.any():
-            self.constant += self._sums(binder.values(form.where(rest)))[:, 0]
-        part = form.where(variable)
+            self.constant += self._sums(binder.values(form.at(rest)))[:, 0]
+        part = form.at(variable)
         columns = binder.flat(part.column)
         # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.
         step = max(1, 2**20 // N)
         for first in range(0, len(columns), step):
             terms = np.arange(len(columns))[first : first + step]
-            sums = self._sums(binder.terms(part.where(terms)))
+            sums = self._sums(binder.terms(part.at(terms)))
             np.add.at(self.linear, (slice(None), columns[terms]), sums)
         self.roots, self.quadratics = {}, []
         for node, terms in binder.atoms_of(form):
@@ -231,6 +238,8 @@ class Assembly:
     def _sums(self, values):
         """Σ weight × values over each stratum's records: (R, T) values, R = N or 1, to (K, T)."""
         segments, weight = self.segments, self.weight
+        if is_foreign(values):
+            return self.binder.sums(values, weight)
         if segments is None:
             return np.asarray(values, dtype=float)
         if values.shape[0] == 1 and segments.N != 1:
@@ -242,7 +251,7 @@ class Assembly:
 
     def _add(self, node, form):
         """One atom of the sum: a quadratic, or a root of the tape with weights."""
-        binder, values = self.binder, dense(self.binder.columns(form.coefficient)) * form.scale
+        binder, values = self.binder, host(dense(self.binder.columns(form.coefficient))) * form.scale
         weights = np.zeros((len(values), node.size))
         np.add.at(weights, (slice(None), form.column - node.start), values)
         if not node.has_data:
@@ -261,11 +270,7 @@ class Assembly:
         parts = list(self.quadratics)
         if self.linear.any() or self.constant.any() or not (parts or self.roots):
             parts.insert(0, Quadratic(self.constant, self.linear))
-        if self.roots:
-            weights = {self.binder.node(node): w.reshape(-1, *node.shape) for node, w in self.roots.items()}
-            nodes = self.binder.nodes(self.roots)
-            parts.append(Tape(nodes, weights, self.segments, self.binder.n, self.active))
-        return parts
+        return parts + (self.binder.oracles(self.roots, self.active) if self.roots else [])
 
     def oracle(self, cones=None, parts=None):
         """The sum as one oracle, without a prox; `parts` are the oracles whose sum it is, where they are known."""

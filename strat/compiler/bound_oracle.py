@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from strat.compiler.expressions import symmetric
+from strat.compiler.pieces import Sets
 from strat.errors import NoOracleError, OptionError, ShapeError
+from strat.oracles.base import symmetric
 
 
 class BoundOracle:
@@ -21,6 +22,7 @@ class BoundOracle:
     def __init__(self, program, flat, strata):
         self.program, self.flat, self.strata = program, flat, strata
         self._layout = program.layout
+        self._transposed = Sets(program.variables, program.layout).transposed
 
     def _read(self, theta):
         packed = self._layout.pack(theta)
@@ -40,14 +42,6 @@ class BoundOracle:
                 f"there is no {word} of {self.program.what}: {self.flat.missing(name)}. {_WAYS_OUT[name]}"
             )
 
-    def _symmetric(self, packed):
-        """The gradient in the symmetric part, for symmetric variables."""
-        for v in filter(symmetric, self.program.variables):
-            where = self._layout.slices[v.name()]
-            block = packed[:, where].reshape(-1, *v.shape)
-            packed[:, where] = (0.5 * (block + np.swapaxes(block, 1, 2))).reshape(len(packed), -1)
-        return packed
-
     def value(self, theta):
         """Value of each stratum, (K,): the expression alone, +inf outside its domain and where numbers overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -61,13 +55,13 @@ class BoundOracle:
         """Value (K,) and gradient in one pass; raises NoOracleError where a piece is not differentiable."""
         self._need("value_and_gradient", "gradient")
         value, gradient = self.flat.value_and_gradient(self._read(theta))
-        return _never_nan(value), self._write(self._symmetric(gradient), theta)
+        return _never_nan(value), self._write(symmetric(gradient, self._transposed), theta)
 
     def hvp(self, theta, v):
         """Product of the Hessian at theta with v; raises NoOracleError where a piece has no second derivatives."""
         self._need("hessian_operator", "Hessian product")
         product = self.flat.hessian_operator(self._read(theta))(self._read(v))
-        return self._write(self._symmetric(product), theta)
+        return self._write(symmetric(product, self._transposed), theta)
 
     def prox(self, v, t):
         """argmin_z f(z) + ‖z − v‖² / (2t) for each stratum, constraints and attributes included; t is positive, one or (K,).

@@ -192,7 +192,7 @@ def check_constraints(constraints, data):
 
 
 def _why_none(value):
-    """Where something that is no constraint usually comes from."""
+    """Where something that is not a constraint usually comes from."""
     if isinstance(value, (bool, np.bool_)):
         return " A comparison without a variable, such as 1 >= 0, gives True or False: leave it out."
     if isinstance(value, atoms.Expression):

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 
 import cvxpy as cp
 
-from strat.compiler.check import (
-    as_expression,
-    check_constraints,
-    check_data,
-    check_expression,
-    check_per_record,
-    check_variables,
-    warn_of_meanings,
-)
+from strat.compiler import check
 from strat.compiler.program import Program
 from strat.compiler.value_checks import Curvature
 from strat.errors import DeclarationError
@@ -49,8 +41,8 @@ def compile(expression: cp.Expression | float, data: Sequence = (), constraints:
     >>> oracle.prox(np.array([[3.0, -0.5]]), 1.0)
     array([[2., 0.]])
     """
-    data = check_data(data)
-    constraints = check_constraints(constraints, data)
+    data = check.check_data(data)
+    constraints = check.check_constraints(constraints, data)
     program = compiled(expression, data, constraints, "the loss" if data else "the expression")
     unused = [p.name() for p in data if p.id not in {q.id for q in program.expression.parameters()}]
     if unused:
@@ -62,12 +54,12 @@ def compile(expression: cp.Expression | float, data: Sequence = (), constraints:
 
 def compiled(expression, data, constraints, what, smoothing=None, variables=()):
     """The program of an expression in a role; data and constraints are checked, and data need not all occur in it."""
-    expression = as_expression(expression, what)
-    check_expression(expression, what)
+    expression = check.as_expression(expression, what)
+    check.check_expression(expression, what)
     found = {v.id: v for source in (*variables, expression, *constraints) for v in source.variables()}
-    check_variables(found.values())
-    check_per_record(expression, data)
+    check.check_variables(found.values())
+    check.check_per_record(expression, data)
     curvature = Curvature(expression, what)
     curvature.check_declaration()
-    warn_of_meanings(expression, constraints)
+    check.warn_of_meanings(expression, constraints)
     return Program(expression, data, constraints, tuple(found.values()), what, smoothing, curvature)

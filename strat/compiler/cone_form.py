@@ -154,11 +154,11 @@ class _Template:
         variable, atom, rest = binder.kinds(form)
         if atom.any():
             raise NoOracleError(f"{self.what} has a quadratic form of an argument that is not affine")
-        part = form.where(variable)
+        part = form.at(variable)
         terms = np.asarray(dense(binder.terms(part)))
         P = np.zeros((len(terms), form.size, binder.n))
         np.add.at(P, (slice(None), part.row, binder.flat(part.column)), terms)
-        q = np.asarray(binder.values(form.where(rest))) if rest.any() else np.zeros((1, form.size))
+        q = np.asarray(binder.values(form.at(rest))) if rest.any() else np.zeros((1, form.size))
         if R is not None:
             P, q = np.matmul(R, P), np.matmul(R, q[..., None])[..., 0]
         u = self._parameter(P) @ self.theta

@@ -22,13 +22,13 @@ def declared(couple, variables):
         coupled = {getattr(v, "id", None): v for v in couple}
         unknown = [v for key, v in coupled.items() if key not in variables]
         if unknown:
-            raise DeclarationError(f"couple holds {unknown[0]}, which is no variable of the model.")
+            raise DeclarationError(f"couple holds {unknown[0]}, which is not a variable of the model.")
         return {name: 0.0 for name, v in names.items() if v.id not in coupled}
     for key, weight in couple.items():
         name = key.name() if isinstance(key, atoms.Variable) else key
         if name not in names or (isinstance(key, atoms.Variable) and key.id != names[name].id):
             raise DeclarationError(
-                f"couple has the key {name!r}, which is no variable of the model: {', '.join(names)}."
+                f"couple has the key {name!r}, which is not a variable of the model: {', '.join(names)}."
             )
         out[name] = dict(weight) if isinstance(weight, Mapping) else weight
     return out

@@ -112,6 +112,8 @@ def _wrong(kind, name, label):
         if not two or low % 1 or high % 1:  # a measured number, such as a difference of scores
             return None
         nothing = ", and records where it is 0 count for nothing" if 0 in (low, high) else ""
+        if (low, high) == (0, 1):
+            recoded += " Or write the loss for 0 and 1, as scikit-learn numbers the classes in a stack: logistic(u) - y * u."
         return f"{found}, but the loss is one for the labels -1 and 1{nothing}. {recoded}"
     wanted = "counts of at least 0" if most == np.inf else f"labels {least} and 1, or numbers between them"
     return (

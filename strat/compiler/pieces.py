@@ -23,12 +23,12 @@ def affine(binder, form):
     if atom.any() or binder.has_data(form):
         return None
     rows, columns = form.row[variable], binder.flat(form.column[variable])
-    values = np.array(binder.terms(form.where(variable))).reshape(-1)
+    values = np.array(binder.terms(form.at(variable))).reshape(-1)
     starts = np.searchsorted(rows, np.arange(form.size + 1))  # a form's rows are sorted
     A = sp.csr_array((values, columns, starts), shape=(form.size, binder.n))
     A.sum_duplicates()
     A.eliminate_zeros()
-    return A, np.asarray(binder.values(form.where(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
+    return A, np.asarray(binder.values(form.at(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
 
 
 def single_rows(A, b):
@@ -57,6 +57,24 @@ def quadratic(binder, node, weight):
         matrix = np.asarray(binder.values(node.forms[1])).reshape(node.forms[1].shape)
         p = sp.csr_array(0.5 * weight.item() * (matrix + matrix.T))
     return sp.csr_array(2.0 * (A.T @ p @ A)), 2.0 * (A.T @ (p @ b))
+
+
+def split(form, walker, binder):
+    """The form with each larger of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
+    used, parts = np.zeros(len(form.row), dtype=bool), []
+    for node, terms in binder.atoms_of(form):
+        inner = node.forms
+        if not isinstance(node.rule, Maximum) or len(inner) != 2 or any(map(binder.atoms_of, inner)):
+            continue
+        used[terms] = True
+        difference = forms.add([inner[0], inner[1].scaled(-1.0)], node.shape)
+        size = walker.apply(Abs(), [difference], node.shape, node.expression)
+        both = forms.take(forms.add([*inner, size], node.shape).scaled(0.5), form.column[terms] - node.start)
+        rows, zeros = np.arange(len(terms)), np.zeros(len(terms), dtype=int)
+        weights = forms.Form(rows.shape, rows, zeros, form.coefficient[terms], form.scale[terms])
+        product = forms.multiply(walker.symbols, weights, both, rows.shape)
+        parts.append(forms.scatter(product, form.row[terms], form.shape))
+    return forms.add([form.at(~used), *parts], form.shape) if parts else form
 
 
 class Support:
@@ -201,7 +219,7 @@ class Sets:
             self.other.append(name)
             return
         node, terms = found[0]
-        part, rest, entries = form.at(terms), form.where(variable | rest), form.column[terms] - node.start
+        part, rest, entries = form.at(terms), form.at(variable | rest), form.column[terms] - node.start
         values = binder.terms(part).reshape(-1)
         alone = np.array_equal(part.row, np.arange(form.size)) and np.all(values >= 0)
         if alone and isinstance(node.rule, (Abs, Maximum, Max)):

@@ -32,19 +32,17 @@ class Direction:
 
     def form(self):
         """The direction as a form of one entry."""
-        zeros = np.zeros(len(self.column), dtype=int)
-        return forms.Form((1,), zeros, self.column, self.coefficient, self.scale)
+        return forms.Form((1,), 0 * self.column, self.column, self.coefficient, self.scale)
 
 
 def _of_form(binder, form):
     """(Direction, PiecewiseLinear) of a form of one entry, or None where it is something else."""
-    inner, own = binder.atoms_of(form), form.where(~binder.kinds(form)[1])
+    inner, own = binder.atoms_of(form), form.at(~binder.kinds(form)[1])
     direction = Direction(own)
     parts = [PiecewiseLinear.affine(direction.factor, direction.offset)] if len(own.row) or not inner else []
-    if not direction.factor:
-        if own.coefficient.any():
-            return None
-        direction = None
+    if not direction.factor and own.coefficient.any():
+        return None
+    direction = direction if direction.factor else None
     for node, terms in inner:
         for term in terms:
             found = None if form.coefficient[term] else of_atom(binder, node, form.column[term] - node.start)
@@ -62,8 +60,7 @@ def of_atom(binder, node, entry):
     found = []
     for form in node.forms:
         length = form.size // node.size if isinstance(node.rule, Max) else 1
-        rows = range(entry * length, (entry + 1) * length)
-        found += [_of_form(binder, forms.take(form, [r])) for r in rows]
+        found += [_of_form(binder, forms.take(form, [entry * length + r])) for r in range(length)]
     if not all(found):
         return None
     directions, functions = [d for d, _ in found if d is not None], [f for _, f in found]
@@ -78,8 +75,8 @@ def kinks_at_zero(binder, node):
     """Whether an atom is a piecewise linear function of one number with kinks where it is 0, as max(|u| − ε, 0)."""
     found = [of_atom(binder, node, entry) for entry in range(node.size)]
     functions = [function.simplified() for _, function in found] if all(found) else []
-    zeros = [np.abs(f.values).max() <= 1e-12 * max(1.0, np.abs(f.slopes).max()) for f in functions]
-    return bool(all(found) and all(zeros))
+    sizes = ((np.abs(f.values).max(), max(1.0, np.abs(f.slopes).max())) for f in functions)
+    return all(found) and all(value <= 1e-12 * size for value, size in sizes)
 
 
 def first_kink(binder, roots):
@@ -106,24 +103,6 @@ def first_kink(binder, roots):
     return None
 
 
-def split(form, walker, binder):
-    """The form with each larger of two functions without atoms as a sum: max(a, b) = (a + b)/2 + |a − b|/2."""
-    used, parts = np.zeros(len(form.row), dtype=bool), []
-    for node, terms in binder.atoms_of(form):
-        inner = node.forms
-        if not isinstance(node.rule, Maximum) or len(inner) != 2 or any(map(binder.atoms_of, inner)):
-            continue
-        used[terms] = True
-        difference = forms.add([inner[0], inner[1].scaled(-1.0)], node.shape)
-        size = walker.apply(Abs(), [difference], node.shape, node.expression)
-        both = forms.take(forms.add([*inner, size], node.shape).scaled(0.5), form.column[terms] - node.start)
-        rows, zeros = np.arange(len(terms)), np.zeros(len(terms), dtype=int)
-        weights = forms.Form(rows.shape, rows, zeros, form.coefficient[terms], form.scale[terms])
-        product = forms.multiply(walker.symbols, weights, both, rows.shape)
-        parts.append(forms.scatter(product, form.row[terms], form.shape))
-    return forms.add([form.where(~used), *parts], form.shape) if parts else form
-
-
 def smoothed(form, walker, binder, delta):
     """The form with its piecewise linear pieces and norms replaced by envelopes of width delta."""
     groups, used, parts = {}, np.zeros(len(form.row), dtype=bool), []
@@ -146,7 +125,7 @@ def smoothed(form, walker, binder, delta):
             elif used[term]:  # the envelope of ‖u‖ is that of |r| at r = ‖u‖
                 r = forms.Form((1,), zero, form.column[[term]], zero, np.ones(1))
                 add(absolute, r, coefficient, scale, node.expression)
-    left = form.where(~used)
+    left = form.at(~used)
     for (_, coefficient), (direction, function, expression) in groups.items():
         slope, left = _absorbed(direction, coefficient, left, binder.symbols)
         function = function + PiecewiseLinear.affine(slope, 0.0) if slope else function
@@ -165,8 +144,7 @@ def _absorbed(direction, coefficient, left, symbols):
     slope = slopes[0]
     if slope == 0 or np.ptp(slopes) > 1e-12 * abs(slope):
         return 0.0, left
-    zeros = np.zeros(len(direction.column), dtype=int)
-    taken = forms.Form(left.shape, zeros, direction.column, weighed, -slope * direction.scale)
+    taken = forms.Form(left.shape, 0 * direction.column, direction.column, weighed, -slope * direction.scale)
     rest = forms.add([left, taken], left.shape)
     tiny = np.abs(rest.scale) <= 1e-13 * abs(slope) * np.abs(direction.scale).max()
-    return float(slope), rest.where(~tiny)
+    return float(slope), rest.at(~tiny)

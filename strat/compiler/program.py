@@ -1,7 +1,7 @@
 """Programs: a compiled expression without data, printable, to be bound to records."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import cvxpy as cp
@@ -11,14 +11,18 @@ from numpy.typing import ArrayLike
 
 from strat.compiler.binder import Assembly, Binder, Evaluation
 from strat.compiler.bound_oracle import BoundOracle
-from strat.compiler.piecewise import first_kink, smoothed, split
+from strat.compiler.device_binder import DeviceBinder
+from strat.compiler.pieces import split
+from strat.compiler.piecewise import first_kink, smoothed
 from strat.compiler.prox import with_prox
 from strat.compiler.report import describe
 from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
+from strat.oracles.base import is_foreign
 from strat.oracles.design import Segments, compact
+from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
@@ -74,7 +78,7 @@ class Program:
 
     @cached_property
     def hyperparameters(self):
-        """Parameters that are no record data, in order of appearance."""
+        """Parameters that are not record data, in order of appearance."""
         sources = (self.expression, *self.constraints)
         return tuple({p.id: p for s in sources for p in s.parameters() if p.id not in self._ids}.values())
 
@@ -125,11 +129,14 @@ class Program:
         order = part
         if part is None:
             order = strata.order if weight is None else strata.order[weight[strata.order] > 0]
+        blocks = Blocks(strata.index[order]) if any(map(is_foreign, arrays)) else None
+        order = order if blocks is None else order[blocks.places.reshape(-1)]
         origin, pairs = Origin(order, strata, self.data, arrays), zip(self.data, arrays, strict=True)
         leaves = {p.id: _rows(array, order) for p, array in pairs}
         illegal, index = None if weight is None else origin.illegal, strata.index[order]
         segments = Segments(index, strata.K) if part is None else Segments(*compact(index))
-        return walker, Binder(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
+        kind = Binder if blocks is None else partial(DeviceBinder, blocks)
+        return walker, kind(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 
     def values(self, given=None):
         """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own.
@@ -274,11 +281,12 @@ class Program:
         self._curvature.check_values(walker, binder, origin)
         form = walker(self.expression).reshaped(())
         check_data_arguments(binder, form, origin)
-        smooth = smooth and self.smoothing is not None
+        smooth, weight = smooth and self.smoothing is not None, weight[origin.order]
+        weight = weight if binder.blocks is None else weight * binder.blocks.real.reshape(-1)
 
         def assembled(width):
             replaced = form if width is None else smoothed(form, walker, binder, width)
-            return Assembly(replaced, binder, weight[origin.order], statistics)
+            return Assembly(replaced, binder, weight, statistics)
 
         assembly = assembled(self.smoothing if smooth else None)
         apart = None if first_kink(binder, assembly.roots) is None else lambda: assembled(0.0).parts()
@@ -318,5 +326,7 @@ def _rows(array, order):
     part = slice(order[0], order[-1] + 1) if ascending else order
     if sp.issparse(array):
         return array[part]
+    if is_foreign(array):
+        return Device(array).rows(array, order)
     array = array[part] if ascending else array.take(order, axis=0)
     return np.asarray(array, dtype=float).reshape(len(array), -1)

@@ -14,8 +14,8 @@ from strat.errors import NoOracleError, OptionError
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.interior_point import KinkedProx
 from strat.oracles.memory import check_memory
-from strat.oracles.prox_base import BlockProx, NewtonBlock, ScalarBlock, SoftBlock
-from strat.oracles.prox_newton import NewtonProx, QuadraticProx
+from strat.oracles.prox_base import BlockProx, NewtonBlock, QuadraticProx, ScalarBlock, SoftBlock
+from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.tape import Tape
 from strat.rules import text
 from strat.rules.piecewise import Abs

@@ -14,6 +14,7 @@ from strat.compiler.binder import dense
 from strat.compiler.expressions import eigenvalues, factors, matrix_factors, rebuilt, sign_of
 from strat.compiler.walk import DATA
 from strat.errors import DataError, DataWarning, DeclarationError, NotConvexError, NotPerRecordError
+from strat.oracles.base import host
 from strat.rules import atoms, text
 
 #: More unsigned factors than this are not tried in all combinations before there are data.
@@ -141,7 +142,9 @@ class Origin:
         first = int(self.order[mask].min()) if len(mask) == len(self.order) else int(self.order[0])
         label, ids = self.strata.labels[self.strata.index[first]], {p.id for p in parameters}
         pairs = zip(self.data, self.arrays, strict=True)
-        have = [f"{p.name()} = {shown(a[first])}" for p, a in pairs if p.id in ids and not sp.issparse(a)]
+        have = [
+            f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids and not sp.issparse(a)
+        ]
         count = int(np.sum(mask))
         more = f" ({count} records are affected)" if count > 1 and len(mask) > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
@@ -157,7 +160,7 @@ class Origin:
 
 def shown(value):
     """A number, or the first entries of an array, for messages."""
-    value = np.asarray(value)
+    value = np.asarray(host(value))
     if value.ndim == 0:
         return f"{value:g}"
     line = np.array2string(value.reshape(-1)[:4], precision=4, separator=", ")

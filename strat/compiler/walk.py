@@ -147,7 +147,7 @@ class Walker:
             return self._read(e)
         except StratError:
             raise
-        except Exception as error:  # what CVXPY lets pass, such as an axis that is no number
+        except Exception as error:  # what CVXPY lets pass, such as an axis that is not a number
             raise DeclarationError(
                 f"{text(e)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY documents "
                 f"for it, or the package does not know this spelling: write it with other atoms."

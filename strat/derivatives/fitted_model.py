@@ -41,28 +41,24 @@ class FittedModel:
 
     def couple(self, i, j):
         """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
+        if not self.model.base.couple:
+            return np.ones(self.theta.shape[1])
         return coupling.on_edges(self.model.base, self.model.values, self.bound_model.prior, i, j)
-
-    def held_out(self, validation):
-        """Records that took no part in the fit, with the declared smoothing."""
-        return self.bound_model.validation(validation, smooth=True)
 
     def linearized(self):
         """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
         fit = Linearization(self.problem(), self.theta, self.w)
-        kinks, texts = int(fit.hessian.free.kinks.sum()), []
+        kinks = int(fit.hessian.free.kinks.sum())
         if not fit.residual <= LOOSE:
-            texts.append(
+            ConvergenceWarning.warn(
                 f"the fit is not at its optimum: Newton steps left a residual of {fit.residual:.1e}, so that its "
                 f"derivatives are inaccurate. Fit it to a smaller tol, or give the solver more iterations."
             )
         if kinks:
-            texts.append(
+            ConvergenceWarning.warn(
                 f"the fit lies on a kink of the regularizer in {kinks} strata: the derivatives there are those of one "
                 f"side, or between both sides."
             )
-        for text in texts:
-            ConvergenceWarning.warn(text)
         return fit
 
     def value_of(self, name):

@@ -79,7 +79,7 @@ def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method
         raise OptionError(f'method is {method!r}; it is "implicit" or "cvxpy".')
     fitted = FittedModel(model, "hypergradient")
     names = wrt_names(model, wrt)
-    held = fitted.held_out(validation)
+    held = fitted.bound_model.validation(validation, smooth=True)
     if method == "cvxpy":
         return cvxpy_gradient(fitted, held, names)
     held.mean_loss_and_gradient(fitted.theta)  # refuses losses without a gradient before anything is solved

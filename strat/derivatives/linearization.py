@@ -229,19 +229,16 @@ class ReducedHessian:
 
     def _warn(self, residual):
         if self.singular.any():
-            text = (
+            ConvergenceWarning.warn(
                 f"the Hessian at the fit is singular for {int(self.singular.sum())} of {len(self.singular)} strata: "
                 f"their parameters are not determined by records, regularizer and graph, so that derivatives with "
                 f"respect to them mean nothing. Add a small ridge to the regularizer, or connect the strata."
             )
         elif not residual <= LOOSE:
-            text = (
+            ConvergenceWarning.warn(
                 f"the linear system for the derivatives was not solved accurately: its relative residual is "
                 f"{residual:.1e}. The Hessian at the fit is nearly singular; a small ridge in the regularizer helps."
             )
-        else:
-            return
-        ConvergenceWarning.warn(text)
 
     @cached_property
     def singular(self):

@@ -44,7 +44,7 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     NoOracleError
         If the loss is not smooth.
     GraphError
-        If an edge's label is no stratum.
+        If an edge's label is not a stratum.
 
     Examples
     --------

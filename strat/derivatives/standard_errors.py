@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from strat.derivatives.fitted_model import FittedModel
 from strat.derivatives.linearization import Linearization, block_diagonal
-from strat.errors import DataWarning, OptionError
-from strat.graphs.features import is_nonnegative
+from strat.errors import DataWarning, OptionError, is_nonnegative
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 

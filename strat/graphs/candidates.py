@@ -54,10 +54,10 @@ def ends_of_pairs(edges, prior):
     try:
         pairs = [tuple(pair) for pair in edges]
     except TypeError:
-        raise GraphError(f"edges: {edges!r} is no list of pairs of labels.") from None
+        raise GraphError(f"edges: {edges!r} is not a list of pairs of labels.") from None
     for pair in pairs:
         if len(pair) != 2:
-            raise GraphError(f"edges: {pair!r} is no pair of labels.")
+            raise GraphError(f"edges: {pair!r} is not a pair of labels.")
     i, j = np.array([[_position(label, prior) for label in pair] for pair in pairs], int).reshape(-1, 2).T
     for e in np.flatnonzero(i == j):
         raise GraphError(f"edges: {pairs[e]!r} joins a stratum to itself. An edge joins two strata.")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
-from strat.errors import DataError, OptionError, type_name
+from strat.errors import DataError, OptionError, is_nonnegative, type_name
 from strat.graphs.families import complete, row_labels, weighted
 from strat.graphs.prior_graph import unique_edges
 
@@ -187,11 +187,6 @@ def exponential(nodes, distances, rate, name=None, power=1):
         positive = distances[distances > 0]
         rate = np.log(2) / (np.median(positive) if positive.size else 1.0) ** power
     return complete(nodes, np.exp(-rate * distances**power), name)
-
-
-def is_nonnegative(value):
-    """Whether an option is a finite number of at least 0."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value < np.inf
 
 
 def as_floats(name, values):

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
 from strat.compiler.coupling import by_factor
-from strat.errors import DataError, DataWarning, OptionError
+from strat.errors import DataError, DataWarning, OptionError, is_nonnegative
 from strat.graphs.families import node_list, row_labels, weighted
-from strat.graphs.features import as_floats, exponential, is_nonnegative, nearest
+from strat.graphs.features import as_floats, exponential, nearest
 from strat.records.strata import some_of
 
 _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
@@ -90,7 +90,7 @@ def from_parameters(
         raise OptionError(f'kernel is {kernel!r}, but it is one of "exponential", "knn", "entropy".')
     for option, value in {"k": k, "tau": tau, "sigma": sigma}.items():
         if value is not None and option != _OPTIONS[kernel]:
-            raise OptionError(f"{option} is no option of kernel={kernel!r}, which takes {_OPTIONS[kernel]}.")
+            raise OptionError(f"kernel={kernel!r} takes {_OPTIONS[kernel]}, not {option}.")
     nodes, blocks = read_parameters(theta, labels)
     points = np.concatenate(blocks, axis=1)
     base = getattr(theta, "base", None)

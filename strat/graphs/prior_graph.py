@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 from scipy import sparse
 
-from strat.errors import DataError, DataWarning, GraphError, OptionError, type_name
+from strat.errors import DataError, DataWarning, GraphError, OptionError, is_nonnegative, type_name
 from strat.records.labels import all_plain, is_missing, label_list, plain
 from strat.records.strata import some_of
 
@@ -25,8 +25,7 @@ ASYMMETRY = 1e-9
 class PriorGraph:
     """An undirected weighted graph W0 over the strata.
 
-    Parallel edges, possibly of different factors, are kept apart as T terms: the weight of an edge is the sum of its
-    terms, each multiplied by the scale of its factor.
+    Parallel edges are kept apart as T terms: an edge's weight is the sum of its terms, each times the scale of its factor.
     """
 
     labels: list  # the K nodes in order
@@ -65,7 +64,7 @@ class PriorGraph:
         return {label: k for k, label in enumerate(self.labels)}
 
     def check_factors(self, what, names):
-        """Raise an OptionError where a name is no factor of the graph; `what` names the option."""
+        """Raise an OptionError where a name is not a factor of the graph; `what` names the option."""
         for name in names:
             if name not in self.factors:
                 known = f"has the factors {some_of(self.factors)}" if self.factors else "has no factors"
@@ -144,7 +143,7 @@ def node_labels(labels):
         if not isinstance(label, Hashable):
             raise GraphError(f"the label {label!r} is not hashable. Use text, numbers or tuples.")
         if is_missing(label):
-            raise GraphError(f"the label {label!r} of a node is no label: it stands for a missing value.")
+            raise GraphError(f"the node {label!r} stands for a missing value, which is not a label.")
         if label in seen:
             raise GraphError(f"the label {label!r} occurs more than once. Each node has its own label.")
         seen.add(label)
@@ -152,13 +151,9 @@ def node_labels(labels):
 
 
 def _multiplier(what, value):
-    try:
-        number = np.nan if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not 0 <= number < np.inf:
+    if not is_nonnegative(value):
         raise OptionError(f"{what} is {value!r}, but a scale is a finite number of at least 0.")
-    return number
+    return float(value)
 
 
 def read_graph(graph):
@@ -180,7 +175,7 @@ def read_graph(graph):
         if sparse.issparse(getattr(graph, "sparse", None)) and hasattr(graph, ids):
             return _from_matrix(getattr(graph, ids), graph.sparse)
     raise GraphError(
-        f"{type_name(graph)} is no graph. Pass a networkx.Graph whose nodes are the strata, (labels, W), "
+        f"{type_name(graph)} is not a graph. Pass a networkx.Graph whose nodes are the strata, (labels, W), "
         f"(labels, i, j, w), or a W or Graph of libpysal."
     )
 
@@ -199,7 +194,7 @@ def _from_networkx(graph):
     for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
         if not isinstance(weight, numbers.Real | np.bool_):
             edge = f"edge ({labels[a]!r}, {labels[b]!r})"
-            raise GraphError(f"{edge} has the weight {weight!r}, which is no number. Give a finite weight.")
+            raise GraphError(f"{edge} has the weight {weight!r}, which is not a number. Give a number.")
     try:
         weights = np.array(weights, dtype=float)
     except OverflowError:  # a whole number that is too large
@@ -233,7 +228,7 @@ def _from_matrix(labels, W):
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
         raise GraphError(
-            f"W has shape {W.shape}, but there are {len(labels):,} labels. Give a row per label."
+            f"W has shape {W.shape}, but there are {len(labels):,} labels. Give a square W, a row per label."
         )
     rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
@@ -284,11 +279,11 @@ def _as_coo(W):
         try:
             W = np.asarray(W)
         except ValueError:
-            raise GraphError("the W of (labels, W) is no matrix: its rows have different lengths.") from None
+            raise GraphError("W of (labels, W) is not a matrix: its rows have different lengths.") from None
         if W.dtype == object and all(isinstance(w, numbers.Real) for w in W.ravel()):
             W = W.astype(float)
     if W.ndim != 2 or W.dtype.kind not in "biuf":
-        raise GraphError(f"the W of (labels, W) is no matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
+        raise GraphError(f"W of (labels, W) is not a matrix of numbers: it is {W.shape} of dtype {W.dtype}.")
     W = sparse.coo_array(W.astype(float))  # a copy
     W.sum_duplicates()
     return W

@@ -9,8 +9,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.compiler.coupling import on_edges
-from strat.errors import DataError, OptionError, optional
-from strat.graphs.features import is_nonnegative
+from strat.errors import DataError, OptionError, is_nonnegative, optional
 from strat.graphs.prior_graph import read_graph
 from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries
@@ -106,15 +105,9 @@ class GraphReport(Shown):
         """
         pd = optional("pandas", "to_frame", "pandas")
         isolated = set(self.nearly_isolated)
-        columns = {
-            "component": self.component,
-            "degree": self.degrees,
-            "neighbors": self.neighbors,
-            "resistance": self.resistances,
-            "nearly_isolated": [label in isolated for label in self.strata],
-            "distance": self.distances,
-            "reliance": self.reliance,
-        }
+        columns = {"component": self.component, "degree": self.degrees, "neighbors": self.neighbors}
+        columns |= {"resistance": self.resistances, "nearly_isolated": [x in isolated for x in self.strata]}
+        columns |= {"distance": self.distances, "reliance": self.reliance}
         index = pd.Index(self.strata, tupleize_cols=False, name="stratum")
         return pd.DataFrame({name: v for name, v in columns.items() if v is not None}, index=index)
 
@@ -190,21 +183,21 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
     log_forests, edge_resistances, resistances = _resistances(W, degrees, component, i, j)
     bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
-    return GraphReport(
-        strata=strata,
-        density=2 * len(w) / (K * (K - 1)) if K > 1 else 0.0,
-        components=[[strata[k] for k in part] for part in members],
-        component=component,
-        degrees=degrees,
-        neighbors=np.bincount(ends, minlength=K),
-        resistances=resistances,
-        edge_ends=np.column_stack([i, j]),
-        edge_weights=w,
-        edge_resistances=np.minimum(edge_resistances, 1 / w),  # more is rounding
-        log_forests=log_forests,
-        nearly_isolated=[strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))],
-        **(_of_model(graph, i, j, w) if hasattr(graph, "theta_") else {}),
+    parts = [[strata[k] for k in part] for part in members]
+    alone = [strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))]
+    edges = np.column_stack([i, j]), w, np.minimum(edge_resistances, 1 / w)  # more is rounding
+    numbers = (
+        parts,
+        component,
+        degrees,
+        np.bincount(ends, minlength=K),
+        resistances,
+        *edges,
+        log_forests,
+        alone,
     )
+    of_model = _of_model(graph, i, j, w) if hasattr(graph, "theta_") else {}
+    return GraphReport(strata, 2 * len(w) / (K * (K - 1)) if K > 1 else 0.0, *numbers, **of_model)
 
 
 def read_weights(source):

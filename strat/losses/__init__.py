@@ -11,23 +11,9 @@ import cvxpy as cp
 from strat.losses.arguments import alike, named_loss, number, scalars, vectors
 
 __all__ = [
-    "absolute",
-    "bernoulli",
-    "epsilon_insensitive",
-    "exponential",
-    "gamma",
-    "gaussian",
-    "gaussian_with_mean",
-    "hinge",
-    "huber",
-    "logistic",
-    "pinball",
-    "poisson",
-    "poisson_rate",
-    "softmax",
-    "squared",
-    "squared_hinge",
-]
+    "absolute", "bernoulli", "epsilon_insensitive", "exponential", "gamma", "gaussian", "gaussian_with_mean", "hinge",
+    "huber", "logistic", "pinball", "poisson", "poisson_rate", "softmax", "squared", "squared_hinge",
+]  # fmt: skip
 
 DATUM, NUMBER = "cvxpy.Parameter, scalar: ", "cvxpy.Expression, scalar: "
 VECTOR, MATRIX = "cvxpy.Parameter (d,): ", "cvxpy.Variable (d, d), PSD or symmetric: "
@@ -46,7 +32,6 @@ def squared(y: cp.Parameter, z: Any) -> cp.Expression:
 
     ‖y − z‖₂², a scalar.
 
-    >>> theta, x, y = cp.Variable(3, name="theta"), cp.Parameter(3, name="x"), cp.Parameter(name="y")
     >>> print(strat.losses.squared(y, x @ theta))
     quad_over_lin(y + -(x @ theta), 1.0...)
     """
@@ -59,7 +44,6 @@ def absolute(y: cp.Parameter, z: Any) -> cp.Expression:
 
     ‖y − z‖₁, a scalar.
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.absolute(y, b))
     norm1(y + -b)
     """
@@ -72,7 +56,6 @@ def huber(y: cp.Parameter, z: Any, M: float | cp.Parameter = 1.0) -> cp.Expressi
 
     Sum of r² for ``|r|`` ≤ M and ``2M|r| − M²`` beyond, r = y − z: CVXPY's scale, twice that of many books.
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.huber(y, b, M=0.5))
     Sum(huber(y + -b, 0.5)...)
     """
@@ -87,7 +70,6 @@ def pinball(y: cp.Parameter, z: cp.Expression, tau: float = 0.5) -> cp.Expressio
 
     Sum of max(τr, (τ − 1)r), r = y − z, with a kink: ``ADMM`` fits it exactly, gradient methods need ``smoothing=``.
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.pinball(y, b, tau=0.9))
     Sum(maximum(0.9 * (y + -b), -0.09... * (y + -b))...)
     """
@@ -101,7 +83,6 @@ def epsilon_insensitive(y: cp.Parameter, z: Any, epsilon: float = 0.1) -> cp.Exp
 
     Sum of ``max(|y − z| − ε, 0)``, with kinks: ``ADMM`` fits it exactly, gradient methods need ``smoothing=``.
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.epsilon_insensitive(y, b))
     Sum(maximum(abs(y + -b) + -0.1, 0.0)...)
     """
@@ -114,7 +95,6 @@ def logistic(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
 
     log(1 + exp(−yz)), exact at any margin; the probability of +1 is 1/(1 + exp(−z)).
 
-    >>> theta, x, y = cp.Variable(3, name="theta"), cp.Parameter(3, name="x"), cp.Parameter(name="y")
     >>> print(strat.losses.logistic(y, x @ theta))
     logistic(-y * x @ theta)
     """
@@ -127,7 +107,6 @@ def hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
 
     max(1 − yz, 0), with a kink: ``ADMM`` fits it exactly, gradient methods need ``smoothing=``.
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.hinge(y, b))
     maximum(1.0 + -(y * b), 0.0)
     """
@@ -140,7 +119,6 @@ def squared_hinge(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
 
     Square of max(1 − yz, 0).
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.squared_hinge(y, b))
     Power...(maximum(1.0 + -(y * b), 0.0), 2.0)
     """
@@ -153,7 +131,6 @@ def exponential(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
 
     Exponential of −yz.
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.exponential(y, b))
     exp(-y * b)
     """
@@ -219,7 +196,6 @@ def gamma(y: cp.Parameter, z: cp.Expression) -> cp.Expression:
 
     z + y exp(−z): minus the log-likelihood of shape 1 up to a constant.
 
-    >>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
     >>> print(strat.losses.gamma(y, b))
     b + y * exp(-b)
     """

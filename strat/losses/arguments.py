@@ -11,6 +11,10 @@ import numpy as np
 from strat.errors import DeclarationError, OptionError, ShapeError, type_name
 
 F = TypeVar("F", bound=Callable)
+#: What examples declare that declare nothing.
+DECLARED = """>>> theta, x = cp.Variable(3, name="theta"), cp.Parameter(3, name="x")
+>>> b, y = cp.Variable(name="b"), cp.Parameter(name="y")
+"""
 
 
 def named_loss(check: Callable, **arguments: str) -> Callable[[F], F]:
@@ -28,6 +32,7 @@ def named_loss(check: Callable, **arguments: str) -> Callable[[F], F]:
 
         if f.__doc__:  # python -OO leaves none
             summary, formula, example = inspect.getdoc(f).split("\n\n")
+            example = example if "Variable" in example else DECLARED + example
             parameters = [f"{name} : " + text.replace(": ", "\n    ", 1) for name, text in arguments.items()]
             checked.__doc__ = "\n".join(
                 [f"{summary}\n\nParameters\n----------", *parameters, "\nReturns\n-------\ncvxpy.Expression"]

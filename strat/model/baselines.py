@@ -19,12 +19,9 @@ class CommonModel(StratifiedModel):
         self.regularizer_weight = regularizer_weight
 
     # scikit-learn reads the parameters from the signature.
-    __init__.__signature__ = inspect.Signature(
-        [
-            *inspect.signature(StratifiedModel.__init__).parameters.values(),
-            inspect.Parameter("regularizer_weight", inspect.Parameter.KEYWORD_ONLY, default=None),
-        ]
-    )
+    _parameters = inspect.signature(StratifiedModel.__init__).parameters.values()
+    _weight = inspect.Parameter("regularizer_weight", inspect.Parameter.KEYWORD_ONLY, default=None)
+    __init__.__signature__ = inspect.Signature([*_parameters, _weight])
 
 
 #: The constants of the graph regularizers.

@@ -8,9 +8,8 @@ import numpy as np
 
 from strat.compiler import coupling
 from strat.compiler.sharded import in_chunks, in_pieces
-from strat.errors import DataWarning, NoOracleError, OptionError
+from strat.errors import DataWarning, NoOracleError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.features import is_nonnegative
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.first_point import first_point
 from strat.oracles.base import Rescaled, SumOracle
@@ -194,9 +193,9 @@ class BoundModel:
 
 
 class HeldOut:
-    """Records that are not fitted: their losses as functions of theta (K, n), for a model's values of hyperparameters.
+    """Records that are not fitted: their losses as functions of theta (K, n) and of `values`, which go before the model's.
 
-    `values`, by name, go before the model's own; with `smooth` the declared smoothing applies, as derivatives need it.
+    With `smooth` the declared smoothing applies, as derivatives need it.
     """
 
     def __init__(self, base, records, values, smooth=False):

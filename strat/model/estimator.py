@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from strat.compiler.base_model import BaseModel
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
+from strat.model.classes import OfClasses
 from strat.model.dask_inputs import by_partition, score
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
@@ -19,13 +20,13 @@ from strat.records.records import Records
 
 
 def check_fitted(model, what):
-    """Raise where something is no model, or one that is not fitted; `what` is the caller, for messages."""
+    """Raise where something is not a model, or one that is not fitted; `what` is the caller, for messages."""
     if not isinstance(model, StratifiedModel):
         raise OptionError(f"{what} needs a fitted StratifiedModel, not {type_name(model)}.")
     check_is_fitted(model, "theta_")
 
 
-class StratifiedModel(FittedParameters, NestedParameters):
+class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
     """One set of parameters for each stratum, pulled together along a graph that is given or learned.
 
     Minimises the sum over strata of loss and regularizer, plus ½ Σ_{i<j} W_ij ‖theta_i − theta_j‖², plus the graph
@@ -63,7 +64,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
     theta_ : dict
         ``{variable name: (K, *shape)}``, rows in the order of ``strata_``.
     W_ : (K, K) ndarray or csr_array
-        The graph: symmetric, zero diagonal. Sparse where some pairs of more than 2000 strata are no candidates.
+        The graph: symmetric, zero diagonal. Sparse where some pairs of more than 2000 strata are not candidates.
     strata_ : list
         The strata in order.
     result_ : Result
@@ -126,6 +127,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         validation: tuple | None = None,
         chunks: Any = None,
         engine: Any = None,
+        device: Any = None,
     ) -> "StratifiedModel":
         """Fit parameters and graph.
 
@@ -148,6 +150,9 @@ class StratifiedModel(FittedParameters, NestedParameters):
             name. Large memory maps and Dask collections among `data` are read in chunks as they are.
         engine : dask.distributed.Client or engine, optional
             Where chunks are kept and summed over; `strat.oracles.shards` says what an engine is.
+        device : str or device, optional
+            Where records are kept, and losses and the dense log det computed, such as ``"cuda"``: a device of the library
+            of the data arguments, or of PyTorch where they are in NumPy. By default that of data arguments on a GPU.
 
         Returns
         -------
@@ -159,7 +164,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         DataError, ShapeError, GraphError, NotConvexError, NoOracleError, OptionError, DeclarationError
             Where the arguments do not fit the declaration; nothing is changed then.
         """
-        fit_model(self, data, strata, sample_weight, init, validation, chunks, engine)
+        fit_model(self, data, strata, sample_weight, init, validation, chunks, engine, device)
         return self
 
     def predict(self, *data: Any, strata: Any = None, unseen: Any = "error") -> np.ndarray:
@@ -172,7 +177,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         strata : (N,) sequence
             Label of each record.
         unseen : {"error", "graph", "common"} or graph, optional
-            What predicts for labels that are no strata of the model: an error; the mean of the neighbours' parameters,
+            What predicts for labels that are not strata of the model: an error; the mean of the neighbours' parameters,
             by weight, along the edges of a graph that has these labels, or of the model's own graph ("graph"), whose
             edges along one coordinate also hold for labels that it lacks; or the common model of the fit's records.
 
@@ -186,7 +191,7 @@ class StratifiedModel(FittedParameters, NestedParameters):
         DeclarationError
             If the model was declared without ``predict``.
         GraphError
-            If a label is no stratum of the model and `unseen` is "error", or no edge leads from it to one that is.
+            If a label is not a stratum of the model and `unseen` is "error", or no edge leads from it to one that is.
         """
         check_is_fitted(self, "theta_")
         program = self.base.predict_program

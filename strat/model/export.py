@@ -15,8 +15,7 @@ from strat.graphs.prior_graph import read_graph
 def weighted_problem(model, i, j, weights, kept=()):
     """The problem for given weights on edges with ends i < j, and a dict of each stratum's variables by name.
 
-    The weights are numbers or Parameters; `kept` has Parameters that stand for hyperparameters, by name, and the other
-    hyperparameters become constants.
+    The weights are numbers or Parameters; `kept` has Parameters that stay as hyperparameters, by name.
     """
     base, records, weight = model.base, training_records(model), 1.0
     if model.shared:

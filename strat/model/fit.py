@@ -18,24 +18,32 @@ from strat.errors import GraphError, OptionError, check_whole, type_name
 from strat.graphs.prior_graph import read_graph
 from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
+from strat.oracles.base import is_elsewhere
 from strat.oracles.dask_engine import engine_of
+from strat.oracles.device import device_of
 from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.edges.packed import DevicePacked
 from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords, chunks_of
 from strat.solvers.starts import default_solver, solve
 
 
-def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None):
+def fit_model(model, data, strata, sample_weight, init, validation, chunks=None, engine=None, device=None):
     """Fit a StratifiedModel in place, one with shared parameters too."""
     started, base = time.perf_counter(), model.base
     check_options(model)
     if model.graph_regularizer.learned and not model.shared:
         model.graph_regularizer.validate(joint=True)
     read, chunks = None, chunks_of(data, strata, sample_weight, chunks)
+    if device is not None or any(map(is_elsewhere, data)):
+        engine = device = device_of(device, data, engine)
+        chunks = [(*data, strata, sample_weight)] if chunks is None else chunks
     if chunks is not None or engine is not None:
         read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
+    if device is not None:
+        edges.packed = DevicePacked(edges.K, device)
     check_tables(base.loss, base.data, records.strata.N)
     fit_warnings.warn_of_lost_digits(base, records)
     problem = bound_model.problem()

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from strat.compiler.feature_names import column_names
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
 from strat.graphs.report import COLLAPSED, relative_spread
 from strat.model.runaway import runaway_direction, suspect_strata
@@ -72,7 +73,7 @@ def warn_of_undetermined_predictions(model, program, index):
     for variable in program.expression.variables():
         used[layout.slices[variable.name()]] = True
     mask = mask & used
-    index = index[index < len(mask)]  # not of strata that are no nodes
+    index = index[index < len(mask)]  # not of strata that are not nodes
     affected = mask.any(axis=1)[index]
     if affected.any():
         mask[np.setdiff1d(np.arange(len(mask)), index)] = False
@@ -111,7 +112,7 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
     suspects = unbounded | asymptotic if suspects is None else suspects
     running = runaway_direction(bound_model, problem, theta, result.w, suspects) != 0
     if running.any():
-        names = np.array(bound_model.base.layout.names)[running.any(axis=0)]
+        names = np.array(column_names(bound_model.base, {}))[running.any(axis=0)]
         which = f"{', '.join(names[:6])}{', …' * (len(names) > 6)}{_of(running.any(axis=1), bound_model)}"
         _add_note(
             f"the objective has no minimum: it keeps falling as {which} grow{'s' * (len(names) == 1)} without bound (up to "
@@ -168,13 +169,12 @@ def warn_of_collapse(result):
     spread = relative_spread(result.theta)[0]
     if len(result.theta) < 2 or spread is None or spread > COLLAPSED:
         return
-    _add_note(
+    note = (
         f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of "
         f"the mean parameters. A larger lambda2, a prior graph or another init= may keep them apart; compare with "
-        f"strat.common on held-out records.",
-        result,
-        CollapseWarning,
+        f"strat.common on held-out records."
     )
+    _add_note(note, result, CollapseWarning)
 
 
 def _add_note(note, result, category=ConvergenceWarning):

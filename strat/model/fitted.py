@@ -45,13 +45,13 @@ class FittedParameters:
         Raises
         ------
         GraphError
-            If the label is no stratum.
+            If the label is not a stratum.
         """
         check_is_fitted(self, "theta_")
         label, strata = plain(label), self.strata_
         if label not in strata:
             raise GraphError(
-                f"{label!r} is no stratum of the model, which has {len(strata):,}, such as {some_of(strata)}. "
+                f"{label!r} is not a stratum of the model, which has {len(strata):,}, such as {some_of(strata)}. "
                 f"{did_you_mean(label, strata)}".rstrip()
             )
         k = strata.index(label)

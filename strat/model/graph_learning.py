@@ -26,7 +26,7 @@ class LearnedGraph(Shown):
     Parameters
     ----------
     W : (K, K) ndarray or csr_array
-        The weights: symmetric, zero diagonal. Sparse where some pairs of more than 2000 strata are no candidates.
+        The weights: symmetric, zero diagonal. Sparse where some pairs of more than 2000 strata are not candidates.
     objective : float
         Laplacian term plus h(W), constants included.
     residual : float

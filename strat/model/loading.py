@@ -73,7 +73,7 @@ def load(path: str | str | PathLike, base: BaseModel | None = None) -> "Stratifi
         check_file(arrays, meta)
     except (ValueError, RecursionError) as error:
         raise OptionError(
-            f"{path} is no model saved by this version of strat: {error}. If a later version wrote it, load it with that "
+            f"{path} is not a model saved by this version of strat: {error}. If a later version wrote it, load it with that "
             f"one; otherwise take another copy of the file, or fit and save the model again."
         ) from error
     meta = dict.fromkeys(name.rstrip("?") for name in META) | meta
@@ -111,10 +111,8 @@ def _check_base(base, meta, path):
         raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
     shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
     if shapes != meta["variables"]:
-        known = meta["variables"]
-        raise OptionError(
-            f"{path} was fitted with the variables {known}, but base has {shapes}; give its declaration."
-        )
+        known = f"{path} was fitted with the variables {meta['variables']}"
+        raise OptionError(f"{known}, but base has {shapes}; give its declaration.")
     if _anonymous(base) != _anonymous(meta["declaration"]):
         DataWarning.warn(
             f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
@@ -137,11 +135,10 @@ def _component(entry, kind, path):
     name, params = entry["class"], dict(entry["params"])
     public = getattr(strat, name) if name in strat.__all__ else None
     if not (isinstance(public, type) and issubclass(public, kind)):
-        what = "solver" if kind is Solver else "graph regularizer"
+        what = f"the {'solver' if kind is Solver else 'graph regularizer'} {name}"
         raise OptionError(
-            f"{path} was saved with the {what} {name}, which is none of strat's own, so that it cannot be made again. "
-            f"strat.load(path) without base= reads what was fitted (theta_, W_, strata_, result_); to predict, fit a "
-            f"model with {name} again."
+            f"{path} was saved with {what}, which is none of strat's own, so that it cannot be made again. strat.load(path) "
+            f"without base= reads what was fitted (theta_, W_, strata_, result_); to predict, fit a model with {name} again."
         )
     if isinstance(params.get("step"), list):
         params["step"] = tuple(params["step"])

@@ -1,16 +1,13 @@
 """Parameters in scikit-learn's way, with those inside the declaration and the graph."""
 
 import copy
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import ClassifierTags, RegressorTags
 
 from strat.compiler.base_model import BaseModel
-from strat.compiler.label_codes import label_codes
-from strat.errors import GraphError, OptionError, StratError
+from strat.errors import GraphError, OptionError
 from strat.graphs.prior_graph import read_graph
 
 
@@ -68,28 +65,6 @@ class NestedParameters(BaseEstimator):
                 _check_value(key, value, known[name].shape)
                 self._values = {**self.values, name: value}
         return self
-
-    def __sklearn_tags__(self):
-        """What scikit-learn asks: a model of labels is a classifier, though it predicts what the declaration says."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = tags.input_tags.sparse = True
-        tags.input_tags.categorical = tags.input_tags.string = self.strata is not None
-        tags.estimator_type = self._estimator_type
-        if tags.estimator_type == "classifier":
-            tags.classifier_tags = ClassifierTags(multi_class=False)
-        else:
-            tags.regressor_tags = RegressorTags()
-        return tags
-
-    @property
-    def _estimator_type(self):
-        base = self.base
-        if isinstance(base, BaseModel) and base.data:
-            shapes = [np.zeros((1, *p.shape)) for p in base.data]
-            with suppress(StratError):  # hyperparameters without values, which fit will name
-                kind = label_codes(base.loss_program, self.values, shapes).get(len(base.data) - 1)
-                return "classifier" if kind in ("signs", "one-hot", (0, 1)) else "regressor"
-        return "regressor"
 
     def _set_features(self, X):
         """Note the columns of the first data argument, those of strata too, as scikit-learn's estimators do."""

@@ -42,10 +42,7 @@ PRICE, ROWS, ROUNDS = 1e-6, 20, 60
 
 
 def suspect_strata(problem, theta, w, tol):
-    """Strata, a mask (K,), in which the curvature at theta has almost vanished; None where nothing is known at theta = 0.
-
-    Strata that edges join in all parameters are taken together, as one direction is in all of them.
-    """
+    """Strata, a mask (K,), in which the curvature at theta has almost vanished; None where nothing is known at theta = 0."""
     loss, (K, n) = problem.loss, theta.shape
     if loss.quadratic:
         return np.zeros(K, dtype=bool)
@@ -57,6 +54,7 @@ def suspect_strata(problem, theta, w, tol):
         return None
     if _definite(margin, usual):  # as in most fits
         return np.zeros(K, dtype=bool)
+    # Strata that edges join in all parameters are taken together, as one direction is in all of them.
     cell = np.unique(problem.laplacians(w).components, axis=0, return_inverse=True)[1].ravel()
     sums = sp.csr_array((np.ones(K), (cell, np.arange(K))))
     margin, usual = ((sums @ blocks.reshape(K, n * n)).reshape(-1, n, n) for blocks in (margin, usual))
@@ -161,12 +159,7 @@ def _direction(problem, losses, index, theta, component):
 def _solution(price, taken):
     """The unknowns in [-1, 1] of least price · y + PRICE |y|, subject to rows · y <= 0."""
     A = sp.vstack(taken) if taken else sp.csr_array((0, len(price)))
-    found = linprog(
-        np.concatenate([PRICE + price, PRICE - price]),
-        A_ub=sp.hstack([A, -A]),
-        b_ub=np.zeros(A.shape[0]),
-        bounds=(0, 1),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
-    )
+    options = {f"{kind}_feasibility_tolerance": 1e-9 for kind in ("primal", "dual")}
+    rows, costs = (sp.hstack([A, -A]), np.zeros(A.shape[0])), np.concatenate([PRICE + price, PRICE - price])
+    found = linprog(costs, *rows, bounds=(0, 1), method="highs", options=options)
     return np.zeros(len(price)) if found.x is None else found.x[: len(price)] - found.x[len(price) :]

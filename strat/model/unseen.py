@@ -20,7 +20,7 @@ from strat.solvers.starts import default_solver, solve
 
 
 def with_unseen(model, records, unseen):
-    """The records with the strata that are no nodes added after the model's, and the parameters (K, n) of all."""
+    """The records with the strata that are not nodes added after the model's, and the parameters (K, n) of all."""
     named = isinstance(unseen, str)
     if named and unseen not in ("graph", "common"):
         raise OptionError(f'unseen={unseen!r} is not known. Use "error", "graph", "common", or a graph.')

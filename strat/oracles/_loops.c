@@ -7,14 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Loops are built for wider registers, too, where the compiler can leave the choice to the machine. */
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define WIDE
-#endif
-
-WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
+static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
                        const double *restrict theta, double *restrict out)
 {
     for (ptrdiff_t i = 0; i < N; i++, x += p) {
@@ -27,7 +20,7 @@ WIDE static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict 
     }
 }
 
-WIDE static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
                      const double *restrict x, const double *restrict g, double *restrict out)
 {
     for (ptrdiff_t e = 0; e < K * p; e++)
@@ -40,7 +33,7 @@ WIDE static void rows_sum(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t
     }
 }
 
-WIDE static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+static void grams(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
                   const double *restrict x, const double *restrict weight, double *restrict out)
 {
     for (ptrdiff_t e = 0; e < K * p * p; e++)

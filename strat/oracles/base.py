@@ -1,9 +1,46 @@
-"""Oracles, functions of (K, n) parameters batched over strata: the protocol, quadratics, sums, and the same in other units."""
+"""Oracles, functions of (K, n) parameters batched over strata: the protocol, quadratics, sums, and the same in other units.
+
+Beside them, arrays of other libraries than NumPy are recognised.
+"""
 
 import copy
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 
 import numpy as np
+
+from strat.errors import optional
+
+HOST = 1  # DLPack's number of the memory that NumPy reads
+
+
+def is_foreign(array):
+    """Whether something is an array of another library than NumPy, and no column of a table."""
+    if isinstance(array, np.ndarray):
+        return False
+    return hasattr(array, "__dlpack_device__") and not hasattr(array, "to_numpy")
+
+
+def is_elsewhere(array):
+    """Whether something is an array in memory that NumPy cannot read."""
+    return is_foreign(array) and array.__dlpack_device__()[0] != HOST
+
+
+def compat():
+    """The package that gives every library the names of the array API standard (data-apis.org/array-api)."""
+    return optional("array_api_compat", "records on a device", "device")
+
+
+def namespace(array):
+    """The functions of an array's library."""
+    return compat().array_namespace(array) if is_foreign(array) else np
+
+
+def host(array):
+    """The array in NumPy."""
+    if not is_foreign(array):
+        return array
+    return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
 
 
 class Oracle:
@@ -36,7 +73,7 @@ class Oracle:
         return self
 
     def limited(self):
-        """The arguments of atoms with a domain, as `Limited`, where they are functions of affine forms."""
+        """Pairs: an affine BoundForm that an atom with a domain has, and the domain's lower end, None of matrices."""
         return []
 
 
@@ -70,21 +107,16 @@ class Quadratic(Oracle):
         self.c, self.g, self.H, self.centre = c, g, H, centre
         self.n, self.sizes = g.shape[1], sizes
 
-    def _parts(self, theta):
-        d = theta if self.centre is None else theta - self.centre
-        return d, None if self.H is None else np.matmul(self.H, d[..., None])[..., 0]
-
     def value(self, theta):
         """Value of each stratum."""
-        d, hd = self._parts(theta)
-        slope = self.g if hd is None else self.g + 0.5 * hd
-        return self.c + (slope * d).sum(axis=1)
+        return self.value_and_gradient(theta)[0]
 
     def value_and_gradient(self, theta):
         """Value and gradient of each stratum."""
-        d, hd = self._parts(theta)
-        if hd is None:
+        d = theta if self.centre is None else theta - self.centre
+        if self.H is None:
             return self.c + (self.g * d).sum(axis=1), np.broadcast_to(self.g, d.shape).copy()
+        hd = np.matmul(self.H, d[..., None])[..., 0]
         return self.c + ((self.g + 0.5 * hd) * d).sum(axis=1), self.g + hd
 
     def hessian_operator(self, theta):
@@ -138,32 +170,21 @@ class SumOracle(Oracle):
 
     def value(self, theta):
         """Sum of the values (K,)."""
-        first, *others = self.parts
-        value = first.value(theta)
-        for part in others:
-            value = value + part.value(theta)
-        return value
+        return reduce(add, (part.value(theta) for part in self.parts))
 
     def value_and_gradient(self, theta):
         """Sums of values (K,) and gradients (K, n)."""
-        first, *others = self.parts
-        value, gradient = first.value_and_gradient(theta)
-        for part in others:
-            v, g = part.value_and_gradient(theta)
-            value, gradient = value + v, gradient + g
-        return value, gradient
+        values, gradients = zip(*(part.value_and_gradient(theta) for part in self.parts), strict=True)
+        return reduce(add, values), reduce(add, gradients)
 
     def hessian(self, theta):
         """Sum of the Hessians' blocks (K, n, n)."""
-        first, *others = (part.hessian(theta) for part in self.parts)
-        return sum(others, first)
+        return reduce(add, (part.hessian(theta) for part in self.parts))
 
     def hessian_operator(self, theta):
         """Sum of the Hessians as a map."""
         operators = [part.hessian_operator(theta) for part in self.parts]
-        if len(operators) == 1:
-            return operators[0]
-        return lambda v: sum((operator(v) for operator in operators), np.zeros_like(v))
+        return lambda v: reduce(add, (operator(v) for operator in operators))
 
 
 class Rescaled(Oracle):

@@ -1,7 +1,5 @@
 """Points well inside the domain of a sum of atoms, by least squares."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 #: Distances from the ends of the domain that are tried, and how often the arguments that miss the domain are fitted again.
@@ -9,25 +7,6 @@ DISTANCES, ROUNDS = 10.0 ** np.arange(-4, 5, 2), 20
 HAIRS = 10.0 ** np.arange(-12, -5)  # distances, relative to theta, by which rounding is mended
 RIDGE = 1e-8  # relative; it keeps the equations definite where records say nothing
 LARGEST = 2**24  # numbers up to which the equations are formed
-
-
-@dataclass
-class Limited:
-    """An affine argument u of an atom with a domain."""
-
-    form: object  # u, a BoundForm
-    end: object  # the lower end of the domain; None where u must be a positive definite matrix
-
-    def missing(self, z, distance):
-        """What u misses to where it is off the end by the distance, and whether it is in the domain."""
-        u = self.form.value(z, {})
-        if self.end is None:
-            values, vectors = np.linalg.eigh(0.5 * (u + u.swapaxes(1, 2)))
-            lift = np.maximum(distance - values, 0.0)[:, None, :]
-            miss = (vectors * lift) @ vectors.swapaxes(1, 2)
-            return miss.reshape(len(u), -1), bool((values > 0).all())
-        u = u.reshape(len(u), -1)
-        return np.maximum(self.end + distance - u, 0.0), bool((u > self.end).all())
 
 
 def central_points(loss, theta, distances=DISTANCES):
@@ -39,7 +18,7 @@ def central_points(loss, theta, distances=DISTANCES):
     (K, n), arguments = theta.shape, loss.limited()
     if not arguments or K * n**2 > LARGEST:
         return
-    forms = [argument.form for argument in arguments]
+    forms = [form for form, _ in arguments]
     grams = [form.design.gram(np.ones((form.segments.N if form.on_records else K, form.m))) for form in forms]
     system = sum(grams[1:], grams[0])
     diagonal = np.einsum("kaa->ka", system)
@@ -47,13 +26,25 @@ def central_points(loss, theta, distances=DISTANCES):
     for distance in distances:
         z = theta
         for _ in range(ROUNDS):
-            missing, legal = zip(*(argument.missing(z, distance) for argument in arguments), strict=True)
+            found = [_missing(form.value(z, {}), end, distance) for form, end in arguments]
+            missing, legal = zip(*found, strict=True)
             if all(legal):
                 break
-            left = sum(form.design.rmatvec(miss) for form, miss in zip(forms, missing, strict=True))
-            move = np.linalg.solve(system, left[..., None])[..., 0]
-            z = z + move
+            left = sum(
+                form.design.rmatvec(miss.reshape(-1, form.m))
+                for form, miss in zip(forms, missing, strict=True)
+            )
+            z = z + np.linalg.solve(system, left[..., None])[..., 0]
         yield z
+
+
+def _missing(u, end, distance):
+    """What arguments miss to where they are off the end by the distance, and whether all are in the domain."""
+    if end is not None:
+        return np.maximum(end + distance - u, 0.0), np.all(u > end)
+    values, vectors = np.linalg.eigh(0.5 * (u + u.swapaxes(1, 2)))
+    lift = np.maximum(distance - values, 0.0)[:, None, :]
+    return (vectors * lift) @ vectors.swapaxes(1, 2), np.all(values > 0)
 
 
 def off_edges(loss, theta, project=None):

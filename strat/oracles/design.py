@@ -78,7 +78,7 @@ class ConstantDesign:
         self.nnz = len(row)
         self._column, self._scale = column, scale
         whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
-        self._identity = whole and np.all(scale == 1.0)
+        self._identity = whole and np.all(scale == 1.0)  # which keeps infinite numbers apart
         self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
         if m * n <= 4096 or self.nnz > 0.25 * m * n:
             self._c = self._c.toarray()
@@ -153,14 +153,9 @@ class SharedDesign:
         N, K = segments.N, segments.K
         dtype = np.int32 if max(K * p, N * p) < 2**31 else np.int64
         base = segments.index.astype(dtype) * dtype(p)
-        if self.dense:
-            data = np.ascontiguousarray(self.coefficients).reshape(-1)
-            indptr = np.arange(0, N * p + 1, p, dtype=dtype) if p else np.zeros(N + 1, dtype=dtype)
-            indices = (base[:, None] + np.arange(p, dtype=dtype)).reshape(-1)
-        else:
-            csr = sp.csr_array(self.coefficients)
-            data, indptr = csr.data, csr.indptr.astype(dtype)
-            indices = csr.indices.astype(dtype) + np.repeat(base, np.diff(indptr))
+        csr = sp.csr_array(self.coefficients)
+        data, indptr = csr.data, csr.indptr.astype(dtype)
+        indices = csr.indices.astype(dtype) + np.repeat(base, np.diff(indptr))
         return sp.csr_array((data, indices, indptr), shape=(N, K * p))
 
     @cached_property
@@ -225,13 +220,9 @@ class RowDesign:
         self.segments, self.m, self.n = segments, m, n
         self.coefficients, self.row, self.column = coefficients, row, column
         self.dense = not sp.issparse(coefficients)
-        N, K, terms = segments.N, segments.K, len(row)
-        if sp.issparse(coefficients):
-            coo = coefficients.tocoo()
-            record, term, data = coo.coords[0], coo.coords[1], coo.data
-        else:
-            record, term = np.divmod(np.arange(N * terms), max(terms, 1))
-            data = np.ascontiguousarray(coefficients).reshape(-1)
+        N, K = segments.N, segments.K
+        coo = sp.coo_array(coefficients)
+        (record, term), data = coo.coords, coo.data
         rows = record.astype(np.int64) * m + row[term]
         columns = segments.index[record] * np.int64(n) + column[term]
         self._a = sp.csr_array((data, (rows, columns)), shape=(N * m, K * n))

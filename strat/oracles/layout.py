@@ -15,12 +15,6 @@ class Layout:
         self.slices = dict(zip(self.shapes, map(slice, ends, ends[1:]), strict=True))
         self.n = ends[-1]
 
-    @property
-    def names(self):
-        """Names of the n numbers of a stratum, such as "b" and "theta[0]"."""
-        places = [(name, index) for name, shape in self.shapes.items() for index in np.ndindex(shape)]
-        return [name + (f"[{', '.join(map(str, index))}]" if index else "") for name, index in places]
-
     def unpack(self, theta):
         """(K, n) array to ``{name: (K, *shape)}``; the arrays are copies."""
         return {
@@ -53,11 +47,11 @@ class Layout:
         return np.concatenate([a.reshape(len(a), -1) for a in arrays.values()], axis=1)
 
     def check_names(self, theta):
-        """Raise OptionError for a name that is no variable."""
+        """Raise OptionError for a name that is not a variable."""
         unknown = [name for name in theta if name not in self.shapes]
         if unknown:
             names = ", ".join(self.shapes)
-            raise OptionError(f"{unknown[0]!r} is no variable of the model; its variables are {names}.")
+            raise OptionError(f"{unknown[0]!r} is not a variable of the model; its variables are {names}.")
 
 
 def _numbers(name, values):

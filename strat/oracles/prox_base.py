@@ -1,4 +1,4 @@
-"""Proximal maps of blocks of coordinates, batched over strata: their sum over disjoint blocks, and those of single coordinates.
+"""Proximal maps of blocks of coordinates, batched over strata: sums over disjoint blocks, single coordinates, quadratics.
 
 Each block minimises g(z) + qᵀz + ½ Σ Q z² + ‖z − v‖²/(2t) over its coordinates. Linear and diagonal quadratic
 parts are folded into the point and the step: v' = (v − tq)/(1 + tQ), t' = t/(1 + tQ) (Parikh and Boyd 2014, §2.2).
@@ -97,9 +97,6 @@ class BlockProx:
 
     def __init__(self, blocks, transposed=None):
         self.blocks, self.transposed = joined(blocks), transposed
-        columns = self.blocks[0].columns if len(self.blocks) == 1 else ()
-        # The number of columns, where one block holds all of them in order.
-        self._whole = len(columns) if np.array_equal(columns, np.arange(len(columns))) else 0
 
     @property
     def kind(self):
@@ -128,13 +125,10 @@ class BlockProx:
         t = np.asarray(t, dtype=float)
         t = t.reshape(-1, 1) if t.ndim == 1 else t
         v = symmetric(v, self.transposed)
-        if self._whole == v.shape[1]:
-            z = self.blocks[0](v, t)
-        else:
-            z = np.empty_like(v)
-            for block in self.blocks:
-                own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
-                z[:, block.columns] = block(v[:, block.columns], own)
+        z = np.empty_like(v)
+        for block in self.blocks:
+            own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
+            z[:, block.columns] = block(v[:, block.columns], own)
         return symmetric(z, self.transposed)  # exactly
 
 
@@ -259,3 +253,39 @@ def _middle(a, b):
     a, b = (np.where(i < 0, -(i & ORDER), i) for i in (x.astype(float).view(np.int64) for x in (a, b)))
     middle = a // 2 + b // 2
     return np.where(middle < 0, -middle | ~ORDER, middle).view(float)
+
+
+class QuadraticProx:
+    """argmin_z gᵀz + ½ zᵀHz + ‖z − v‖²/(2t) with one g (K, n) and one symmetric H (K or 1, n, n) for each stratum.
+
+    `transposed` (n,) has the coordinates of the transposes of symmetric variables, or is None.
+    """
+
+    kind = "closed form"
+
+    def __init__(self, g, H, transposed=None):
+        self.g, self.H, self.transposed = g, H, transposed
+
+    @classmethod
+    def of(cls, quadratics, transposed):
+        """That of a sum of quadratics."""
+        zero = np.zeros((max(len(part.g) for part in quadratics), quadratics[0].n))
+        g = sum(part.value_and_gradient(zero)[1] for part in quadratics)
+        return cls(g, sum(part.hessian(zero) for part in quadratics), transposed)
+
+    def rescaled(self, weight, unit):
+        """The prox of weight × the quadratic at unit · z."""
+        return QuadraticProx(weight * unit * self.g, weight * unit[:, None] * self.H * unit, self.transposed)
+
+    @cached_property
+    def _factors(self):
+        return np.linalg.eigh(symmetric(self.H, self.transposed))
+
+    def __call__(self, v, t):
+        v = symmetric(v, self.transposed)
+        t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))[:, None]
+        gradient = symmetric(self.g + np.matmul(self.H, v[..., None])[..., 0], self.transposed)
+        values, vectors = self._factors
+        rotated = np.matmul(np.swapaxes(vectors, 1, 2), gradient[..., None])[..., 0]
+        rotated = rotated * (t / (1.0 + t * np.maximum(values, 0.0)))
+        return v - np.matmul(vectors, rotated[..., None])[..., 0]

@@ -49,23 +49,18 @@ class GroupBlock(Grouped):
         first = self.absolute or self.rule.invariance == "absolute"
         if first:
             z = self._simple(z, t)
-        u = self._prox(z * self.scale + self.offset, self._steps(t, z.shape))
+        u = self._prox(z * self.scale + self.offset, t)
         z = (u - self.offset) / self.scale
         return (z if first else self._simple(z, t)).reshape(v.shape)
 
-    def _steps(self, t, shape):
-        if self.weight is None:
-            return None
-        step = np.broadcast_to(t, shape)[:, :, 0] if np.ndim(t) else t
-        return step * self.weight * self.scale[:, 0] ** 2 * np.ones((shape[0], 1))
-
-    def _prox(self, u, step):
+    def _prox(self, u, t):
         signs = np.sign(u) if self.absolute else None
         u = np.abs(u) if self.absolute else u
         shaped = u.reshape(*u.shape[:2], *self.shape)
         if self.weight is None:
             out = self.rule.project(shaped, np.broadcast_to(self.radius, u.shape[:2]))
         else:
+            step = np.broadcast_to(t, u.shape)[:, :, 0] * self.weight * self.scale[:, 0] ** 2
             out = self.rule.prox(shaped, step)
         out = out.reshape(u.shape)
         return signs * np.maximum(out, 0.0) if self.absolute else out
@@ -196,11 +191,6 @@ class HyperplaneBlock(Grouped):
         """Equal for blocks that can be joined."""
         return (type(self).__name__, self.equal, self.groups.shape[1])
 
-    @property
-    def _simplex(self):
-        level = np.all(self.a == self.a[..., :1]) and np.all(self.Q[..., :1] == self.Q)
-        return level and np.all(self.low == 0.0) and np.all(self.high == np.inf)
-
     def __call__(self, v, t):
         c, w = self._fold(v, t)
         clipped = np.clip(c, self.low, self.high)
@@ -208,7 +198,8 @@ class HyperplaneBlock(Grouped):
         if not (self.equal or outside.any()):
             return clipped.reshape(v.shape)
         b = np.broadcast_to(self.b, c.shape[:2])
-        if self._simplex:
+        level = np.all(self.a == self.a[..., :1]) and np.all(self.Q[..., :1] == self.Q)
+        if level and np.all(self.low == 0.0) and np.all(self.high == np.inf):  # a simplex
             z = np.maximum(c - excess_level(c, b / self.a[..., 0])[..., None], 0.0)
         else:
             level = balance(c, self.a, w, self.low, self.high, b)

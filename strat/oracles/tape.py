@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.oracles.base import Oracle
-from strat.oracles.central_points import Limited
 from strat.oracles.kinked_rows import KinkedRows
 
 
@@ -185,13 +184,12 @@ class Tape(Oracle):
         return tape if tape._steep else self
 
     def limited(self):
-        """The affine arguments of atoms with a domain (see `Limited`)."""
+        """The affine arguments of atoms with a domain, and its lower ends."""
         found = []
         for node in self.nodes:
-            for i in node.varying:
-                rule, form = node.rule, node.forms[i]
-                if not form.inner and form.design.dense and (i in rule.definite or i in rule.intervals):
-                    found.append(Limited(form, None if i in rule.definite else rule.intervals[i][0]))
+            ends = {i: low for i, (low, _) in node.rule.intervals.items()} | dict.fromkeys(node.rule.definite)
+            forms = [(node.forms[i], ends[i]) for i in node.varying if i in ends]
+            found += [(form, low) for form, low in forms if not form.inner and form.design.dense]
         return found
 
     def run(self, theta):

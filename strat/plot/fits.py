@@ -29,7 +29,7 @@ def parameters(
     """Draw one variable's values over the strata.
 
     Strata whose nodes carry shapes (``graphs.from_geometry``) become a map. Strata whose labels are pairs, as those of a
-    product graph, become a heatmap, the first coordinate down and the second across; pairs that are no strata stay blank.
+    product graph, become a heatmap, the first coordinate down and the second across; pairs that are not strata stay blank.
     Other strata become a line, or points where they have no order. Dots, or hollow points, mark strata without records.
     Colours diverge around 0 where signs differ, and around 0.5 where the loss allows numbers from 0 to 1 alone.
 
@@ -69,7 +69,7 @@ def parameters(
     variable = next(iter(model.theta_)) if variable is None else variable
     if variable not in model.theta_:
         known = ", ".join(model.theta_)
-        raise OptionError(f"{variable!r} is no variable of the model; its variables are {known}.")
+        raise OptionError(f"{variable!r} is not a variable of the model; its variables are {known}.")
     values, labels, records = model.theta_[variable], list(model.strata_), getattr(model, "_training", None)
     known = records is not None and records.weight.any()
     without = ~records.filled if known else np.zeros(len(labels), dtype=bool)
@@ -106,7 +106,7 @@ def _entries(model, variable, index, most):
         except (IndexError, TypeError, ValueError):
             chosen = []
     if not chosen:
-        raise OptionError(f"index={index!r} is no entry of {variable}, which has shape {shape}.")
+        raise OptionError(f"index={index!r} is not an entry of {variable}, which has shape {shape}.")
     return {names[entry]: entry for entry in chosen[:most]}
 
 

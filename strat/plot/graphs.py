@@ -1,6 +1,5 @@
 """The graph: strata as points and edges as lines whose width and colour are their weights, and the weights as a heatmap."""
 
-import numbers
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -8,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from strat.errors import DataError, OptionError
+from strat.errors import DataError, OptionError, check_whole
 from strat.graphs.features import centres, shapes_of
 from strat.graphs.prior_graph import read_graph
 from strat.graphs.report import read_weights
@@ -51,8 +50,7 @@ def graph(
     >>> strat.plot.graph(strat.graphs.cycle(12)).get_title()
     '12 strata, 12 edges of weight 1'
     """
-    if isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1:
-        raise OptionError(f"most is {most!r}, but it is a number of edges, at least 1.")
+    check_whole("most", most, 1)
     prior, ax = read_weights(graph), canvas.axes(ax, (7.0, 6.0))
     labels, i, j, w = prior.labels, prior.i, prior.j, prior.weights()
     heaviest = np.argsort(w, kind="stable")[-most:]  # the heaviest last, on top
@@ -223,7 +221,7 @@ def _prior(graph, prior, labels):
     """W0 in the order of the labels."""
     if prior is True:
         if not hasattr(graph, "theta_"):
-            raise OptionError("prior=True is a model's own prior, but this is no model. Give the graph W0.")
+            raise OptionError("prior=True needs a model, but this is not a model. Give the graph W0.")
         if graph.graph is None:
             return sparse.csr_array((len(labels), len(labels)))
         return read_graph(graph.graph).matrix(graph.scale)

@@ -14,7 +14,7 @@ class JointProblem:
     `loss` and `regularizer` are oracles batched over K strata of n numbers; the regularizer's prox also holds the constraints.
     `graph_regularizer` is h, on the pairs `edges`; `w0` are the prior graph's weights. `couple`, (n,) or, on an EdgeList,
     (E, n), weighs every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. `outside` is the
-    sum of the squares of the prior graph's weights on pairs that are no edges, a constant of the objective.
+    sum of the squares of the prior graph's weights on pairs that are not edges, a constant of the objective.
     ``start_point(theta, bad)``, where there is one, gives a start (K, n) where theta is not `inside` in the strata `bad`.
     """
 
@@ -86,12 +86,9 @@ class JointProblem:
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
         graph_oracle = self.graph_oracle() if self.learned else None
         graph = graph_oracle.set(w) + graph_oracle.rest() if self.learned else 0.0
-        return {
-            "loss": float(np.sum(self.loss.value(theta))),
-            "regularizer": float(np.sum(self.regularizer.value(theta))),
-            "laplacian": self.laplacians(w).energy(theta),
-            "graph": float(graph),
-        }
+        loss, regularizer = (float(np.sum(f.value(theta))) for f in (self.loss, self.regularizer))
+        laplacian = self.laplacians(w).energy(theta)
+        return {"loss": loss, "regularizer": regularizer, "laplacian": laplacian, "graph": float(graph)}
 
     def objective(self, theta, w):
         """F(theta, w)."""
@@ -113,8 +110,7 @@ class JointProblem:
 class Point:
     """One point (theta, w) with its values and gradients, in memory that is allocated once.
 
-    Write into `theta` and `w`, then call `evaluate` (objective F, +inf outside the domain) and, if wanted,
-    `differentiate`. One Cholesky factorisation of mu I + G(w) serves both.
+    Write into `theta` and `w`, then `evaluate` (F, +inf outside the domain) and, if wanted, `differentiate`.
     """
 
     def __init__(self, problem):

@@ -32,7 +32,7 @@ def write_archive(path, arrays, compressed=False):
     path = Path(os.path.realpath(path))  # a link stays one
     if path.exists():
         if not path.is_file():
-            raise OSError(errno.EINVAL, "it is there and is no file", str(path))
+            raise OSError(errno.EINVAL, "it is there and is not a file", str(path))
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     contents = json.dumps({name: fingerprint(np.asarray(array)) for name, array in arrays.items()})
@@ -61,14 +61,14 @@ def read_archive(path, legacy=False):
                 arrays = {name: entries[name] for name in entries.files}
             written = dict(json.loads(str(arrays.pop(CONTENTS, "{}"))))
         except Exception as error:
-            raise ValueError(f"it is no archive of arrays, or a damaged one ({error})") from error
+            raise ValueError(f"it is not an archive of arrays, or a damaged one ({error})") from error
     there = {} if legacy and not written else {name: fingerprint(array) for name, array in arrays.items()}
     changed = [name for name in {**written, **there} if written.get(name) != there.get(name)]
     if changed:
         raise ValueError(f"it was changed after it was written, at {changed[0]!r} ({len(changed)} in all)")
     foreign = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if foreign:
-        raise ValueError(f"its entry {foreign[0]!r} is no array")
+        raise ValueError(f"its entry {foreign[0]!r} is not an array")
     return arrays
 
 
@@ -147,4 +147,4 @@ def decoded(entry):
         ends = map(decoded, value[:2])
         ends = (end if isinstance(end, int | float) else _pandas().Timestamp(end) for end in ends)
         return _pandas().Interval(*ends, closed=value[2])
-    raise ValueError(f"{entry!r:.60} is no label of a known type")
+    raise ValueError(f"{entry!r:.60} is not a label of a known type")

@@ -8,6 +8,7 @@ import numpy as np
 
 from strat.errors import DataError, OptionError, StratError, optional, type_name
 from strat.oracles.dask_engine import of_shards
+from strat.oracles.device import Device
 from strat.oracles.shards import Local
 from strat.records.labels import read_labels
 from strat.records.records import Records
@@ -43,7 +44,8 @@ class ChunkedRecords(Records):
         options = {"declared": declared, "nodes": NodeList(nodes), "part": True}
         read = partial(read_chunk, parameters=parameters, arguments=arguments)
         sample = read((0, head), options=options)
-        self.read = partial(read, options=options | {"columns": sample.columns})
+        part = self.engine if isinstance(self.engine, Device) else True
+        self.read = partial(read, options=options | {"columns": sample.columns, "part": part})
         weight = sample.weight if sample.weight.any() else np.ones(len(sample.weight))
         super().__init__(sample.arrays, sample.strata, weight, sample.columns)
 

@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 
 from strat.errors import DataError, ShapeError, type_name
+from strat.oracles.base import host
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
         strata = frame[columns] if len(columns) > 1 else frame[columns[0]]
     elif isinstance(strata, str | bytes) or _names_some(strata, frame):
         raise DataError(f"strata={strata!r}: {no_such_column(strata, frame, 'X')}")
+    strata = host(strata)
     labels = _factorize_numbers(strata) or _factorize(label_list(strata))
     if n_records is not None and len(labels) != n_records:
         raise ShapeError(f"strata: {len(labels):,} labels for {n_records:,} records. Give a label a record.")

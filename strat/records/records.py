@@ -2,12 +2,14 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, DataWarning, ShapeError
-from strat.records.labels import named_columns, no_such_column, read_labels, split_positions
+from strat.oracles.base import host, is_foreign
+from strat.records.labels import named_columns, no_such_column, plain, read_labels, split_positions
 from strat.records.strata import Strata
 
 #: What a declared attribute allows.
@@ -17,7 +19,7 @@ _ALLOWED = {
     "nonpos": ("at most 0", lambda v: v <= 0),
     "neg": ("at most 0", lambda v: v <= 0),
     "boolean": ("0 or 1", lambda v: (v == 0) | (v == 1)),
-    "integer": ("whole numbers", lambda v: v == np.round(v)),
+    "integer": ("whole numbers", lambda v: v % 1 == 0),
 }
 
 
@@ -40,12 +42,13 @@ class Records:
 
     @classmethod
     def read(
-        cls, parameters, data, strata, where, declared=None, nodes=None, weight=None, columns=None, part=False
+        cls, parameters, data, strata, where, declared=None, nodes=None, weight=None, columns=None, part=None
     ):
         """Read the user's arguments of fit, predict or score; `where` is the method, for messages.
 
         Strata are those of `strata`, or of the `declared` columns of the first data argument; `nodes` has all of them in order.
-        `columns` are the names of columns at fit, which must be the same here. A `part` is read of more records.
+        `columns` are the names of columns at fit, which must be the same here. A `part` is read of more records: True,
+        or the `Device` that keeps them.
         """
         names = [p.name() for p in parameters]
         given = dict(zip(names, data, strict=False))
@@ -54,7 +57,7 @@ class Records:
         present = {n: list(d.columns) for n, d in zip(names, data, strict=False) if hasattr(d, "columns")}
         for name, listed in present.items():
             _check_columns(name, listed, (columns or {}).get(name, listed))
-        arrays = read_records(parameters, data, where)
+        arrays = read_records(parameters, data, where, None if part is True else part)
         N = arrays[0].shape[0] if arrays else len(labels)
         if len(labels) != N:
             transposed = N and all(isinstance(label, tuple) and len(label) == N for label in labels.values)
@@ -138,13 +141,14 @@ def _first_of(names):
     return ", ".join(map(str, names[:6])) + (", …" if len(names) > 6 else "")
 
 
-def read_records(parameters, data, where="the data"):
-    """Arrays of the records: (N, *shape) floats, or (N, size) CSR where the argument is sparse.
+def read_records(parameters, data, where="the data", device=None):
+    """Arrays of the records: (N, *shape) floats, on a `Device` if one is given, or (N, size) CSR where the argument is sparse.
 
     float64 and float32 arrays stay as they are; float32 becomes float64 where records are computed with, piece by piece.
     """
     check_count(parameters, data, where)
-    arrays = [read_array(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
+    read = read_array if device is None else partial(read_there, device)
+    arrays = [read(p.name(), p.shape, d) for p, d in zip(parameters, data, strict=True)]
     for p, array in zip(parameters, arrays, strict=True):
         _check_attributes(p, array)
         if array.shape[0] != arrays[0].shape[0]:
@@ -159,8 +163,9 @@ def _check_attributes(parameter, array):
     """Raise a DataError where records break what their Parameter was declared to be."""
     values = array.data if sp.issparse(array) else array
     for name, (words, allowed) in _ALLOWED.items():
-        if parameter.attributes.get(name) is not True or allowed(values).all():
+        if parameter.attributes.get(name) is not True or np.all(host(allowed(values))):
             continue
+        array, values = host(array), host(values)
         bad = np.argwhere(~allowed(array.toarray() if sp.issparse(array) else array))
         raise DataError(
             f"{parameter.name()} was declared {name}=True, so its values are {words}, but record {bad[0, 0]} has "
@@ -239,6 +244,18 @@ def read_array(name, shape, data):
     return array
 
 
+def read_there(device, name, shape, data):
+    """The same as an array on a `Device`, which is not copied where it was one."""
+    if is_foreign(data) and data.ndim and tuple(data.shape[1:]) == shape and data.shape[0]:
+        array, xp = device.array(data), device.xp
+        if float(xp.min(array)) >= -LARGEST and float(xp.max(array)) <= LARGEST:
+            return array
+    array = read_array(name, shape, data)
+    if sp.issparse(array):
+        raise DataError(f"{name} is sparse, but records on a device are dense: leave out device=.")
+    return device.array(array)
+
+
 def _read_sparse(name, shape, data):
     csr = sp.csr_array(data)
     if csr.dtype.kind not in "fiub":
@@ -264,7 +281,7 @@ def _as_float(name, data, columns=None):
         if data.dtype.kind == "O" and hasattr(frame, "isna"):  # pandas.NA and None are missing numbers
             data = np.where(frame.isna(), np.nan, data)
     try:
-        array = np.asarray(data)
+        array = np.asarray(host(data))
     except ValueError as error:
         raise ShapeError(f"{name} is ragged: its records do not all have the same shape.") from error
     if array.dtype.kind in "fiub":
@@ -291,7 +308,7 @@ def _no_number(name, index, value, columns=None):
         where = f"{where}, column {columns[index[1]]!r}"
         way = " Name the column in strata= where it holds strata, or leave it out."
     return (
-        f"{name} holds {value!r} in {where}; records must be real numbers. Encode categories as numbers, "
+        f"{name} holds {plain(value)!r} in {where}; records must be real numbers. Encode categories as numbers, "
         f"and drop or fill what is missing.{way}"
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
+from strat.oracles.base import host, is_foreign
 from strat.records.labels import RecordLabels, axis_factors, named_columns, read_labels
 
 
@@ -110,7 +111,9 @@ def take(argument, index):
         return argument.iloc[index]
     if sp.issparse(argument):
         return argument.tocsr()[index]
-    return np.asarray(argument)[index]
+    if is_foreign(argument) and isinstance(index, slice):
+        return host(argument[slice(*index.indices(argument.shape[0])), ...])
+    return np.asarray(host(argument))[index]
 
 
 def _stacked(first, second):

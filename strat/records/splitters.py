@@ -173,6 +173,6 @@ class RollingOrigin(StrataSplitter):
             return {}[self.time] if isinstance(self.time, str) else label[self.time]
         except (TypeError, IndexError, KeyError):
             raise OptionError(
-                f"time={self.time!r} is no position in the label {label!r}, no column of X and no factor of a model's graph; "
+                f"time={self.time!r} is not a position in the label {label!r}, a column of X or a factor of a model's graph; "
                 f"give one of these, or a function of the label."
             ) from None

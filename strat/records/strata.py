@@ -92,7 +92,7 @@ def some_of(labels):
 
 
 def _unknown_stratum(records, unknown, nodes):
-    """The message about labels that are no nodes; `unknown` marks them among ``records.values``."""
+    """The message about labels that are not nodes; `unknown` marks them among ``records.values``."""
     affected = np.flatnonzero(unknown[records.codes])
     label, others = records.values[records.codes[affected[0]]], int(unknown.sum()) - 1
     more = "is one other label" if others == 1 else f"are {others:,} other labels"

@@ -57,9 +57,7 @@ def axis_of(atom):
 
 def exponent(atom):
     """Exponent of a power or the order of a p-norm as a float, or None while a Parameter has no value."""
-    p = atom.p
-    if isinstance(p, Expression):
-        p = p.value
+    p = atom.p.value if isinstance(atom.p, Expression) else atom.p
     return None if p is None else float(p)
 
 

@@ -8,6 +8,7 @@ from functools import reduce
 import cvxpy as cp
 import numpy as np
 
+from strat.oracles.base import namespace
 from strat.rules import atoms, forms
 
 
@@ -47,6 +48,8 @@ class Rule:
     invariance = None
     #: Whether each output entry depends on one entry of each argument.
     separable = False
+    #: Whether values and derivatives of an elementwise function take arrays of any library of the array API standard.
+    portable = False
 
     def has(self, name):
         """Whether the rule has this method."""
@@ -192,7 +195,7 @@ def all_legal(mask):
 
 def _times(g, factor):
     """Product with 0 · inf = 0, since terms of weight 0 have no part in a gradient."""
-    product = g * factor
-    if not np.isfinite(product.sum()) and not np.isfinite(product).all():
-        product = np.where(g == 0, 0.0, product)
+    product, xp = g * factor, namespace(g)
+    if xp is not np or (not np.isfinite(product.sum()) and not np.isfinite(product).all()):
+        product = xp.where(g == 0, 0.0, product)
     return product

@@ -1,9 +1,10 @@
-"""Exponentials and logarithms: the links of generalised linear models, barriers and entropies."""
+"""Exponentials and logarithms: the links of generalised linear models, and barriers."""
 
 import cvxpy as cp
 import numpy as np
-from scipy.special import entr, kl_div, rel_entr, wrightomega
+from scipy.special import wrightomega
 
+from strat.oracles.base import namespace
 from strat.rules import atoms, rule
 from strat.rules.base import Elementwise, Rows, Scalar, at_point
 
@@ -12,15 +13,16 @@ from strat.rules.base import Elementwise, Rows, Scalar, at_point
 class Logistic(Elementwise):
     """log(1 + exp(u)), without overflow."""
 
+    portable = True
     example = at_point(lambda u: cp.sum(cp.logistic(u)), u=[-1.0, 0.0, 2.0])
 
     def forward(self, args):
-        (u,) = args
-        e = np.exp(-np.abs(u))
-        return np.maximum(u, 0.0) + np.log1p(e), e
+        (u,), xp = args, namespace(args[0])
+        e = xp.exp(-xp.abs(u))
+        return xp.clip(u, 0.0, None) + xp.log1p(e), e
 
     def partial(self, i, args, out, memo):
-        return np.exp(args[0] - out)  # of a number <= 0
+        return namespace(out).exp(args[0] - out)  # of a number <= 0
 
     def mixed(self, i, j, args, out, memo):
         return memo / (1.0 + memo) ** 2
@@ -30,7 +32,8 @@ class Logistic(Elementwise):
 class Exp(Scalar):
     """exp(u): the Poisson log link."""
 
-    value = staticmethod(np.exp)
+    portable = True
+    value = staticmethod(lambda u: namespace(u).exp(u))
     slopes = (lambda u, out: out, lambda u, out: out)
     example = at_point(lambda u: cp.sum(cp.exp(u)), u=[-1.0, 0.0, 1.0])
 
@@ -66,22 +69,6 @@ class Log1p(Scalar):
     example = at_point(lambda u: -cp.sum(cp.log1p(u)), u=[-0.5, 0.0, 2.0])
 
 
-@rule(atoms.entr)
-class Entr(Scalar):
-    """-u log(u), 0 at 0."""
-
-    intervals = {0: (0.0, np.inf)}
-    steep = (0,)
-    value = staticmethod(entr)
-    slopes = (lambda u, out: -np.log(np.maximum(u, 0.0)) - 1.0, lambda u, out: -1.0 / u)
-    example = at_point(lambda u: -cp.sum(cp.entr(u)), u=[0.2, 1.0, 2.0])
-
-    def prox(self, u, step):
-        """λ ω(u/λ − 1 − log λ) for λ = −step, ω the Wright omega function."""
-        size = np.where(step < 0, -step, 1.0)
-        return np.where(step < 0, size * wrightomega(u / size - 1.0 - np.log(size)), np.maximum(u, 0.0))
-
-
 @rule(atoms.xexp)
 class Xexp(Scalar):
     """u exp(u) for u >= 0."""
@@ -94,48 +81,6 @@ class Xexp(Scalar):
     def example():
         u = cp.Variable(3, nonneg=True, name="u")
         return cp.sum(cp.xexp(u)), {"u": [0.1, 0.5, 1.0]}
-
-
-class _Relative(Elementwise):
-    """Relative entropies of two arguments, the first of which is usually data."""
-
-    shift = 0.0
-    intervals = {0: (0.0, np.inf), 1: (0.0, np.inf)}
-    steep = (0,)
-
-    def prox(self, u, step, y):
-        """In the first argument: λ ω(u/λ − (1 − shift) + log(y/λ)), λ the step and ω the Wright omega function."""
-        size = np.where(step > 0, step, 1.0)
-        with np.errstate(divide="ignore"):
-            at = u / size - 1.0 + self.shift + np.log(y) - np.log(size)
-        return np.where(step > 0, size * wrightomega(at), np.maximum(u, 0.0))
-
-    def partial(self, i, args, out, memo):
-        x, y = args
-        ratio = np.where(x == 0, 0.0, x / y)  # also at y = 0: a count of 0 has no logarithmic term
-        return self.shift - ratio if i == 1 else np.log(ratio) + 1.0 - self.shift
-
-    def mixed(self, i, j, args, out, memo):
-        x, y = args
-        if i == j:
-            return np.where(x == 0, 0.0, x / y**2) if i == 1 else 1.0 / x
-        return -1.0 / y
-
-
-@rule(atoms.kl_div)
-class KlDiv(_Relative):
-    """x log(x / y) - x + y, y where x = 0: Poisson and Bernoulli rates."""
-
-    shift, value = 1.0, staticmethod(kl_div)
-    example = at_point(lambda u: cp.sum(cp.kl_div(np.array([0.0, 1.0, 3.0]), u)), u=[0.5, 1.0, 2.0])
-
-
-@rule(atoms.rel_entr)
-class RelEntr(_Relative):
-    """x log(x / y), 0 where x = 0."""
-
-    value = staticmethod(rel_entr)
-    example = at_point(lambda u: cp.sum(cp.rel_entr(np.array([0.0, 1.0, 3.0]), u)), u=[0.5, 1.0, 2.0])
 
 
 @rule(atoms.log_sum_exp)

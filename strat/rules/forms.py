@@ -67,12 +67,8 @@ class Form:
         """Form times a number."""
         return Form(self.shape, self.row, self.column, self.coefficient, self.scale * factor)
 
-    def where(self, mask):
-        """Only the terms of the mask."""
-        return Form(self.shape, self.row[mask], self.column[mask], self.coefficient[mask], self.scale[mask])
-
     def at(self, terms):
-        """The given terms in the given order, neither sorted nor merged."""
+        """Only the terms of a mask or of positions, in their order."""
         out = self.reshaped(self.shape)
         for name in ("row", "column", "coefficient", "scale"):
             setattr(out, name, getattr(self, name)[terms])

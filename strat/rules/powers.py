@@ -1,9 +1,10 @@
-"""Squares, powers and what is built of them: quadratic forms, p-norms, Huber's function."""
+"""Squares, powers and what is built of them: quadratic forms, p-norms, geometric means, Huber's function."""
 
 import cvxpy as cp
 import numpy as np
 
 from strat.errors import NoOracleError
+from strat.oracles.base import namespace
 from strat.oracles.thresholds import onto_l2_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Elementwise, Rows, Rule, Scalar, at_point, grouped
@@ -79,7 +80,7 @@ class Square(Scalar):
     """u², however it is written; squares of affine expressions join into one quadratic."""
 
     curvature = "constant"
-    flat_at_zero = True
+    flat_at_zero = portable = True
     invariance = "absolute"
     value = staticmethod(lambda u: u * u)
     slopes = (lambda u, out: 2.0 * u, lambda u, out: 2.0)
@@ -182,7 +183,7 @@ def _opened(walker, u):
 
 @rule(atoms.quad_over_lin)
 class QuadOverLin(Rule):
-    """Σ u² / y of each row, y > 0; a sum of squares where y is no variable."""
+    """Σ u² / y of each row, y > 0; a sum of squares where y is not a variable."""
 
     intervals = {1: (0.0, np.inf)}
     steep = (1,)
@@ -257,7 +258,7 @@ class Huber(Elementwise):
     """u² for |u| <= M, 2M|u| - M² beyond (CVXPY's scale)."""
 
     intervals = {1: (0.0, np.inf)}
-    flat_at_zero = True
+    flat_at_zero = portable = True
     curvature = "jumps"
     example = at_point(lambda u: cp.sum(cp.huber(u, 0.7)), u=[0.2, -0.5, 2.0])
 
@@ -267,7 +268,7 @@ class Huber(Elementwise):
         return walker.apply(cls(), [args[0], forms.broadcast(threshold, e.shape)], e.shape, e)
 
     def value(self, u, m):
-        inside = np.clip(u, -m, m)
+        inside = namespace(u).clip(u, -m, m)
         return inside * (2.0 * u - inside)
 
     def prox(self, u, step, m):
@@ -276,7 +277,47 @@ class Huber(Elementwise):
         return np.where(np.abs(z) <= m, z, u - 2.0 * step * m * np.sign(u))
 
     def partial(self, i, args, out, memo):
-        return 2.0 * np.clip(args[0], -args[1], args[1])
+        return 2.0 * namespace(args[0]).clip(args[0], -args[1], args[1])
 
     def mixed(self, i, j, args, out, memo):
-        return 2.0 * (np.abs(args[0]) <= args[1])
+        (u, m), xp = args, namespace(args[0])
+        return 2.0 * xp.asarray(xp.abs(u) <= m, dtype=u.dtype)
+
+
+@rule(atoms.GeoMean)
+class GeometricMean(Rows):
+    """Π u_j^w_j of each row with weights that sum to 1, u >= 0: concave."""
+
+    intervals = {0: (0.0, np.inf)}
+    steep = (0,)
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    example = at_point(lambda u: -cp.geo_mean(u, [1, 2, 1]), u=[0.5, 1.0, 2.0])
+
+    @classmethod
+    def form(cls, walker, e, args):
+        (u,), axis = args, atoms.axis_of(e)
+        if axis is None:  # the weights are those of the entries in column order
+            u = forms.take(u, u.positions.reshape(-1, order="F"))
+        rows, weights = grouped(u, axis), atoms.geometric_weights(e)
+        rows = forms.take(rows, rows.positions[:, weights > 0])
+        rule_ = cls(tuple(weights[weights > 0].tolist()))
+        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+
+    def forward(self, args):
+        return np.prod(np.maximum(args[0], 0.0) ** self.weights, axis=-1), None
+
+    def _relative(self, args):
+        """Derivatives of the logarithm of the output."""
+        return self.weights / args[0]
+
+    def pullback(self, i, args, out, memo, g):
+        relative = self._relative(args)
+        return g[..., None] * np.where(np.isinf(relative), np.inf, out[..., None] * relative)
+
+    def curve(self, i, args, out, memo, g, tangents):
+        relative, t = self._relative(args), tangents[0]
+        along = (relative * t).sum(axis=-1, keepdims=True)
+        return (g * out)[..., None] * relative * (along - t / args[0])

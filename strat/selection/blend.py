@@ -54,7 +54,7 @@ def blend(
     Raises
     ------
     OptionError
-        Where an argument has no meaning, or the loss is no function of one prediction.
+        Where an argument has no meaning, or the loss is not a function of one prediction.
 
     References
     ----------
@@ -151,6 +151,5 @@ def _stacked(predicted, at, weight, folds):
         return sum(weight[k] @ at[k](predicted[k] @ w) for k in folds) / total
 
     total, count = sum(weight[k].sum() for k in folds), predicted[0].shape[1]
-    options = {"xatol": 1e-4, "fatol": 1e-9}
-    start = np.full(count, 1 / count)
-    return minimize(loss, start, method="Nelder-Mead", bounds=[(0, None)] * count, options=options).x
+    options = {"bounds": [(0, None)] * count, "options": {"xatol": 1e-4, "fatol": 1e-9}}
+    return minimize(loss, np.full(count, 1 / count), method="Nelder-Mead", **options).x

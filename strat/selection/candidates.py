@@ -15,6 +15,7 @@ from strat.model.baselines import common, lrsm, separate
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import Refits
 from strat.oracles.base import hessian_blocks
+from strat.records.archive import fingerprint
 
 #: A complete graph has an edge for each pair: with more strata it would cost more than all others.
 MOST_COMPLETE = 500
@@ -109,12 +110,15 @@ def _axes(model, unit):
 def simple_models(models, nodes):
     """Common and separate models and a complete graph of the declarations, where the user gave none: (kind, name, model) of each.
 
-    Their strata are those of a graph, or else `nodes`, the strata that have records.
+    Their strata are those of a graph, or else `nodes`, the strata that have records. Declarations that differ in `couple`
+    alone share the first two, which have no edges. Where there are several declarations, a name begins with that of the
+    declaration's first model.
     """
-    simple, by_declaration = [], {}
+    simple, by_declaration, first_of = [], {}, {}
     for name, model in models.items():
         if isinstance(model, StratifiedModel):
-            by_declaration.setdefault(id(model.base), {})[name] = model
+            by_declaration.setdefault(_without_couple(model.base), {})[name] = model
+            first_of.setdefault(model.base, name)
     for group in by_declaration.values():
         # The first graph that has a node for every label, as a model's graph should.
         labels_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
@@ -123,20 +127,31 @@ def simple_models(models, nodes):
         options = {"strata": model.strata, "random_state": model.random_state}
         if not model.graph_regularizer.learned:
             options["solver"] = model.solver
-        made = []
+        first, made = next(iter(group)) if len(by_declaration) > 1 else None, []
         if not any(m.shared for m in group.values()):
-            made.append(("common", common(model.base, without_edges, **options)))
+            made.append(("common", first, common(model.base, without_edges, **options)))
         together = [m.shared or m.graph_regularizer.learned or _has_weights(m) for m in group.values()]
         if all(together):
-            made.append(("separate", separate(model.base, without_edges, **options)))
-        if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(model.base.couple):
-            graph = graphs.complete(labels, weight=1 / (len(labels) - 1))
-            made.append(("complete graph", lrsm(model.base, graph, **options)))
-        for kind, simple_model in made:
+            made.append(("separate", first, separate(model.base, without_edges, **options)))
+        for base in dict.fromkeys(m.base for m in group.values()):
+            if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(base.couple):
+                graph, first = graphs.complete(labels, weight=1 / (len(labels) - 1)), first_of[base]
+                made.append(
+                    ("complete graph", first if len(first_of) > 1 else None, lrsm(base, graph, **options))
+                )
+        for kind, first, simple_model in made:
             simple_model._values = dict(model.values)
-            name = kind if len(by_declaration) == 1 else f"{next(iter(group))}: {kind}"
+            name = kind if first is None else f"{first}: {kind}"
             simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
     return simple
+
+
+def _without_couple(base):
+    """What declarations have in common that differ in nothing but ``couple`` and ``predict``."""
+    parts = (base.loss, base.regularizer, *base.constraints)
+    leaves = [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())]
+    constants = [c.value for e in parts for c in e.constants()]
+    return fingerprint([str(e) for e in parts], leaves, [p.id for p in base.data], constants, base.smoothing)
 
 
 def curvature(model, part, weight, nodes):
@@ -173,7 +188,7 @@ def full_name(model, key):
 
 
 def read_grid(grid, models):
-    """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are no list."""
+    """A grid as a list of dicts, or an OptionError for a name that no model has, or values that are not a list."""
     grids = [grid] if isinstance(grid, dict) else grid
     if not isinstance(grids, (list, tuple)) or not grids or not all(isinstance(g, dict) and g for g in grids):
         raise OptionError('grid must be a dict {"scale__FACTOR": [values to try], …} or a list of such.')

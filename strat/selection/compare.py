@@ -3,6 +3,7 @@
 import time
 import warnings
 from itertools import product
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,7 @@ def compare(
         raise OptionError('metrics must be a dict {"name": "loss" or a function f(y_true, prediction)}.')
     for name, metric in metrics.items():
         if metric != "loss" and not callable(metric):
-            what = f'must be "loss" or a function f(y_true, prediction), not {metric!r}.'
-            raise OptionError(f"the metric {name!r} {what}")
+            raise OptionError(f'metric {name!r} must be "loss" or f(y_true, prediction), not {metric!r}.')
     if (train is None) != (test is None):
         raise OptionError("train= and test= go together; give both, or data= to be split.")
     if (train is None) == (data is None):
@@ -103,8 +103,8 @@ def compare(
     runs, notes = [], []
     try:
         for pair, seed in zip(parts, seeds, strict=True):
-            clones = {name: with_strata(model, strata) for name, model in models.items()}
-            runs += [_run(name, seed, model, *pair, metrics) for name, model in clones.items()]
+            clones = [(name, with_strata(model, strata)) for name, model in models.items()]
+            runs += [_run(name, seed, model, *pair, metrics) for name, model in clones]
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -144,14 +144,13 @@ def _run(name, seed, model, train, test, metrics):
 
 def _pairs(sample, splits, test_size, random_state):
     """Positions (training, test) of every split, and the seeds of random ones."""
-    if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)):
+    if isinstance(splits, bool) or not isinstance(splits, Integral):
         pairs = sample.splits(splits)
         return pairs, [None] * len(pairs)
     check_whole("splits", splits, 1)
     if isinstance(test_size, bool) or not 0 < test_size < 1:
         raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
     check_whole("random_state", random_state, 0)
-    seeds = list(range(random_state, random_state + splits))
+    seeds, all_records = list(range(random_state, random_state + splits)), np.zeros(len(sample))
     splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
-    pairs = [next(splitter.split(np.zeros(len(sample)))) for splitter in splitters]
-    return sample.splits(pairs), seeds
+    return sample.splits([next(splitter.split(all_records)) for splitter in splitters]), seeds

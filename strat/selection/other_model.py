@@ -36,12 +36,10 @@ class ScoredByPrediction(BaseEstimator):
 
     def predict(self, *data, strata=None):
         """Predictions (N,) on the scale of the declaration's ``predict``, from the data arguments that occur in it."""
-        program = self.base.predict_program
-        more = [p.name() for p in self.base.data[:-1] if p.id not in {q.id for q in program.data}]
-        if more:
-            raise OptionError(
-                f"{type_name(self)} predicts on the scale of the loss, which depends on {more[0]}; use prediction(*data)."
-            )
+        used = {p.id for p in self.base.predict_program.data}
+        for name in (p.name() for p in self.base.data[:-1] if p.id not in used):
+            what = f"predicts on the scale of the loss, which depends on {name}; use prediction(*data)."
+            raise OptionError(f"{type_name(self)} {what}")
         count = len(strata) if not data else length(data[0])
         return self.prediction(*data, np.ones(count), strata=strata)
 
@@ -77,8 +75,7 @@ class OtherModel(ScoredByPrediction):
             self.encoder_ = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
             numbers = [all(isinstance(value, (int, float)) for value in column) for column in parts.T]
             self.numeric_ = np.flatnonzero(numbers)  # which stay as they are
-        self.encoder_.fit(parts.astype(str))
-        self.records_ = len(y)
+        self.encoder_, self.records_ = self.encoder_.fit(parts.astype(str)), len(y)
         weights = {} if sample_weight is None else {"sample_weight": records.weight}
         if weights and not has_fit_parameter(self.estimator, "sample_weight"):
             raise OptionError(f"{name} takes no sample_weight; leave the weights out.")
@@ -96,10 +93,10 @@ class OtherModel(ScoredByPrediction):
             mean = low + (high - low) * self.estimator_.predict_proba(X)[:, 1]
         else:
             mean = np.asarray(self.estimator_.predict(X), dtype=float).ravel()
-        # As if the mean of the training records were one record more; decisions are no probabilities.
+        # As if the mean of the training records were one record more; decisions are not probabilities.
         shrunk = (self.records_ * mean + self.center_) / (self.records_ + 1) if probable else mean
-        name = type_name(self.estimator)
-        return on_loss_scale(self.base, self.values, records.arrays, mean, self.labels_, shrunk, name)
+        given = self.base, self.values, records.arrays, mean, self.labels_
+        return on_loss_scale(*given, shrunk, type_name(self.estimator))
 
     def _features(self, records):
         used = {p.id for p in self.base.predict_program.data}
@@ -128,10 +125,8 @@ def checked_models(models):
         own = isinstance(model, (StratifiedModel, ScoredByPrediction))
         estimator = hasattr(model, "fit") and not isinstance(model, type)
         if not own and not (estimator and (is_regressor(model) or is_classifier(model))):
-            raise OptionError(
-                f"the model {name!r} is {type_name(model)}, not a StratifiedModel, nor a regressor or classifier of "
-                f"scikit-learn."
-            )
+            what = "not a StratifiedModel, nor a regressor or classifier of scikit-learn."
+            raise OptionError(f"the model {name!r} is {type_name(model)}, {what}")
     like = next((model for model in models.values() if hasattr(model, "base")), None)
     if like is None:
         what = "such as strat.common(base), whose loss measures all."

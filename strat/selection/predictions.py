@@ -11,7 +11,7 @@ ROUNDING = 1e-6
 
 
 def check_predictable(base, who):
-    """Raise where a loss is no function of one predicted number; `who` needs it, for messages."""
+    """Raise where a loss is not a function of one predicted number; `who` needs it, for messages."""
     program = base.predict_program
     if program is None or base.predict.size != 1 or not base.predict.is_affine():
         raise OptionError(
@@ -30,7 +30,7 @@ class LossOfPrediction:
     """The losses (N,) of some records at predictions u (N,).
 
     For any direction r, the parameters θ = t r with t = (u − predict(0)) / (predict(r) − predict(0)) predict u. Where two
-    directions give other losses, the loss is no function of u, which is an OptionError of `who`.
+    directions give other losses, the loss is not a function of u, which is an OptionError of `who`.
     """
 
     def __init__(self, base, values, arrays, who):

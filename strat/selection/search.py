@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from strat.errors import OptionError
+from strat.errors import OptionError, check_whole
 from strat.records.records import read_weight
 from strat.records.sample import Sample
 from strat.records.strata import in_order
@@ -104,8 +104,7 @@ def search(
     models = checked_models({"model": models} if hasattr(models, "get_params") else models)
     if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
         raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
-    if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
-        raise OptionError(f"max_trials must be a whole number of at least 1, not {max_trials!r}.")
+    check_whole("max_trials", max_trials, 1)
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
         raise OptionError(f"n_jobs must be a number of processes, or -1 for all processors, not {n_jobs!r}.")
     sample = Sample(list(models.values()), train, "train")
@@ -120,11 +119,10 @@ def search(
     held_weight = np.concatenate([weight[test] for _, test in pairs])  # fold after fold
     nodes, whole = in_order(list(sample.labels.values)), sample.part()
     grids = None if grid is None else read_grid(grid, list(models.values()))
-    candidates, options = (
-        candidates_of(models, grids, whole, weight, nodes),
-        (sample, pairs, nodes, tol, weight),
-    )
-    validations = {id(c.model): CrossValidation(c.model, *options) for c in candidates}
+    candidates = candidates_of(models, grids, whole, weight, nodes)
+    validations = {
+        id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates
+    }
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (first_jobs, second_jobs):
@@ -172,8 +170,9 @@ def search(
         for row in table
         if row["infinite"]
     ]
-    of_best = getattr(getattr(best, "result_", None), "notes", ())
-    notes += [f"{table[0]['candidate']}: {note}" for note in of_best]
+    notes += [
+        f"{table[0]['candidate']}: {note}" for note in getattr(getattr(best, "result_", None), "notes", ())
+    ]
     if clock.status != "finished":
         tried = len({row["candidate"] for row in table if not row["error"]})
         how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
@@ -198,18 +197,11 @@ def _rows(candidate, jobs, weight):
     seconds, count = sum(job.seconds for job in own), sum(len(job.tried) for job in own)
     if candidate.each:
         seconds, count = seconds / max(len(trials), 1), 1
-    return [
-        {
-            "candidate": candidate.name,
-            "model": candidate.model,
-            "seconds": seconds,
-            "trials": count,
-            "constants": t.constants,
-            "mean": t.loss,
-            "se": None if t.error else mean_and_error(t.losses, weight)[1],
-            "losses": t.losses,
-            "error": t.error,
-            "infinite": [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))],
-        }
-        for t in (trials if candidate.each else trials[:1])
-    ]
+    rows = []
+    for t in trials if candidate.each else trials[:1]:
+        row = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
+        row |= {"constants": t.constants, "mean": t.loss, "losses": t.losses, "error": t.error}
+        row["se"] = None if t.error else mean_and_error(t.losses, weight)[1]
+        row["infinite"] = [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))]
+        rows.append(row)
+    return rows

@@ -57,14 +57,13 @@ class Search(Table):
 
     def cells(self):
         """Rows of values, one a candidate."""
-        return [
-            [
-                *(row[key] for key in ("candidate", "mean", "se", "difference", "difference_se")),
-                *(row["constants"].get(name) for name in self.names),
-                *(row[key] for key in ("trials", "seconds", "error")),
-            ]
-            for row in self.table
-        ]
+        before, after = (
+            ("candidate", "mean", "se", "difference", "difference_se"),
+            ("trials", "seconds", "error"),
+        )
+        constants = [[row["constants"].get(name) for name in self.names] for row in self.table]
+        rows = zip(self.table, constants, strict=True)
+        return [[*(row[k] for k in before), *given, *(row[k] for k in after)] for row, given in rows]
 
     def texts(self):
         """Head and rows as texts."""

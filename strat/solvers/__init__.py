@@ -5,7 +5,7 @@ from strat.solvers.alternating import AlternatingMinimization
 from strat.solvers.base import Solver
 from strat.solvers.cone import Cone
 from strat.solvers.mapg import MAPG
-from strat.solvers.newton_cg import NewtonCG
+from strat.solvers.proximal_newton import NewtonCG
 from strat.solvers.result import Result
 from strat.solvers.run import State
 

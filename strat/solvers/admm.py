@@ -190,13 +190,12 @@ class Consensus(Algorithm):
         return min(residual, self.subgradient_residual(theta, w), key=lambda one: one["theta"])
 
     def subgradient_residual(self, theta, w):
-        """The residual of `JointProblem.residual` for a given graph, with a subgradient in the gradient's place.
+        """The residual of `JointProblem.residual` for a given graph, with a subgradient g in the gradient's place.
 
-        The loss's prox at theta - t y gives a point nearby and a subgradient g there, exactly. The value at theta lies above
-        the linear function with that slope by some gap, which is 0 where g is a subgradient at theta too. If the step of
-        the prox-gradient step with that slope is small, theta is optimal up to that gap: F(theta) is at most
-        gap + ||step in terms of gradients|| ||theta - theta*|| above the minimum. The residual is the larger of
-        ||theta - prox_r(theta - g - G(w) theta)|| / (1 + max(||g||, ||G(w) theta||)) and gap / (1 + |F|).
+        The loss's prox at theta - t y gives g at a point nearby, exactly; the value at theta lies above the linear function
+        with that slope by some gap. F(theta) is at most gap + ||step in terms of gradients|| ||theta - theta*|| above the
+        minimum; the residual is the larger of ||theta - prox_r(theta - g - G(w) theta)|| / (1 + max(||g||, ||G(w) theta||))
+        and gap / (1 + |F|).
         """
         problem, loss = self.problem, self.problem.loss
         nearby = self._loss_prox(theta - self.y / self.rho, 1 / self.rho)

@@ -15,20 +15,13 @@ from strat.oracles.clock import within
 from strat.solvers.progress import Progress
 from strat.solvers.run import Run
 
-_WORDS = {
-    "value_and_gradient": "gradient",
-    "hessian_operator": "Hessian product",
-    "prox": "prox",
-    "cones": "cone program",
-}
+_WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product", "cones": "cone program"}
 _WAYS = {
     "loss": (
         "Fit a given graph with strat.Cone(), or learn it with strat.AlternatingMinimization(), which take kinks as they are; "
         "or smooth the loss (smoothing=1e-3 on the BaseModel)"
     ),
-    "regularizer": (
-        "Merge pieces that share a variable, drop one, or write them as one function with a known prox"
-    ),
+    "regularizer": "Merge pieces that share a variable, drop one, or write one function with a known prox",
 }
 
 
@@ -118,7 +111,7 @@ class Solver(BaseEstimator):
             oracle, names = getattr(problem, role), names if isinstance(names, tuple) else (names,)
             if any(oracle.has(name) for name in names):
                 continue
-            word = " or the ".join(_WORDS[name] for name in names)
+            word = " or the ".join(_WORDS.get(name, name) for name in names)
             why = oracle.missing(names[-1]) if hasattr(oracle, "missing") else f"the {role} has none."
             ways = self.ways.get(role) or _WAYS[role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")

@@ -10,10 +10,7 @@ SECONDS = 10.0  # between two writes
 
 
 class Checkpoint:
-    """A checkpoint file; without a path, all methods do nothing.
-
-    `fit` is whatever identifies declaration, data, start and solver, for `fingerprint`: only a file with the same is resumed.
-    """
+    """A checkpoint file, which only the same `fit` resumes, by the fingerprint; without a path, all methods do nothing."""
 
     def __init__(self, path, fit):
         self.path = None if path is None else as_path(path, "checkpoint")

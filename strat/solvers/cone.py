@@ -76,11 +76,10 @@ class Cone(Solver, max_iter=100):
 class ConeNewton(Algorithm):
     """theta+ = argmin of the loss's quadratic model + regularizer + constraints + ½ ⟨theta, L theta⟩, and a line search on F.
 
-    The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta. Where the loss is quadratic it is exact and
-    the first step is the last. Where the loss has no second derivatives its records' cones stand in the program, which is
-    then the whole problem. Damping keeps steps short where curvature vanishes far out, as in an exponential. `program` is
-    that of another graph, to be used again; `whole` asks for the records' cones whatever derivatives the loss has; `left` is
-    the residual at theta as far as it is known. Programs far from the solution are solved roughly.
+    The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta, exact for a quadratic loss. Without second
+    derivatives, or where `whole` asks for them, the records' cones stand in the program, which is then the whole problem. Damping
+    keeps steps short where curvature vanishes far out. `program` is that of another graph, to be used again; `left` is the
+    residual at theta as far as it is known. Programs far from the solution are solved roughly.
     """
 
     saved = ("damping", "accuracy", "rough")

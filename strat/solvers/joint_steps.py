@@ -93,8 +93,8 @@ class JointSteps(Algorithm):
     def _newton_step(self, behind):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
 
-        Where theta stays `behind` W although steps are damped, or gain next to nothing, the strata take steps of their own
-        until theta has caught up.
+        Where theta stays `behind` W although steps are damped or gain little, strata take steps of their own until it has
+        caught up.
         """
         x, before = self.x, self.x.objective
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
@@ -253,11 +253,7 @@ def swap_graphs(a, b):
 
 
 def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
-    """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, a convex problem; return a Result.
-
-    Loss and regularizer of the problem are left out. `w` is the start, W0 by default; it is not used where h has an exact
-    step. `tol` is that of the W residual. The objective is the Laplacian term plus h.
-    """
+    """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, from w or W0, to a W residual of `tol`; return a Result."""
     given, h = _Given(theta), problem.graph_regularizer
     fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
     if not hasattr(problem.graph_oracle(), "minimize"):

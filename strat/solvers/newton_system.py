@@ -31,7 +31,7 @@ class NewtonSystem:
         self.coupled, self.laplacian = self.laplacians.any, self.laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        cheap = (self.n <= COUPLED or self.quadratic) and problem.loss.has("hessian") and not once
+        cheap = problem.loss.has("hessian") and (self.quadratic or (self.n <= COUPLED and not once))
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = None
         self.preconditioner = Preconditioner(self.laplacians)
@@ -45,7 +45,13 @@ class NewtonSystem:
             self.take(hessian_blocks(loss, theta))
         else:
             self._blocks, self._operator = None, loss.hessian_operator(theta)
-            self._mean = mean_curvature(self._operator, theta.shape)
+            # Estimated by two products with vectors of signs.
+            index = np.arange(theta.size)
+            signs = [
+                np.where((index * a >> 7) & 1, 1.0, -1.0).reshape(theta.shape) for a in (2654435761, 40503)
+            ]
+            means = [np.mean(s * self._operator(s), axis=1) for s in signs]
+            self._mean = np.maximum(np.mean(means, axis=0), 0.0)
         return self._mean
 
     def take(self, blocks):
@@ -97,7 +103,7 @@ class NewtonSystem:
 
         d = conjugate_gradients(product, lambda r: project(precondition(r)), project(b), tolerance, MOST)
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
-            self._uses_blocks = True  # from the next Hessian on: its diagonal alone is no preconditioner
+            self._uses_blocks = True  # from the next Hessian on: its diagonal alone is not a preconditioner
         return d
 
     def _direct(self, b, free):
@@ -134,13 +140,6 @@ class GraphSystem:
         return start + conjugate_gradients(product, self._near, rest, REDUCED * np.linalg.norm(rest), 500)
 
 
-def mean_curvature(product, shape):
-    """Mean diagonal (K,) of every stratum's Hessian, estimated by two products with vectors of signs."""
-    index = np.arange(shape[0] * shape[1])
-    signs = [np.where((index * a >> 7) & 1, 1.0, -1.0).reshape(shape) for a in (2654435761, 40503)]
-    return np.maximum(np.mean([np.mean(s * product(s), axis=1) for s in signs], axis=0), 0.0)
-
-
 def conjugate_gradients(product, precondition, b, tolerance, most):
     """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps."""
     x, r, p, rho = np.zeros_like(b), b.copy(), 0.0, 1.0
@@ -160,10 +159,9 @@ def conjugate_gradients(product, precondition, b, tolerance, most):
 
 
 class Smoothed:
-    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records, as `InteriorPoint` finds it.
+    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records (`rows`), by an `InteriorPoint`.
 
-    `system`, a NewtonSystem, solves with the matrices, in place of the Hessian that it has; `rows` are the records with kinks,
-    and `rest` the oracles of all other terms but the Laplacian's.
+    `system`, a NewtonSystem, solves with the matrices; `rest` are the oracles of all other terms but the Laplacian's.
     """
 
     def __init__(self, problem, system, rows, rest):

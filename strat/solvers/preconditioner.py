@@ -38,10 +38,10 @@ class Preconditioner:
         self.shift, self._factors = np.zeros((0, 0)), []
 
     def prepare(self, blocks, bend, diagonal, free):
-        """Function r -> about the solution, (K, n) to (K, n), for one `set` of a `NewtonSystem`.
+        """Function r -> about the solution, (K, n) to (K, n), with the `blocks` (K, n, n), or None, plus `bend` (K, n) of the
+        strata.
 
-        `blocks` (K, n, n) or None is the curvature of the strata, `bend` (K, n) what their diagonals lack, `diagonal` (K, n)
-        the whole diagonal, positive, and `free` the FreeDirections where the solution lies.
+        `diagonal` (K, n), positive, is that of both, and the solution lies in the FreeDirections `free`.
         """
         self.exact = False
         if blocks is not None and free.mask is not None and self._is_narrow:

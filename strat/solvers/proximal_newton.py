@@ -1,4 +1,4 @@
-"""The iteration of NewtonCG: a proximal gradient step, then a Newton step in what it leaves free."""
+"""NewtonCG: a proximal Newton method for a given graph."""
 
 from functools import cached_property
 
@@ -6,10 +6,67 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from strat.solvers.algorithm import Algorithm
+from strat.solvers.algorithm import Algorithm, needs_cones
+from strat.solvers.base import Solver
+from strat.solvers.cone import ConeNewton
 from strat.solvers.free_directions import FreeDirections
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem, Smoothed
+
+
+class NewtonCG(Solver, max_iter=500):
+    """Proximal Newton method in theta for a given graph: the fast solver of the Laplacian regularised stratified model.
+
+    Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed
+    (zeros of an l1 norm, active bounds, groups), and then a Newton step in the free directions; with a ridge alone
+    there is nothing to settle, and the Newton step is all of it. The Newton equations
+    are solved by conjugate gradients, preconditioned by a sparse factor of the graph's Laplacian plus the strata's
+    mean curvature, or by the strata's blocks where edges are weak; on a chain and other narrow graphs by one banded
+    factor; strata that nothing couples are solved directly. The objective never rises. Least squares without a nonsmooth
+    regularizer takes one or two steps; smoothed kinks (pinball, hinge) with a quadratic regularizer take an
+    interior point method for its first. Where the regularizer has no prox in closed form, every step is a cone program, as
+    those of ``Cone``.
+
+    Parameters
+    ----------
+    tol : float
+        Stop when the residual in theta is at most tol; 0 never stops.
+    max_iter : int
+        Most iterations.
+    {options}
+
+    References
+    ----------
+    J. D. Lee, Y. Sun and M. A. Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM
+    Journal on Optimization, 2014. S. Mehrotra, "On the implementation of a primal-dual interior point method", the same
+    journal, 1992.
+
+    Examples
+    --------
+    >>> from strat.solvers import NewtonCG
+    >>> NewtonCG(tol=1e-8)
+    NewtonCG(tol=1e-08)
+    """
+
+    follows_edges = True
+    needs = {"loss": "hessian_operator", "regularizer": "prox"}
+    ways = {
+        "loss": (
+            "Use strat.Cone(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
+            "or smooth the loss (smoothing= on the BaseModel)"
+        )
+    }
+
+    only_given = (
+        "solver: NewtonCG fits theta for a given graph (FixedGraph), but {h} learns W. "
+        "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
+    )
+
+    def _algorithm(self, problem, theta, w, whole=False):
+        if whole or needs_cones(problem):
+            return ConeNewton(problem, theta, w, whole=whole)
+        return ProximalNewton(problem, theta, w, self.tol)
+
 
 RIDGE = 1e-13  # least damping, relative; it keeps the equations definite where strata have no records
 MOST_DAMPING = 1.0
@@ -156,8 +213,10 @@ class ProximalNewton(Algorithm):
         """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
         theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
-        beyond = self._beyond_kinks() if self.fresh else None
+        method = Smoothed.of(self.problem, self.system) if self.fresh else None
+        beyond = method and method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
         if beyond is not None:
+            beyond = self.problem.prox(beyond, PROJECTION)
             good, new = self._lower(beyond, values, self._noise(self.p))
             theta[good[self.part]], reached[good] = beyond[good[self.part]], new[good]
             self.fresh, self.exact = False, bool(good.all())
@@ -192,8 +251,8 @@ class ProximalNewton(Algorithm):
         new = self._values(z)
         good = new < values - noise
         alike = ~good & (np.abs(new - values) <= noise)
-        if alike.any():  # rounding hides which is lower
-            nearer = alike & self._nearer(z)
+        if alike.any():  # rounding hides which is lower, but one may be much nearer to stationarity
+            nearer = alike & (self._distance(z.differentiate()) < 0.5 * self._distance(self.p))
             self.polished |= bool(nearer.any())
             good |= nearer
         return good, new
@@ -219,12 +278,6 @@ class ProximalNewton(Algorithm):
         shift = np.where(flat, 0.01 * metric, mean)
         shift = shift + RIDGE * (shift.mean() + self.system.preconditioner.graph.mean()) + 1e-300
         return np.where(flat, shift, self.damping * shift)
-
-    def _beyond_kinks(self):
-        """The minimiser by an interior point method where the loss has smoothed kinks; None elsewhere."""
-        method = Smoothed.of(self.problem, self.system)
-        theta = None if method is None else method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
-        return None if theta is None else self.problem.project(theta)
 
     def _accuracy(self, b, point, smooth):
         """Residual to leave in Newton's equations: as much as their model errs (Eisenstat and Walker 1996, choice 2)."""
@@ -254,15 +307,10 @@ class ProximalNewton(Algorithm):
         target = self.p.theta + length * d
         return self.problem.prox(target + far[:, None] * (self.u + length * bend), far)
 
-    def _nearer(self, z):
-        """Parts in which z is much nearer to stationarity than p, where rounding hides whether F is lower."""
-        p = self.p
-        z.differentiate()
-        return self._distance(z.theta, z.theta_gradient) < 0.5 * self._distance(p.theta, p.theta_gradient)
-
-    def _distance(self, theta, gradient):
+    def _distance(self, point):
         """Size of every part's prox-gradient step, over t."""
-        step = (theta - self.problem.prox(theta - self.t[:, None] * gradient, self.t)) / self.t[:, None]
+        t, theta = self.t[:, None], point.theta
+        step = (theta - self.problem.prox(theta - t * point.theta_gradient, self.t)) / t
         return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step)))
 
     def certificate(self, theta, w):

@@ -24,18 +24,8 @@ STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", 
 #: that minimise an exact model.
 IDLE, IDLE_EXACT = 500, 2
 #: What a checkpoint holds of the loop itself.
-SAVED = [
-    "iteration",
-    "history",
-    "times",
-    "least",
-    "fallen",
-    "best_theta",
-    "best_w",
-    "best_key",
-    "best_iteration",
-    "moved_to",
-]
+SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
+SAVED += ("best_key", "best_iteration", "moved_to")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
 WRITTEN = 5_000_000  # numbers in the records up to which their cone program is written for that
@@ -127,21 +117,21 @@ class Run:
         seconds = self.seconds
         point = self._theta(), algorithm.x.w
         state = State(self.iteration, self._objective(), residual, *point, seconds, algorithm.factorizations)
-        self._look_for_progress(residual)
-        status, small = None, self._converged(residual)
+        left = np.inf if residual is None else max(residual.values())
+        if left < self.least or self.history[-1] < self.history[-2] or not algorithm.monotone:
+            self.least, self.fallen = min(left, self.least), self.iteration
+        if solver.tol and self.iteration - self.fallen >= (IDLE_EXACT if algorithm.exact else IDLE):
+            algorithm.stalled = True
+        status, small, last = None, self._converged(residual), self.iteration >= solver.max_iter
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
-        elif (
-            (small or algorithm.stalled)
-            and self.iteration < solver.max_iter
-            and self.units.outgrown(algorithm.x)
-        ):
-            self._change_units(point[0], point[1])
+        elif (small or algorithm.stalled) and not last and self.units.outgrown(algorithm.x):
+            self._change_units(*point)
         elif small:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
-        elif self.iteration >= solver.max_iter or algorithm.diverged or self._objective() < LOWEST:
+        elif last or algorithm.diverged or self._objective() < LOWEST:
             status = "max_iter"
         elif self._stuck():
             self._go_along_edge()
@@ -151,14 +141,6 @@ class Run:
             status = "time_limit"
         self.progress.update(state, last=status is not None)
         return status
-
-    def _look_for_progress(self, residual):
-        """Let an algorithm stall whose steps have changed nothing for long."""
-        left = np.inf if residual is None else max(residual.values())
-        if left < self.least or self.history[-1] < self.history[-2] or not self.algorithm.monotone:
-            self.least, self.fallen = min(left, self.least), self.iteration
-        if self.solver.tol and self.iteration - self.fallen >= (IDLE_EXACT if self.algorithm.exact else IDLE):
-            self.algorithm.stalled = True
 
     def _stuck(self):
         """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
@@ -250,16 +232,16 @@ class Run:
         parts = self._parts(theta, w)
         if status == "max_iter" and self.iteration and self._converged(residual):
             status = "converged"  # the algorithm had not measured the residual
-        work = {"seconds": self.seconds, "factorizations": self.algorithm.factorizations}
-        found = {
-            "objective": sum(parts.values()),
-            "parts": parts,
-            "residual": residual,
-            "theta": theta,
-            "w": w,
-        }
-        history = {"history": self.history, "history_seconds": self.times}
-        return Result(status, self.iteration, init=self.init, **found, **history, **work)
+        numbers = (
+            sum(parts.values()),
+            parts,
+            residual,
+            self.history,
+            self.seconds,
+            self.algorithm.factorizations,
+        )
+        point = {"theta": theta, "w": w, "history_seconds": self.times}
+        return Result(status, self.iteration, *numbers, self.init, **point)
 
     def _parts(self, theta, w):
         """The terms of the objective, as they were last computed where the records are lost."""

@@ -28,7 +28,7 @@ from strat.solvers.algorithm import for_given_graph, has_cones, needs_cones
 from strat.solvers.cone import Cone
 from strat.solvers.joint_steps import graph_step
 from strat.solvers.mapg import MAPG
-from strat.solvers.newton_cg import NewtonCG
+from strat.solvers.proximal_newton import NewtonCG
 from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
@@ -62,12 +62,11 @@ def needs_prox(solver, loss=None):
 def solve(
     problem, solver, start=None, *, n_starts=1, random_state=0, score=None, fingerprint="", started=None
 ):
-    """Solve a problem from one or several starts and keep the best, as a Result.
+    """Solve a problem from one or several starts and keep the best, by `score` or else by objective, as a Result.
 
-    `start` is a name or ``{"theta": (K, n), "w": edge array}``, either of which may be missing. It comes first of `n_starts`,
-    then those of `NAMES` in order, then more random ones, seeded by `random_state`. With `score`, the mean validation loss of
-    theta, the lowest one is kept, otherwise the lowest objective. `fingerprint` identifies the fit in a checkpoint, of which
-    several starts write one file each. `started` is when the whole call began, by ``time.perf_counter()``.
+    `start`, a name or ``{"theta": (K, n), "w": edge array}`` in parts, comes first of `n_starts`, then those of `NAMES`, then
+    random ones, seeded by `random_state`. `fingerprint` identifies the fit in a checkpoint, of which several starts write one
+    file each. `started` is when the whole call began, by ``time.perf_counter()``.
     """
     solver.validate()
     solver._check(problem)

@@ -61,11 +61,11 @@ class EdgeSet:
 
 
 class Inverse:
-    """The matrix diag(degrees + shift) - A(w) at one point: its log det, and the entries of its inverse on the edges.
+    """The matrix diag(degrees + shift) - A(w) at one point: its log det, and its inverse's `diagonal` (K,) and edge array
+    `entries`.
 
-    The memory holds first the Cholesky factor, then the inverse, dense and packed; where the edges are `sparse`, a sparse
-    factor, which takes no memory for pairs that neither it nor the edges have. After `invert`, `diagonal` (K,) and the edge
-    array `entries` are those of the inverse.
+    The memory holds first the Cholesky factor, then the inverse, dense and packed, or a sparse factor where edges are
+    `sparse`.
     """
 
     def __init__(self, edges):

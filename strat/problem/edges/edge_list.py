@@ -74,7 +74,7 @@ class EdgeList(EdgeSet):
         return W
 
     def from_matrix(self, W):
-        """Edge array of a symmetric (K, K) array or sparse array; pairs that are no candidate edges are left out."""
+        """Edge array of a symmetric (K, K) array or sparse array; pairs that are not candidate edges are left out."""
         W = sp.csr_array(W) if sp.issparse(W) else dense(W, self.K)
         return np.asarray(W[self.i, self.j], dtype=float).ravel() if self.count else self.zeros()
 

@@ -10,8 +10,8 @@ from scipy.sparse.csgraph import connected_components
 class Laplacians:
     """G_c for every number c of a stratum's parameters, where edge e has the weight w_e couple_c or w_e couple_ec.
 
-    `couple`, the weight of every number in the distance, is (n,), the same on all edges (the Laplacians are `alike`, multiples
-    of one), or (E, n), each edge's own, which needs an EdgeList. `degrees` (K,) are those of w, where they are known.
+    `couple` is (n,) (the Laplacians are `alike`, multiples of one), or (E, n), which needs an EdgeList; `degrees` (K,) those
+    of w.
     """
 
     def __init__(self, edges, w, couple, degrees=None):

@@ -9,6 +9,8 @@ import numpy as np
 from scipy.linalg.blas import dsymm, dsymv, dtrsm
 from scipy.linalg.lapack import dpftrf, dpftri, dsfrk, dtfttr, dtrttf
 
+from strat.oracles.base import host
+
 
 class Packed:
     """The format for K x K matrices: vectors of `size` numbers, with the diagonal at the positions `diagonal`."""
@@ -69,3 +71,27 @@ class Packed:
         return dsfrk(
             self.K, theta.shape[1], alpha, theta.T, beta, a, transr="N", uplo="L", trans="T", overwrite_c=1
         )
+
+
+class DevicePacked(Packed):
+    """The format with Cholesky factors and inverses that a device computes."""
+
+    def __init__(self, K, device):
+        super().__init__(K)
+        self.array, self.linalg = device.array, device.xp.linalg
+
+    def factor(self, a):
+        """Replace a by its Cholesky factor; return whether it is positive definite."""
+        lower = np.tril(self.square(a))
+        try:
+            factor = host(self.linalg.cholesky(self.array(lower + np.tril(lower, -1).T)))
+        except Exception:  # each library has its own
+            return False
+        a[...] = self.pack(factor)
+        return bool(np.all(factor.diagonal() > 0))
+
+    def invert(self, a):
+        """Replace a Cholesky factor L by the inverse of the matrix, L⁻ᵀ L⁻¹."""
+        inverse = self.linalg.inv(self.array(np.tril(self.square(a))))
+        a[...] = self.pack(host(self.linalg.matmul(self.linalg.matrix_transpose(inverse), inverse)))
+        return a

@@ -20,10 +20,10 @@ ROUNDING = 1e-13  # relative decrease that the value does not show reliably
 
 
 class DegreeDual:
-    """The dual of one graph step, rho above 0 a number or an edge array.
+    """The dual of one graph step, rho above 0 a number or an edge array; `strata` is the conjugate of g.
 
-    `strata` is the conjugate of g: its `value` and `gradient`, the `size` of a mismatch, the `longest` step that keeps to the
-    domain, and the Newton `direction`, for which it is given the `solver` below.
+    It has `value`, `gradient`, the `size` of a mismatch, the `longest` step, and the Newton `direction` by the `solver`
+    below.
     """
 
     def __init__(self, edges, c, rho, strata):

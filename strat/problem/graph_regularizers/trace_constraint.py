@@ -100,10 +100,7 @@ class FixedTotal:
 
 
 def water_level(v, t, total):
-    """The number l with sum max(0, v + l t) = total > 0, for t > 0, a number or of the shape of v.
-
-    Newton's method on a convex function, from the right. It ends because edges only leave the support (Michelot 1986).
-    """
+    """The number l with sum max(0, v + l t) = total > 0, for t > 0, by Newton's method, as edges only leave (Michelot 1986)."""
     t = np.broadcast_to(t, v.shape)
     while True:
         level = (total - v.sum()) / t.sum()

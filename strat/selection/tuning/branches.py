@@ -9,9 +9,8 @@ from sklearn.base import clone
 
 from strat import graphs
 from strat.derivatives.hypergradient import wrt_names
-from strat.errors import GraphError, OptionError
+from strat.errors import GraphError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges
-from strat.graphs.features import is_nonnegative
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.baselines import joint
 from strat.model.estimator import StratifiedModel
@@ -166,7 +165,7 @@ def _learned_graph(candidate, model, prior, part):
         graph = read_graph(candidate)
     for label in (label for label in graph.labels if label not in prior.position):
         raise GraphError(
-            f"candidates: {label!r} is no stratum of the model's graph, whose strata are {some_of(prior.labels)}."
+            f"candidates: {label!r} is not a stratum of the model's graph, whose strata are {some_of(prior.labels)}."
         )
     position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
     positive = graph.weights() > 0

@@ -14,9 +14,7 @@ from strat.selection.tuning.path import descend, paired_gain, table_row
 from strat.selection.tuning.result import Tuned, as_networkx
 from strat.solvers.progress import logger
 
-#: Standard deviation of a normal prior on the logarithms of the multipliers, which keeps weights near the start where the
-#: records say little of them.
-WIDTH = 1.0
+WIDTH = 1.0  # standard deviation of a normal prior on the multipliers' logarithms, where the records say little of them
 STEPS = 10  # of each maximisation; few, because the start was chosen by held-out records
 #: The ways, each from the end of the one before: a number for each axis times one for each coefficient, then any table.
 PRODUCT, TABLE = "evidence, product", "evidence, table"
@@ -38,8 +36,7 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
         for number, (inside, outside) in enumerate(parts, start=1):
             evidence = Evidence(model, prior, inside)
             held = evidence.bound_model.held_out(outside.data, outside.strata, where=rounds.held_out.where)
-            ends = [end for end, _ in maximised(evidence, ways, scaled, clock)]
-            points = [np.zeros(evidence.shape), *ends]
+            points = [np.zeros(evidence.shape), *(end for end, _ in maximised(evidence, ways, scaled, clock))]
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
             text = ", ".join(f"{each.mean():.6g}" for each in losses[-1])
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
@@ -124,8 +121,7 @@ def last_that_gains(losses, in_time):
 def tuned_parts(model, prior, x, table):
     """Scales, and the declaration with its couplings, for the logarithms x (A, m) of multipliers (None for the start).
 
-    The multipliers of one axis are split in two: their geometric mean goes to the axis's scale, the rest to the couplings.
-    `table` says whether x is more than a number for each axis plus one for each coefficient.
+    Each axis's geometric mean goes to its scale, the rest to the couplings, by factor where x is a `table`, not a product.
     """
     base, names = model.base, prior.factors or ["all"]
     start = model.scale if isinstance(model.scale, dict) else dict.fromkeys(names, model.scale)

@@ -90,8 +90,7 @@ def rounds_of(train, validation, folds, random_state, guard=True):
 def in_order_of_time(pairs):
     """The order in which folds follow one another in time; None where they do not.
 
-    They do where no fold trains on records that it or a later fold holds out, some fold trains on records that an earlier
-    one holds out, and no record is held out twice.
+    No fold trains on records that it or a later one holds out, some fold does on an earlier one's, and none is held out twice.
     """
     held = [np.unique(b) for _, b in pairs]
     uses = np.array([[np.isin(b, a, assume_unique=True).any() for b in held] for a, _ in pairs])

@@ -72,12 +72,10 @@ class Point(NamedTuple):
 
 
 def walk(points, stages, objective, left_out, label, check, *, max_iter, patience):
-    """Descend stage after stage, each from the end of the one before.
+    """Descend stage after stage, each from the end of the one before; `points` gets the path by stage and step, from (0, 0).
 
-    `points` gets the path by stage and step. The start is step 0 of stage 0. `left_out` is the objective of records that
-    take no part, or None: a stage of single edges ends where their loss has not fallen for `patience` steps in a row, and
-    the walk ends after one that has not lowered it; the end of any other stage is its step 1. ``check()`` is called before
-    each evaluation and may raise.
+    A stage of single edges ends where the loss of `left_out`, the objective of records that take no part, or None, has not fallen
+    for `patience` steps in a row, and the walk after one that has not lowered it; the end of any other stage is its step 1.
     """
     space = objective.space
 
@@ -126,9 +124,8 @@ def walk(points, stages, objective, left_out, label, check, *, max_iter, patienc
 def choose(rounds, in_time=False):
     """The choice by all rounds; and how much lower its loss is than the start's, with the standard error over records.
 
-    A round has the points of each branch by stage and step. The gain is over records that did not choose: in each round,
-    of what the other rounds choose. Where rounds follow one another in time (`in_time`), a round measures what the rounds
-    before it choose, and the first one measures nothing. Where fewer than two rounds were finished, the choice is the start.
+    The gain is over records that did not choose: in each round, of what the other rounds, or those before it where they follow
+    one another in time, choose. Where fewer than two rounds were finished, the choice is the start.
     """
     before, after = [], []
     for k, measuring in enumerate(rounds):

@@ -152,11 +152,9 @@ class Tuned(Table):
         if any(moved.values()):
             counts = ", ".join(f"{len(edges)} {name}" for name, edges in moved.items())
             lines.append(f"edges       {counts}, of {self.W0.number_of_edges()}")
-            lines += [
-                f"  {name:<9} {u!r} – {v!r}  {number(a, 3)} → {number(b, 3)}"
-                for name, edges in moved.items()
-                for u, v, a, b in edges[:SHOWN]
-            ]
+            shown = [(name, edge) for name, edges in moved.items() for edge in edges[:SHOWN]]
+            for name, (u, v, a, b) in shown:
+                lines.append(f"  {name:<9} {u!r} – {v!r}  {number(a, 3)} → {number(b, 3)}")
         lines += [aligned(self.texts())] if self.table else []
         return "\n".join([*lines, f"{self.status} after {self.seconds:.1f} s"])
 

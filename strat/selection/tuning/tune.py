@@ -183,7 +183,7 @@ def _is_by_evidence(method, options):
     for name, value in options.items() if method == "evidence" else ():
         if repr(value) not in map(repr, defaults.get(name, [None])):
             raise OptionError(
-                f'{name}= is no option of method="evidence", which tunes one weight for each axis and coefficient; leave '
+                f'{name}= is not an option of method="evidence", which tunes one weight for each axis and coefficient; leave '
                 f'it out, or tune by held-out loss (method="validation").'
             )
     return method == "evidence"

@@ -1,0 +1,151 @@
+"""Losses of records on a device, such as a GPU, by any library of the array API standard (data-apis.org/array-api).
+
+Records are sorted by stratum and cut into M blocks of B records of one stratum. For an atom phi of u = A theta + b,
+
+    Σ phi(u),    Aᵀ phi'(u),    Aᵀ diag(phi''(u)) A
+
+of each block are elementwise functions and products of small matrices on the device. The host adds the blocks of a stratum.
+"""
+
+from functools import cache, partial
+
+import numpy as np
+import scipy.sparse as sp
+
+from strat.errors import OptionError, first_line, optional
+from strat.oracles.base import Oracle, compat, host, is_elsewhere, is_foreign, namespace
+from strat.oracles.shards import Local, LocalSum
+
+LONGEST = 2**16  # records of a block
+TRANSFER = 64  # records whose computation takes as long as the transfer of a block's sums to the host
+PIECE = 2**24  # numbers that are computed with at a time
+
+
+class Device(Local):
+    """The engine that keeps records on the device of an array, and sums over them there in float64."""
+
+    def __init__(self, array):
+        self.xp, self.device = namespace(array), compat().device(array)
+
+    def array(self, values):
+        """Numbers as an array on the device, of float32 if that is what they are, or else of float64."""
+        xp, foreign = self.xp, is_foreign(values)
+        dtype = xp.float32 if values.dtype == (xp.float32 if foreign else np.float32) else xp.float64
+        values = values if foreign else np.require(values, requirements=["C", "W"])  # torch takes no other
+        return xp.asarray(values, dtype=dtype, device=self.device)
+
+    def rows(self, array, places):
+        """Some rows of an array on the device, as (len(places), size)."""
+        found = self.xp.take(array, self.xp.asarray(places, device=self.device), axis=0)
+        return self.xp.reshape(found, (len(places), -1))
+
+    def start(self, make, chunks, K):
+        """The sum over ``make(chunk)``, made once and kept."""
+        shards = [cache(partial(make, chunk)) for chunk in chunks()]
+        return LocalSum(lambda: shards, K)
+
+
+def device_of(device, data, engine=None):
+    """The `Device` that the arguments of ``fit`` mean: by default that of data in memory that NumPy cannot read."""
+    if engine is not None:
+        raise OptionError("device= and engine= both say where records are kept; pass only one of them.")
+    found = next(filter(is_foreign, data), None)
+    xp = namespace(optional("torch", "device=", "device").empty(0) if found is None else found)
+    try:
+        device = device or compat().device(next(filter(is_elsewhere, data)))
+        return Device(xp.empty(0, dtype=xp.float64, device=device))
+    except Exception as error:  # each library has its own
+        message = (
+            f"device={device!r} cannot be used with {xp.__name__}, or has no float64: {first_line(error)}"
+        )
+        raise OptionError(message) from None
+
+
+class Blocks:
+    """Records, of the ascending strata `index`, in blocks of equal length; repeated records fill the last one of a stratum.
+
+    ``places`` (M, B) are the records, ``real`` says which are no repetitions, and ``stratum`` (M,) numbers those that occur.
+    """
+
+    def __init__(self, index):
+        first = np.flatnonzero(np.diff(index, prepend=-1))
+        ends, K = np.append(first[1:], len(index)), len(first)
+        # With the mean there are at most twice as many places as records; where counts are similar, others need fewer.
+        lengths = np.quantile(ends - first, np.linspace(0, 1, 9)), -(-len(index) // K)
+        lengths = np.minimum(np.hstack(lengths).astype(int), LONGEST)
+        B = int(min(lengths, key=lambda B: (-(-(ends - first) // B)).sum() * (B + TRANSFER)))
+        counts = -(-(ends - first) // B)
+        self.stratum, self._starts = np.repeat(np.arange(K), counts), np.cumsum(counts) - counts
+        begin = first[self.stratum] + B * (np.arange(len(self.stratum)) - self._starts[self.stratum])
+        places, last = begin[:, None] + np.arange(B), ends[self.stratum, None] - 1
+        self.real, self.places = places <= last, np.minimum(places, last)
+
+    def sum(self, values):
+        """(M, …) to (K, …)."""
+        return np.add.reduceat(values, self._starts, axis=0)
+
+
+class BlockLoss(Oracle):
+    """Σ weight × atom(arguments) over the records of each stratum, arrays (M, B, m) on a device.
+
+    The argument i is u = A theta + offset, `arguments` holding the offset. The row r of a record's A is Σ_j a_j S_jr, with
+    coefficients a (M, B, p) and combinations S (p m, n) of the variables.
+    """
+
+    def __init__(self, device, blocks, rule, arguments, i, a, weight, S):
+        self.device, self.blocks, self.rule, self.arguments, self.i = device, blocks, rule, arguments, i
+        self.a, self.S, self.weight, self.m, self.n = a, sp.csr_array(S), weight, weight.shape[2], S.shape[1]
+
+    def _sums(self, task, *points):
+        """Sums over strata of the atom at points[0], and of Aᵀ g for each g from ``task(state, a, *A points[1:])``."""
+        device, xp, M, found = self.device, self.device.xp, len(self.blocks.stratum), []
+        step = max(1, PIECE // (self.a.shape[1] * max(self.a.shape[2], self.m)))
+        spread = [(each @ self.S.T).reshape(len(each), -1, self.m)[self.blocks.stratum] for each in points]
+        for first in range(0, M, step):
+            part = slice(first, min(first + step, M))
+            own = (each[part, ...] for each in (self.a, self.weight, *self.arguments))
+            a, weight, *args = (xp.astype(each, xp.float64, copy=False) for each in own)
+            u, *along = (xp.matmul(a, device.array(each[part])) for each in spread)
+            args[self.i] = args[self.i] + u
+            out, memo = self.rule.forward(args)
+            values = xp.sum(xp.where(weight == 0, 0.0, weight * out), axis=(1, 2))  # 0 · inf = 0
+            products = [
+                xp.matmul(xp.matrix_transpose(a), g) for g in task((args, out, memo, weight), a, *along)
+            ]
+            found.append([host(values), *map(host, products)])
+        values, *sums = (self.blocks.sum(np.concatenate(each)) for each in zip(*found, strict=True))
+        return np.where(np.isnan(values), np.inf, values), *sums
+
+    def value(self, theta):
+        """Values (K,)."""
+        return self._sums(lambda *_: (), theta)[0]
+
+    def value_and_gradient(self, theta):
+        """Values (K,) and gradients (K, n)."""
+        value, slopes = self._sums(lambda state, a: [self.rule.pullback(self.i, *state)], theta)
+        return value, slopes.reshape(len(theta), -1) @ self.S
+
+    def _curve(self, state, along):
+        return self.rule.curve(self.i, *state, {self.i: along})
+
+    def hessian(self, theta):
+        """Blocks (K, n, n)."""
+
+        def task(state, a):
+            h = self._curve(state, self.device.xp.ones_like(state[1]))
+            return [h[..., r : r + 1] * a for r in range(self.m)]
+
+        out = np.zeros((len(theta), self.n**2))
+        for r, grams in enumerate(self._sums(task, theta)[1:]):
+            S = self.S[r :: self.m]
+            out += grams.reshape(len(theta), -1) @ sp.kron(S, S, format="csr")
+        return out.reshape(-1, self.n, self.n)
+
+    def hessian_operator(self, theta):
+        """The Hessian as a map; every product is a pass over the records."""
+
+        def product(v):
+            _, bends = self._sums(lambda state, a, along: [self._curve(state, along)], theta, v)
+            return bends.reshape(len(v), -1) @ self.S
+
+        return product
