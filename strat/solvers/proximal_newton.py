@@ -216,7 +216,7 @@ class ProximalNewton(Algorithm):
         method = Smoothed.of(self.problem, self.system) if self.fresh else None
         beyond = method and method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
         if beyond is not None:
-            beyond = self.problem.prox(beyond, PROJECTION)
+            beyond = self.problem.project(beyond)
             good, new = self._lower(beyond, values, self._noise(self.p))
             theta[good[self.part]], reached[good] = beyond[good[self.part]], new[good]
             self.fresh, self.exact = False, bool(good.all())
