@@ -111,9 +111,8 @@ class ConeProgram:
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
-        return Solution(
-            (size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap_of(solution) * worth
-        )
+        x, gap = size * unit * x, gap_of(solution) * worth
+        return Solution(x[theta].reshape(shape), error[theta].reshape(shape), gap)
 
     def _in_units(
         self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES

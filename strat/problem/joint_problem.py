@@ -1,5 +1,7 @@
 """The joint problem in parameters and edge weights, in the form that solvers use."""
 
+from functools import cached_property
+
 import numpy as np
 
 from strat.problem.edges.laplacians import Laplacians
@@ -64,11 +66,14 @@ class JointProblem:
             return np.full_like(theta, np.nan)
         return self.regularizer.prox(theta, t)
 
+    @cached_property
+    def sizes(self):
+        """Root mean squares (n,) of the columns, 0 where there are none."""
+        return np.broadcast_to(getattr(self.loss, "sizes", 0.0), self.n)
+
     def project(self, theta):
         """The nearest point in the regularizer's domain: its prox with a step too short to follow a slope, in any units."""
-        return self.prox(
-            theta, PROJECTION / max(1.0, np.max(getattr(self.loss, "sizes", 0.0), initial=0.0)) ** 2
-        )
+        return self.prox(theta, PROJECTION / self.sizes.max(initial=1.0) ** 2)
 
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""

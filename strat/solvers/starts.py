@@ -135,8 +135,8 @@ def zero(problem):
     if finite and problem.inside(theta).all():
         return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
     theta = problem.prox(theta, 1.0)
-    # What rounding leaves of a 0 may be just inside the domain, next to a pole of the loss.
-    return inside(problem, np.where(np.abs(theta) > ROUNDING, theta, 0.0))
+    theta[np.abs(theta) * np.maximum(problem.sizes, 1.0) < ROUNDING] = 0.0  # or just inside, next to a pole
+    return inside(problem, theta)
 
 
 def inside(problem, theta):

@@ -9,9 +9,7 @@ from strat.problem.joint_problem import JointProblem
 
 #: The root mean squares of columns, and the losses, that are taken as they are.
 COLUMNS, LOSSES = (1e-2, 1e2), (1e-1, 1e6)
-APART = (
-    1e3  # largest ratio of the units of coordinates that a prox in closed form ties together, and of F and h
-)
+APART = 1e3  # largest ratio of the units of coordinates that a closed prox ties together, and of F and h
 PERFECT = 1e-12  # share of the loss at 0 that a perfect fit leaves by rounding
 FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
 
@@ -32,7 +30,7 @@ class Units:
         self.problem, self.unit, self.worth, self.by_cones = problem, 1.0, 1.0, False
         if theta is None:
             return
-        sizes = np.broadcast_to(getattr(problem.loss, "sizes", 0.0), problem.n)
+        sizes = problem.sizes
         if not _within(sizes[sizes > 0], COLUMNS):
             tied = _largest_of_ties(problem.regularizer.prox, sizes)
             tied = np.where(tied > 0, tied, 1.0)

@@ -4,7 +4,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from strat.errors import GraphError, OptionError
 
@@ -23,10 +23,7 @@ class GraphRegularizer(BaseEstimator):
     learned = True
     _oracle_class = None
     _ranges = {}
-    _powers = {
-        "lambda1": 1.0,
-        "lambda2": 1.0,
-    }  # h is proportional to a parameter, or to all of these to 1 over the powers
+    _powers = {}  # with x times these parameters, each to its power of x, h is x times as large; none are known
     _falls_with_weights = False  # whether h falls without bound in W where lambda1 > 0 and lambda2 = 0
     _needs_an_edge = False  # whether h is infinite or infeasible without edges
     _needs_degrees = False  # whether h is infinite where a stratum has no edge
@@ -52,14 +49,12 @@ class GraphRegularizer(BaseEstimator):
 
     @property
     def weight(self):
-        """The factor of h, as its largest parameter says; infinite where h is 0."""
-        return max((getattr(self, name) ** (1 / p) for name, p in self._powers.items()), default=np.inf)
+        """The factor of h, as its largest parameter says; 0 where none is known."""
+        return max((getattr(self, name) ** (1 / p) for name, p in self._powers.items()), default=0.0)
 
     def times(self, factor):
-        """Give the same h times a positive number."""
-        return clone(self).set_params(
-            **{name: getattr(self, name) * factor**p for name, p in self._powers.items()}
-        )
+        """Give the same h times a positive number, where its factor is known."""
+        return type(self)(**{k: v * factor ** self._powers.get(k, 0) for k, v in self.get_params().items()})
 
     def expression(self, W: np.ndarray, W0: np.ndarray | None = None) -> Any:
         """Give h(W) as a CVXPY expression, without constraints.
@@ -130,7 +125,7 @@ class FixedGraph(GraphRegularizer):
     FixedGraph()
     """
 
-    learned, _powers = False, {}
+    learned, weight = False, np.inf
 
     def _formula(self, cp, W, W0):
         return cp.Constant(0.0)

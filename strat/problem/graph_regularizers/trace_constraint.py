@@ -151,7 +151,7 @@ class TraceConstraint(GraphRegularizer):
     """
 
     _oracle_class = TraceConstraintOracle
-    _ranges, _powers = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}, {"lambda2": 1.0}
+    _ranges, _powers = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}, {"lambda2": 1}
     _needs_an_edge = True
     weight = np.inf  # the size of W is given, however small h is
 
