@@ -301,6 +301,20 @@ def test_starts_next_to_a_pole_are_left(loss, size):
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(cp.CLARABEL), rel=1e-5)
 
 
+def test_a_fit_that_has_left_a_pole_is_resumed(tmp_path):
+    base = strat.BaseModel(POLES["inverse"] + cp.trace(A @ S), data=(A,))
+    init = {"theta": {"S": np.tile(1e-9 * np.eye(3), (2, 1, 1))}}
+
+    def fitted(**options):
+        model = strat.lrsm(base, strat.graphs.path(2), solver=strat.NewtonCG(**options))
+        return model.fit(V @ V.swapaxes(1, 2), strata=np.arange(40) % 2, init=init).result_
+
+    whole, path = fitted(), tmp_path / "fit"
+    with pytest.warns(strat.ConvergenceWarning):
+        fitted(max_iter=whole.iterations - 2, checkpoint=path)
+    assert fitted(checkpoint=path).history == whole.history
+
+
 def test_a_matrix_that_is_singular_up_to_rounding_is_outside():
     values = strat.BaseModel(cp.matrix_frac(A[0], S), data=(A,)).loss_program.bind(
         np.eye(3)[None], strata=[0]
