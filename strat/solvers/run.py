@@ -20,8 +20,7 @@ LOWEST = -1e130
 FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
-#: Iterations in which neither the objective nor the residual of an algorithm falls that can get no nearer, and such iterations
-#: that minimise an exact model.
+#: Iterations in which neither the objective nor the residual falls that can get no nearer, and those with an exact model.
 IDLE, IDLE_EXACT = 500, 2
 #: What a checkpoint holds of the loop itself.
 SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
