@@ -8,7 +8,7 @@ import numpy as np
 # both, fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
 AGE = 10  # most iterations between two measurements of the edges' curvature
-LONGEST = 1e6  # longest step of all weights together, relative to 1 plus their size
+FLATTEST = 1e-9  # least curvature of h: steps along a line would be rounding
 TINY, STEEPEST = 1e-300, 1e100  # least and most curvature: steps with more are 0
 
 
@@ -78,13 +78,11 @@ class EdgeMetric:
         total = float(np.add.reduce(y.degrees))
         if self.age < AGE and abs(total - self.total) <= 0.1 * self.total:
             return
-        edges, self.scale = self.problem.edges, y.w_scale()
         y.graph_oracle.curvature(self.curvature)
-        # Where h is next to straight, steps are so many times as long as w at most.
-        np.maximum(self.curvature, self.scale / (LONGEST * (1 + edges.norm(y.w))), out=self.curvature)
-        np.divide(edges.mask, self.curvature, out=self.inverse)
-        self.curvature *= edges.mask
-        self.age, self.total = 0, total
+        np.maximum(self.curvature, FLATTEST, out=self.curvature)
+        np.divide(self.problem.edges.mask, self.curvature, out=self.inverse)
+        self.curvature *= self.problem.edges.mask
+        self.age, self.total, self.scale = 0, total, y.w_scale()
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""

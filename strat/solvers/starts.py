@@ -33,8 +33,7 @@ from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
 ROUGH = 1e-3  # tolerance of the fits that only give a start
-ROUGH_ITERATIONS = 50
-ROUNDING = 1e-12
+ROUGH_ITERATIONS, ROUNDING = 50, 1e-12
 
 
 def default_solver(loss, learned, regularizer=None):

@@ -45,7 +45,7 @@ class Units:
             loss = max(sizes) if loss < LOSSES[0] else min(sizes)
         worth = loss / np.sqrt(np.prod(LOSSES))
         # The weights of a learned graph would be badly scaled where h is tiny in the objective's unit.
-        if loss and not _within(loss, LOSSES) and worth <= APART * problem.graph_regularizer.weight:
+        if loss and not _within(loss, LOSSES) and worth <= APART * problem.graph_regularizer._weight:
             self.worth = _power_of_two(worth)
             self.unit = self.unit * self._size(theta, loss)
         if np.ndim(self.unit) or self.worth != 1:
@@ -82,7 +82,7 @@ class Units:
         return JointProblem(
             Rescaled(problem.loss, 1 / self.worth, self.unit),
             regularizer,
-            problem.graph_regularizer.times(1 / self.worth),
+            problem.graph_regularizer._times(1 / self.worth),
             problem.edges,
             problem.w0,
             couple * self.unit**2 / self.worth,

@@ -48,11 +48,11 @@ class GraphRegularizer(BaseEstimator):
             check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {reason}", POSITIVE[1])
 
     @property
-    def weight(self):
+    def _weight(self):
         """The factor of h, as its largest parameter says; 0 where none is known."""
         return max((getattr(self, name) ** (1 / p) for name, p in self._powers.items()), default=0.0)
 
-    def times(self, factor):
+    def _times(self, factor):
         """Give the same h times a positive number, where its factor is known."""
         return type(self)(**{k: v * factor ** self._powers.get(k, 0) for k, v in self.get_params().items()})
 
@@ -125,7 +125,7 @@ class FixedGraph(GraphRegularizer):
     FixedGraph()
     """
 
-    learned, weight = False, np.inf
+    learned, _weight = False, np.inf
 
     def _formula(self, cp, W, W0):
         return cp.Constant(0.0)
