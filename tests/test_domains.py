@@ -287,3 +287,46 @@ def test_admm_takes_newton_steps_on_steep_losses_of_records():
         model = strat.lrsm(base, strat.graphs.path(2), solver=strat.ADMM(tol=1e-8))
         model.fit(X, X @ [1.0, 2.0], strata=np.arange(20) % 2)
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(cp.CLARABEL), rel=1e-6)
+
+
+S, A = cp.Variable((3, 3), PSD=True, name="S"), cp.Parameter((3, 3), name="A")
+V = np.random.default_rng(0).standard_normal((40, 3, 5))
+POLES = {
+    "inverse": cp.tr_inv(S),
+    "fraction": cp.matrix_frac(A, S),
+    "logarithm": -cp.log_det(S),
+}
+
+
+@pytest.mark.parametrize("loss", POLES.values(), ids=POLES)
+@pytest.mark.parametrize("size", [None, 1e-9])
+def test_starts_next_to_a_pole_are_left(loss, size):
+    penalty = 0.3 * cp.normNuc(S) + 0.2 * cp.norm1(S)
+    base = strat.BaseModel(loss + cp.trace(A @ S), penalty, data=(A,))
+    init = size and {"theta": {"S": np.tile(size * np.eye(3), (2, 1, 1))}}
+    model = strat.lrsm(base, strat.graphs.path(2)).fit(
+        V @ V.swapaxes(1, 2), strata=np.arange(40) % 2, init=init
+    )
+    assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(cp.CLARABEL), rel=1e-5)
+
+
+def test_a_fit_that_has_left_a_pole_is_resumed(tmp_path):
+    base = strat.BaseModel(POLES["inverse"] + cp.trace(A @ S), data=(A,))
+    init = {"theta": {"S": np.tile(1e-9 * np.eye(3), (2, 1, 1))}}
+
+    def fitted(**options):
+        model = strat.lrsm(base, strat.graphs.path(2), solver=strat.NewtonCG(**options))
+        return model.fit(V @ V.swapaxes(1, 2), strata=np.arange(40) % 2, init=init).result_
+
+    whole, path = fitted(), tmp_path / "fit"
+    with pytest.warns(strat.ConvergenceWarning):
+        fitted(max_iter=whole.iterations - 2, checkpoint=path)
+    assert fitted(checkpoint=path).history == whole.history
+
+
+def test_a_matrix_that_is_singular_up_to_rounding_is_outside():
+    values = strat.BaseModel(cp.matrix_frac(A[0], S), data=(A,)).loss_program.bind(
+        np.eye(3)[None], strata=[0]
+    )
+    inside, outside = np.diag([1.0, 1.0, 1e-9]), np.ones((3, 3)) + 1e-17 * np.eye(3)
+    assert np.isfinite(values.value(inside[None])).all() and np.isinf(values.value(outside[None])).all()

@@ -44,8 +44,9 @@ def test_values_are_the_expressions_and_derivatives_are_differences(h, edges):
     w, w0, n = point(edges), point(edges, 1), edges.count
     for prior, expression in ((w0, h.expression(*map(edges.to_matrix, (w, w0)))), (edges.zeros(), None)):
         expression = h.expression(edges.to_matrix(w)) if expression is None else expression
-        oracle = h._oracle_class(h, edges, prior)
-        assert oracle.set(w) + oracle.rest() == pytest.approx(expression.value, rel=1e-9)
+        for factor in (1.0, 1e5):
+            oracle = h._oracle_class(h._times(factor), edges, prior)
+            assert oracle.set(w) + oracle.rest() == pytest.approx(factor * expression.value, rel=1e-9)
 
     def gradient(w):
         oracle.set(w)

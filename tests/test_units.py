@@ -131,6 +131,29 @@ def test_learned_graphs(solver, h):
         np.testing.assert_allclose(models[name].W_, models["ones"].W_, rtol=1e-4)
 
 
+@pytest.mark.parametrize("loss, unit", [("squares", 1e-8), ("squares", 1e8), ("power", 1e-4), ("power", 1e6)])
+@pytest.mark.parametrize(
+    "h",
+    [
+        strat.LogDet(5.0, 0.5, 0.1, 0.2),
+        strat.LogDiagonal(1.0, 1.0),
+        strat.Entropy(0.5),
+        strat.TraceConstraint(2.0, 3.0),
+    ],
+    ids=lambda h: type(h).__name__,
+)
+def test_labels_in_all_units_with_a_learned_graph(h, loss, unit):
+    # F of the labels times u is u^p F of the labels, if h and the distances are weighed alike.
+    degree, models = {"squares": 2.0, "power": 1.5}[loss], []
+    for u in (1.0, unit):
+        base = declared(loss, u ** (degree / 2 - 1), couple=u ** (degree - 2))
+        options = {"graph_regularizer": h._times(u**degree), "solver": strat.MAPG(tol=1e-7)}
+        model = strat.StratifiedModel(base, strat.graphs.path(K), **options)
+        models.append(fitted(model, X, u * LOSSES[loss][1], Z))
+    first, second = models
+    np.testing.assert_allclose(second.predict(X, strata=Z) / unit, first.predict(X, strata=Z), atol=2e-6)
+
+
 RAW = np.random.default_rng(0).lognormal(10.5, 0.6, N), np.random.default_rng(4).standard_normal((N, 2))
 SETS = {
     "income and its square": np.c_[RAW[0], RAW[0] ** 2],
@@ -152,6 +175,46 @@ def test_least_squares_of_raw_columns(name):
         sum(np.linalg.lstsq(A, c)[1][0] for A, c in groups), rel=1e-9
     )
     assert model.result_.status == "converged" and model.result_.iterations <= 4
+
+
+@pytest.mark.parametrize("name", ["seconds since 1970", "metres", "year"])
+def test_kinks_of_raw_columns_and_a_graph(name):
+    raw = SETS[name] * np.ones((N, 2))
+    mean, spread, t, b = raw.mean(axis=0), raw.std(axis=0), cp.Variable((K, 2)), cp.Variable(K)
+    S = (raw - mean) / spread
+    labels = S @ [0.5, -0.25] + 0.3 * np.random.default_rng(1).standard_normal(N)
+    solver = strat.Cone(tol=1e-5)
+    model = fitted(
+        strat.lrsm(declared_of(2), strat.graphs.path(K, weight=2.0), solver=solver), raw, labels, Z
+    )
+    # The same in centred columns: raw coefficients are t / spread, and intercepts b - mean · t / spread.
+    loss = cp.sum(LOSSES["pinball"][0](cp.sum(cp.multiply(S, t[Z]), axis=1) + b[Z], labels))
+    apart = [cp.diff(t / spread[None, :]), cp.diff(b - t @ (mean / spread))]
+    minimum = cp.Problem(cp.Minimize(loss + sum(map(cp.sum_squares, apart)))).solve(cp.CLARABEL)
+    assert model.result_.objective == pytest.approx(minimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["seconds since 1970", "metres", "income and its square"])
+def test_tuning_of_raw_columns(name):
+    raw, found = SETS[name] * np.ones((N, 2)), []
+    mean, spread = raw.mean(axis=0), raw.std(axis=0)
+    for columns, scale in (((raw - mean) / spread, np.ones(2)), (raw, spread)):
+        base = declared_of(2, "logistic", 0.5, scale)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found.append(strat.tune(strat.lrsm(base, strat.graphs.path(K)), (columns, SIGNS, Z), folds=3))
+    assert found[1].after == pytest.approx(found[0].after, rel=1e-6)
+
+
+def declared_of(n, loss="pinball", ridge=0.0, scale=1.0):
+    """A line in n columns, with a ridge in columns over `scale`; where there is a ridge, intercepts are not coupled."""
+    t, b = cp.Variable(n, name="t"), cp.Variable(name="b")
+    x, y = cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    penalty = ridge * cp.sum_squares(cp.multiply(scale * np.ones(n), t))
+    couple = {t: np.square(scale) * np.ones(n), b: 0.0} if ridge else None
+    return strat.BaseModel(
+        LOSSES[loss][0](x @ t + b, y), penalty, data=(x, y), predict=x @ t + b, couple=couple
+    )
 
 
 GRAPHS = {"path": strat.graphs.path(4, weight=7.0), "complete": strat.graphs.complete(40, weight=500.0)}

@@ -1,7 +1,5 @@
 """A first point inside the loss's domain, for losses that are not finite at zero (rates, precision matrices)."""
 
-from functools import partial
-
 import numpy as np
 
 from strat.compiler.program import Program
@@ -11,7 +9,6 @@ from strat.oracles.cone_program import ConeProgram
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.rules import atoms, text
-from strat.solvers.algorithm import PROJECTION
 
 
 def first_point(base, records, values, problem, theta, bad):
@@ -23,13 +20,12 @@ def first_point(base, records, values, problem, theta, bad):
     """
     loss, regularizer = problem.loss, problem.regularizer
     near, theta, best = theta, theta.copy(), np.full(len(theta), np.inf)
-    project = partial(regularizer.prox, t=PROJECTION)
     arguments = records.arrays, records.strata, records.weight, values
     bound = base.loss_program.bind_records(*arguments, prox=True, smooth=False, constrained=False)
     closed = bound.has("prox") and not isinstance(bound.prox, NewtonProx | ConeProx)
     points = [bound.prox(near, 1.0)] if closed else central_points(loss, near)
     for z in () if getattr(regularizer.prox, "costly", False) else points:
-        near = project(z)
+        near = problem.project(z)
         value = np.where(problem.inside(near), loss.value(near) + regularizer.value(near), np.inf)
         better = bad & (value < best)
         theta[better], best[better] = near[better], value[better]
@@ -40,7 +36,7 @@ def first_point(base, records, values, problem, theta, bad):
             functions = [function.take(lost) for function in [*bound.cones(), *penalty.cones()]]
             program = ConeProgram(len(lost), problem.n, functions, what="the first point")
             theta[lost] = program.solve(np.ones((len(lost), problem.n)), -theta[lost]).theta
-            theta = off_edges(loss, project(theta), project)
+            theta = off_edges(loss, problem.project(theta), problem.project)
         except NoOracleError as why:
             error, theta = why, near
         lost = np.flatnonzero(bad & ~problem.inside(theta))

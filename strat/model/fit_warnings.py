@@ -7,7 +7,6 @@ from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
 from strat.graphs.report import COLLAPSED, relative_spread
 from strat.model.runaway import runaway_direction, suspect_strata
 from strat.records.strata import some_of
-from strat.solvers.algorithm import PROJECTION
 
 #: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
 SPREAD, SAMPLED = 2e-4, 100
@@ -145,11 +144,11 @@ def strata_without_minimum(problem, theta, w):
         unbounded    F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
         asymptotic   F(z) − F(theta) < −SHARE f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
     """
-    prox, K = problem.regularizer.prox, len(theta)
-    if getattr(prox, "costly", False):
+    K = len(theta)
+    if getattr(problem.regularizer.prox, "costly", False):
         return (np.zeros(K, dtype=bool),) * 2
     with np.errstate(over="ignore", invalid="ignore"):
-        doubled = prox(2 * theta, np.full(K, PROJECTION))
+        doubled = problem.project(2 * theta)
         move = doubled - theta
         before, after = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, doubled))
         pull, laplacians = problem.laplacian(w, theta), problem.laplacians(w)

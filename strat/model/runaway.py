@@ -79,6 +79,8 @@ def runaway_direction(bound_model, problem, theta, w, suspects):
     joined = np.isin(component, component[suspects]).any(axis=1)
     records, index = bound_model.records, bound_model.strata.index
     (some,) = np.nonzero(joined[index] & (records.weight > 0))
+    # Losses without a gradient are piecewise linear or quadratic as a rule: these have a minimum wherever they are bounded
+    # below (Frank and Wolfe 1956).
     costly = getattr(problem.regularizer.prox, "costly", False)
     if costly or not loss.has("value_and_gradient") or not 0 < len(some) * problem.n <= MOST_NUMBERS:
         return np.zeros_like(theta)

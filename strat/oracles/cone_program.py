@@ -14,12 +14,14 @@ from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 ACCURACIES = 1e-10, 1e-8
 #: Constraints further off than one over this share, in units of the solution without them, count as that far.
 FAR = 1e-6
-#: A solution so much smaller than the unit it was found in is refined, unless it is rounding alone.
+#: A solution or an objective so much smaller than the unit it was found in is refined, unless it is rounding alone.
 SMALL, NOISE = 1e-3, 1e-8
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one that is enough.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-9
 #: A refinement with a larger gap, in its own units, is none.
 LARGEST_GAP = 1e-3
+#: Roots of curvatures so small beside a coefficient, as those of a graph for columns far from 0, say nothing about theta's size.
+FLAT = 1e-4
 #: Terms so many times as large as their sum have lost digits that count.
 CANCELS = 100.0
 #: Violation of the constraints that is accepted of it, in units of the solution.
@@ -32,7 +34,7 @@ class Solution:
 
     theta: np.ndarray  # (K, n)
     error: np.ndarray  # what the dual solution leaves of the stationarity condition in theta
-    gap: float  # between the primal and the dual objective, over 1 + their size
+    gap: float  # between the primal and the dual objective
 
 
 class ConeProgram:
@@ -69,13 +71,13 @@ class ConeProgram:
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
         terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
-        small = NOISE < np.abs(x[theta]).max(initial=0.0) < SMALL
+        small = any(NOISE < v < SMALL for v in (np.abs(x[theta]).max(initial=0.0), abs(solution.obj_val)))
         if not accuracy and (refined or small or terms > CANCELS * max(sums, offset / size)):
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
-        gap = gap_of(solution) / (1.0 + abs(solution.obj_val))
-        return Solution((size * unit * x)[theta].reshape(shape), error[theta].reshape(shape), gap)
+        x, gap = size * unit * x, gap_of(solution) * worth
+        return Solution(x[theta].reshape(shape), error[theta].reshape(shape), gap)
 
     def _in_units(
         self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
@@ -155,9 +157,10 @@ class ConeProgram:
     def _scaled_constraints(self, curvature):
         """(A, b) with rows and unknowns in units of their own, and the unknowns' units (size,).
 
-        A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, without curvature, one over
-        its largest coefficient. The rows and the other unknowns of a function share the size that its affine images of theta
-        then have; half-lines and equations of theta alone have their own. So results do not depend on the units of theta.
+        A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, where there is next to
+        none, one over its largest coefficient. The rows and the other unknowns of a function share the size that its affine
+        images of theta then have; half-lines and equations of theta alone have their own. So results do not depend on the
+        units of theta.
         """
         K, n, (A, b, _, function, lines) = self.K, self.n, self._constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
@@ -167,10 +170,11 @@ class ConeProgram:
             alone = lines.copy()
             alone[A.indices[~own]] = False
             scale = np.sqrt(curvature)
-            for some in (own & ~alone[A.indices], own):  # bounds say least about the size of theta
+            # Bounds say least about the size of theta.
+            for some, least in ((own & ~alone[A.indices], FLAT), (own, 0.0)):
                 steepest = np.zeros(n)
                 np.maximum.at(steepest, columns[some] % n, size[some])
-                scale = np.where(scale > 0, scale, steepest)
+                scale = np.where(scale > least * steepest, scale, steepest)
             scale[~(scale > 0)] = 1.0
             unit, share, images = np.ones(self.size), np.ones(len(b)), np.zeros(len(b))
             unit[: K * n] = np.tile(1.0 / scale, K)

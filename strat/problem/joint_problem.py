@@ -1,8 +1,13 @@
 """The joint problem in parameters and edge weights, in the form that solvers use."""
 
+from functools import cached_property
+
 import numpy as np
 
 from strat.problem.edges.laplacians import Laplacians
+
+#: Step of a prox that projects, where the loss's coefficients are about 1.
+PROJECTION = 1e-14
 
 
 class JointProblem:
@@ -60,6 +65,15 @@ class JointProblem:
         if not np.isfinite(np.add.reduce(theta, axis=None)):  # factorisations of such points may never return
             return np.full_like(theta, np.nan)
         return self.regularizer.prox(theta, t)
+
+    @cached_property
+    def sizes(self):
+        """Root mean squares (n,) of the columns, 0 where there are none."""
+        return np.broadcast_to(getattr(self.loss, "sizes", 0.0), self.n)
+
+    def project(self, theta):
+        """The nearest point in the regularizer's domain: its prox with a step too short to follow a slope, in any units."""
+        return self.prox(theta, PROJECTION / self.sizes.max(initial=1.0) ** 2)
 
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""
@@ -183,7 +197,9 @@ class Point:
 
     @property
     def noise(self):
-        """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term."""
+        """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term; 0 outside the domain."""
+        if not self.loss < np.inf:
+            return 0.0
         # theta is not centred here, as it is not in the product either
         theta = self.problem.scaled(self.theta)
         energy = float(self.degrees @ np.vecdot(theta, theta))

@@ -14,6 +14,9 @@ from strat.rules.entropies import Entr
 from strat.rules.exponentials import positive_root
 from strat.rules.rows import DotSort, of_largest
 
+#: Eigenvalues that may be rounding alone, in multiples of the largest.
+ROUNDING = 1e-13
+
 
 @rule(atoms.MatrixFrac)
 class MatrixFraction(Rule):
@@ -30,9 +33,9 @@ class MatrixFraction(Rule):
 
     def forward(self, args):
         x, p = args
-        values, inverse = spectrum(p)
+        definite, inverse = inverted(p)
         solved = inverse @ x
-        return np.where(values[..., 0] > 0, (x * solved).sum(axis=(-2, -1)), np.inf), (solved, inverse)
+        return np.where(definite, (x * solved).sum(axis=(-2, -1)), np.inf), (solved, inverse)
 
     def pullback(self, i, args, out, memo, g):
         solved, _ = memo
@@ -58,15 +61,12 @@ class TraceInverse(MatrixFraction):
         return walker.apply(cls(), [forms.constant(np.eye(len(args[0].positions))), args[0]], (), e)
 
 
-def spectrum(s):
-    """Ascending eigenvalues and the inverse of matrices; where one is not positive definite, a finite stand-in."""
+def inverted(s):
+    """Whether matrices are positive definite beyond rounding, and their inverses, a finite stand-in where they are not."""
     values, vectors = np.linalg.eigh(symmetric(s))
-    safe = np.where(values[..., :1] > 0, values, 1.0)
-    return values, (vectors / safe[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-
-
-#: Eigenvalues that rounding alone has made negative, in multiples of the largest.
-ROUNDING = 1e-13
+    definite = values[..., 0] > ROUNDING * values[..., -1]
+    safe = np.where(definite[..., None], values, 1.0)
+    return definite, (vectors / safe[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 class _SingularValues(Rule):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.algorithm import Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.newton_system import GraphSystem
 
@@ -22,7 +22,8 @@ class ADMM(Solver, max_iter=10000):
     It needs no gradient: pinball, absolute, hinge and epsilon-insensitive losses are fitted as they are. Loss,
     regularizer and graph each have a copy of the parameters; the copies are brought to agree. Penalty, relaxation and
     factorisations look after themselves. The returned point is the regularizer's copy, on which bounds, symmetry,
-    cones and constraints hold exactly; the objective in the history belongs to it, and may rise on the way.
+    cones and constraints hold exactly; the objective in the history belongs to it, and may rise on the way. Columns far
+    from 0 for their spread take many iterations, as proxes cannot centre them.
 
     The fit has converged when the relative primal and dual residuals and the reported one are at most `tol`. The
     reported residual is that of every solver where the loss has a gradient. Where it has none, a subgradient takes its
@@ -143,7 +144,7 @@ class Consensus(Algorithm):
         self._measure(theta, regular, mean)
         self.mean = mean
         if not x.evaluate().objective < np.inf:  # the copy for the loss is in its domain
-            x.theta = self.problem.prox(theta, PROJECTION)
+            x.theta = self.problem.project(theta)
             x.evaluate()
         self.wait -= 1
         if self.wait <= 0:

@@ -8,8 +8,6 @@ from strat.errors import NoOracleError, OptionError
 from strat.problem.graph_regularizers import FixedGraph
 from strat.problem.joint_problem import JointProblem, Point
 
-# The prox with this step projects onto the domain of the regularizer and does not follow its slope.
-PROJECTION = 1e-14
 _NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 

@@ -17,8 +17,6 @@ SHARE = 0.01  # tolerance of a step, relative to the residual before it
 FINEST = 1e-10  # least tolerance of a step
 EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
 INNER = 500  # most iterations of one step
-TINY = 1e-3  # the residual, relative to 1 or more, says nothing where all gradients are smaller than this
-FALL = 1e-4  # with such gradients, a step ends where its last iteration lowers F by less than this share
 IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
@@ -129,18 +127,16 @@ class BlockDescent(Algorithm):
         """Parameters that are better for the graph of x, and F there."""
         x, problem = self.x, self.problem
         inner = self._inner(for_given_graph(problem, x.w), tol)
-        start, before = inner.x.objective, np.inf
-        self.slow = True
+        start, self.slow = inner.x.objective, True
         for _ in range(INNER):
             residual = inner.residual(tol)
             if inner.stalled or seconds_left() <= 0:
                 break
-            if residual is not None and residual["theta"] <= tol and not self._moves(inner, start, before):
+            if residual is not None and residual["theta"] <= tol:
                 if inner.x.objective <= start or tol <= EXACT:
                     self.slow = False
                     break
                 tol *= 0.1  # too rough to be any better
-            before = inner.x.objective
             with suppress(OutOfTime):  # what was reached counts, and the loop ends
                 inner.step()
         self.extra_factorizations += inner.factorizations
@@ -150,16 +146,6 @@ class BlockDescent(Algorithm):
         if fall >= 0:
             return inner.x.theta, x.objective - fall
         return x.theta, x.objective
-
-    def _moves(self, inner, start, before):
-        """Whether F still changes although all gradients are so small that the residual is small everywhere."""
-        x = inner.x
-        if self.by_cones:
-            return False
-        terms = (x.loss_gradient, x.product)
-        if max(map(np.linalg.norm, terms)) > TINY:
-            return False
-        return not abs(before - x.objective) <= FALL * (abs(start - x.objective) + abs(x.objective))
 
     def _inner(self, fixed, tol):
         """The algorithm for theta, at the parameters of x."""

@@ -1,14 +1,12 @@
 """Cone: any convex regularizer and constraints on a given graph, by cone programs for all strata."""
 
-from functools import partial
-
 import numpy as np
 
 from strat.errors import NoOracleError
 from strat.oracles.base import hessian_blocks
 from strat.oracles.central_points import off_edges
 from strat.oracles.cone_program import ConeProgram
-from strat.solvers.algorithm import PROJECTION, Algorithm
+from strat.solvers.algorithm import Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.free_directions import times
 
@@ -140,12 +138,12 @@ class ConeNewton(Algorithm):
     def _whole(self, theta, solution):
         """Take the solution of a program that is the whole problem."""
         x, z = self.x, self.z
-        z.theta[...] = off_edges(self.problem.loss, theta, partial(self.problem.prox, t=PROJECTION))
+        z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
-        self.left = (solution.error, solution.gap)
+        self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
         if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= x.objective + z.noise + solution.gap * (1 + abs(x.objective)):
+            if not z.objective <= x.objective + z.noise + solution.gap:
                 return
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from strat.solvers.algorithm import PROJECTION, Algorithm, needs_cones
+from strat.problem.joint_problem import PROJECTION
+from strat.solvers.algorithm import Algorithm, needs_cones
 from strat.solvers.alternating import BlockDescent
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
@@ -130,7 +131,7 @@ class FixedSteps(Algorithm):
     def _evaluate(self, y):
         if y.evaluate_smooth(gradient=True) < np.inf:
             return True
-        y.theta[...] = self.problem.prox(y.theta, PROJECTION)
+        y.theta[...] = self.problem.project(y.theta)
         if self.problem.learned:
             y.graph_oracle.prox(y.w, PROJECTION, out=y.w)
         return y.evaluate_smooth(gradient=True) < np.inf

@@ -8,7 +8,8 @@ import numpy as np
 # both, fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
 AGE = 10  # most iterations between two measurements of the edges' curvature
-TINY = 1e-300
+FLATTEST = 1e-9  # least curvature of h: steps along a line would be rounding
+TINY, STEEPEST = 1e-300, 1e100  # least and most curvature: steps with more are 0
 
 
 class StrataMetric:
@@ -41,7 +42,7 @@ class StrataMetric:
             self._rest, self._losses, self.squares = rest, y.losses, squares
             loss_rest = float(rest.sum())
             seen = None if loss_rest <= model + 1e-14 * (1 + abs(y.loss)) else self._seen()
-            if seen is None or not (bad := seen > self.loss_curvature).any():
+            if seen is None or not (bad := (seen > self.loss_curvature) & (curvature < STEEPEST)).any():
                 break
             old = np.maximum(self.loss_curvature, 1e-3 * curvature)
             self.loss_curvature[bad] = np.clip(1.2 * seen, 2 * old, 100 * old)[bad]
@@ -78,6 +79,7 @@ class EdgeMetric:
         if self.age < AGE and abs(total - self.total) <= 0.1 * self.total:
             return
         y.graph_oracle.curvature(self.curvature)
+        np.maximum(self.curvature, FLATTEST, out=self.curvature)
         np.divide(self.problem.edges.mask, self.curvature, out=self.inverse)
         self.curvature *= self.problem.edges.mask
         self.age, self.total, self.scale = 0, total, y.w_scale()

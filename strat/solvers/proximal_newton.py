@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from strat.solvers.algorithm import PROJECTION, Algorithm, needs_cones
+from strat.solvers.algorithm import Algorithm, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
 from strat.solvers.free_directions import FreeDirections
@@ -222,7 +222,7 @@ class ProximalNewton(Algorithm):
         method = Smoothed.of(self.problem, self.system) if self.fresh else None
         beyond = method and method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
         if beyond is not None:
-            beyond = self.problem.prox(beyond, PROJECTION)
+            beyond = self.problem.project(beyond)
             good, new = self._lower(beyond, values, self._noise(self.p))
             theta[good[self.part]], reached[good] = beyond[good[self.part]], new[good]
             self.fresh, self.exact = False, bool(good.all())
@@ -300,7 +300,7 @@ class ProximalNewton(Algorithm):
     def _points(self, length, d, bend):
         """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
         target = self.p.theta + length * d
-        bent, straight = self._bent(length, d, bend), self.problem.prox(target, PROJECTION)
+        bent, straight = self._bent(length, d, bend), self.problem.project(target)
         longest = length * np.abs(d).max(axis=1, keepdims=True)
         crossed = (np.abs(bent - target) > CROSSED * longest).any(axis=1, keepdims=True)
         if crossed.any():

@@ -20,11 +20,11 @@ LOWEST = -1e130
 FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
-#: Iterations in which neither the objective nor the residual of an algorithm falls that can get no nearer.
-IDLE = 500
+#: Iterations in which neither the objective nor the residual falls that can get no nearer, and those with an exact model.
+IDLE, IDLE_EXACT = 500, 2
 #: What a checkpoint holds of the loop itself.
 SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
-SAVED += ("best_key", "best_iteration")
+SAVED += ("best_key", "best_iteration", "moved_to")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
 WRITTEN = 5_000_000  # numbers in the records up to which their cone program is written for that
@@ -59,7 +59,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
-        self.along_edge, self.lost = False, None
+        self.along_edge, self.moved_to, self.lost = False, None, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best_theta, self.best_w, self.best_key, self.best_iteration = None, None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
@@ -119,16 +119,18 @@ class Run:
         left = np.inf if residual is None else max(residual.values())
         if left < self.least or self.history[-1] < self.history[-2] or not algorithm.monotone:
             self.least, self.fallen = min(left, self.least), self.iteration
-        if solver.tol and self.iteration - self.fallen >= IDLE:
+        if solver.tol and self.iteration - self.fallen >= (IDLE_EXACT if algorithm.exact else IDLE):
             algorithm.stalled = True
-        status = None
+        status, small, last = None, self._converged(residual), self.iteration >= solver.max_iter
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
-        elif self._converged(residual):
+        elif (small or algorithm.stalled) and not last and self.units.outgrown(algorithm.x):
+            self._change_units(*point)
+        elif small:
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
-        elif self.iteration >= solver.max_iter or algorithm.diverged or self._objective() < LOWEST:
+        elif last or algorithm.diverged or self._objective() < LOWEST:
             status = "max_iter"
         elif self._stuck():
             self._go_along_edge()
@@ -153,6 +155,14 @@ class Run:
         self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, whole=True)
         self.algorithm.extra_factorizations += work
         self.along_edge = True
+
+    def _change_units(self, theta, w):
+        """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
+        work, self.moved_to = self.algorithm.factorizations, theta
+        self.units = Units(self.problem, theta)
+        self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
+        self.algorithm.extra_factorizations += work
+        self.along_edge, self.least = False, np.inf
 
     def _converged(self, residual):
         """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
@@ -197,13 +207,15 @@ class Run:
 
     def _restore(self, saved):
         prefix = "algorithm_"
+        if "moved_to" in saved:
+            self._change_units(saved["moved_to"], self.algorithm.x.w)
         if saved["along_edge"]:
             self._go_along_edge()
         self.algorithm.restore({k[len(prefix) :]: v for k, v in saved.items() if k.startswith(prefix)})
         self.before = float(saved["seconds"])
         for name in saved.keys() & set(SAVED):
             value = saved[name]
-            setattr(self, name, value if name in ("best_theta", "best_w") else value.tolist())
+            setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
         if self._stuck():  # which a run that ends there does not ask
             self._go_along_edge()
 
@@ -237,7 +249,7 @@ class Run:
         x, rest = self.algorithm.x, self.algorithm.x.graph_oracle
         names = ("loss", "regularizer", "laplacian", "graph")
         parts = {name: getattr(x, name) * self.units.worth for name in names}
-        return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest()}
+        return parts if rest is None else {**parts, "graph": parts["graph"] + rest.rest() * self.units.worth}
 
     def _with_formula(self, theta, w):
         """(w, residual) with the best W for theta where that is a formula and the residual allows it."""

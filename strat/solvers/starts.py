@@ -24,7 +24,7 @@ import numpy as np
 from strat.errors import ConvergenceWarning, OptionError
 from strat.oracles.clock import within
 from strat.solvers.admm import ADMM
-from strat.solvers.algorithm import PROJECTION, for_given_graph, has_cones, needs_cones
+from strat.solvers.algorithm import for_given_graph, has_cones, needs_cones
 from strat.solvers.cone import Cone
 from strat.solvers.joint_steps import graph_step
 from strat.solvers.mapg import MAPG
@@ -33,7 +33,7 @@ from strat.solvers.units import Units
 
 NAMES = ("default", "zero", "separate", "lrsm", "random")
 ROUGH = 1e-3  # tolerance of the fits that only give a start
-ROUGH_ITERATIONS = 50
+ROUGH_ITERATIONS, ROUNDING = 50, 1e-12
 
 
 def default_solver(loss, learned, regularizer=None):
@@ -109,7 +109,7 @@ def point(problem, start, seed=0, limit=nullcontext):
         theta = default if theta is None else np.where(np.isnan(theta), default, theta)
     if "theta" in given:  # projected where it breaks constraints: F there may be lower than at the optimum
         theta = np.array(theta, dtype=float)
-        projected = problem.prox(theta, PROJECTION)
+        projected = problem.project(theta)
         theta = np.where(np.abs(projected - theta) > 1e-12 * (1 + np.abs(theta)), projected, theta)
         theta = inside(problem, theta)
     if not problem.learned:
@@ -133,7 +133,9 @@ def zero(problem):
     finite = free and needs_cones(problem) and np.isfinite(problem.regularizer.value(theta)).all()
     if finite and problem.inside(theta).all():
         return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
-    return inside(problem, problem.prox(theta, 1.0))
+    theta = problem.prox(theta, 1.0)
+    theta[np.abs(theta) * np.maximum(problem.sizes, 1.0) < ROUNDING] = 0.0  # or just inside, next to a pole
+    return inside(problem, theta)
 
 
 def inside(problem, theta):
@@ -144,7 +146,7 @@ def inside(problem, theta):
     if problem.start_point is not None:
         return problem.start_point(theta, bad)
     if problem.loss.has("prox"):
-        near = problem.prox(problem.loss.prox(theta, 1.0), PROJECTION)
+        near = problem.project(problem.loss.prox(theta, 1.0))
         theta = np.where(bad[:, None], near, theta)
     return theta
 
@@ -159,7 +161,7 @@ def _theta(problem, name, seed, limit):
         units = Units(problem, theta)
         size = np.sqrt(np.mean(units.inside(_fit(problem, theta, problem.w0, limit)) ** 2))
         noise = units.outside(np.random.default_rng(seed).standard_normal(theta.shape))
-        noisy = problem.prox(theta + size * noise, PROJECTION)
+        noisy = problem.project(theta + size * noise)
         return np.where(problem.inside(noisy)[:, None], noisy, theta)
     return theta
 

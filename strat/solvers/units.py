@@ -9,7 +9,8 @@ from strat.problem.joint_problem import JointProblem
 
 #: The root mean squares of columns, and the losses, that are taken as they are.
 COLUMNS, LOSSES = (1e-2, 1e2), (1e-1, 1e6)
-APART = 1e3  # largest ratio of the units of coordinates that a prox in closed form ties together
+APART = 1e3  # largest ratio of the units of coordinates that a closed prox ties together, and of F and h
+PERFECT = 1e-12  # share of the loss at 0 that a perfect fit leaves by rounding
 FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
 
 
@@ -29,7 +30,7 @@ class Units:
         self.problem, self.unit, self.worth, self.by_cones = problem, 1.0, 1.0, False
         if theta is None:
             return
-        sizes = np.broadcast_to(getattr(problem.loss, "sizes", 0.0), problem.n)
+        sizes = problem.sizes
         if not _within(sizes[sizes > 0], COLUMNS):
             tied = _largest_of_ties(problem.regularizer.prox, sizes)
             tied = np.where(tied > 0, tied, 1.0)
@@ -42,11 +43,20 @@ class Units:
             at_zero = self._loss(np.zeros(theta.shape))
             sizes = [size for size in (loss, at_zero) if size < np.inf] or [0.0]
             loss = max(sizes) if loss < LOSSES[0] else min(sizes)
-        if loss and not _within(loss, LOSSES) and not problem.learned:
-            self.worth = _power_of_two(loss / np.sqrt(np.prod(LOSSES)))
+        worth = loss / np.sqrt(np.prod(LOSSES))
+        # The weights of a learned graph would be badly scaled where h is tiny in the objective's unit.
+        if loss and not _within(loss, LOSSES) and worth <= APART * problem.graph_regularizer._weight:
+            self.worth = _power_of_two(worth)
             self.unit = self.unit * self._size(theta, loss)
         if np.ndim(self.unit) or self.worth != 1:
             self.problem = self._rescaled(problem)
+
+    def outgrown(self, x):
+        """Whether the loss at a point in these units is so far below their start's that they hide it; not in a perfect fit."""
+        if self.worth <= 1 or not abs(x.loss) < LOSSES[0]:
+            return False
+        at_zero = self._loss(np.zeros_like(x.theta))
+        return not abs(x.loss) < PERFECT * at_zero < np.inf
 
     def _loss(self, theta):
         return abs(float(np.sum(self.problem.loss.value(theta))))
@@ -72,7 +82,7 @@ class Units:
         return JointProblem(
             Rescaled(problem.loss, 1 / self.worth, self.unit),
             regularizer,
-            problem.graph_regularizer,
+            problem.graph_regularizer._times(1 / self.worth),
             problem.edges,
             problem.w0,
             couple * self.unit**2 / self.worth,

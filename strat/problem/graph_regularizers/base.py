@@ -23,6 +23,7 @@ class GraphRegularizer(BaseEstimator):
     learned = True
     _oracle_class = None
     _ranges = {}
+    _powers = {}  # with x times these parameters, each to its power of x, h is x times as large; none are known
     _falls_with_weights = False  # whether h falls without bound in W where lambda1 > 0 and lambda2 = 0
     _needs_an_edge = False  # whether h is infinite or infeasible without edges
     _needs_degrees = False  # whether h is infinite where a stratum has no edge
@@ -45,6 +46,15 @@ class GraphRegularizer(BaseEstimator):
         if joint and self._falls_with_weights and self.lambda1 > 0:
             reason = "with equal parameters and W going to infinity the objective would keep falling"
             check_range("lambda2", self.lambda2, f"above 0 where lambda1 > 0: {reason}", POSITIVE[1])
+
+    @property
+    def _weight(self):
+        """The factor of h, as its largest parameter says; 0 where none is known."""
+        return max((getattr(self, name) ** (1 / p) for name, p in self._powers.items()), default=0.0)
+
+    def _times(self, factor):
+        """Give the same h times a positive number, where its factor is known."""
+        return type(self)(**{k: v * factor ** self._powers.get(k, 0) for k, v in self.get_params().items()})
 
     def expression(self, W: np.ndarray, W0: np.ndarray | None = None) -> Any:
         """Give h(W) as a CVXPY expression, without constraints.
@@ -115,7 +125,7 @@ class FixedGraph(GraphRegularizer):
     FixedGraph()
     """
 
-    learned = False
+    learned, _weight = False, np.inf
 
     def _formula(self, cp, W, W0):
         return cp.Constant(0.0)

@@ -74,7 +74,7 @@ class Entropy(GraphRegularizer):
     """
 
     _oracle_class = EntropyOracle
-    _ranges = {"sigma": POSITIVE}
+    _ranges, _powers = {"sigma": POSITIVE}, {"sigma": 0.5}
 
     def __init__(self, sigma: float) -> None:
         self.sigma = sigma

@@ -123,6 +123,7 @@ class LogDet(GraphRegularizer):
 
     _oracle_class = LogDetOracle
     _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE, "eta": SHARE, "mu": POSITIVE}
+    _powers = {"lambda1": 1, "lambda2": 1}
     _falls_with_weights = True
 
     def __init__(self, lambda1: float, lambda2: float, eta: float, mu: float) -> None:

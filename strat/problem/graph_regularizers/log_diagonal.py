@@ -148,6 +148,7 @@ class LogDiagonal(GraphRegularizer):
 
     _oracle_class = LogDiagonalOracle
     _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}
+    _powers = {"lambda1": 1, "lambda2": 1}
     _falls_with_weights = _needs_an_edge = _needs_degrees = True
 
     def __init__(self, lambda1: float, lambda2: float) -> None:

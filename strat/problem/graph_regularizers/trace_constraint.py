@@ -151,8 +151,9 @@ class TraceConstraint(GraphRegularizer):
     """
 
     _oracle_class = TraceConstraintOracle
-    _ranges = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}
+    _ranges, _powers = {"lambda1": NONNEGATIVE, "lambda2": NONNEGATIVE}, {"lambda2": 1}
     _needs_an_edge = True
+    _weight = np.inf  # the size of W is given, however small h is
 
     def __init__(self, lambda1: float, lambda2: float) -> None:
         self.lambda1 = lambda1
