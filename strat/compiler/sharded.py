@@ -18,12 +18,9 @@ SAMPLE = 2**12
 
 
 def in_pieces(program, arrays, strata, weight, given, smooth=True):
-    """The loss at records in memory as a sum of pieces; None where they are few or the loss needs them all at once."""
-    numbers = sum(array.size for array in arrays)  # of a sparse array those that it stores
-    width = max(numbers // max(strata.N, 1), 1)
-    if strata.N * width < MANY:
-        return None
+    """The loss at records in memory as a sum of pieces; None where it needs all records at once."""
     K, N, n = strata.K, strata.N, program.layout.n
+    width = max(sum(array.size for array in arrays) // N, 1)  # of a sparse array what it stores
     bind = partial(program.bind_records, arrays, weight=weight, given=given, smooth=smooth)
     some = np.flatnonzero(weight)
     like = bind(strata=strata.merged(), part=some[:: max(1, len(some) // SAMPLE)])

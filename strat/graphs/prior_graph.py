@@ -227,9 +227,8 @@ def _from_matrix(labels, W):
     except DataError as error:
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
-        raise GraphError(
-            f"W has shape {W.shape}, but there are {len(labels):,} labels. Give a square W, a row per label."
-        )
+        text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
+        raise GraphError(f"{text}. Give a square W, a row per label.")
     rows, columns, weights, _ = _checked(labels, *W.coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
     i, j, edge = unique_edges(rows, columns, len(labels))

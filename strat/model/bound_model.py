@@ -6,8 +6,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from strat.compiler import coupling
-from strat.compiler.sharded import in_chunks, in_pieces
+from strat.compiler import coupling, sharded
 from strat.errors import DataWarning, NoOracleError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph, read_graph
@@ -168,7 +167,7 @@ class BoundModel:
         """The loss at the records, with a prox where the solver needs it; the regularizer has the constraints."""
         program, solver, records = self.base.loss_program, self.model.solver, self.records
         if self.chunked:
-            loss = in_chunks(program, records, self.shared, values, smooth)
+            loss = sharded.in_chunks(program, records, self.shared, values, smooth)
             if not self.shared:
                 records.strata.counts = loss.counts()
             return loss
@@ -176,7 +175,8 @@ class BoundModel:
         if not smooth:
             return program.bind_records(*arguments, smooth=False)
         if not needs_prox(solver):
-            loss = in_pieces(program, *arguments)
+            many = sum(array.size for array in records.arrays) >= sharded.MANY
+            loss = sharded.in_pieces(program, *arguments) if many else None
             if loss is not None:
                 return loss
             loss = program.bind_records(*arguments)

@@ -91,7 +91,7 @@ def load(path: str | str | PathLike, base: BaseModel | None = None) -> "Stratifi
         terms = read_labels(meta, "graph"), i, j, arrays["graph/weight"], names
         graph = PriorGraph.from_terms(*terms).to_networkx()
     options = dict(meta["options"], strata=meta["strata_columns"], edges=meta["edges"] or "all")
-    options["solver"] = _component(meta["solver"], Solver, path)
+    options["solver"] = meta["solver"] and _component(meta["solver"], Solver, path)
     if meta["class"] == "CommonModel":
         model = common(base, graph, meta["regularizer_weight"], **options)
     else:
@@ -130,9 +130,8 @@ def _anonymous(declaration):
 
 def _component(entry, kind, path):
     """The graph regularizer or solver that a file names: a public class of strat."""
-    if entry is None:
-        return None
-    name, params = entry["class"], dict(entry["params"])
+    name = entry["class"]
+    params = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["params"].items()}  # steps
     public = getattr(strat, name) if name in strat.__all__ else None
     if not (isinstance(public, type) and issubclass(public, kind)):
         what = f"the {'solver' if kind is Solver else 'graph regularizer'} {name}"
@@ -140,8 +139,6 @@ def _component(entry, kind, path):
             f"{path} was saved with {what}, which is none of strat's own, so that it cannot be made again. strat.load(path) "
             f"without base= reads what was fitted (theta_, W_, strata_, result_); to predict, fit a model with {name} again."
         )
-    if isinstance(params.get("step"), list):
-        params["step"] = tuple(params["step"])
     try:
         component = public(**params)
         component.validate()

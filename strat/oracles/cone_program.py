@@ -28,34 +28,18 @@ FEASIBLE = 3e-9
 
 @dataclass
 class Solution:
-    """A minimiser and how exact it is.
+    """A minimiser and how exact it is."""
 
-    Attributes
-    ----------
-    theta : (K, n) ndarray
-    error : (K, n) ndarray
-        What the dual solution leaves of the stationarity condition in theta.
-    gap : float
-        Between the primal and the dual objective, over 1 + their size.
-    """
-
-    theta: np.ndarray
-    error: np.ndarray
-    gap: float
+    theta: np.ndarray  # (K, n)
+    error: np.ndarray  # what the dual solution leaves of the stationarity condition in theta
+    gap: float  # between the primal and the dual objective, over 1 + their size
 
 
 class ConeProgram:
     """argmin over theta (K, n) of Σ_k ½ theta_kᵀ H_k theta_k + g_kᵀ theta_k + ½ ⟨theta, L theta⟩ + Σ_i f_i(theta of i's stratum).
 
-    Parameters
-    ----------
-    K, n : int
-        Strata, and numbers a stratum.
-    functions : list of Cones
-    laplacian : (K n, K n) sparse array, optional
-        L, over strata and numbers; it may be replaced between solutions.
-    what : str
-        What is solved, for messages.
+    `functions` are Cones, `laplacian` is L, sparse (K n, K n) or None, which may be replaced between solutions, and `what` says
+    what is solved, for messages.
     """
 
     def __init__(self, K, n, functions, laplacian=None, what="the cone program"):
@@ -69,30 +53,11 @@ class ConeProgram:
         self._pattern = self._scaled = None
 
     def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0):
-        """Minimise.
+        """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
 
-        Parameters
-        ----------
-        H : (K, n, n) ndarray or (K, n) ndarray of diagonals, optional
-        g : (K, n) ndarray, optional
-        weight : (K,) ndarray, optional
-            Weights of the functions f_i by stratum, 1 by default.
-        refined : bool
-            Whether to solve once more for the distance from the solution found, all numbers of which are small: where a
-            constraint is held without force, the first error is only the root of the gap.
-        accuracy : float
-            Relative accuracy that is enough; 0 is the best.
-
-        Returns
-        -------
-        Solution
-
-        Raises
-        ------
-        NoOracleError
-            Where there is no solution.
-        OutOfTime
-            Where there is no time left.
+        H is (K, n, n) or has the diagonals (K, n), g is (K, n), and `weight` (K,) are weights of the functions f_i by stratum.
+        With `refined` it is solved once more for the distance from the solution found, all numbers of which are small: where a
+        constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough.
         """
         P, q = self._objective(H, g, weight)
         A, b, unit = self._scaled_constraints(P.diagonal()[: self.K * self.n].reshape(self.K, self.n))

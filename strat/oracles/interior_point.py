@@ -24,28 +24,19 @@ class InteriorPoint:
     width, where Newton's method on the smoothed function goes from kink to kink. The matrix of a step is the Hessian of Q
     plus Aᵀ D A, D diagonal and positive.
 
-    Parameters
-    ----------
-    rows : KinkedRows
-    quadratic : (K, n, n) ndarray
-        The Hessian of Q, but for what `system` adds to it.
-    system : object
-        ``factorise(blocks, damping)`` takes blocks (K, n, n) and numbers (K,) to add to their diagonals,
-        ``solve(b, tolerance)`` solves with them, and ``product(theta)`` is that with the Hessian of Q.
-    segments : Segments, optional
-        The rows of each stratum where nothing joins the strata: each takes steps of a length of its own.
+    `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q, but for what `system` adds to it: its
+    ``factorise(blocks, damping)`` takes blocks (K, n, n) and numbers (K,) to add to their diagonals, ``solve(b, tolerance)``
+    solves with them, and ``product(theta)`` is that with the Hessian of Q. `segments` are the rows of each stratum where nothing
+    joins the strata: each takes steps of a length of its own.
     """
 
     def __init__(self, rows, quadratic, system, segments=None):
         self.rows, self.quadratic, self.system, self.segments = rows, quadratic, system, segments
 
     def solve(self, theta, slope, tol=0.0):
-        """The minimiser from theta on, where ∇Q is `slope`, as far as a gradient of norm tol.
+        """The minimiser (K, n) from theta on, where ∇Q is `slope`, as far as a gradient of norm tol, or rounding, allows.
 
-        Returns
-        -------
-        (K, n) ndarray
-            The best that rounding allows; `closed` tells whether the gap is closed.
+        ``closed`` then tells whether the gap is closed.
         """
         rows = self.rows
         self._start(theta, slope)
@@ -149,13 +140,7 @@ def kinked_and_quadratic(terms):
 class KinkedProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) for f a sum of kinks and quadratics, all strata at once.
 
-    Parameters
-    ----------
-    rows : KinkedRows
-    rest : list of oracles
-        Quadratic.
-    rescue : ConeProx
-        For what the method leaves unsolved.
+    `rows` are KinkedRows, `rest` quadratic oracles, and `rescue` is the ConeProx for what the method leaves unsolved.
     """
 
     kind = "interior points, all strata at once"

@@ -38,11 +38,7 @@ class NewtonProx:
     def near(self, v, t, z):
         """The same where a point z near the solution is known."""
         v, t = self._symmetric(v), np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v))[:, None]
-        return self._solved(v, t, np.array(self._symmetric(z)))
-
-    def _solved(self, v, t, z):
-        """Newton steps from z, and the cone program for strata that they leave."""
-        z = self._newton(v, t, z)
+        z = self._newton(v, t, np.array(self._symmetric(z)))
         lost = self._lost(z, v, t)
         if lost.any() and self.rescue is None:
             raise NoOracleError(
@@ -56,7 +52,9 @@ class NewtonProx:
 
     def _newton(self, v, t, z, some=True):
         """Newton steps from z with backtracking; some : mask of the strata that move."""
-        scale, last, value = _scale(v, t), np.full(len(v), np.inf), self._value(z, v, t)
+        last, value = np.full(len(v), np.inf), self._value(z, v, t)
+        # Size of the gradients that balance
+        scale = np.maximum(1.0 + np.abs(v).max(axis=1, initial=0.0) / t[:, 0], np.sqrt(v.shape[1]))
         for _ in range(MOST):
             gradient = self._gradient(z, v, t)
             with np.errstate(over="ignore", invalid="ignore"):
@@ -115,11 +113,6 @@ class NewtonProx:
 
     def _value(self, z, v, t):
         return self.oracle.value(z) + 0.5 * ((z - v) ** 2 / t).sum(axis=1)
-
-
-def _scale(v, t):
-    """Size of the gradients that balance."""
-    return np.maximum(1.0 + np.abs(v).max(axis=1, initial=0.0) / t[:, 0], np.sqrt(v.shape[1]))
 
 
 def _ridged(hessian, t):

@@ -40,15 +40,10 @@ class FreeDirections:
         if getattr(prox, "diagonal", None) is not None:  # a ridge
             return cls.everywhere(*v.shape, prox.diagonal)
         J, kinks = _jacobian(prox, v, t)
-        if J.ndim == 2:
-            s = _slopes(J)
-            free = cls(s > FREE, _curvature(s, t))
-        else:
-            free = cls(*_by_coordinates(J, t))
+        free = cls(*(_spectrum if J.ndim == 2 else _by_coordinates)(J, t))
         if free.mask is None:
             s, U = np.linalg.eigh(J)
-            s, free.vectors = _slopes(s), U
-            free.free, curvature = s > FREE, _curvature(s, t)
+            free.vectors, (free.free, curvature) = U, _spectrum(s, t)
             free._matrix = (U * free.free[:, None, :]) @ U.swapaxes(1, 2)
             free.curvature = (U * curvature[:, None, :]) @ U.swapaxes(1, 2)
         free.kinks = kinks
@@ -131,15 +126,11 @@ def _differences(prox, v, t, step, position, mates):
     return jacobian, jump
 
 
-def _slopes(s):
-    """Eigenvalues of J without rounding."""
-    return np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0))
-
-
-def _curvature(s, t):
-    """(1/s - 1)/t in free directions, 0 elsewhere, (K, n)."""
+def _spectrum(s, t):
+    """Of eigenvalues s of J: which directions are free, and their curvature (1/s - 1)/t, 0 elsewhere, (K, n)."""
+    s = np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0))
     with np.errstate(divide="ignore"):
-        return np.where(s > FREE, (1 / s - 1) / t[:, None], 0.0)
+        return s > FREE, np.where(s > FREE, (1 / s - 1) / t[:, None], 0.0)
 
 
 def _by_coordinates(J, t):
