@@ -33,11 +33,8 @@ def records():
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with (
-        distributed.LocalCluster(processes=False, **options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "processes": False}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -67,10 +64,8 @@ def test_dask_collections_fit_predict_and_score(records, client):
     assert np.array_equal(named.theta_["theta"], part.theta_["theta"])
     predicted = part.predict(parts[list("abc")], strata=parts["z"])
     np.testing.assert_allclose(predicted.compute(), whole.predict(frame[list("abc")], strata=z), atol=1e-9)
-    arguments = parts[list("abc")], parts["y"]
-    assert part.score(*arguments, strata=parts["z"]) == pytest.approx(
-        whole.score(frame[list("abc")], Y, strata=z)
-    )
+    expected = whole.score(frame[list("abc")], Y, strata=z)
+    assert part.score(parts[list("abc")], parts["y"], strata=parts["z"]) == pytest.approx(expected)
 
 
 def test_dask_arrays(records, client):

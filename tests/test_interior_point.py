@@ -1,4 +1,4 @@
-"""Losses with smoothed kinks by interior points, and the banded factors of narrow graphs."""
+"""Losses with smoothed kinks by interior points."""
 
 import cvxpy as cp
 import networkx as nx
@@ -11,23 +11,14 @@ from strat.oracles.interior_point import KinkedProx
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
 
-# ---------------------------------------------------------------- factors
-
-
-# ---------------------------------------------------------------- fits
-
 
 def records(seed=0):
     """Records of 8 strata; nothing is known of stratum 3."""
     rng = np.random.default_rng(seed)
     z = rng.choice([0, 1, 2, 4, 5, 6, 7], size=90)
     X = rng.standard_normal((90, N))
-    return (
-        X,
-        X @ rng.standard_normal(N) + 0.4 * z + rng.standard_t(2, 90),
-        z,
-        rng.integers(1, 4, 90).astype(float),
-    )
+    y = X @ rng.standard_normal(N) + 0.4 * z + rng.standard_t(2, 90)
+    return X, y, z, rng.integers(1, 4, 90).astype(float)
 
 
 def pinball(u, y):
