@@ -15,10 +15,7 @@ SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 SHARE = 0.03  # accuracy of a program over the square of the residual before it: what Newton's step leaves is of that order
-ROUGH, FINE = (
-    1e-3,
-    3e-8,
-)  # the roughest accuracy, and the finest below which a program is solved as well as can be
+ROUGH, FINE = 1e-3, 3e-8  # the roughest accuracy, and that below which a program is solved well
 
 
 class Cone(Solver, max_iter=100):
@@ -160,9 +157,8 @@ class ConeNewton(Algorithm):
                     promised -= z.regularizer
                 gain = x.objective - z.objective
                 # A point that was found roughly may break constraints a little, and lie below the minimum.
-                if gain >= DECREASE * length * max(promised, 0.0) - z.noise - self.rough * (
-                    1 + abs(x.objective)
-                ):
+                slack = z.noise + self.rough * (1 + abs(x.objective))
+                if gain >= DECREASE * length * max(promised, 0.0) - slack:
                     break
             if self.accuracy:
                 self.accuracy = 0.0  # too rough to be any better
