@@ -3,9 +3,9 @@
 import os
 import signal
 
-import cvxpy as cp
 import numpy as np
 import pytest
+from problems import linear
 
 import strat
 
@@ -13,14 +13,11 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 K, N, P = 6, 1200, 3
-X_, Y_ = cp.Parameter(P, name="x"), cp.Parameter(name="y")
-THETA, B = cp.Variable(P, name="theta"), cp.Variable(name="b")
-MARGIN = X_ @ THETA + B
-LOSSES = {"least squares": cp.square(Y_ - MARGIN), "logistic": cp.logistic(-cp.multiply(Y_, MARGIN))}
+LOSSES = {"least squares": strat.losses.squared, "logistic": strat.losses.logistic}
 
 
 def model_of(loss, **options):
-    base = strat.BaseModel(LOSSES[loss], 0.1 * cp.sum_squares(THETA), data=(X_, Y_), predict=MARGIN)
+    base = linear(LOSSES[loss], n=P, ridge=0.1)
     return strat.lrsm(base, strat.graphs.path(K, weight=2.0), solver=strat.NewtonCG(tol=1e-10, **options))
 
 

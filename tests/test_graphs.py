@@ -194,7 +194,6 @@ def weighted_edge(weight):
         (weighted_edge(1j), "1j"),
         (nx.Graph([(math.nan, 1)]), "missing value"),
         ((["a", "b"], [[0, 1], [2, 0]]), r"not symmetric: the edge \('a', 'b'\) has weight 1 one way and 2"),
-        ((["a", "b"], np.array([[0, 1], [0, 0]])), "Only one half of W is filled"),
         ((["a", "b"], sparse.csr_array([[0, 1.0], [1 + 1e-8, 0]])), "not symmetric"),
         ((["a", "b"], np.eye(3)), r"W has shape \(3, 3\), but there are 2 labels"),
         ((["a", "b"], np.zeros((2, 3))), "square"),
