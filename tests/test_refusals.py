@@ -226,7 +226,7 @@ def test_steps_must_be_positive(t):
 
 
 def test_steps_have_one_number_a_stratum():
-    with pytest.raises(ShapeError, match=r"t has shape \(3,\); give one number, or 2, one a stratum"):
+    with pytest.raises(ShapeError, match=r"t has shape \(3,\); give one number, or 2: one per stratum"):
         ORACLE.prox(GOOD, np.ones(3))
     with pytest.raises((ShapeError, OptionError), match="t "):
         ORACLE.prox(GOOD, "long")

@@ -132,7 +132,7 @@ def solved(P, q, A, b, cones, accuracy):
 
 
 def gap_of(solution):
-    """Between the primal and the dual objective."""
+    """The gap between the primal and the dual objective."""
     return abs(solution.obj_val - solution.obj_val_dual)
 
 
