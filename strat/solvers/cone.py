@@ -183,7 +183,7 @@ class ConeNewton(Algorithm):
 
     @property
     def subgradient(self):
-        """Of losses, regularizer and constraints at x, (K, n), from the dual solution; None where it is not known."""
+        """That of losses, regularizer and constraints at x, (K, n), from the dual solution; None where it is not known."""
         return None if self.left is None else self.left[0] - self.x.product
 
     def residual(self, tol):
