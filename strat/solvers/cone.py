@@ -1,5 +1,7 @@
 """Cone: any convex regularizer and constraints on a given graph, by cone programs for all strata."""
 
+from contextlib import suppress
+
 import numpy as np
 
 from strat.errors import NoOracleError
@@ -15,10 +17,8 @@ SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 SHARE = 0.03  # accuracy of a program over the square of the residual before it: what Newton's step leaves is of that order
-ROUGH, FINE = (
-    1e-3,
-    3e-8,
-)  # the roughest accuracy, and the finest below which a program is solved as well as can be
+# The roughest accuracy, and the finest below which a program is solved as well as can be.
+ROUGH, FINE = 1e-3, 3e-8
 
 
 class Cone(Solver, max_iter=100):
@@ -82,7 +82,7 @@ class ConeNewton(Algorithm):
     residual at theta as far as it is known. Programs far from the solution are solved roughly.
     """
 
-    saved = ("damping", "accuracy", "rough")
+    saved = ("damping", "accuracy", "rough", "roughest")
 
     def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
         self.smooth = problem.loss.has("hessian_operator") and not whole
@@ -98,7 +98,8 @@ class ConeNewton(Algorithm):
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
-        self.accuracy, self.rough = _accuracy(left), 0.0  # of the next program, and of the one that gave x
+        self.rough, self.roughest = 0.0, ROUGH  # of the program that gave x, and at most
+        self.accuracy = self._accuracy(left)  # of the next program
 
     def step(self):
         """One iteration."""
@@ -167,6 +168,12 @@ class ConeNewton(Algorithm):
             if self.accuracy:
                 self.accuracy = 0.0  # too rough to be any better
                 return
+            if self.rough:  # x may break the constraints so far that no point inside them is as low
+                with suppress(NoOracleError):
+                    x.theta[...] = self.problem.project(x.theta)
+                x.evaluate(gradient=True)
+                self.rough, self.roughest, self.left = 0.0, 0.0, None
+                return
         else:
             self.stalled = self.damping >= STEEP
             self._damp(30.0, 1e-4)
@@ -177,8 +184,14 @@ class ConeNewton(Algorithm):
         self.left = (error, solution.gap) if k == 0 else None
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.differentiated, self.rough = z, x, True, self.accuracy
-        if k == 0:
-            self.accuracy = _accuracy(self._share())
+        if k == 0:  # a rough program that gains no more than its accuracy is too rough
+            useful = gain > self.rough * (1 + abs(z.objective))
+            self.accuracy = self._accuracy(self._share()) if useful else 0.0
+
+    def _accuracy(self, left):
+        """Accuracy of the program at a point with the residual `left`; 0 is the best."""
+        accuracy = min(SHARE * left**2, self.roughest)
+        return accuracy if accuracy > FINE else 0.0
 
     @property
     def subgradient(self):
@@ -207,9 +220,3 @@ class ConeNewton(Algorithm):
         if known is None and self.smooth:
             return super().certificate(theta, w)
         return known or {"theta": np.inf, "W": 0.0}
-
-
-def _accuracy(left):
-    """Accuracy of the program at a point with the residual `left`; 0 is the best."""
-    accuracy = min(SHARE * left**2, ROUGH)
-    return accuracy if accuracy > FINE else 0.0
