@@ -45,9 +45,7 @@ def values_at(expression, variables, point, data=(), arrays=(), index=None):
 def near(variables, v, steps, k):
     """The variables of stratum k, and their distance term."""
     signs = ("nonneg", "nonpos")
-    fresh = {
-        x.name(): cp.Variable(x.shape, **{k: True for k in signs if x.attributes.get(k)}) for x in variables
-    }
+    fresh = {x.name(): cp.Variable(x.shape, **{k: x.attributes[k] for k in signs}) for x in variables}
     distance = sum(cp.sum_squares(z - v[name][k]) for name, z in fresh.items()) / (2 * steps[k])
     return fresh, distance
 

@@ -40,9 +40,7 @@ W0 = cp.Parameter(5, value=[0.5, -0.2, 0.0, 1.0, 0.3], name="w0")
 z = x @ w + b
 r, m = y - z, cp.multiply(yb, z)
 score = x @ W + c0
-LAPLACIAN = np.array(
-    [[1.0, -1, 0, 0, 0], [-1, 2, -1, 0, 0], [0, -1, 2, -1, 0], [0, 0, -1, 2, -1], [0, 0, 0, -1, 1]]
-)
+LAPLACIAN = np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1)
 PSD5 = LAPLACIAN + np.diag([1.0, 0, 0, 2, 0])
 DIFFERENCES = sp.csr_array(np.diff(np.eye(5), axis=0))
 TAUS = np.array([0.1, 0.5, 0.7, 0.9])

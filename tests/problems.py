@@ -86,6 +86,12 @@ def linear(loss=strat.losses.squared, n=2, ridge=0.5, **options):
     return strat.BaseModel(loss(y, u), weight * cp.sum_squares(theta), data=(x, y), predict=u, **options)
 
 
+def mean(ridge=0, **options):
+    """The mean of the labels of a stratum."""
+    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
+    return strat.BaseModel(cp.square(y - mu), ridge * cp.square(mu), data=(y,), predict=mu, **options)
+
+
 def fitted(model, X, y, z, weight=None, **options):
     """The fitted model, without warnings of strata alone and of fits that were stopped."""
     with warnings.catch_warnings():

@@ -65,9 +65,8 @@ class Maker:
     def factor(self):
         """A scalar without variables and without a sign."""
         options = [self.number(), -self.number(), self.lam, self.h[1]]
-        return self.pick(
-            [*options, self.y, self.s, self.x[0], self.y * self.s] if self.with_data else options
-        )
+        more = [self.y, self.s, self.x[0], self.y * self.s] if self.with_data else []
+        return self.pick(options + more)
 
     def positive(self):
         """A scalar without variables that is never negative for the data."""
@@ -125,29 +124,19 @@ class Maker:
         """An affine matrix."""
         V, w = self.V, self.w
         options = [
-            lambda: V,
-            lambda: V - self.numbers(2, 3),
-            lambda: self.numbers(2, 2) @ V,
-            lambda: V + cp.vstack([w, w]),
-            lambda: self.T + self.D - self.number() * self.S,
-        ]
+            lambda: V, lambda: V - self.numbers(2, 3), lambda: self.numbers(2, 2) @ V,
+            lambda: V + cp.vstack([w, w]), lambda: self.T + self.D - self.number() * self.S,
+        ]  # fmt: skip
         data = [
-            lambda: V - self.A,
-            lambda: cp.multiply(self.A, V),
-            lambda: self.D @ self.A + self.s,
+            lambda: V - self.A, lambda: cp.multiply(self.A, V), lambda: self.D @ self.A + self.s,
             lambda: cp.outer(self.x[:2], np.ones(3)) + V,
-        ]
+        ]  # fmt: skip
         return self.pick(options + 2 * data if self.with_data else options)()
 
     def safe(self):
         """An affine scalar that is positive at the points, or nearly always."""
-        return self.pick(
-            [
-                lambda: self.q[0] + 0.1,
-                lambda: self.q @ np.array([1, 0.5, 2]),
-                lambda: cp.trace(self.S) + self.q[1],
-            ]
-        )()
+        q = self.q
+        return self.pick([lambda: q[0] + 0.1, lambda: q @ [1, 0.5, 2], lambda: cp.trace(self.S) + q[1]])()
 
     def convex(self, depth):
         """A convex scalar."""

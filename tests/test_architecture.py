@@ -131,9 +131,7 @@ def test_one_module_knows_the_atom_classes(module):
     direct = {
         name for name in imports(module) if re.match(r"cvxpy\.(atoms|reductions|expressions\.leaf)\b", name)
     }
-    through = [
-        node.lineno for node in ast.walk(tree(module)) if isinstance(node, ast.Attribute) and is_atoms(node)
-    ]
+    through = [n.lineno for n in ast.walk(tree(module)) if isinstance(n, ast.Attribute) and is_atoms(n)]
     assert not direct
     assert not through
 

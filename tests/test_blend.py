@@ -24,9 +24,7 @@ MEAN = X @ [1.0, -0.5] + np.array([0.5 * a for a, _ in Z]) + np.abs(X[:, 0])
 Y = MEAN + RNG.normal(size=N)
 SIGN = np.where(RNG.random(N) < 1 / (1 + np.exp(-MEAN)), 1.0, -1.0)
 COUNT = RNG.poisson(np.exp(0.3 * MEAN)).astype(float)
-GRAPH = strat.graphs.product(
-    strat.graphs.path(range(K), name="age"), strat.graphs.path(["F", "M"], name="sex")
-)
+GRAPH = strat.graphs.grid(K, ["F", "M"], name=("age", "sex"))
 INSIDE, OUTSIDE = np.arange(160), np.arange(160, N)
 
 
@@ -114,11 +112,7 @@ def test_predictions_without_a_meaning_are_refused(loss, estimator, y, words):
 
 def test_a_search_takes_other_models():
     train, _ = parts(Y)
-    models = {
-        "lrsm": lrsm(strat.losses.squared),
-        "ridge": Ridge(),
-        "tree": DecisionTreeRegressor(max_depth=4),
-    }
+    models = {"lrsm": lrsm(strat.losses.squared), "ridge": Ridge(), "tree": TREE}
     folds = strat.StrataKFold(3)
     found = strat.search(models, {"scale": [1.0]}, train=train, folds=folds)
     row = next(row for row in found.table if row["candidate"] == "ridge")

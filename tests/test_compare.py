@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_squared_error
 
 import strat
+from strat import DataError, OptionError, ShapeError
 
 RNG = np.random.default_rng(1)
 N = 90
@@ -128,28 +129,20 @@ def test_tables_are_aligned_and_plots_drawn():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"models": {}}, strat.OptionError, "with at least one model"),
-        ({"models": {"a": 3}}, strat.OptionError, "the model 'a' is an int"),
-        ({}, strat.OptionError, "either train= and test=, or data="),
-        ({"train": TRAIN}, strat.OptionError, "train= and test= go together"),
-        ({"data": X}, strat.DataError, "data must be a tuple"),
-        (
-            {"data": (X, Y)},
-            strat.DataError,
-            r"data must hold the data arguments \(x, y\) and then the strata",
-        ),
-        ({"data": (X, Y[:5], Z)}, strat.ShapeError, "data: y has 5 records, but the strata have 90"),
-        ({"data": (X, Y, Z), "metrics": {"a": 3}}, strat.OptionError, "metric 'a' must be"),
-        ({"data": (X, Y, Z), "splits": 0}, strat.OptionError, "splits must be a whole number"),
-        ({"data": (X, Y, Z), "splits": []}, strat.OptionError, "there are no folds"),
-        ({"data": (X, Y, Z), "splits": "ab"}, strat.OptionError, "pairs of positions"),
-        ({"data": (X, Y, Z), "splits": [([0, 1], [1, 2])]}, strat.OptionError, "must be disjoint"),
-        (
-            {"data": (X, Y, Z), "splits": [([0, 1], [900])]},
-            strat.OptionError,
-            "whole numbers from 0 to 89",
-        ),
-        ({"data": (X, Y, Z), "test_size": 2}, strat.OptionError, "a share between 0 and 1"),
+        ({"models": {}}, OptionError, "with at least one model"),
+        ({"models": {"a": 3}}, OptionError, "the model 'a' is an int"),
+        ({}, OptionError, "either train= and test=, or data="),
+        ({"train": TRAIN}, OptionError, "train= and test= go together"),
+        ({"data": X}, DataError, "data must be a tuple"),
+        ({"data": (X, Y)}, DataError, r"data must hold the data arguments \(x, y\) and then the strata"),
+        ({"data": (X, Y[:5], Z)}, ShapeError, "data: y has 5 records, but the strata have 90"),
+        ({"data": (X, Y, Z), "metrics": {"a": 3}}, OptionError, "metric 'a' must be"),
+        ({"data": (X, Y, Z), "splits": 0}, OptionError, "splits must be a whole number"),
+        ({"data": (X, Y, Z), "splits": []}, OptionError, "there are no folds"),
+        ({"data": (X, Y, Z), "splits": "ab"}, OptionError, "pairs of positions"),
+        ({"data": (X, Y, Z), "splits": [([0, 1], [1, 2])]}, OptionError, "must be disjoint"),
+        ({"data": (X, Y, Z), "splits": [([0, 1], [900])]}, OptionError, "whole numbers from 0 to 89"),
+        ({"data": (X, Y, Z), "test_size": 2}, OptionError, "a share between 0 and 1"),
     ],
 )
 def test_wrong_arguments_raise(arguments, error, words):

@@ -225,12 +225,10 @@ def test_random_affine_expressions_are_cvxpys(seed):
     made = Declaration(seed)
     expression, _ = made.affine(steps=2 + seed % 10)
     program = Program(expression, made.data, (), made.variables, "predict")
-    values = program.evaluation(made.arrays, Strata(list(range(made.K)), made.z))(
-        program.layout.pack(made.theta)
-    )
+    found = program.evaluation(made.arrays, Strata([*range(made.K)], made.z))(program.layout.pack(made.theta))
     expected = made.cvxpy_values(expression)
-    assert values.shape == expected.shape
-    np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-10)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
 # Records, strata and weights
@@ -330,8 +328,7 @@ def test_sums_that_overflow_are_infinite_and_never_nan(size):
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.coo_array])
 @pytest.mark.parametrize(
-    "loss",
-    [cp.logistic(-y * (x @ theta)), cp.square(y - x @ theta - b), cp.huber(y - (2 * x) @ theta + x[0])],
+    "loss", [cp.logistic(-y * (x @ theta)), cp.square(r), cp.huber(y - (2 * x) @ theta + x[0])]
 )
 def test_sparse_records_are_dense_ones(kind, loss):
     X = REAL["x"] * (rng.random((N, 3)) < 0.4)

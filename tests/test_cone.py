@@ -148,33 +148,6 @@ def test_huber_losses_that_are_straight_at_the_start_are_fitted_beside_a_compoun
     assert strat.separate(base).fit(dates, Y, strata=STRATA).result_.objective < 1.01 * best
 
 
-@pytest.mark.parametrize("coupled", [True, False])
-def test_columns_of_any_size_do_not_change_a_smooth_fit_beside_a_compound(coupled):
-    size, offset = np.array([1e6, 1.0, 1e-3, 1e-3 if coupled else 1.0]), np.array([0.0, 1e4, 0.0, 0.0])
-    b, strata = cp.Variable(name="b"), STRATA if not coupled else STRATA % 2
-    target = Y if not coupled else RNG.normal(size=N) + strata
-
-    def loss(r):
-        return cp.square(r) + cp.huber(r, 0.3)
-
-    ridge = cp.sum_squares(w) if coupled else 0
-    base = strat.BaseModel(loss(y - x @ w - b), ridge, [cp.diff(w) >= 0], data=(x, y))
-    model = strat.lrsm(base, strat.graphs.path(2)) if coupled else strat.separate(base)
-    result = model.fit(X * size + offset, target, strata=strata).result_
-    # The same problem with numbers near 1: v = size w and c = b + offset . w.
-    k = strata.max() + 1
-    v, c = cp.Variable((k, P)), cp.Variable(k)
-    raw = v / size
-    terms = loss(target - cp.sum(cp.multiply(X, v[strata]), axis=1) - c[strata])
-    best = cp.sum(terms)
-    if coupled:
-        best += cp.sum_squares(raw) + 0.5 * cp.sum_squares(raw[0] - raw[1])
-        best += 0.5 * cp.square((c - raw @ offset) @ np.array([1.0, -1.0]))
-    best = cp.Problem(cp.Minimize(best), [cp.diff(raw, axis=1) >= 0]).solve(solver=cp.CLARABEL)
-    assert result.status == "converged"
-    assert result.objective == pytest.approx(best, rel=1e-5)
-
-
 def test_a_prox_that_fails_loses_no_fit(monkeypatch):
     def fails(*_):
         raise strat.errors.NoOracleError("")

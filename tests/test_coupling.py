@@ -244,12 +244,7 @@ def test_what_weights_by_factor_exclude_is_refused_by_name():
 def test_models_without_edges_and_searches_take_the_declaration():
     X, y, z = records("squares")
     base = declared()
-    for model in (
-        strat.common(base),
-        strat.separate(base),
-        strat.common(base, graph()),
-        strat.separate(base, graph()),
-    ):
+    for model in (make(base, on) for make in (strat.common, strat.separate) for on in (None, graph())):
         assert model.fit(X, y, strata=z).theta_["b"].shape == (8,)
     found = strat.search(strat.lrsm(base, graph()), train=(X, y, z), folds=3)
     assert np.isfinite(found.best.score(X, y, strata=z))
@@ -266,10 +261,9 @@ def test_a_search_and_a_tuning_of_the_weights():
     base = declared(couple={"b": {"column": p}})
     assert set(base.hyperparameters) == {"p"}
     model = strat.lrsm(base, graph())
-    tuned = strat.tune(model, records("squares"), records("squares", seed=1), wrt=["scale", p])
+    data = records("squares"), records("squares", seed=1)
+    tuned = strat.tune(model, *data, wrt=["scale", p])
     # Candidates have no factor, and take none from the graph's own edges.
-    wide = strat.tune(
-        fitted(), records("squares"), records("squares", seed=1), wrt=["W0"], edges="two-hop", max_iter=2
-    )
+    wide = strat.tune(fitted(), *data, wrt=["W0"], edges="two-hop", max_iter=2)
     assert wide.W0.number_of_edges() >= graph().number_of_edges() and wide.status == "finished"
     assert tuned.parameters["p"] >= 0 and set(tuned.parameters["scale"]) == {"row", "column"}

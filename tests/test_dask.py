@@ -3,9 +3,9 @@
 import os
 import signal
 
-import cvxpy as cp
 import numpy as np
 import pytest
+from problems import linear
 
 import strat
 
@@ -13,14 +13,11 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 K, N, P = 6, 1200, 3
-X_, Y_ = cp.Parameter(P, name="x"), cp.Parameter(name="y")
-THETA, B = cp.Variable(P, name="theta"), cp.Variable(name="b")
-MARGIN = X_ @ THETA + B
-LOSSES = {"least squares": cp.square(Y_ - MARGIN), "logistic": cp.logistic(-cp.multiply(Y_, MARGIN))}
+LOSSES = {"least squares": strat.losses.squared, "logistic": strat.losses.logistic}
 
 
 def model_of(loss, **options):
-    base = strat.BaseModel(LOSSES[loss], 0.1 * cp.sum_squares(THETA), data=(X_, Y_), predict=MARGIN)
+    base = linear(LOSSES[loss], n=P, ridge=0.1)
     return strat.lrsm(base, strat.graphs.path(K, weight=2.0), solver=strat.NewtonCG(tol=1e-10, **options))
 
 
@@ -33,11 +30,8 @@ def records():
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with (
-        distributed.LocalCluster(processes=False, **options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "processes": False}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -67,10 +61,8 @@ def test_dask_collections_fit_predict_and_score(records, client):
     assert np.array_equal(named.theta_["theta"], part.theta_["theta"])
     predicted = part.predict(parts[list("abc")], strata=parts["z"])
     np.testing.assert_allclose(predicted.compute(), whole.predict(frame[list("abc")], strata=z), atol=1e-9)
-    arguments = parts[list("abc")], parts["y"]
-    assert part.score(*arguments, strata=parts["z"]) == pytest.approx(
-        whole.score(frame[list("abc")], Y, strata=z)
-    )
+    expected = whole.score(frame[list("abc")], Y, strata=z)
+    assert part.score(parts[list("abc")], parts["y"], strata=parts["z"]) == pytest.approx(expected)
 
 
 def test_dask_arrays(records, client):

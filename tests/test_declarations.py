@@ -10,18 +10,7 @@ from cvxpy.transforms.partial_optimize import partial_optimize
 from cvxpy.transforms.suppfunc import SuppFunc
 
 import strat
-from strat import (
-    BaseModel,
-    DeclarationError,
-    NoOracleError,
-    NotConvexError,
-    NotPerRecordError,
-    OptionError,
-    ShapeError,
-    StratError,
-    compile,
-    losses,
-)
+from strat import BaseModel, DeclarationError, NotPerRecordError, compile, losses
 
 P, V = cp.Parameter, cp.Variable
 theta, b, W = V(3, name="theta"), V(name="b"), V((3, 2), name="W")
@@ -42,7 +31,7 @@ def weights(**couple):
 def test_every_error_is_a_strat_error_and_a_value_error():
     names = "Declaration NotConvex NotPerRecord Shape Data Graph NoOracle Option"
     for kind in (getattr(strat, f"{name}Error") for name in names.split()):
-        assert issubclass(kind, StratError) and issubclass(kind, ValueError)
+        assert issubclass(kind, strat.StratError) and issubclass(kind, ValueError)
 
 
 #: What each error says, by its kind, and a declaration that it is about.
@@ -109,7 +98,7 @@ WRONG = {
         "losses.logistic must be .* a NoneType": lambda: losses.logistic(None, b),
         "needs a symmetric S: .*PSD=True": lambda: losses.gaussian(x, V((3, 3))),
     },
-    ShapeError: {
+    strat.ShapeError: {
         r"the loss must be a scalar, but it has shape \(3,\).*cp\.sum": lambda: model(cp.square(y * theta)),
         r"the regularizer must be a scalar.*cp\.sum": lambda: model(regularizer=cp.abs(theta)),
         "the expression must be a scalar": lambda: compile(theta),
@@ -133,13 +122,13 @@ WRONG = {
         r"needs S of shape \(2, 2\)": lambda: losses.gaussian(P(2), S),
         r"m of shape \(\)": lambda: losses.gaussian_with_mean(x, S, b),
     },
-    NotConvexError: {
+    strat.NotConvexError: {
         "constraint .* is not convex.*convex <= concave": lambda: model(constraints=[cp.norm(theta) >= 1]),
         "affine == affine": lambda: model(constraints=[cp.norm(theta) == 1]),
         "the regularizer is not convex": lambda: model(regularizer=cp.sqrt(b)),
         "neither convex nor concave.*square root": lambda: model(cp.power(cp.abs(b) + 1, y), (y,)),
     },
-    OptionError: {
+    strat.OptionError: {
         "smoothing is the width of the smoothed kink, a positive number": lambda: model(smoothing=0),
         "smoothing .* not -1.0": lambda: model(smoothing=-1.0),
         "smoothing .* not 'auto'": lambda: model(smoothing="auto"),
@@ -152,7 +141,7 @@ WRONG = {
         "nonneg=True": lambda: losses.huber(y, b, P(value=1.0)),
         "at least 0": lambda: losses.epsilon_insensitive(y, b, np.nan),
     },
-    NoOracleError: {
+    strat.NoOracleError: {
         r"no rule for the atom perspective .* cp\.quad_over_lin\(u, s\) for squares": lambda: model(
             regularizer=cp.perspective(cp.square(b), s)
         ),
@@ -190,10 +179,7 @@ OVER_RECORDS = {
         2 * cp.max(cp.square(r)) + cp.norm1(theta),
     ],
     "minimum": [-cp.min(-cp.square(r))],
-    "log-sum-exp": [
-        cp.log_sum_exp(cp.square(r)),
-        cp.sum(cp.log_sum_exp(cp.reshape(r, (1, 1), order="C"), axis=1)),
-    ],
+    "log-sum-exp": [cp.log_sum_exp(cp.square(r)), cp.sum(cp.log_sum_exp(cp.vstack([r]), axis=1))],
     "variance or standard deviation": [cp.var(one), cp.std(one), cp.std(r)],
     "total variation or difference": [cp.tv(one) + cp.square(b)],
     "running total or maximum": [cp.sum(cp.cummax(one)), cp.sum(cp.square(cp.cumsum(one)))],
@@ -257,13 +243,13 @@ NOT_CONVEX = [
 
 @pytest.mark.parametrize(("loss", "text"), NOT_CONVEX, ids=range(len(NOT_CONVEX)))
 def test_what_is_not_convex_has_a_replacement(loss, text):
-    with pytest.raises(NotConvexError, match=rf"(?s)the loss is not convex.*{text}"):
+    with pytest.raises(strat.NotConvexError, match=rf"(?s)the loss is not convex.*{text}"):
         model(loss)
 
 
 def test_messages_hold_no_matrices():
     """An error shows the expression with its functions' public names and without arrays of numbers."""
-    with pytest.raises(NotConvexError) as caught:
+    with pytest.raises(strat.NotConvexError) as caught:
         model(cp.sqrt(cp.sum_squares(np.ones((50, 3)) @ theta - y)))
     assert len(str(caught.value)) < 600 and "PowerApprox" not in str(caught.value)
 
@@ -322,16 +308,10 @@ def test_what_often_means_something_else_is_warned_of_once(words):
 
 def test_what_is_clear_is_not_warned_of():
     q, B = V(3, nonneg=True, name="q"), V((3, 4), name="B")
+    clear = cp.sum(q**3), cp.sum(cp.abs(theta) ** 3), b**4, cp.norm(B, "fro"), cp.norm1(B), cp.tv(theta)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for e in (
-            cp.sum(q**3),
-            cp.sum(cp.abs(theta) ** 3),
-            b**4,
-            cp.norm(B, "fro"),
-            cp.norm1(B),
-            cp.tv(theta),
-        ):
+        for e in clear:
             compile(e)
 
 

@@ -159,12 +159,7 @@ DOMAINS = {
 @pytest.mark.parametrize("loss", DOMAINS.values(), ids=DOMAINS)
 @pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
 def test_whatever_is_returned_is_inside(loss):
-    solvers = (
-        strat.ADMM(max_iter=1),
-        strat.ADMM(max_iter=2),
-        strat.NewtonCG(max_iter=1),
-        strat.MAPG(max_iter=1),
-    )
+    solvers = [strat.ADMM(max_iter=2), *(s(max_iter=1) for s in (strat.ADMM, strat.NewtonCG, strat.MAPG))]
     for solver in (*solvers, strat.ADMM(time_limit=0), strat.MAPG(step=(0.1, 0.1), max_iter=3)):
         for start in (None, {"theta": {"theta": np.full((K, 3), -2.0)}}):
             model = fitted(loss, solver, init=start)
@@ -173,9 +168,8 @@ def test_whatever_is_returned_is_inside(loss):
 
 
 def test_a_warm_start_is_moved_inside():
-    model = strat.lrsm(strat.BaseModel(cp.square(t) - cp.log(t - y), data=(y,)), PAIR, warm_start=True).fit(
-        Y, strata=Z
-    )
+    base = strat.BaseModel(cp.square(t) - cp.log(t - y), data=(y,))
+    model = strat.lrsm(base, PAIR, warm_start=True).fit(Y, strata=Z)
     model.fit(Y + 10, strata=Z)
     assert model.result_.status == "converged"
     assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)
@@ -281,9 +275,7 @@ def test_admm_takes_newton_steps_on_steep_losses_of_records():
     rng = np.random.default_rng(0)
     X = np.abs(rng.normal(size=(20, 2)))
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error", strat.DataWarning
-        )  # of a cone program of all records in every iteration
+        warnings.simplefilter("error", strat.DataWarning)  # of cone programs of all records
         model = strat.lrsm(base, strat.graphs.path(2), solver=strat.ADMM(tol=1e-8))
         model.fit(X, X @ [1.0, 2.0], strata=np.arange(20) % 2)
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(cp.CLARABEL), rel=1e-6)
@@ -291,11 +283,8 @@ def test_admm_takes_newton_steps_on_steep_losses_of_records():
 
 S, A = cp.Variable((3, 3), PSD=True, name="S"), cp.Parameter((3, 3), name="A")
 V = np.random.default_rng(0).standard_normal((40, 3, 5))
-POLES = {
-    "inverse": cp.tr_inv(S),
-    "fraction": cp.matrix_frac(A, S),
-    "logarithm": -cp.log_det(S),
-}
+V = V @ V.swapaxes(1, 2)
+POLES = {"inverse": cp.tr_inv(S), "fraction": cp.matrix_frac(A, S), "logarithm": -cp.log_det(S)}
 
 
 @pytest.mark.parametrize("loss", POLES.values(), ids=POLES)
@@ -304,9 +293,7 @@ def test_starts_next_to_a_pole_are_left(loss, size):
     penalty = 0.3 * cp.normNuc(S) + 0.2 * cp.norm1(S)
     base = strat.BaseModel(loss + cp.trace(A @ S), penalty, data=(A,))
     init = size and {"theta": {"S": np.tile(size * np.eye(3), (2, 1, 1))}}
-    model = strat.lrsm(base, strat.graphs.path(2)).fit(
-        V @ V.swapaxes(1, 2), strata=np.arange(40) % 2, init=init
-    )
+    model = strat.lrsm(base, strat.graphs.path(2)).fit(V, strata=np.arange(40) % 2, init=init)
     assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(cp.CLARABEL), rel=1e-5)
 
 
@@ -316,7 +303,7 @@ def test_a_fit_that_has_left_a_pole_is_resumed(tmp_path):
 
     def fitted(**options):
         model = strat.lrsm(base, strat.graphs.path(2), solver=strat.NewtonCG(**options))
-        return model.fit(V @ V.swapaxes(1, 2), strata=np.arange(40) % 2, init=init).result_
+        return model.fit(V, strata=np.arange(40) % 2, init=init).result_
 
     whole, path = fitted(), tmp_path / "fit"
     with pytest.warns(strat.ConvergenceWarning):
@@ -325,8 +312,6 @@ def test_a_fit_that_has_left_a_pole_is_resumed(tmp_path):
 
 
 def test_a_matrix_that_is_singular_up_to_rounding_is_outside():
-    values = strat.BaseModel(cp.matrix_frac(A[0], S), data=(A,)).loss_program.bind(
-        np.eye(3)[None], strata=[0]
-    )
+    values = strat.compile(cp.matrix_frac(A[0], S), data=(A,)).bind(np.eye(3)[None], strata=[0])
     inside, outside = np.diag([1.0, 1.0, 1e-9]), np.ones((3, 3)) + 1e-17 * np.eye(3)
     assert np.isfinite(values.value(inside[None])).all() and np.isinf(values.value(outside[None])).all()

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+from problems import linear, mean
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -30,11 +31,6 @@ def logistic(weight=0.1, **options):
     return strat.BaseModel(cp.logistic(-y * u), weight * cp.norm1(theta), data=(x, y), predict=u, **options)
 
 
-def mean_model(regularizer=0):
-    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-    return strat.BaseModel(cp.square(y - mu), regularizer * cp.square(mu), data=(y,), predict=mu)
-
-
 PATH = strat.graphs.path(range(K), weight=2.0)
 JOINT = strat.LogDet(lambda1=1.0, lambda2=0.5, eta=0.1, mu=0.5)
 
@@ -50,9 +46,7 @@ def lrsm(**options):
 def test_the_exported_problem_is_convex_for_cvxpy_whatever_sign_the_data_give():
     p, y, lam = cp.Variable(name="p"), cp.Parameter(name="y"), cp.Parameter(name="lam", value=1.5)
     loss = -y * cp.log(p) - (1 - y) * cp.log(1 - p)
-    base = strat.BaseModel(
-        loss, (lam - 1) * cp.abs(p), constraints=[(2 - lam) * p <= 0.49, p >= 0.01], data=(y,)
-    )
+    base = strat.BaseModel(loss, (lam - 1) * cp.abs(p), [(2 - lam) * p <= 0.49, p >= 0.01], data=(y,))
     model = strat.lrsm(base, PATH).fit(np.arange(N) % 3 == 0, strata=Z)
     problem = model.to_cvxpy()
     assert problem.is_dcp() and not problem.parameters()
@@ -82,30 +76,9 @@ def test_what_cannot_predict_says_so():
         model.predict(strata=["a"])
 
 
-def test_a_prediction_without_data_needs_only_strata():
-    model = strat.separate(mean_model()).fit([1.0, 3.0, 5.0], strata=["a", "a", "b"])
-    assert np.allclose(model.predict(strata=["b", "a"]), [5.0, 2.0])
-
-
-def test_strata_as_columns_of_a_frame():
-    frame = pd.DataFrame(X, columns=list("abc")).assign(age=Z // 2, sex=Z % 2)
-    expected = strat.separate(logistic()).fit(X, Y, strata=list(zip(Z // 2, Z % 2, strict=True)))
-    declared = strat.separate(logistic(), strata=["age", "sex"]).fit(frame, Y)
-    named = strat.separate(logistic()).fit(frame, Y, strata=["age", "sex"])
-    for model in (declared, named):
-        assert model.strata_ == expected.strata_
-        assert np.array_equal(model.theta_["theta"], expected.theta_["theta"])
-    assert np.allclose(
-        declared.predict(frame), expected.predict(X, strata=list(zip(Z // 2, Z % 2, strict=True)))
-    )
-    assert np.isclose(declared.score(frame, Y), named.score(frame, Y, strata=["age", "sex"]))
-    with pytest.raises(strat.ShapeError, match="x has the column other, .* and lacks the column a"):
-        declared.predict(frame.rename(columns={"a": "other"}))
-
-
 def test_a_frame_of_strata_for_a_model_without_x():
     frame = pd.DataFrame({"k": Z})
-    model = strat.separate(mean_model(), strata="k").fit(frame, Y)
+    model = strat.separate(mean(), strata="k").fit(frame, Y)
     assert np.allclose(model.theta_["mu"], [Y[k == Z].mean() for k in range(K)])
     assert np.allclose(model.predict(frame.head(3)), model.theta_["mu"][Z[:3]])
 
@@ -121,9 +94,9 @@ def test_unknown_strata_are_named():
 
 
 def test_common_counts_the_regularizer_once_for_each_stratum():
-    model = strat.common(mean_model(2.0), PATH).fit(Y, strata=Z)
+    model = strat.common(mean(2.0), PATH).fit(Y, strata=Z)
     assert np.allclose(model.theta_["mu"], Y.sum() / (N + 2.0 * K))
-    once = strat.common(mean_model(2.0), PATH, regularizer_weight=1).fit(Y, strata=Z)
+    once = strat.common(mean(2.0), PATH, regularizer_weight=1).fit(Y, strata=Z)
     assert np.allclose(once.theta_["mu"], Y.sum() / (N + 2.0))
     assert np.allclose(model.predict(strata=["never seen"]), model.theta_["mu"][0])
 
@@ -202,17 +175,13 @@ def test_hyperparameters_are_read_at_fit_and_can_be_set_on_a_model():
 
 
 def test_scales_multiply_the_edges_of_a_factor():
-    graph = strat.graphs.product(
-        strat.graphs.path(range(3), name="age"), strat.graphs.path(range(2), name="sex")
-    )
+    graph = strat.graphs.grid(3, 2, name=("age", "sex"))
     z = [(k // 2, k % 2) for k in Z]
-    scaled = strat.lrsm(mean_model(), graph, scale={"age": 3.0}).fit(Y, strata=z)
-    weights = strat.graphs.product(
-        strat.graphs.path(range(3), weight=3.0), strat.graphs.path(range(2), weight=1.0)
-    )
+    scaled = strat.lrsm(mean(), graph, scale={"age": 3.0}).fit(Y, strata=z)
+    weights = strat.graphs.grid(3, 2, weight=(3.0, 1.0))
     assert np.array_equal(scaled.W_, nx.to_numpy_array(weights))
     with pytest.raises(strat.OptionError, match="height"):
-        strat.lrsm(mean_model(), graph, scale={"height": 3.0}).fit(Y, strata=z)
+        strat.lrsm(mean(), graph, scale={"height": 3.0}).fit(Y, strata=z)
 
 
 def test_couple_leaves_variables_out_of_the_distance():
@@ -225,7 +194,7 @@ def test_couple_leaves_variables_out_of_the_distance():
     model = strat.lrsm(base, graph, solver=strat.MAPG(tol=1e-9)).fit(data, strata=Z)
     means = np.array([Y[k == Z].mean() for k in range(K)])
     assert np.allclose(model.theta_["b"], means, atol=1e-6)
-    coupled = strat.lrsm(mean_model(), graph, solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
+    coupled = strat.lrsm(mean(), graph, solver=strat.MAPG(tol=1e-9)).fit(Y, strata=Z)
     assert np.allclose(model.theta_["theta"], coupled.theta_["mu"], atol=1e-6)
     half = strat.BaseModel(loss, data=(y,), couple={theta: 0.5, "b": 0})
     model = strat.lrsm(half, graph, scale=2.0, solver=strat.MAPG(tol=1e-9)).fit(data, strata=Z)
@@ -353,8 +322,7 @@ def test_bad_data_are_named(arguments, options, match):
 
 
 def test_the_graph_is_a_matrix_when_it_is_asked_for():
-    theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
-    base = strat.BaseModel(cp.square(y - theta), data=(y,))
+    base = mean()
     model = strat.lrsm(base, strat.graphs.path(["a", "b", "c"], weight=2.0))
     assert not hasattr(model, "W_")
     with pytest.raises(AttributeError, match="not fitted"):
@@ -370,14 +338,7 @@ def test_the_graph_is_a_matrix_when_it_is_asked_for():
 
 
 def test_a_deep_copy_of_a_fitted_model_predicts_as_it_does():
-    theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
-    lam = cp.Parameter(nonneg=True, name="lam", value=0.3)
-    base = strat.BaseModel(
-        cp.square(x @ theta - y), lam * cp.sum_squares(theta), data=(x, y), predict=x @ theta
-    )
-    rng, z = np.random.default_rng(0), np.arange(12) % 3
-    X, Y = rng.normal(size=(12, 2)), rng.normal(size=12)
-    model = strat.lrsm(base, strat.graphs.path(3)).fit(X, Y, strata=z)
+    model = strat.lrsm(linear(n=D), PATH).fit(X, Y, strata=Z)
     twin = copy.deepcopy(model)
-    np.testing.assert_array_equal(twin.predict(X, strata=z), model.predict(X, strata=z))
-    np.testing.assert_allclose(twin.fit(X, Y, strata=z).theta_["theta"], model.theta_["theta"], atol=1e-12)
+    np.testing.assert_array_equal(twin.predict(X, strata=Z), model.predict(X, strata=Z))
+    np.testing.assert_allclose(twin.fit(X, Y, strata=Z).theta_["theta"], model.theta_["theta"], atol=1e-12)

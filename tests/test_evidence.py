@@ -66,10 +66,7 @@ CASES = {
     "squares, couple": ("squares", {"couple": {"theta": np.array([1.0, 0.0, 3.0])}}, grid(), 0.5),
     "logistic, couple by factor": (
         "logistic",
-        {
-            "couple": {"theta": {"row": np.array([1.0, 0.0, 3.0]), None: 2.0}, "b": {"column": 0.0}},
-            "free": False,
-        },
+        {"couple": {"theta": {"row": [1.0, 0.0, 3.0], None: 2.0}, "b": {"column": 0.0}}, "free": False},
         with_other_edges(),
         {"row": 0.3, "column": 2.0},
     ),

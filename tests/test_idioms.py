@@ -44,9 +44,8 @@ def kink_points(row, variables, lam=0.7):
         v[variable.name()][2] = points(variables)[variable.name()][2]
         v[variable.name()][4] = 0.0
         v[variable.name()][1] = 0.5
-        v[variable.name()][5] = (
-            lam * STEPS[5] * (signs if not variable.is_symmetric() else np.eye(*variable.shape or (1,))[0, 0])
-        )
+        ends = np.eye(*variable.shape or (1,))[0, 0] if variable.is_symmetric() else signs
+        v[variable.name()][5] = lam * STEPS[5] * ends
         if variable.is_symmetric() and variable.ndim == 2:
             v[variable.name()] = 0.5 * (v[variable.name()] + np.swapaxes(v[variable.name()], 1, 2))
     return v
@@ -150,9 +149,8 @@ def test_margins_and_counts_may_be_extreme(margin):
 def test_bernoulli_rates_stand_on_the_ends_of_their_box(values, end):
     p, y = cp.Variable(name="p", bounds=[1e-5, 1 - 1e-5]), cp.Parameter(name="y")
     # A second stratum, of one record, so that there is data where the first has none.
-    oracle = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,)).bind(
-        [*values, 1.0], strata=[0] * len(values) + [1], strata_order=[0, 1]
-    )
+    program = strat.compile(-y * cp.log(p) - (1 - y) * cp.log(1 - p), data=(y,))
+    oracle = program.bind([*values, 1.0], strata=[0] * len(values) + [1], strata_order=[0, 1])
     for v in (-3.0, 0.3, 0.5, 4.0):
         z = oracle.prox(np.array([v, v]), np.array([1e8, 1e8]))
         assert z[0] == (end if values else np.clip(v, 1e-5, 1 - 1e-5))

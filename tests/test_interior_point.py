@@ -1,4 +1,4 @@
-"""Losses with smoothed kinks by interior points, and the banded factors of narrow graphs."""
+"""Losses with smoothed kinks by interior points."""
 
 import cvxpy as cp
 import networkx as nx
@@ -11,38 +11,21 @@ from strat.oracles.interior_point import KinkedProx
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
 
-# ---------------------------------------------------------------- factors
-
-
-# ---------------------------------------------------------------- fits
-
 
 def records(seed=0):
     """Records of 8 strata; nothing is known of stratum 3."""
     rng = np.random.default_rng(seed)
     z = rng.choice([0, 1, 2, 4, 5, 6, 7], size=90)
     X = rng.standard_normal((90, N))
-    return (
-        X,
-        X @ rng.standard_normal(N) + 0.4 * z + rng.standard_t(2, 90),
-        z,
-        rng.integers(1, 4, 90).astype(float),
-    )
+    y = X @ rng.standard_normal(N) + 0.4 * z + rng.standard_t(2, 90)
+    return X, y, z, rng.integers(1, 4, 90).astype(float)
 
 
-def pinball(u, y):
-    return cp.maximum(0.9 * (y - u), -0.1 * (y - u))
-
-
-def hinge(u, y):
-    return cp.pos(1 - y * u)
-
-
-def absolute(u, y):
-    return 2 * cp.abs(y - u)
-
-
-LOSSES = {"pinball": pinball, "hinge": hinge, "absolute": absolute}
+LOSSES = {
+    "pinball": lambda u, y: cp.maximum(0.9 * (y - u), -0.1 * (y - u)),
+    "hinge": lambda u, y: cp.pos(1 - y * u),
+    "absolute": lambda u, y: 2 * cp.abs(y - u),
+}
 
 
 def graph_of(name):
@@ -62,9 +45,9 @@ def by_cvxpy(loss, smoothing, graph, X, y, z, weight, regularizer=None, nonneg=F
     """The smoothed problem: a record's loss is min_v loss(v) + (u − v)² / (2 smoothing)."""
     theta, b, v = cp.Variable((8, N), nonneg=nonneg), cp.Variable(8), cp.Variable(len(y))
     u = cp.sum(cp.multiply(X, theta[z]), axis=1) + b[z]
-    argument = 1 - cp.multiply(y, u) if loss is hinge else y - u
-    one = {hinge: cp.pos(v), pinball: cp.maximum(0.9 * v, -0.1 * v), absolute: 2 * cp.abs(v)}[loss]
-    scale = y**2 if loss is hinge else np.ones(len(y))  # the envelope is one in x @ theta + b
+    argument = 1 - cp.multiply(y, u) if loss == "hinge" else y - u
+    one = {"hinge": cp.pos(v), "pinball": cp.maximum(0.9 * v, -0.1 * v), "absolute": 2 * cp.abs(v)}[loss]
+    scale = y**2 if loss == "hinge" else np.ones(len(y))  # the envelope is one in x @ theta + b
     total = weight @ (one + cp.multiply(1 / (2 * smoothing * scale), cp.square(argument - v)))
     total += 0.05 * cp.sum_squares(theta) if regularizer is None else regularizer(theta)
     for i, j, w in graph.edges(data="weight"):
@@ -80,7 +63,7 @@ def test_smoothed_kinks_reach_the_optimum_in_few_iterations(loss, smoothing, gra
     y = np.sign(y) if loss == "hinge" else y
     model = strat.lrsm(declared(LOSSES[loss], smoothing), graph_of(graph), solver=strat.NewtonCG(tol=1e-8))
     model.fit(X, y, strata=z, sample_weight=weight)
-    best = by_cvxpy(LOSSES[loss], smoothing, graph_of(graph), X, y, z, weight)
+    best = by_cvxpy(loss, smoothing, graph_of(graph), X, y, z, weight)
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
     assert model.result_.iterations <= 5
     assert np.all(np.diff(model.result_.history) <= 1e-12 * abs(best))
@@ -90,18 +73,18 @@ def test_smoothed_kinks_reach_the_optimum_in_few_iterations(loss, smoothing, gra
 def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(case):
     X, y, z, weight = records()
     l1 = (lambda theta: 2.0 * cp.sum(cp.abs(theta))) if case == "l1" else None
-    base = declared(pinball, 0.5, l1, nonneg=case == "bounds")
+    base = declared(LOSSES["pinball"], 0.5, l1, nonneg=case == "bounds")
     model = strat.lrsm(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8))
     model.fit(X, y, strata=z, sample_weight=weight)
-    best = by_cvxpy(pinball, 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
+    best = by_cvxpy("pinball", 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
 
 
 KINKED = {
-    "pinball": lambda u, y: pinball(u, y),
+    "pinball": LOSSES["pinball"],
     "eps": lambda u, y: cp.pos(cp.abs(y - u) - 0.5),
     "three kinks": lambda u, y: cp.maximum(0, y - u - 1, 2 * (y - u) - 4, u - y),
-    "with a square": lambda u, y: absolute(u, y) + 0.3 * cp.square(u - y),
+    "with a square": lambda u, y: 2 * cp.abs(y - u) + 0.3 * cp.square(u - y),
 }
 
 

@@ -46,9 +46,8 @@ def test_rows_of_records(monkeypatch, p):
     for found in both(monkeypatch, lambda: design.rmatvec(g)):
         np.testing.assert_allclose(found, sums, atol=1e-13)
     for found in both(monkeypatch, lambda: design.rmatvec(np.broadcast_to(1.0, (40, 1)))):
-        np.testing.assert_allclose(
-            found[:, columns[0]], [x[z == k].sum(axis=0) for k in range(K)], atol=1e-13
-        )
+        sums = [x[z == k].sum(axis=0) for k in range(K)]
+        np.testing.assert_allclose(found[:, columns[0]], sums, atol=1e-13)
 
 
 @compiled
@@ -110,15 +109,12 @@ def test_what_cannot_be_loaded_is_left_alone(monkeypatch):
 def build(tmp_path, **variables):
     """Build the package's extension from a copy of its sources; return the libraries that came out."""
     (tmp_path / "strat" / "oracles").mkdir(parents=True)
-    for path in (
-        *map(ROOT.joinpath, ("setup.py", "setup.cfg", "README.md")),
-        *ROOT.glob("strat/oracles/*.c"),
-    ):
+    sources = [ROOT / name for name in ("setup.py", "setup.cfg", "README.md")]
+    for path in (*sources, *ROOT.glob("strat/oracles/*.c")):
         shutil.copy(path, tmp_path / path.relative_to(ROOT))
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", "--build-temp", "tmp"]
-    subprocess.run(
-        command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, **variables}, timeout=120
-    )
+    environment = {**os.environ, **variables}
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=environment, timeout=120)
     return list(tmp_path.glob("out/strat/oracles/_loops*"))
 
 

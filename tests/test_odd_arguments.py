@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import strat
-from strat import DataError, GraphError, OptionError, ShapeError
+from strat import DataError, DataWarning, GraphError, OptionError, ShapeError
 
 theta, b = cp.Variable(2, name="theta"), cp.Variable(name="b")
 x, y = cp.Parameter(2, name="x"), cp.Parameter(name="y")
@@ -53,10 +53,8 @@ FRAME = pd.DataFrame({"remainder__sex": ["f", "m"] * 20, "u": X[:, 0], "v": X[:,
 NAMED = FRAME.rename(columns={"remainder__sex": "sex"})
 SEXES, SQUARE = strat.graphs.path(["f", "m"]), strat.graphs.grid(2, 2)
 OTHER = cp.Parameter(nonneg=True, name="lam", value=1.0)
-SCORES, ONE_HOT = cp.Variable((2, 3), name="scores"), cp.Parameter(3, name="one_hot")
-SOFTMAX = strat.BaseModel(
-    strat.losses.softmax(ONE_HOT, x @ SCORES), cp.sum_squares(SCORES), data=(x, ONE_HOT)
-)
+COEF, ONE_HOT = cp.Variable((2, 3), name="scores"), cp.Parameter(3, name="one_hot")
+SOFTMAX = strat.BaseModel(strat.losses.softmax(ONE_HOT, x @ COEF), cp.sum_squares(COEF), data=(x, ONE_HOT))
 
 
 def heatmap():
@@ -142,11 +140,11 @@ def test_pandas_rows_in_another_order_are_warned_of():
         expected = fitted(data=(frame, target), z=strata).theta_["b"]
         fitted(data=(frame, target.set_axis(range(5, 45))), z=strata)  # another index altogether
     with pytest.warns(
-        strat.DataWarning, match=r"strata has the index of x in another order.*strata.loc\[x.index\]"
+        DataWarning, match=r"strata has the index of x in another order.*strata.loc\[x.index\]"
     ):
         moved = fitted(data=(frame, target), z=strata[::-1]).theta_["b"]
     assert not np.allclose(moved, expected)
-    with pytest.warns(strat.DataWarning, match="y has the index of x in another order"):
+    with pytest.warns(DataWarning, match="y has the index of x in another order"):
         fitted(data=(frame, target[::-1]))
 
 
@@ -200,7 +198,7 @@ def test_labels_in_other_codes_than_the_loss_is_made_for_are_warned_of(loss, mad
         model.fit(X, any_label, strata=Z, sample_weight=np.arange(40) > 0)
     for labels in wrong:
         low, high = labels.min(), labels.max()
-        with pytest.warns(strat.DataWarning, match=f"y is .*the loss is one for {made_for}") as found:
+        with pytest.warns(DataWarning, match=f"y is .*the loss is one for {made_for}") as found:
             model.fit(X, labels, strata=Z)
         recoded = str(found[0].message).rpartition("Pass ")[2].split(". Or ")[0].rstrip(".")
         if len(np.unique(labels)) == 2:
@@ -212,7 +210,7 @@ def test_labels_in_other_codes_than_the_loss_is_made_for_are_warned_of(loss, mad
 def test_rows_that_are_no_classes_are_warned_of():
     text = r"rows of zeros with a single 1, but one_hot.*Pass np.eye\(3\)"
     for labels in (2 * np.eye(3)[Z % 3] - 1, np.eye(3)[Z % 3] + 1):
-        with pytest.warns(strat.DataWarning, match=text):
+        with pytest.warns(DataWarning, match=text):
             strat.separate(SOFTMAX).fit(X, labels, strata=Z)
 
 
@@ -262,7 +260,7 @@ def test_a_table_is_no_record():
         strat.separate(table).fit(strata=Z)
     with pytest.raises(DataError, match="no data of records.*data="):
         strat.separate(table).fit(X, Y, strata=Z)
-    with pytest.warns(strat.DataWarning, match=rf"array of shape \(40,.*long as the 40 records.*{spelling}"):
+    with pytest.warns(DataWarning, match=rf"array of shape \(40,.*long as the 40 records.*{spelling}"):
         strat.separate(doubled).fit(np.ones(40), strata=Z)
     with pytest.raises(strat.DeclarationError, match=r"Parameters y, x in the loss .*data=\(y, x\)"):
         strat.separate(strat.BaseModel(cp.square(y - x @ theta - b))).fit(X, Y, strata=Z)

@@ -89,10 +89,7 @@ def islands():
         (strat.graphs.path(["a", "b"]), 1),
         (strat.graphs.path(3, weight=0.0), 0),
         (islands(), 2),
-        (
-            strat.graphs.product(strat.graphs.path(["f", "m"], name="sex"), strat.graphs.path(3, name="age")),
-            7,
-        ),
+        (strat.graphs.grid(["f", "m"], 3, name=("sex", "age")), 7),
     ],
 )
 def test_small_and_broken_graphs_are_read_without_ado(graph, edges):

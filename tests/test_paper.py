@@ -72,13 +72,8 @@ def softmax_loss(theta, X, Y, strata, labels):
 def test_wine_with_the_papers_steps(wine, wine_base, iteration, objective):
     X, Y, z = wine
     solver = strat.MAPG(step=(1e-3, 1e-4), tol=0, max_iter=iteration)
-    model = fitted(
-        strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, solver=solver),
-        X,
-        Y,
-        strata=z,
-        init="zero",
-    )
+    joint = strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, solver=solver)
+    model = fitted(joint, X, Y, strata=z, init="zero")
     assert model.result_.objective == pytest.approx(objective, rel=1e-6)
     assert len(model.result_.history) == iteration + 1
 

@@ -67,9 +67,7 @@ def test_weights_of_libpysal_are_graphs():
 def squares():
     geopandas, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
     shapes = [shapely.box(x, y, x + 1, y + 1) for x in range(3) for y in range(3)]
-    return geopandas.GeoDataFrame(
-        geometry=[*shapes, shapely.box(9, 9, 10, 10)], index=list("abcdefghi") + ["far"]
-    )
+    return geopandas.GeoDataFrame(geometry=[*shapes, shapely.box(9, 9, 10, 10)], index=[*"abcdefghi", "far"])
 
 
 def test_places_that_touch_share_a_border_or_are_near_are_joined(squares):

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import strat
-from strat import graphs, plot
+from strat import DataError, OptionError, graphs, plot
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -123,9 +123,7 @@ def test_a_thousand_strata_stay_visible_and_labelled():
 
 
 def test_a_learned_graph_is_drawn():
-    learned = strat.learn_graph(
-        RNG.standard_normal((5, 2)), strat.Entropy(sigma=1.0), graph=graphs.path(list("abcde"))
-    )
+    learned = strat.learn_graph(RNG.standard_normal((5, 2)), strat.Entropy(1.0), graphs.path(list("abcde")))
     assert np.array_equal(np.nan_to_num(drawn(plot.weights(learned))), learned.W)
     assert ticks(plot.weights(learned).xaxis) == list("abcde")
     assert graphs.report(learned).strata == list("abcde")
@@ -136,9 +134,8 @@ def test_small_changes_look_small():
     graph = graphs.cycle(8, weight=4.0)
     W = nx.to_numpy_array(graph)
     change = plot.weights((list(graph), W * 1.02), prior=graph).images[0]
-    assert change.get_clim() == pytest.approx((-4, 4)) and np.abs(change.get_array()).max() == pytest.approx(
-        0.08
-    )
+    assert change.get_clim() == pytest.approx((-4, 4))
+    assert np.abs(change.get_array()).max() == pytest.approx(0.08)
 
 
 # --- parameters
@@ -173,17 +170,14 @@ def test_places_make_a_map_and_lie_where_they_are():
     assert patches.get_array().tolist() == [a, b, b, c] and patches.get_cmap().name == "cividis"
     assert len(hollow.get_paths()) == 1 and "dots: no records" in ax.get_title()
     ax.figure.canvas.draw()
-    with pytest.raises(strat.OptionError, match="make a heatmap or a map"):
+    with pytest.raises(OptionError, match="make a heatmap or a map"):
         plot.parameters(model, errors=True)
-    for pos in (
-        None,
-        {"a": (0.5, 0.5), "c": (2.5, 0.5), "b": (3.5, 0.5)},
-        [(0.5, 0.5), (3.5, 0.5), (2.5, 0.5)],
-    ):
+    centres = {"a": (0.5, 0.5), "c": (2.5, 0.5), "b": (3.5, 0.5)}
+    for pos in (None, centres, [centres[label] for label in "abc"]):
         places = plot.graph(model, pos=pos).collections[-1].get_offsets()
         assert np.asarray(places).tolist() == [[0.5, 0.5], [3.5, 0.5], [2.5, 0.5]]
     for pos in ({"a": (0, 0)}, [(0, 1)], "spring"):
-        with pytest.raises(strat.OptionError, match="pos must be"):
+        with pytest.raises(OptionError, match="pos must be"):
             plot.graph(model, pos=pos)
 
 
@@ -244,9 +238,9 @@ def test_entries_of_a_matrix_are_chosen_by_index():
     assert np.array_equal(drawn(ax).ravel(), model.theta_["theta"][:, 1, 0])
     assert ax.images[0].get_cmap().name == "cividis"
     for index in (5, (0, 5), 0, "a", (0, 0, 0)):
-        with pytest.raises(strat.OptionError, match="is not an entry of theta, which has shape"):
+        with pytest.raises(OptionError, match="is not an entry of theta, which has shape"):
             plot.parameters(model, index=index)
-    with pytest.raises(strat.OptionError, match="'slope' is not a variable of the model; its variables"):
+    with pytest.raises(OptionError, match="'slope' is not a variable of the model; its variables"):
         plot.parameters(model, "slope")
 
 
@@ -275,7 +269,7 @@ def test_the_heaviest_edges_are_drawn():
     ax = plot.graph(W + W.T, most=50)
     assert np.allclose(edges_of(ax).get_array(), np.sort(W[W > 0])[-50:])
     assert ax.get_title() == "30 strata, the 50 heaviest of 435 edges"
-    with pytest.raises(strat.OptionError, match="most must be a whole number of at least 1, not 0"):
+    with pytest.raises(OptionError, match="most must be a whole number of at least 1, not 0"):
         plot.graph(W + W.T, most=0)
 
 
@@ -283,7 +277,7 @@ def test_the_heaviest_edges_are_drawn():
     "graph",
     [
         nx.empty_graph(4),
-        nx.empty_graph(1),
+        graphs.path(1),
         nx.disjoint_union(graphs.cycle(5), graphs.path(3)),
         nx.path_graph(200),
     ],
@@ -317,29 +311,17 @@ def test_history_is_the_objective(joint):
 @pytest.mark.parametrize(
     ("draw", "error", "match"),
     [
-        (
-            lambda m: plot.weights(m, prior=np.zeros((3, 3))),
-            strat.DataError,
-            "the prior graph (lacks|has 3)",
-        ),
-        (lambda m: plot.weights(m, prior=graphs.path(12)), strat.DataError, r"lacks \(0, 0\)"),
-        (lambda m: plot.weights(np.zeros((2, 2)), prior=True), strat.OptionError, "this is not a model"),
-        (lambda m: plot.weights(strat.joint(BASE)), strat.DataError, "not fitted"),
-        (lambda m: plot.history(m, x="time"), strat.OptionError, "x is 'time'"),
-        (
-            lambda m: plot.history({"new": strat.joint(BASE)}),
-            strat.DataError,
-            "no fitted model and no Result",
-        ),
-        (lambda m: plot.history([]), strat.DataError, "no fits"),
-        (lambda m: plot.history([without_times(m)], x="seconds"), strat.DataError, 'use x="iterations"'),
-        (
-            lambda m: plot.parameters(None),
-            strat.OptionError,
-            "needs a fitted StratifiedModel, not a NoneType",
-        ),
+        (lambda m: plot.weights(m, prior=np.zeros((3, 3))), DataError, "the prior graph (lacks|has 3)"),
+        (lambda m: plot.weights(m, prior=graphs.path(12)), DataError, r"lacks \(0, 0\)"),
+        (lambda m: plot.weights(np.zeros((2, 2)), prior=True), OptionError, "this is not a model"),
+        (lambda m: plot.weights(strat.joint(BASE)), DataError, "not fitted"),
+        (lambda m: plot.history(m, x="time"), OptionError, "x is 'time'"),
+        (lambda m: plot.history({"new": strat.joint(BASE)}), DataError, "no fitted model and no Result"),
+        (lambda m: plot.history([]), DataError, "no fits"),
+        (lambda m: plot.history([without_times(m)], x="seconds"), DataError, 'use x="iterations"'),
+        (lambda m: plot.parameters(None), OptionError, "needs a fitted StratifiedModel, not a NoneType"),
         *(
-            (lambda m, draw=draw: draw(m, ax=5), strat.OptionError, "ax is 5, but it is the matplotlib Axes")
+            (lambda m, draw=draw: draw(m, ax=5), OptionError, "ax is 5, but it is the matplotlib Axes")
             for draw in (plot.parameters, plot.graph, plot.weights, plot.history)
         ),
     ],

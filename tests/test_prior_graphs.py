@@ -45,12 +45,10 @@ def separate():
 def test_any_metric_and_its_distances_give_one_graph(metric):
     distances = squareform(pdist(POINTS, metric))
     frame = pd.DataFrame(distances, index=list("abcdefg"))
-    for build in (
-        lambda f, m: graphs.knn(f, 2, metric=m),
-        lambda f, m: graphs.exponential_kernel(f, 0.7, metric=m),
-    ):
-        assert np.allclose(weights(build(POINTS, metric)), weights(build(distances, "precomputed")))
-        assert list(build(frame, "precomputed")) == list("abcdefg")
+    for build, number in ((graphs.knn, 2), (graphs.exponential_kernel, 0.7)):
+        near = build(distances, number, metric="precomputed")
+        assert np.allclose(weights(build(POINTS, number, metric=metric)), weights(near))
+        assert list(build(frame, number, metric="precomputed")) == list("abcdefg")
     kernel = graphs.exponential_kernel(distances, 0.7, metric="precomputed")
     assert np.allclose(weights(kernel), off_diagonal(np.exp(-0.7 * distances)))
 
@@ -94,9 +92,7 @@ def test_the_kernels_are_those_of_the_paper():
     d = squareform(pdist(POINTS))
     build = graphs.from_parameters
     assert np.allclose(weights(build(POINTS, "exponential", tau=0.3)), off_diagonal(np.exp(-0.3 * d)))
-    assert np.allclose(
-        weights(build(POINTS, "entropy", sigma=0.8)), off_diagonal(np.exp(-(d**2) / (2 * 0.8**2)))
-    )
+    assert np.allclose(weights(build(POINTS, "entropy", sigma=0.8)), off_diagonal(np.exp(-(d**2) / 1.28)))
     assert nx.utils.graphs_equal(build(POINTS, "knn", k=2), graphs.knn(POINTS, 2))
     # 2^3 is the first power above 7.
     assert len(build(POINTS, "knn").edges) == len(graphs.knn(POINTS, 3).edges)
@@ -107,9 +103,8 @@ def test_the_kernels_are_those_of_the_paper():
 def test_labels_are_nodes(separate):
     assert list(graphs.from_parameters(separate)) == ["a", "b", "c", "d", "e"]
     assert list(graphs.from_parameters(POINTS, labels=list("tuvwxyz"), name="fit")) == list("tuvwxyz")
-    assert list(graphs.from_parameters(pd.DataFrame(POINTS, index=range(10, 17)), "knn")) == list(
-        range(10, 17)
-    )
+    frame = pd.DataFrame(POINTS, index=range(10, 17))
+    assert list(graphs.from_parameters(frame, "knn")) == list(range(10, 17))
     graph = graphs.from_parameters(POINTS, "knn", name="fit")
     assert {factor for *_, factor in graph.edges(data="factor")} == {"fit"}
     assert graphs.from_parameters(POINTS[:1], "knn").number_of_edges() == 0
@@ -136,9 +131,8 @@ def test_records_of_weight_zero_do_not_count(separate):
 
 
 def test_strata_below_min_records_stay_without_edges(separate):
-    with pytest.warns(
-        strat.DataWarning, match="2 of 5 strata have fewer than 5 records and get no edges: 'c', 'd'"
-    ):
+    text = "2 of 5 strata have fewer than 5 records and get no edges: 'c', 'd'"
+    with pytest.warns(strat.DataWarning, match=text):
         graph = graphs.from_parameters(separate, min_records=5)
     assert list(graph) == ["a", "b", "c", "d", "e"]
     assert set(graph.edges) == {("a", "b"), ("a", "e"), ("b", "e")}
@@ -179,11 +173,7 @@ def test_what_the_model_does_not_couple_does_not_count():
     ("arguments", "error", "message"),
     [
         ({"kernel": "gauss"}, strat.OptionError, "kernel is 'gauss'"),
-        (
-            {"sigma": 1.0},
-            strat.OptionError,
-            "kernel='exponential' takes tau, not sigma",
-        ),
+        ({"sigma": 1.0}, strat.OptionError, "kernel='exponential' takes tau, not sigma"),
         ({"tau": -1.0}, strat.OptionError, "tau is -1.0"),
         ({"kernel": "entropy", "sigma": 0.0}, strat.OptionError, "sigma is 0.0"),
         ({"kernel": "knn", "k": 7}, strat.OptionError, "k is 7"),

@@ -86,6 +86,7 @@ def test_hyperparameters_without_a_value():
 # Shapes of records
 
 
+FRAME = pd.DataFrame(X, columns=["u", "v", "w"])
 ARRAYS = [
     (
         (X[:, :2], Y),
@@ -122,13 +123,9 @@ ARRAYS = [
     ((X, [1.0, np.nan, 1.0, 1.0]), DataError, "y has NaN in record 1"),
     ((sp.csr_array(np.where(X == 4, np.nan, X)), Y), DataError, "x has NaN in column 1 of record 1"),
     ((sp.csr_array(X * 1j), Y), DataError, "x holds complex128"),
+    ((FRAME.replace(4.0, np.nan), Y), DataError, "x has NaN in column 'v' of record 1"),
     (
-        (pd.DataFrame(X, columns=["u", "v", "w"]).replace(4.0, np.nan), Y),
-        DataError,
-        "x has NaN in column 'v' of record 1",
-    ),
-    (
-        (pd.DataFrame(X, columns=["u", "v", "w"]).astype("Float64").replace(4.0, pd.NA), Y),
+        (FRAME.astype("Float64").replace(4.0, pd.NA), Y),
         DataError,
         "x has NaN in column 'v' of record 1",
     ),
@@ -229,7 +226,7 @@ def test_steps_must_be_positive(t):
 
 
 def test_steps_have_one_number_a_stratum():
-    with pytest.raises(ShapeError, match=r"t has shape \(3,\); give one number, or 2, one a stratum"):
+    with pytest.raises(ShapeError, match=r"t has shape \(3,\); give one number, or 2: one per stratum"):
         ORACLE.prox(GOOD, np.ones(3))
     with pytest.raises((ShapeError, OptionError), match="t "):
         ORACLE.prox(GOOD, "long")

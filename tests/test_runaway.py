@@ -127,7 +127,6 @@ def test_runaway_fits_are_those_with_a_direction_of_recession(seed):
 
 def test_a_search_says_that_its_winner_runs_away():
     with pytest.warns(strat.ConvergenceWarning, match="has no minimum"):
-        found = strat.search(
-            strat.lrsm(declared(LOGISTIC), PATH), {"scale": [1.0]}, train=(DUMMY, CERTAIN, Z), folds=2
-        )
+        model = strat.lrsm(declared(LOGISTIC), PATH)
+        found = strat.search(model, {"scale": [1.0]}, train=(DUMMY, CERTAIN, Z), folds=2)
     assert any("keeps falling as u" in note for note in found.notes)

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+from problems import mean
 
 import strat
 
@@ -92,18 +93,15 @@ def test_a_file_of_an_earlier_version_is_loaded(tmp_path, changes):
     assert strat.load(path).declaration == META["declaration"]
 
 
-LEARN = [strat.joint, strat.log_diagonal, strat.trace_constraint, strat.entropy]
-GIVEN = [(strat.lrsm, solver) for solver in (strat.NewtonCG, strat.MAPG, strat.ADMM, strat.Cone)]
+LEARN = strat.joint, strat.log_diagonal, strat.trace_constraint, strat.entropy
+KINDS = [(strat.lrsm, solver) for solver in (strat.NewtonCG, strat.MAPG, strat.ADMM, strat.Cone)]
+KINDS += [(strat.common, None), (strat.separate, None)]
+KINDS += [(make, strat.AlternatingMinimization) for make in LEARN]
 
 
 @pytest.mark.parametrize(
     ("make", "solver"),
-    [
-        *GIVEN,
-        (strat.common, None),
-        (strat.separate, None),
-        *((make, strat.AlternatingMinimization) for make in LEARN),
-    ],
+    KINDS,
 )
 def test_what_is_loaded_is_what_was_saved(tmp_path, make, solver):
     solver = None if solver is None else solver(tol=1e-5)
@@ -120,8 +118,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path, make, solver):
     assert np.array_equal(loaded.W_, model.W_) and loaded.result_.objective == model.result_.objective
     assert loaded.fit(Y, strata=Z).result_.objective == pytest.approx(model.result_.objective)
     with pytest.raises(strat.OptionError, match="was fitted with the variables"):
-        mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-        strat.load(path, base=strat.BaseModel(cp.square(y - mu), data=(y,)))
+        strat.load(path, base=mean())
 
 
 def test_a_fit_loaded_without_its_declaration_is_for_reading(tmp_path):
@@ -135,7 +132,7 @@ def test_a_fit_loaded_without_its_declaration_is_for_reading(tmp_path):
     assert pickle.loads(pickle.dumps(record)).strata_ == model.strata_
 
 
-class Cycle(strat.LogDet):
+class Own(strat.LogDet):
     """A graph regularizer of a user's own."""
 
 
@@ -146,10 +143,7 @@ class Slow(strat.NewtonCG):
 def test_classes_that_are_not_strats_own_are_refused_by_name(tmp_path):
     path = tmp_path / "model.npz"
     for options, text in (
-        (
-            {"graph_regularizer": Cycle(0.5, 0.5, 0.1, 0.5)},
-            "the graph regularizer Cycle, which is none of strat",
-        ),
+        ({"graph_regularizer": Own(0.5, 0.5, 0.1, 0.5)}, "the graph regularizer Own, which is none of strat"),
         ({"solver": Slow()}, "the solver Slow, which is none of strat"),
     ):
         strat.StratifiedModel(BASE, GRAPH, **options).fit(Y, strata=Z).save(path)
@@ -174,16 +168,7 @@ def test_loading_with_another_declaration_is_warned_of(tmp_path):
 
 def test_labels_of_many_kinds_are_kept(tmp_path):
     day = datetime.date(2020, 1, 2)
-    labels = [
-        "a",
-        1,
-        2.5,
-        day,
-        datetime.datetime(2020, 1, 2, 3),
-        (day, ("b", 2)),
-        frozenset({1, 2}),
-        b"\x00a",
-    ]
+    labels = ["a", 1, 2.5, day, datetime.datetime(2020, 1, 2, 3), (day, ("b", 2)), frozenset({1, 2}), b"\x00"]
     labels += [pd.Period("2020-03", "M"), pd.Period("2020Q1", "Q-NOV"), pd.Interval(0, 1.5, "left")]
     labels += [pd.Interval(pd.Timestamp(day), pd.Timestamp("2021"), "both"), ("c", pd.Interval(0, 1))]
     model = strat.lrsm(BASE, nx.path_graph(labels)).fit(Y, strata=labels[:4])

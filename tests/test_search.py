@@ -5,11 +5,12 @@ import numpy as np
 import pandas as pd
 import paper_data
 import pytest
-from problems import linear
+from problems import linear, mean
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import strat
+from strat import OptionError
 from strat.records.tables import mean_and_error
 
 RNG = np.random.default_rng(2)
@@ -71,7 +72,7 @@ def test_the_best_of_every_kind_is_fitted_to_all_records(found):
     row = next(row for row in found.table if row["candidate"] == "common")
     expected = strat.common(BASE, GRAPH).set_params(**row["constants"]).fit(X, Y, strata=Z)
     assert np.array_equal(found["common"].theta_["theta"], expected.theta_["theta"])
-    with pytest.raises(strat.OptionError, match="'joint' is none of the candidates"):
+    with pytest.raises(OptionError, match="'joint' is none of the candidates"):
         found["joint"]
 
 
@@ -103,7 +104,7 @@ def test_a_time_limit_keeps_the_best_so_far(monkeypatch):
     found = strat.search(strat.lrsm(BASE, GRAPH), train=(X, Y, Z), folds=FOLDS, time_limit=100)
     assert any(note.startswith("out of time: ") for note in found.notes)
     assert sum(row["trials"] for row in found.table) < 40 and hasattr(found.best, "theta_")
-    with pytest.raises(strat.OptionError, match="ended before a single choice"):
+    with pytest.raises(OptionError, match="ended before a single choice"):
         strat.search(strat.lrsm(BASE, GRAPH), train=(X, Y, Z), folds=FOLDS, time_limit=1)
 
 
@@ -146,9 +147,8 @@ def test_a_grid_is_searched_exhaustively():
         losses = cross_validated(clone(model).set_params(**row["constants"]))
         assert np.isclose(row["mean"], losses.mean(), rtol=1e-6)
     common = [row for row in found.table if row["candidate"] == "common"]
-    expected = {
-        r: cross_validated(strat.common(BASE, GRAPH).set_params(base__ridge=r)).mean() for r in (0.1, 1, 10)
-    }
+    alone = strat.common(BASE, GRAPH)
+    expected = {r: cross_validated(alone.set_params(base__ridge=r)).mean() for r in (0.1, 1, 10)}
     assert common[0]["constants"] == {"base__ridge": min(expected, key=expected.get)}
     assert np.isclose(common[0]["mean"], min(expected.values()), rtol=1e-6)
 
@@ -162,18 +162,12 @@ def test_a_learned_graph_is_searched_by_bare_names():
 
 
 def test_without_a_grid_a_learned_graph_gets_its_constants():
-    base = strat.BaseModel(*_mean())
+    base = mean()
     models, train = {"joint": strat.joint(base, PLACE)}, (Y, [a for a, _ in Z])
-    row, *_ = (
-        r for r in strat.search(models, train=train, folds=2, max_trials=8).table if r["candidate"] == "joint"
-    )
+    table = strat.search(models, train=train, folds=2, max_trials=8).table
+    row = next(r for r in table if r["candidate"] == "joint")
     lambdas = {f"graph_regularizer__{name}" for name in ("lambda1", "lambda2")}
     assert set(row["constants"]) == {"scale__place", *lambdas} and row["trials"] == 8
-
-
-def _mean():
-    mu, y = cp.Variable(name="mu"), cp.Parameter(name="y")
-    return cp.square(y - mu), 0, (), (y,), mu
 
 
 def test_rolling_folds_and_columns_of_a_frame():
@@ -202,9 +196,8 @@ def test_declarations_that_differ_in_couple_alone_share_the_models_without_edges
 
     def declared(couple=None, factor=1.0):
         loss = cp.square(y - [factor, 1.0] @ cp.multiply(x, theta) - b)  # made anew for each
-        return strat.lrsm(
-            strat.BaseModel(loss, cp.sum_squares(theta), data=(x, y), couple=couple), GRAPH, scale=0.1
-        )
+        base = strat.BaseModel(loss, cp.sum_squares(theta), data=(x, y), couple=couple)
+        return strat.lrsm(base, GRAPH, scale=0.1)
 
     models, grid = {"both": declared(), "slopes": declared({b: 0.0})}, {"scale": [0.1]}
     found = strat.search(models, grid, train=(X, Y, Z), folds=2)
@@ -237,20 +230,15 @@ def test_the_table_prints_and_converts(found):
 @pytest.mark.parametrize(
     ("grid", "options", "error", "words"),
     [
-        (
-            {"scale__age": [1]},
-            {},
-            strat.OptionError,
-            "no model has a constant 'scale__age'; known are scale, ",
-        ),
-        ({"scale__time": 3}, {}, strat.OptionError, "must be a list of values to try, not 3"),
-        ({}, {}, strat.OptionError, "grid must be a dict"),
-        (None, {"folds": 1}, strat.OptionError, "n_splits must be"),
+        ({"scale__age": [1]}, {}, OptionError, "no model has a constant 'scale__age'; known are scale, "),
+        ({"scale__time": 3}, {}, OptionError, "must be a list of values to try, not 3"),
+        ({}, {}, OptionError, "grid must be a dict"),
+        (None, {"folds": 1}, OptionError, "n_splits must be"),
         (None, {"train": (X, Y)}, strat.DataError, "and then the strata"),
-        (None, {"tol": 0}, strat.OptionError, "tol must be"),
-        (None, {"max_trials": 0}, strat.OptionError, "max_trials must be"),
-        (None, {"n_jobs": 0}, strat.OptionError, "n_jobs must be"),
-        (None, {"time_limit": -1}, strat.OptionError, "time_limit must be"),
+        (None, {"tol": 0}, OptionError, "tol must be"),
+        (None, {"max_trials": 0}, OptionError, "max_trials must be"),
+        (None, {"n_jobs": 0}, OptionError, "n_jobs must be"),
+        (None, {"time_limit": -1}, OptionError, "time_limit must be"),
     ],
 )
 def test_wrong_arguments_raise(grid, options, error, words):
@@ -332,11 +320,8 @@ def test_on_real_records_the_users_weights_do_not_matter(name):
         X, y, z, _ = getattr(paper_data, name)()
         data, graph, folds, other = (X, y), paper_data.wine_graph(), 3, 1e3
         data = (X, y[:, 1] * 2 - 1) if name == "wine" else data
-        theta, x, t = (
-            cp.Variable(X.shape[1], name="theta"),
-            cp.Parameter(X.shape[1], name="x"),
-            cp.Parameter(name="t"),
-        )
+        n = X.shape[1]
+        theta, x, t = cp.Variable(n, name="theta"), cp.Parameter(n, name="x"), cp.Parameter(name="t")
         loss = strat.losses.logistic if name == "wine" else strat.losses.squared
         ridge = cp.Parameter(nonneg=True, value=1.0, name="ridge")
         base = strat.BaseModel(loss(t, x @ theta), ridge * cp.sum_squares(theta), data=(x, t))

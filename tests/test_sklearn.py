@@ -12,16 +12,10 @@ import sklearn
 from problems import linear
 from scipy.special import expit, logit, softmax
 from scipy.stats import norm
+from sklearn import ensemble
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import (
-    BaggingRegressor,
-    StackingClassifier,
-    StackingRegressor,
-    VotingClassifier,
-    VotingRegressor,
-)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
@@ -146,10 +140,8 @@ def test_routing_brings_strata_and_weights_to_fit_and_score(routing):
     grid = GridSearchCV(model, {"scale__age": [0.1, 10.0]}, cv=folds).fit(X, Y, **params)
     expected = [by_hand(lrsm(scale={"age": s, "sex": 1.0}), pairs, W).mean() for s in (0.1, 10.0)]
     assert np.allclose(grid.cv_results_["mean_test_score"], expected)
-    assert np.isclose(
-        grid.score(X, Y, strata=Z, sample_weight=W),
-        grid.best_estimator_.score(X, Y, strata=Z, sample_weight=W),
-    )
+    given = {"strata": Z, "sample_weight": W}
+    assert np.isclose(grid.score(X, Y, **given), grid.best_estimator_.score(X, Y, **given))
     ignored = clone(model).set_fit_request(strata=True, sample_weight=False)
     ignored.set_score_request(strata=True, sample_weight=False)
     plain = cross_val_score(ignored, X, Y, cv=folds, params={"strata": Z, "groups": Z})
@@ -253,9 +245,7 @@ def test_scikit_learns_checks(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = estimator_checks.check_estimator(kind(), expected_failed_checks=expected, on_fail=None)
-    status = {
-        state: {r["check_name"] for r in results if r["status"] == state} for state in ("failed", "xfail")
-    }
+    status = {s: {r["check_name"] for r in results if r["status"] == s} for s in ("failed", "xfail")}
     assert status["failed"] == set() and status["xfail"] == set(expected)
     assert sum(r["status"] == "passed" for r in results) > 40
 
@@ -332,19 +322,24 @@ def test_classifiers_work_inside_stacks_and_votes():
     y, model = (Y > 0).astype(int), of_labels(lambda y, u: cp.logistic(u) - y * u)
     features = ColumnTransformer([("one", OneHotEncoder(), COLUMNS)], remainder="passthrough")
     pair = [("own", model), ("linear", make_pipeline(features, LogisticRegression()))]
-    vote = VotingClassifier(pair, voting="soft").fit(FRAME, y)
+    vote = ensemble.VotingClassifier(pair, voting="soft").fit(FRAME, y)
     own, linear = (clone(m).fit(FRAME, y).predict_proba(FRAME) for _, m in pair)
     assert np.allclose(vote.predict_proba(FRAME), (own + linear) / 2)
-    assert StackingClassifier(pair, cv=3).fit(FRAME, y).score(FRAME, y) > 0.8
+    assert ensemble.StackingClassifier(pair, cv=3).fit(FRAME, y).score(FRAME, y) > 0.8
     with pytest.warns(strat.DataWarning, match="as scikit-learn numbers the classes"):
-        VotingClassifier([("own", of_labels(strat.losses.hinge))]).fit(FRAME, 2 * y - 1)
+        ensemble.VotingClassifier([("own", of_labels(strat.losses.hinge))]).fit(FRAME, 2 * y - 1)
 
 
 @pytest.mark.parametrize("strata", [COLUMNS, [0, 2], [-4, -2]])
 def test_strata_by_name_or_position_and_the_names_of_features(strata):
     expected = strat.lrsm(BASE, GRAPH).fit(X, Y, strata=Z)
     model = strat.lrsm(BASE, GRAPH, strata=strata).fit(FRAME, Y)
-    assert np.array_equal(model.theta_["theta"], expected.theta_["theta"])
+    named = strat.lrsm(BASE, GRAPH).fit(FRAME, Y, strata=COLUMNS)
+    for other in (model, named):
+        assert other.strata_ == expected.strata_
+        assert np.array_equal(other.theta_["theta"], expected.theta_["theta"])
+    assert np.allclose(model.predict(FRAME), expected.predict(X, strata=Z))
+    assert np.isclose(model.score(FRAME, Y), named.score(FRAME, Y, strata=COLUMNS))
     assert model.n_features_in_ == 4 and list(model.feature_names_in_) == list(FRAME.columns)
     assert expected.n_features_in_ == 2 and not hasattr(expected, "feature_names_in_")
     with pytest.raises(strat.DataError, match=r"the columns \[4\] of X, but X has 4 columns"):
@@ -360,10 +355,10 @@ def test_models_work_inside_ensembles_and_pipelines(by):
     features = ColumnTransformer([("one", OneHotEncoder(), COLUMNS)], remainder="passthrough")
     ridge = make_pipeline(features, Ridge())
     fitted, linear = clone(model).fit(FRAME, Y), clone(ridge).fit(FRAME, Y)
-    vote = VotingRegressor([("own", model), ("ridge", ridge)]).fit(FRAME, Y)
+    vote = ensemble.VotingRegressor([("own", model), ("ridge", ridge)]).fit(FRAME, Y)
     assert np.allclose(vote.predict(FRAME), (fitted.predict(FRAME) + linear.predict(FRAME)) / 2)
     folds = KFold(3)
-    stack = StackingRegressor([("own", model), ("ridge", ridge)], cv=folds).fit(FRAME, Y)
+    stack = ensemble.StackingRegressor([("own", model), ("ridge", ridge)], cv=folds).fit(FRAME, Y)
     held = cross_val_predict(model, FRAME, Y, cv=folds)
     by_hand = [clone(model).fit(FRAME.iloc[a], Y[a]).predict(FRAME.iloc[b]) for a, b in folds.split(FRAME)]
     assert np.allclose(held, np.concatenate(by_hand)) and stack.score(FRAME, Y) > 0.5
@@ -372,9 +367,8 @@ def test_models_work_inside_ensembles_and_pipelines(by):
     strata = COLUMNS if by == "name" else [2, 3]
     piped = make_pipeline(scale, strat.lrsm(BASE, GRAPH, strata=strata)).fit(FRAME, Y)
     scaled = (FRAME[["u", "v"]] - FRAME[["u", "v"]].mean()) / FRAME[["u", "v"]].std(ddof=0)
-    assert np.allclose(
-        piped.predict(FRAME), strat.lrsm(BASE, GRAPH).fit(scaled, Y, strata=Z).predict(scaled, strata=Z)
-    )
+    plain = strat.lrsm(BASE, GRAPH).fit(scaled, Y, strata=Z)
+    assert np.allclose(piped.predict(FRAME), plain.predict(scaled, strata=Z))
     if by == "position":  # a bag has arrays
-        bag = BaggingRegressor(model, 3, random_state=0).fit(FRAME.to_numpy(dtype=object), Y)
+        bag = ensemble.BaggingRegressor(model, 3, random_state=0).fit(FRAME.to_numpy(dtype=object), Y)
         assert bag.score(FRAME.to_numpy(dtype=object), Y) > 0.5

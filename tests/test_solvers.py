@@ -17,7 +17,6 @@ from problems import (
     KINKED,
     LOSSES,
     REGULARIZERS,
-    K,
     P,
     declared,
     fitted,
@@ -200,8 +199,8 @@ sizes, seeds, losses = st.integers(2, 6), st.integers(0, 10**6), st.sampled_from
 def small(size, seed, loss="logistic", regularizer="l1", weight=1.0):
     """A random connected graph, records in all but perhaps some strata, and a model."""
     rng, on = np.random.default_rng(seed), nx.empty_graph(size)
-    on.add_edges_from(
-        (k, int(rng.integers(k)), {"weight": weight * rng.uniform(0.5, 2)}) for k in range(1, size)
+    on.add_weighted_edges_from(
+        (k, int(rng.integers(k)), weight * rng.uniform(0.5, 2)) for k in range(1, size)
     )
     X, y, z = rng.standard_normal((40, P)), rng.choice([-1.0, 1.0], size=40), rng.integers(size, size=40)
     return strat.lrsm(declared(loss, regularizer), on, solver=strat.NewtonCG(tol=1e-9)), on, X, y, z
@@ -255,17 +254,15 @@ def test_weights_count_records(size, seed):
 @pytest.mark.parametrize("make", [strat.lrsm, strat.separate])
 def test_a_stratum_with_nothing_gets_the_regularizers_minimiser(make):
     theta, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="y")
-    on = nx.Graph([("a", "b")])
+    on, Y = nx.Graph([("a", "b")]), [[0.0, 0.0], [9.0, 9.0]]
     on.add_node("c")
     base = strat.BaseModel(cp.sum_squares(theta - y), cp.norm1(theta - np.array([3.0, -2.0])), data=(y,))
     with pytest.warns(strat.DataWarning, match="The stratum 'c' has neither records nor edges"):
-        model = make(base, on).fit([[0.0, 0.0], [9.0, 9.0]], strata=["a", "b"])
+        model = make(base, on).fit(Y, strata=["a", "b"])
     assert model.at("c")["theta"] == pytest.approx([3.0, -2.0], abs=1e-9)
     assert any("'c'" in note and "regularizer's minimiser" in note for note in model.result_.notes)
     with pytest.warns(strat.DataWarning, match="stay at the start"):
-        model = make(strat.BaseModel(base.loss, data=(y,)), on).fit(
-            [[0.0, 0.0], [9.0, 9.0]], strata=["a", "b"]
-        )
+        model = make(strat.BaseModel(base.loss, data=(y,)), on).fit(Y, strata=["a", "b"])
     assert np.array_equal(model.at("c")["theta"], [0.0, 0.0])
 
 
@@ -348,7 +345,7 @@ def test_the_warning_about_max_iter_and_the_log_say_what_was_reached(caplog):
 def test_starts_by_name_and_by_value():
     p = problem(h=H)
     assert not point(p, "zero")[0].any() and np.array_equal(point(p, "zero")[1], p.w0)
-    assert point(problem(regularizer="simplex", h=H), "default")[0].sum(axis=1) == pytest.approx(np.ones(K))
+    assert point(problem(regularizer="simplex", h=H), "default")[0].sum(axis=1) == pytest.approx(np.ones(p.K))
     theta, w = point(p, "separate")
     assert np.linalg.norm(theta - p.prox(theta - p.loss.value_and_gradient(theta)[1], 1.0)) < 0.05
     assert not theta[3].any() and not theta[9].any()  # no records
@@ -356,7 +353,7 @@ def test_starts_by_name_and_by_value():
     assert p.residual(theta, w)["theta"] < 1e-3 and theta[3].any()
     a, b, c = (point(p, "random", seed)[0] for seed in (0, 0, 1))
     assert np.array_equal(a, b) and not np.array_equal(a, c)
-    theta, w = point(p, {"theta": np.ones((K, P))})
+    theta, w = point(p, {"theta": np.ones((p.K, P))})
     assert np.all(theta == 1) and np.array_equal(w, p.w0)
     assert point(p, {"w": p.edges.mask})[1] is p.edges.mask
     with pytest.raises(strat.OptionError, match="init = 'best' is unknown"):
@@ -366,14 +363,8 @@ def test_starts_by_name_and_by_value():
 def test_the_best_of_several_starts_is_kept():
     p = problem(h=H)
     result = solve(p, strat.MAPG(), n_starts=6)
-    assert [s["init"] for s in result.starts] == [
-        "default",
-        "zero",
-        "separate",
-        "lrsm",
-        "random 1",
-        "random 2",
-    ]
+    names = ["default", "zero", "separate", "lrsm", "random 1", "random 2"]
+    assert [s["init"] for s in result.starts] == names
     assert result.objective == min(s["objective"] for s in result.starts)
     assert [s["init"] for s in solve(p, strat.MAPG(), {}, n_starts=2).starts] == ["given", "default"]
     by_score = solve(p, strat.MAPG(patience=2), n_starts=3, score=lambda theta: -np.abs(theta).sum())
@@ -390,16 +381,15 @@ def test_a_start_outside_the_constraints_is_projected(solver):
     result = solve(p, solver(tol=1e-8), start)
     assert result.status == "converged" and np.abs(result.theta).max() <= 0.4
     assert result.objective == pytest.approx(solve(p, solver(tol=1e-8)).objective, rel=1e-12)
-    assert np.array_equal(point(p, {"theta": np.full((K, P), 0.1)})[0], np.full((K, P), 0.1))
+    assert np.array_equal(point(p, {"theta": np.full((p.K, P), 0.1)})[0], np.full((p.K, P), 0.1))
 
 
 def test_a_start_outside_the_domain_is_an_error():
     p, y = cp.Variable(name="p"), cp.Parameter(name="y")
     model = strat.separate(strat.BaseModel(p - y * cp.log(p), data=(y,)))
     seen = BoundModel(model, (np.ones(3),), [0, 1, 2]).problem()
-    with pytest.raises(
-        strat.OptionError, match=r"init: the loss of stratum number 0 \(3 in all\) is not finite"
-    ):
+    text = r"init: the loss of stratum number 0 \(3 in all\) is not finite"
+    with pytest.raises(strat.OptionError, match=text):
         strat.MAPG()._run(seen, np.zeros((3, 1)), seen.w0)
 
 
@@ -486,9 +476,7 @@ def test_more_blas_threads_than_one_work_where_they_are_faster(K, seconds, monke
     monkeypatch.setattr(solvers_base, "_seconds", lambda: next(calls))
     before = threadpoolctl.threadpool_info()
     with solvers_base._blas_threads(SimpleNamespace(learned=True, K=K, edges=edges)):
-        counts = [
-            pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"
-        ]
+        counts = [p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]
     all_of_them = [pool["num_threads"] for pool in before if pool["user_api"] == "blas"]
     assert counts == (all_of_them if (K, seconds[0]) == (2000, 1.0) else [1] * len(counts))
     assert threadpoolctl.threadpool_info() == before

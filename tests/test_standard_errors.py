@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from problems import mean
 
 import strat
 from strat.oracles.sparse_cholesky import inverse_entries
@@ -100,12 +101,8 @@ def test_a_gaussian_model_has_its_exact_posterior():
     assert np.allclose(strat.covariances(model), blocks(covariance, n), rtol=1e-9)
     assert np.allclose(strat.standard_errors(model)["theta"].ravel(), np.sqrt(np.diag(covariance)), rtol=1e-9)
 
-    scaled = strat.lrsm(
-        strat.BaseModel(loss * noise, noise * mu / 2 * cp.sum_squares(theta), data=(x, y)),
-        graph,
-        scale=noise,
-        **TIGHT,
-    ).fit(X, Y, strata=[list(graph)[k] for k in strata])
+    base = strat.BaseModel(loss * noise, noise * mu / 2 * cp.sum_squares(theta), data=(x, y))
+    scaled = strat.lrsm(base, graph, scale=noise, **TIGHT).fit(X, Y, strata=[list(graph)[k] for k in strata])
     assert np.allclose(strat.covariances(scaled, dispersion=noise), strat.covariances(model), rtol=1e-7)
 
 
@@ -145,18 +142,16 @@ def test_parameters_at_a_bound_are_left_out():
     model = strat.separate(base, **TIGHT).fit([1.0] * 5 + [1.0, 0.0, 0.0, 0.0], strata=["a"] * 5 + ["b"] * 4)
     assert model.theta_["p"] == pytest.approx([0.9, 0.25], abs=1e-6)
     # The information of 4 records at p = 1/4 is 4 / (p (1 - p)).
-    assert strat.standard_errors(model)["p"] == pytest.approx(
-        [np.nan, np.sqrt(0.25 * 0.75 / 4)], rel=1e-5, nan_ok=True
-    )
+    expected = [np.nan, np.sqrt(0.25 * 0.75 / 4)]
+    assert strat.standard_errors(model)["p"] == pytest.approx(expected, rel=1e-5, nan_ok=True)
 
 
 def test_a_group_norm_has_its_curvature_off_the_kink():
     K, n, weight = 5, 3, 7.0
     X, Y, strata = logistic_records(K, n, 120)
     Y[strata == 3] *= RNG.choice([-1.0, 1.0], np.sum(strata == 3))  # nothing to learn there
-    model = strat.separate(logistic_base(n, lambda theta: weight * cp.norm2(theta)), **TIGHT).fit(
-        X, Y, strata=strata
-    )
+    base = logistic_base(n, lambda theta: weight * cp.norm2(theta))
+    model = strat.separate(base, **TIGHT).fit(X, Y, strata=strata)
     theta, errors = model.theta_["theta"], strat.standard_errors(model)["theta"]
     zero = np.linalg.norm(theta, axis=1) == 0
     assert 0 < zero.sum() < K
@@ -184,9 +179,8 @@ def test_constraints_take_their_directions_away():
 def test_a_symmetric_matrix_varies_along_symmetric_directions():
     S, y = cp.Variable((2, 2), name="S", PSD=True), cp.Parameter(2, name="y")
     base = strat.BaseModel(cp.quad_form(y, S) / 2 - cp.log_det(S) / 2, data=(y,))
-    model = strat.separate(base, **TIGHT).fit(
-        RNG.standard_normal((30, 2)) @ [[1.0, 0.5], [0.0, 1.0]], strata=[0] * 30
-    )
+    rows = RNG.standard_normal((30, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
+    model = strat.separate(base, **TIGHT).fit(rows, strata=[0] * 30)
     inverse = np.linalg.inv(model.theta_["S"][0])
     basis = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]).T / [1, np.sqrt(2), 1]
     hessian = 30 / 2 * basis.T @ np.kron(inverse, inverse) @ basis
@@ -229,15 +223,11 @@ def test_more_strata_than_a_dense_inverse_could_hold():
 def test_what_nothing_determines_is_infinite():
     theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
     base = strat.BaseModel(cp.square(y - x @ theta) / 2, data=(x, y))
-    graph = nx.Graph([("a", "b")])
+    graph, X = nx.Graph([("a", "b")]), [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 2.0]]
     graph.add_nodes_from(["c", "d"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = strat.lrsm(base, graph).fit(
-            [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 2.0]],
-            [1.0, 1.0, 2.0, 4.0],
-            strata=["a", "a", "c", "c"],
-        )
+        model = strat.lrsm(base, graph).fit(X, [1.0, 1.0, 2.0, 4.0], strata=["a", "a", "c", "c"])
     with pytest.warns(strat.DataWarning, match=r"4 parameters in 2 strata \('c', 'd'\) have infinite"):
         errors = strat.standard_errors(model)["theta"]
     # Stratum b knows what a knows, through an edge of 1.
@@ -247,8 +237,7 @@ def test_what_nothing_determines_is_infinite():
 
 @pytest.mark.parametrize("dispersion", [0.0, -1.0, np.inf, True, "1"])
 def test_dispersion_is_checked(dispersion):
-    y, theta = cp.Parameter(name="y"), cp.Variable(name="theta")
-    model = strat.separate(strat.BaseModel(cp.square(y - theta), data=(y,))).fit([1.0], strata=[0])
+    model = strat.separate(mean()).fit([1.0], strata=[0])
     with pytest.raises(strat.OptionError, match="dispersion is"):
         strat.standard_errors(model, dispersion=dispersion)
 

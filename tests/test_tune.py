@@ -45,11 +45,8 @@ def records(rng, count, truth=region, noise=0.7):
     theta = np.random.default_rng(11).normal(size=(SIDE * SIDE, N)) * 1.5
     z = [node for node in NODES for _ in range(count)]
     X = rng.normal(size=(len(z), N))
-    return (
-        X,
-        np.einsum("ij,ij->i", X, theta[[truth(node) for node in z]]) + noise * rng.normal(size=len(z)),
-        z,
-    )
+    means = np.einsum("ij,ij->i", X, theta[[truth(node) for node in z]])
+    return X, means + noise * rng.normal(size=len(z)), z
 
 
 def grid():
@@ -103,9 +100,8 @@ def test_the_result_is_a_plain_fit_of_all_records_with_that_graph(tuned):
     W = tuned.parameters["W0"]
     assert np.allclose(W, nx.to_numpy_array(graph, nodelist=NODES)) and np.allclose(tuned.model.W_, W)
     for given, value in ((grid(), tuned.before), (graph, tuned.after)):
-        assert held_out(strat.lrsm(BASE, given, solver=strat.NewtonCG(tol=1e-10))) == pytest.approx(
-            value, rel=1e-6
-        )
+        tight = strat.lrsm(BASE, given, solver=strat.NewtonCG(tol=1e-10))
+        assert held_out(tight) == pytest.approx(value, rel=1e-6)
     assert tuned.history[0] == pytest.approx(tuned.before) and tuned.history[-1] == pytest.approx(tuned.after)
     assert tuned.after < tuned.before
     assert tuned.folds == [{"records": len(VALIDATION[1]), "before": tuned.before, "after": tuned.after}]
@@ -179,9 +175,8 @@ def test_ties_share_a_multiplier():
 
 def test_only_listed_edges_move():
     listed = [((2, b), (3, b)) for b in range(SIDE)]
-    tuned = strat.tune(
-        strat.lrsm(BASE, grid(), scale=3.0), TRAIN, VALIDATION, wrt=["W0"], edges=listed, penalty=0.01
-    )
+    model = strat.lrsm(BASE, grid(), scale=3.0)
+    tuned = strat.tune(model, TRAIN, VALIDATION, wrt=["W0"], edges=listed, penalty=0.01)
     free = set(map(frozenset, listed))
     others = {round(w, 9) for u, v, w in tuned.W0.edges(data="weight") if frozenset((u, v)) not in free}
     assert tuned.improved and len(others) == 2  # each factor's edges keep one weight
@@ -281,12 +276,8 @@ def test_learned_candidates_pass_the_same_guard():
     nx.add_cycle(far_apart, [NODES[k * 5 % 36] for k in range(36)], weight=0.5)
     true = grid()
     true.remove_edges_from([(u, v) for u, v in true.edges if region(u) != region(v)])
-    tuned = strat.tune(
-        strat.lrsm(BASE, far_apart),
-        TRAIN,
-        VALIDATION,
-        candidates={"knn": "knn", "entropy": "entropy", "regions": true},
-    )
+    candidates = {"knn": "knn", "entropy": "entropy", "regions": true}
+    tuned = strat.tune(strat.lrsm(BASE, far_apart), TRAIN, VALIDATION, candidates=candidates)
     tried = {row["tried"] for row in tuned.table}
     assert {"start", "scale", "knn, scale", "entropy, scale", "regions, scale"} <= tried
     assert tuned.improved and tuned.choice.startswith("regions")
@@ -306,12 +297,8 @@ def test_gradients_equal_differences():
     theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
     lam, pull = (cp.Parameter(nonneg=True, value=v, name=name) for v, name in ((0.4, "lam"), (0.5, "pull")))
     centre = cp.Parameter(2, value=[0.3, -0.2], name="centre")
-    base = strat.BaseModel(
-        cp.logistic(-cp.multiply(y, x @ theta)),
-        lam * cp.sum_squares(theta - centre),
-        data=(x, y),
-        couple={theta: pull},
-    )
+    loss, ridge = cp.logistic(-cp.multiply(y, x @ theta)), lam * cp.sum_squares(theta - centre)
+    base = strat.BaseModel(loss, ridge, data=(x, y), couple={theta: pull})
     rows, columns = strat.graphs.path(3, name="r"), strat.graphs.path(2, weight=2.0, name="c")
     model = strat.lrsm(base, strat.graphs.product(rows, columns), scale={"r": 0.7})
     rng = np.random.default_rng(5)
@@ -433,11 +420,8 @@ def test_mistakes(error):
 def test_without_the_guard_the_validation_loss_is_minimised(wrt):
     model = strat.lrsm(BASE, grid(), scale=0.1)
     free = strat.tune(model, TRAIN, VALIDATION, wrt=wrt, guard=False)
-
-    assert (
-        free.after == pytest.approx(held_out(strat.lrsm(BASE, free.W0)), rel=1e-5)
-        and free.after < free.before
-    )
+    assert free.after == pytest.approx(held_out(strat.lrsm(BASE, free.W0)), rel=1e-5)
+    assert free.after < free.before
     assert free.unguarded is free and np.isnan(free.gain_se)
     for factor in (0.8, 1.25):  # no other size of the weights is better
         moved = free.W0.copy()

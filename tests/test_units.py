@@ -115,12 +115,11 @@ def test_all_solvers(solver):
         np.testing.assert_allclose(model.predict(X * scale + 50 * scale, strata=Z), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "h", [strat.LogDet(5.0, 0.5, 0.1, 0.2), strat.Entropy(0.5)], ids=["log det", "entropy"]
-)
-@pytest.mark.parametrize(
-    "solver", [strat.MAPG(tol=1e-7), strat.AlternatingMinimization(tol=1e-7)], ids=["MAPG", "alternating"]
-)
+LEARNED = [strat.LogDet(5.0, 0.5, 0.1, 0.2), strat.Entropy(0.5)]
+
+
+@pytest.mark.parametrize("h", LEARNED, ids=repr)
+@pytest.mark.parametrize("solver", [strat.MAPG(tol=1e-7), strat.AlternatingMinimization(tol=1e-7)], ids=repr)
 def test_learned_graphs(solver, h):
     models = {}
     for name, scale in {"ones": np.ones(n), **SCALES}.items():
@@ -134,13 +133,8 @@ def test_learned_graphs(solver, h):
 @pytest.mark.parametrize("loss, unit", [("squares", 1e-8), ("squares", 1e8), ("power", 1e-4), ("power", 1e6)])
 @pytest.mark.parametrize(
     "h",
-    [
-        strat.LogDet(5.0, 0.5, 0.1, 0.2),
-        strat.LogDiagonal(1.0, 1.0),
-        strat.Entropy(0.5),
-        strat.TraceConstraint(2.0, 3.0),
-    ],
-    ids=lambda h: type(h).__name__,
+    [*LEARNED, strat.LogDiagonal(1.0, 1.0), strat.TraceConstraint(2.0, 3.0)],
+    ids=repr,
 )
 def test_labels_in_all_units_with_a_learned_graph(h, loss, unit):
     # F of the labels times u is u^p F of the labels, if h and the distances are weighed alike.
@@ -171,9 +165,8 @@ def test_least_squares_of_raw_columns(name):
     labels = S @ [0.5, -0.25] + 0.3 * RNG.standard_normal(N)
     model = fitted(strat.separate(strat.BaseModel(cp.square(y - x @ t - b), data=(x, y))), raw, labels, Z)
     groups = ((np.c_[S, np.ones(N)][k == Z], labels[k == Z]) for k in range(K))
-    assert model.result_.objective == pytest.approx(
-        sum(np.linalg.lstsq(A, c)[1][0] for A, c in groups), rel=1e-9
-    )
+    least = sum(np.linalg.lstsq(A, c)[1][0] for A, c in groups)
+    assert model.result_.objective == pytest.approx(least, rel=1e-9)
     assert model.result_.status == "converged" and model.result_.iterations <= 4
 
 
@@ -183,10 +176,8 @@ def test_kinks_of_raw_columns_and_a_graph(name):
     mean, spread, t, b = raw.mean(axis=0), raw.std(axis=0), cp.Variable((K, 2)), cp.Variable(K)
     S = (raw - mean) / spread
     labels = S @ [0.5, -0.25] + 0.3 * np.random.default_rng(1).standard_normal(N)
-    solver = strat.Cone(tol=1e-5)
-    model = fitted(
-        strat.lrsm(declared_of(2), strat.graphs.path(K, weight=2.0), solver=solver), raw, labels, Z
-    )
+    model = strat.lrsm(declared_of(2), strat.graphs.path(K, weight=2.0), solver=strat.Cone(tol=1e-5))
+    fitted(model, raw, labels, Z)
     # The same in centred columns: raw coefficients are t / spread, and intercepts b - mean · t / spread.
     loss = cp.sum(LOSSES["pinball"][0](cp.sum(cp.multiply(S, t[Z]), axis=1) + b[Z], labels))
     apart = [cp.diff(t / spread[None, :]), cp.diff(b - t @ (mean / spread))]
@@ -212,9 +203,8 @@ def declared_of(n, loss="pinball", ridge=0.0, scale=1.0):
     x, y = cp.Parameter(n, name="x"), cp.Parameter(name="y")
     penalty = ridge * cp.sum_squares(cp.multiply(scale * np.ones(n), t))
     couple = {t: np.square(scale) * np.ones(n), b: 0.0} if ridge else None
-    return strat.BaseModel(
-        LOSSES[loss][0](x @ t + b, y), penalty, data=(x, y), predict=x @ t + b, couple=couple
-    )
+    u = x @ t + b
+    return strat.BaseModel(LOSSES[loss][0](u, y), penalty, data=(x, y), predict=u, couple=couple)
 
 
 GRAPHS = {"path": strat.graphs.path(4, weight=7.0), "complete": strat.graphs.complete(40, weight=500.0)}
@@ -232,9 +222,8 @@ def test_a_given_graph_penalises_differences_in_the_users_units(graph):
     A = np.vstack([records.reshape(N, -1), np.sqrt(weight / 2) * np.kron(incidence, np.eye(n + 1))])
     size = np.linalg.norm(A, axis=0)
     solution = np.linalg.lstsq(A / size, np.r_[NOISY, np.zeros(len(A) - N)], rcond=1e-15)[0] / size
-    np.testing.assert_allclose(
-        model.predict(raw, strata=strata), records.reshape(N, -1) @ solution, atol=1e-6
-    )
+    expected = records.reshape(N, -1) @ solution
+    np.testing.assert_allclose(model.predict(raw, strata=strata), expected, atol=1e-6)
     assert model.result_.iterations <= 3
 
 
@@ -256,9 +245,8 @@ def test_derivatives_of_fits(regularizer):
 @pytest.mark.parametrize("loss", ["squares", "logistic", "poisson", "gamma", "squared hinge"])
 def test_columns_far_from_zero_keep_their_digits_unless_they_are_named(loss):
     y = LOSSES[loss][1]
-    expected = fitted(strat.separate(declared(loss), solver=strat.NewtonCG(tol=1e-9)), X, y, Z).predict(
-        X, strata=Z
-    )
+    tight = strat.separate(declared(loss), solver=strat.NewtonCG(tol=1e-9))
+    expected = fitted(tight, X, y, Z).predict(X, strata=Z)
     far = X + [2e4, 0.0, -3e3]
     model = fitted(strat.separate(declared(loss)), far, y, Z)
     np.testing.assert_allclose(model.predict(far, strata=Z), expected, atol=2e-6)

@@ -77,7 +77,7 @@ class BoundOracle:
         if not (np.all(step > 0) and np.all(np.isfinite(step))):
             raise OptionError(f"t must be positive and finite, but it is {t}; it is the step of the prox.")
         if step.ndim > 1 or (step.ndim == 1 and len(step) != len(packed)):
-            raise ShapeError(f"t has shape {step.shape}; give one number, or {len(packed)}, one a stratum.")
+            raise ShapeError(f"t has shape {step.shape}; give one number, or {len(packed)}: one per stratum.")
         return self._write(self.flat.prox(packed, step), v)
 
 

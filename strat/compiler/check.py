@@ -67,7 +67,7 @@ def check_data(data):
                 f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
             )
         if any(entry.attributes.get(name) for name in ("complex", "imag", "hermitian")):
-            raise DeclarationError(f"the data Parameter {entry.name()} is complex; records are real numbers.")
+            raise DeclarationError(f"the data Parameter {entry.name()} is complex; records must be real.")
     names = [p.name() for p in data]
     for name in names:
         if names.count(name) > 1:

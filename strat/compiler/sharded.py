@@ -68,7 +68,8 @@ def in_chunks(program, records, shared, given, smooth=True):
     like = program.bind_records(records.arrays, sample, records.weight, given, smooth=smooth)
     if smooth and not like.has("value_and_gradient"):
         raise NoOracleError(
-            f"records in chunks are read by methods that follow gradients, but {like.missing('value_and_gradient')}. "
+            f"records in chunks or on a device are read by methods that follow gradients, but "
+            f"{like.missing('value_and_gradient')}. "
             f"Round the kinks: smoothing=1e-3 on the BaseModel; or pass the records as arrays."
         )
     make = partial(chunk_shard, program=program, read=records.read, shared=shared, given=given, smooth=smooth)

@@ -108,7 +108,7 @@ class Row:
 
 
 class Report:
-    """What was compared with CVXPY (`rows`, of Row), and how well; `notes` say what could not be. It prints as a table."""
+    """What was compared with CVXPY (`rows`), and how well they agree; `notes` say what could not be. It prints as a table."""
 
     def __init__(self, rows, notes=()):
         self.rows, self.notes = list(rows), list(notes)

@@ -212,7 +212,7 @@ def weighted(nodes, pairs, weight, name=None):
     if weights.dtype.kind not in "biuf" or not np.isfinite(weights).all() or (weights < 0).any():
         raise GraphError(f"weight is {weight!r}, but weights are finite numbers of at least 0.")
     if weights.shape not in ((), (len(pairs),)):
-        raise GraphError(f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one, or as many.")
+        raise GraphError(f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one, or one each.")
     weights = np.broadcast_to(weights.astype(float), len(pairs)).tolist()
     graph.add_edges_from((u, v, {"weight": w, **factor}) for (u, v), w in zip(pairs, weights, strict=True))
     return graph

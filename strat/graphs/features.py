@@ -190,7 +190,7 @@ def exponential(nodes, distances, rate, name=None, power=1):
 
 
 def as_floats(name, values):
-    """Return an array of finite numbers, one row a stratum, or raise a DataError."""
+    """Return an array of finite numbers, one row per stratum, or raise a DataError."""
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
@@ -240,7 +240,7 @@ def _distances(values):
 
 
 def shapes_of(graph, labels):
-    """The nodes' shapes, one a label; None where the graph, or that of a model, does not carry them all."""
+    """The nodes' shapes, one per label; None where the graph, or that of a model, does not carry them all."""
     graph = getattr(graph, "graph", graph) if hasattr(graph, "theta_") else graph
     shapes = dict(graph.nodes(data="geometry")) if isinstance(graph, nx.Graph) else {}
     shapes = [shapes.get(label) for label in labels]

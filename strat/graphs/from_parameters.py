@@ -154,7 +154,7 @@ def read_parameters(theta, labels=None):
     arrays = [as_floats(name, block) for name, block in blocks.items()]
     if not arrays or any(array.ndim == 0 or len(array) != len(arrays[0]) for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays) or "no variable"
-        raise DataError(f"theta has the shape {shapes}. Pass (K, *shape) for each variable, a row a stratum.")
+        raise DataError(f"theta has the shape {shapes}. Each variable has one row per stratum: (K, *shape).")
     K = len(arrays[0])
     labels = getattr(theta, "strata_", None) if labels is None else labels
     nodes = row_labels(values, K) if labels is None else node_list(labels)

@@ -136,7 +136,7 @@ def node_labels(labels):
     """Return labels as plain Python objects, or raise a GraphError unless they are present, hashable and distinct."""
     labels = list(labels)
     if not labels:
-        raise GraphError("the graph has no nodes. Give it one node a stratum.")
+        raise GraphError("the graph has no nodes. Give it one node per stratum.")
     if all_plain(labels) and len(set(labels)) == len(labels):
         return labels
     labels, seen = [plain(label) for label in labels], set()
@@ -195,7 +195,7 @@ def _from_networkx(graph):
     for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
         if not isinstance(weight, numbers.Real | np.bool_):
             edge = f"edge ({labels[a]!r}, {labels[b]!r})"
-            raise GraphError(f"{edge} has the weight {weight!r}, which is not a number. Give a number.")
+            raise GraphError(f"{edge} has the weight {weight!r}, which is not a number. Give it a number.")
     try:
         weights = np.array(weights, dtype=float)
     except OverflowError:  # a whole number that is too large
@@ -229,7 +229,7 @@ def _from_matrix(labels, W):
         raise GraphError(f"the labels of (labels, W) cannot be read. {error}") from None
     if W.shape != (len(labels), len(labels)):
         text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
-        raise GraphError(f"{text}. Give a square W, a row per label.")
+        raise GraphError(f"{text}. W must be square, with one row per label.")
     _checked(labels, *W.tocoo(copy=False).coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
     (edges, upper), (others, lower) = _above_diagonal(W), _above_diagonal(W.T.tocsr())

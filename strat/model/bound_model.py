@@ -88,7 +88,7 @@ class BoundModel:
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The `JointProblem` for some constants, by default the model's; `w0` go before its graph and scale."""
+        """The `JointProblem` for some constants, by default the model's; `w0` replaces its graph and scale."""
         h = graph_regularizer or self.model.graph_regularizer
         h = FixedGraph() if self.shared else h
         values, outside = {**self.model.values, **(values or {})}, 0.0
@@ -193,7 +193,7 @@ class BoundModel:
 
 
 class HeldOut:
-    """Records that are not fitted: their losses as functions of theta (K, n) and of `values`, which go before the model's.
+    """Records that are not fitted: their losses as functions of theta (K, n) and of `values`, which replace the model's.
 
     With `smooth` the declared smoothing applies, as derivatives need it.
     """

@@ -29,7 +29,7 @@ class OfClasses:
 
     @property
     def classes_(self) -> np.ndarray:
-        """The labels (C,) of a loss of two classes; the positions in rows with a single 1; no attribute of other losses."""
+        """The labels (C,) of a loss of two classes; the positions in rows with a single 1; an AttributeError for other losses."""
         base, kind = self.base, None
         if isinstance(base, BaseModel) and base.data:
             shapes = [np.zeros((1, *p.shape)) for p in base.data]

@@ -88,7 +88,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
 
 
 def fit_within(model, data, strata, sample_weight=None):
-    """Fit a model as a part of a longer computation, which Ctrl-C is to end, by a KeyboardInterrupt, and return it."""
+    """Fit a model as a part of a longer computation, which Ctrl-C ends with a KeyboardInterrupt; return the model."""
     model.fit(*data, strata=strata, sample_weight=sample_weight)
     status = model.result_.status if hasattr(model, "result_") else "fitted"
     if status == "interrupted" and getattr(model.solver, "callback", None) is None:

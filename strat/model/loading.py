@@ -112,7 +112,7 @@ def _check_base(base, meta, path):
     shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
     if shapes != meta["variables"]:
         known = f"{path} was fitted with the variables {meta['variables']}"
-        raise OptionError(f"{known}, but base has {shapes}; give its declaration.")
+        raise OptionError(f"{known}, but base has {shapes}; give the declaration that was fitted.")
     if _anonymous(base) != _anonymous(meta["declaration"]):
         DataWarning.warn(
             f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "

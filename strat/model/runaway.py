@@ -97,7 +97,7 @@ def _direction(problem, losses, index, theta, component):
     stratum = np.concatenate([index, np.arange(K), np.arange(K)])
 
     def gradients(z):
-        """Of all records, and of losses, regularizer and constraints of all strata, at z (K, n); NaN outside the domain."""
+        """Gradients of records, and of strata's losses, regularizer and constraints, at z (K, n); NaN outside the domain."""
         with np.errstate(all="ignore"):
             parts = [losses.value_and_gradient(z[index]), problem.loss.value_and_gradient(z)]
             pull = z - problem.prox(z, 1.0)  # a subgradient at the prox

@@ -80,7 +80,7 @@ def _harmonic(model, theta, new, graph):
 
 
 def _derived(prior, new, place, scale):
-    """Edges (i, j, w) of new strata that the graph has not, as its edges along each coordinate of the labels say."""
+    """Edges (i, j, w) of new strata that the graph lacks, by its edges along each coordinate of the labels."""
     found, missing = [], [label for label in new if label not in prior.position]
     axes = _along_axes(prior, scale) if missing else {}
     for label in missing:

@@ -15,7 +15,7 @@ HOST = 1  # DLPack's number of the memory that NumPy reads
 
 
 def is_foreign(array):
-    """Whether something is an array of another library than NumPy, and no column of a table."""
+    """Whether something is an array of another library than NumPy, and not a column of a table."""
     if isinstance(array, np.ndarray):
         return False
     return hasattr(array, "__dlpack_device__") and not hasattr(array, "to_numpy")
@@ -73,7 +73,7 @@ class Oracle:
         return self
 
     def limited(self):
-        """Pairs: an affine BoundForm that an atom with a domain has, and the domain's lower end, None of matrices."""
+        """Pairs: an affine BoundForm that an atom with a domain has, and the domain's lower end, None for matrices."""
         return []
 
 

@@ -39,7 +39,7 @@ def central_points(loss, theta, distances=DISTANCES):
 
 
 def _missing(u, end, distance):
-    """What arguments miss to where they are off the end by the distance, and whether all are in the domain."""
+    """What to add to arguments so that they keep the distance from the end, and whether all are in the domain."""
     if end is not None:
         return np.maximum(end + distance - u, 0.0), np.all(u > end)
     values, vectors = np.linalg.eigh(0.5 * (u + u.swapaxes(1, 2)))

@@ -38,7 +38,7 @@ class Cones:
     P: Matrix  # symmetric, its upper triangle listed
     b: np.ndarray  # (I or 1, m)
     c: np.ndarray  # (I or 1, size)
-    strata: np.ndarray = None  # the stratum of every i, (I,); None for one function a stratum
+    strata: np.ndarray = None  # the stratum of every i, (I,); None for one function per stratum
     low: np.ndarray = None  # bounds of theta that the cones imply, (n,); a solver keeps them but for rounding
     high: np.ndarray = None
     transposed: np.ndarray = None  # coordinates of the transposes of symmetric variables, (n,)
@@ -46,7 +46,7 @@ class Cones:
 
     @cached_property
     def rows(self):
-        """Of every row the cone and the place in it, and the cones' sizes."""
+        """The cone of every row, the row's place in it, and the cones' sizes."""
         sizes = np.array([rows_of(kind, number) for kind, number in self.kinds], dtype=int)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         cone = np.repeat(np.arange(len(sizes)), sizes)
@@ -67,7 +67,7 @@ class Cones:
         return replace(self, A=A, P=P, c=self.c * factor, low=low, high=high, settle=settle)
 
     def take(self, strata):
-        """One function a stratum, for some strata alone."""
+        """One function per stratum, for some of the strata."""
         if self.strata is None:
             return self
         place = np.full(int(max(self.strata.max(initial=-1), strata.max(initial=-1))) + 1, -1)
@@ -132,7 +132,7 @@ def solved(P, q, A, b, cones, accuracy):
 
 
 def gap_of(solution):
-    """Between the primal and the dual objective."""
+    """The gap between the primal and the dual objective."""
     return abs(solution.obj_val - solution.obj_val_dual)
 
 

@@ -40,7 +40,7 @@ class Segments:
         return out
 
     def max(self, values):
-        """The largest of each stratum's values (N,), 0 without: (K,)."""
+        """The largest of each stratum's values (N,), 0 where there are none: (K,)."""
         out = np.zeros(self.K)
         out[self.filled] = np.maximum.reduceat(values, self._starts) if self.N else 0.0
         return out

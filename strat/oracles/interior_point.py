@@ -66,7 +66,7 @@ class InteriorPoint:
         return values.sum() if self.segments is None else self.segments.sum(values.sum(axis=1, keepdims=True))
 
     def _on_rows(self, values):
-        """A number, or each row's (N, 1) of one a stratum."""
+        """A number as it is, or the strata's numbers repeated for their rows, (N, 1)."""
         return values if self.segments is None else values[self.segments.index]
 
     def _start(self, theta, slope):

@@ -42,7 +42,7 @@ class Compiled:
         return out
 
     def path_proxes(self, *arrays):
-        """Of v (P, L) and its terms, `strat.oracles.prox_groups.path_prox`."""
+        """The numbers of `strat.oracles.prox_groups.path_prox`, of v (P, L) and its terms."""
         (P, L), out = arrays[0].shape, np.empty(arrays[0].shape)
         self._loops.path_proxes(P, L, *map(of_floats, arrays), np.empty(8 * L + 6), out)
         return out

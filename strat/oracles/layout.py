@@ -34,7 +34,7 @@ class Layout:
         self.check_names(theta)
         missing = [name for name in self.shapes if name not in theta]
         if missing:
-            raise ShapeError(f"no value was given for the variable {missing[0]!r}; give arrays (K, *shape).")
+            raise ShapeError(f"no value was given for the variable {missing[0]!r}; give a (K, *shape) array.")
         arrays = {name: _numbers(name, theta[name]) for name in self.shapes}
         counts = {a.shape[0] if a.ndim else None for a in arrays.values()}
         for name, array in arrays.items():

@@ -249,7 +249,7 @@ def _root(residual, v, t, low, high):
 
 
 def _middle(a, b):
-    """The number halfway between others in the order of all numbers of floating point."""
+    """The number halfway between a and b in the order of all floating-point numbers."""
     a, b = (np.where(i < 0, -(i & ORDER), i) for i in (x.astype(float).view(np.int64) for x in (a, b)))
     middle = a // 2 + b // 2
     return np.where(middle < 0, -middle | ~ORDER, middle).view(float)
@@ -268,7 +268,7 @@ class QuadraticProx:
 
     @classmethod
     def of(cls, quadratics, transposed):
-        """That of a sum of quadratics."""
+        """The prox of a sum of quadratics."""
         zero = np.zeros((max(len(part.g) for part in quadratics), quadratics[0].n))
         g = sum(part.value_and_gradient(zero)[1] for part in quadratics)
         return cls(g, sum(part.hessian(zero) for part in quadratics), transposed)

@@ -73,9 +73,7 @@ class Shards(Oracle):
     def missing(self, name):
         """Why a method is missing."""
         if name in ("prox", "cones"):
-            return (
-                "records in chunks are read by methods that follow gradients alone, as NewtonCG and MAPG do"
-            )
+            return "records in chunks or on a device are read by methods that follow gradients alone, as NewtonCG and MAPG do"
         return self._like.missing(name)
 
     def _at(self, theta, curved=False):

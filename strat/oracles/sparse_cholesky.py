@@ -85,7 +85,7 @@ class SparseCholesky:
 
     @cached_property
     def _fronts(self):
-        """Of every front: own size, rows, its parent, where its later rows are there, and where its matrix entries are."""
+        """Every front's own size, rows, parent, and where its later rows are there and its entries are in the matrix."""
         check_memory("a sparse Cholesky factor of this graph", self.bytes)
         (low, high), K, starts = self._ordered(self.place), self.K, self._own
         key = np.r_[self.place, low].astype(np.int64) * K + np.r_[self.place, high]

@@ -1,4 +1,4 @@
-"""Labels: one hashable label a record, read from whatever a user has; and the factors along coordinates of tuples."""
+"""Labels: one hashable label per record, read from whatever a user has; and the factors along coordinates of tuples."""
 
 import re
 from contextlib import suppress
@@ -32,7 +32,7 @@ class RecordLabels:
         return iter(self.tolist())
 
     def tolist(self):
-        """One label a record."""
+        """One label per record."""
         return [self.values[code] for code in self.codes.tolist()]
 
 
@@ -70,7 +70,7 @@ def split_positions(frame, declared):
 def read_labels(strata, frame=None, n_records=None, declared=None):
     """The `RecordLabels` of records.
 
-    `strata` has one hashable label a record: rows of several columns become tuples, and text that is all columns of the
+    `strata` has one hashable label per record: rows of several columns become tuples, and text that is all columns of the
     first data argument, `frame`, means these. Where it is None, the `declared` columns do, by name or position.
     """
     if isinstance(strata, RecordLabels):
@@ -80,7 +80,7 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
         strata, frame = (declared, frame) if split is None else (split[0], None)
     if strata is None:
         raise DataError(
-            "strata: no strata were given. Pass strata=, one label a record, or the name of the column of X that holds them."
+            "strata: no strata were given. Pass strata=, one label per record, or the name of the column of X that holds them."
         )
     columns = named_columns(strata, frame)
     if columns is not None:
@@ -93,12 +93,12 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
     strata = host(strata)
     labels = _factorize_numbers(strata) or _factorize(label_list(strata))
     if n_records is not None and len(labels) != n_records:
-        raise ShapeError(f"strata: {len(labels):,} labels for {n_records:,} records. Give a label a record.")
+        raise ShapeError(f"strata: {len(labels):,} labels for {n_records:,} records. Each needs one label.")
     return labels
 
 
 def label_list(labels):
-    """One hashable label a record, rows of several columns as tuples."""
+    """One hashable label per record, rows of several columns as tuples."""
     columns = labels.T if isinstance(labels, np.ndarray) and labels.ndim == 2 else None
     if hasattr(labels, "columns"):
         names = list(labels.columns)
@@ -115,7 +115,7 @@ def label_list(labels):
     try:
         items = _items(labels)
     except TypeError:
-        raise DataError(f"strata: {type_name(labels)} holds no labels. Pass one label a record.") from None
+        raise DataError(f"strata: {type_name(labels)} holds no labels. Pass one label per record.") from None
     if items and isinstance(items[0], list | np.ndarray):
         items = [tuple(np.asarray(row, dtype=object).tolist()) for row in items]
     return items
@@ -214,14 +214,14 @@ def _items(column):
 
 
 def _names_some(strata, frame):
-    """Whether a list that cannot be labels, one a record, names some columns of the frame."""
+    """Whether a list that cannot be labels, one per record, names some columns of the frame."""
     texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
     return texts and not set(getattr(frame, "columns", ())).isdisjoint(strata) and len(strata) != len(frame)
 
 
 def no_such_column(strata, frame, what):
     """What is wrong with columns that `strata` names and a data argument does not have, and the way out."""
-    way = "Name a column, or pass one label a record."
+    way = "Name a column, or pass one label per record."
     if not hasattr(frame, "columns"):
         return f"{what} is not a DataFrame. {way}"
     columns = [str(column) for column in frame.columns]

@@ -62,7 +62,7 @@ class Records:
         if len(labels) != N:
             transposed = N and all(isinstance(label, tuple) and len(label) == N for label in labels.values)
             raise ShapeError(
-                f"strata has {len(labels)} labels, but there are {N} records; give one label a record"
+                f"strata has {len(labels)} labels, but there are {N} records; give one label per record"
                 f"{', such as list(zip(*strata))' if transposed else ''}."
             )
         if N == 0:
@@ -94,7 +94,7 @@ def _without_strata(parameters, data, strata, declared, where):
     texts = [] if spare else [c for c in named - always if frame[c].dtype.kind not in "biuf"]
     if texts:
         raise DataError(
-            f"{parameters[0].name()} was declared with {wanted} numbers a record, so that the column {texts[0]!r}, which "
+            f"{parameters[0].name()} was declared with {wanted} numbers per record, so that the column {texts[0]!r}, which "
             f"holds the strata, is needed as a feature too, but it holds no numbers. Declare cp.Parameter("
             f"{frame.shape[1] - len(named | always)}, name={parameters[0].name()!r}), or give numbers."
         )

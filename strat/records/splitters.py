@@ -35,7 +35,7 @@ class StrataSplitter(BaseCrossValidator):
         """
         if self.strata is None and groups is None:
             raise DataError(
-                f"{type(self).__name__} splits by strata, but none were given: pass groups=, one label a record, "
+                f"{type(self).__name__} splits by strata, but none were given: pass groups=, one label per record, "
                 f"or name columns of a DataFrame X in {type(self).__name__}(strata=…)."
             )
         N = None if X is None else X.shape[0] if hasattr(X, "shape") else len(X)

@@ -67,7 +67,7 @@ class OtherModel(ScoredByPrediction):
         if is_classifier(self.estimator):
             self.labels_ = np.unique(y)
             if len(self.labels_) != 2:
-                what = f"must have two values, but it has {len(self.labels_)}. Take a regressor."
+                what = f"must have two values, but it has {len(self.labels_)}. Use a regressor."
                 raise OptionError(f"{name} is a classifier, for which {self.base.data[-1].name()} {what}")
         self.encoder_, self.numeric_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False), []
         inner = [self.estimator, *self.estimator.get_params().values()]  # one of which may split columns

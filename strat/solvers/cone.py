@@ -1,7 +1,5 @@
 """Cone: any convex regularizer and constraints on a given graph, by cone programs for all strata."""
 
-from contextlib import suppress
-
 import numpy as np
 
 from strat.errors import NoOracleError
@@ -17,8 +15,7 @@ SHORTER, LENGTHS = 0.3, 12  # step lengths that are tried: powers of the first
 FLAT = 1e-9  # share of the slope over theta's size below which curvature is none
 RIDGE, STEEP = 1e-10, 1e2  # least and most damping, in units of the mean curvature
 SHARE = 0.03  # accuracy of a program over the square of the residual before it: what Newton's step leaves is of that order
-# The roughest accuracy, and the finest below which a program is solved as well as can be.
-ROUGH, FINE = 1e-3, 3e-8
+ROUGH, FINE = 1e-3, 3e-8  # the roughest accuracy, and that below which a program is solved well
 
 
 class Cone(Solver, max_iter=100):
@@ -79,10 +76,10 @@ class ConeNewton(Algorithm):
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta, exact for a quadratic loss. Without second
     derivatives, or where `whole` asks for them, the records' cones stand in the program, which is then the whole problem. Damping
     keeps steps short where curvature vanishes far out. `program` is that of another graph, to be used again; `left` is the
-    residual at theta as far as it is known. Programs far from the solution are solved roughly.
+    residual at theta as far as it is known. Far from the solution, programs without constraints are solved roughly.
     """
 
-    saved = ("damping", "accuracy", "rough", "roughest")
+    saved = ("damping", "accuracy", "rough")
 
     def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
         self.smooth = problem.loss.has("hessian_operator") and not whole
@@ -98,8 +95,9 @@ class ConeNewton(Algorithm):
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
-        self.rough, self.roughest = 0.0, ROUGH  # of the program that gave x, and at most
-        self.accuracy = self._accuracy(left)  # of the next program
+        # A rough solution breaks constraints, and F may be lower there than at the minimum.
+        self.may_be_rough = not getattr(problem.regularizer.prox, "restricted", True)
+        self.accuracy, self.rough = self._accuracy(left), 0.0  # of the next program; of that which gave x
 
     def step(self):
         """One iteration."""
@@ -124,6 +122,11 @@ class ConeNewton(Algorithm):
             self._damp(30.0, 1e-4)
             return
         self._searched(theta, H, solution)
+
+    def _accuracy(self, left):
+        """Accuracy of the program at a point with the residual `left`; 0 is the best."""
+        accuracy = min(SHARE * left**2, ROUGH)
+        return accuracy if self.may_be_rough and accuracy > FINE else 0.0
 
     def _damp(self, factor, least):
         self.damping = min(max(factor * self.damping, least), STEEP)
@@ -160,19 +163,10 @@ class ConeNewton(Algorithm):
                 if not k:
                     promised -= z.regularizer
                 gain = x.objective - z.objective
-                # A point that was found roughly may break constraints a little, and lie below the minimum.
-                if gain >= DECREASE * length * max(promised, 0.0) - z.noise - self.rough * (
-                    1 + abs(x.objective)
-                ):
+                if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
                     break
             if self.accuracy:
                 self.accuracy = 0.0  # too rough to be any better
-                return
-            if self.rough:  # x may break the constraints so far that no point inside them is as low
-                with suppress(NoOracleError):
-                    x.theta[...] = self.problem.project(x.theta)
-                x.evaluate(gradient=True)
-                self.rough, self.roughest, self.left = 0.0, 0.0, None
                 return
         else:
             self.stalled = self.damping >= STEEP
@@ -184,18 +178,12 @@ class ConeNewton(Algorithm):
         self.left = (error, solution.gap) if k == 0 else None
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.differentiated, self.rough = z, x, True, self.accuracy
-        if k == 0:  # a rough program that gains no more than its accuracy is too rough
-            useful = gain > self.rough * (1 + abs(z.objective))
-            self.accuracy = self._accuracy(self._share()) if useful else 0.0
-
-    def _accuracy(self, left):
-        """Accuracy of the program at a point with the residual `left`; 0 is the best."""
-        accuracy = min(SHARE * left**2, self.roughest)
-        return accuracy if accuracy > FINE else 0.0
+        if k == 0:
+            self.accuracy = self._accuracy(self._share())
 
     @property
     def subgradient(self):
-        """Of losses, regularizer and constraints at x, (K, n), from the dual solution; None where it is not known."""
+        """That of losses, regularizer and constraints at x, (K, n), from the dual solution; None where it is not known."""
         return None if self.left is None else self.left[0] - self.x.product
 
     def residual(self, tol):

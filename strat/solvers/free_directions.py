@@ -127,7 +127,7 @@ def _differences(prox, v, t, step, position, mates):
 
 
 def _spectrum(s, t):
-    """Of eigenvalues s of J: which directions are free, and their curvature (1/s - 1)/t, 0 elsewhere, (K, n)."""
+    """Which directions are free, from the eigenvalues s of J, and their curvature (1/s - 1)/t, 0 elsewhere, (K, n)."""
     s = np.where(np.abs(s - 1) < 1e-9, 1.0, np.clip(s, 0.0, 1.0))
     with np.errstate(divide="ignore"):
         return s > FREE, np.where(s > FREE, (1 / s - 1) / t[:, None], 0.0)

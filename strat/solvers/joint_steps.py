@@ -78,9 +78,8 @@ class JointSteps(Algorithm):
             self.theta_[...] = old.theta
             if self.problem.learned:
                 self.w_, old.w = old.w, self.w_
-        behind = (
-            not taken or self.theta_estimate > BEHIND * self.w_estimate
-        )  # theta is further from stationarity than W
+        # theta is further from stationarity than W
+        behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
         self.wait -= 1
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         if due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):

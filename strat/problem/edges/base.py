@@ -105,5 +105,5 @@ def dense(W, K):
     """Return W as a (K, K) array, or raise a GraphError."""
     W = W.toarray() if sp.issparse(W) else np.asarray(W, dtype=float)
     if W.shape != (K, K):
-        raise GraphError(f"the weights have shape {W.shape}, but the graph has {K} strata: give ({K}, {K}).")
+        raise GraphError(f"W has shape {W.shape}, but the graph has {K} strata: give a {K} x {K} matrix.")
     return W

@@ -29,7 +29,7 @@ class EdgeList(EdgeSet):
         i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
         low, high = np.minimum(i, j), np.maximum(i, j)
         if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
-            raise GraphError(f"candidate edges must join two different strata of the {self.K} of the graph.")
+            raise GraphError(f"candidate edges must join two different strata among the graph's {self.K}.")
         key = low * self.K + high
         if not (key[1:] > key[:-1]).all():
             key.sort()

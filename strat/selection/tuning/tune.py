@@ -162,7 +162,7 @@ def _check_model(model):
     """Raise unless the model is an LRSM with a graph."""
     if not isinstance(model, StratifiedModel):
         raise OptionError(
-            f"tune needs a StratifiedModel, as strat.lrsm(base, graph), not {type_name(model)}."
+            f"tune needs a StratifiedModel such as strat.lrsm(base, graph), not {type_name(model)}."
         )
     refused = {
         "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
