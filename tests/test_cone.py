@@ -146,3 +146,29 @@ def test_huber_losses_that_are_straight_at_the_start_are_fitted_beside_a_compoun
     assert model.result_.objective == pytest.approx(best, rel=1e-7)
     dates = X * [3e7, 1, 1, 1] + [1.6e9, 0, 0, 0]  # the norm is 0 there but for the last three
     assert strat.separate(base).fit(dates, Y, strata=STRATA).result_.objective < 1.01 * best
+
+
+def test_a_prox_that_fails_loses_no_fit(monkeypatch):
+    def fails(*_):
+        raise strat.errors.NoOracleError("")
+
+    monkeypatch.setattr("strat.solvers.cone.ConeNewton.residual", lambda *_: None)
+    monkeypatch.setattr("strat.problem.joint_problem.JointProblem.prox", fails)
+    with pytest.warns(strat.ConvergenceWarning):
+        result = fitted("logistic", "overlapping groups").result_
+    assert result.status == "max_iter" and np.isfinite(result.objective)
+
+
+def test_columns_of_any_size_do_not_change_a_smooth_fit_with_constraints():
+    b = cp.Variable(name="b")
+    r = y - x @ w - b
+
+    def result(column, offset, unit):
+        loss, increasing = cp.square(r) + cp.huber(r, 0.3), cp.diff(cp.multiply(unit, w)) >= 0
+        base = strat.BaseModel(loss, 0, [increasing], data=(x, y), couple={b: 0})
+        return strat.separate(base).fit(X * column + offset, Y, strata=STRATA).result_
+
+    size = np.array([1e6, 1.0, 1e-3, 1.0])
+    raw, scaled = result(size, np.array([0, 1e4, 0, 0]), 1.0), result(1.0, 0.0, 1 / size)
+    assert raw.status == "converged"
+    assert raw.objective == pytest.approx(scaled.objective, rel=1e-6)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strat.errors import ConvergenceWarning
+from strat.errors import ConvergenceWarning, NoOracleError
 from strat.oracles.clock import Lost, OutOfTime, seconds_left
 from strat.solvers.algorithm import has_cones
 from strat.solvers.checkpoint import Checkpoint
@@ -226,7 +226,7 @@ class Run:
         if best_counts and self.best_theta is not None:
             theta, w = self.best_theta, self.best_w
         residual = {"theta": np.inf, "W": np.inf}
-        with suppress(OutOfTime, Lost):
+        with suppress(OutOfTime, Lost, NoOracleError):
             w, residual = self._with_formula(theta, w)
         parts = self._parts(theta, w)
         if status == "max_iter" and self.iteration and self._converged(residual):
@@ -275,7 +275,10 @@ def _at_edge(problem, x):
     size = np.linalg.norm(x.theta, axis=1)
     size = np.where(size > 0, size, size.mean() or 1.0)
     lengths = NEAR * size / (np.linalg.norm(slope, axis=1) + 1e-300)
-    ahead = problem.prox(x.theta - lengths[:, None] * slope, lengths)
+    try:
+        ahead = problem.prox(x.theta - lengths[:, None] * slope, lengths)
+    except NoOracleError:  # what was reached counts
+        return False
     # The cones are asked for last, as they are written then.
     return bool(np.isinf(loss.value(ahead)).any()) and has_cones(loss)
 
