@@ -58,6 +58,14 @@ class NewtonSystem:
         self._blocks, self._operator = blocks, None
         self._mean = np.maximum(np.einsum("kaa->k", blocks) / self.n, 0.0)
 
+    def bound(self, theta):
+        """A bound (K,) on the curvature of a quadratic loss whose blocks are at hand; None for any other loss."""
+        if not self.quadratic:
+            return None
+        self.measure(theta)
+        size = None if self._blocks is None else np.linalg.norm(self._blocks, axis=(1, 2))
+        return size if size is not None and size.any() else None
+
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
         eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)

@@ -122,7 +122,8 @@ class ProximalNewton(Algorithm):
     @cached_property
     def strata_metric(self):
         """How far each stratum may move in a gradient step."""
-        metric = StrataMetric(self.problem, self.x, self._curvature)
+        curvature = self.system.bound(self.x.theta) if self._curvature is None else self._curvature
+        metric = StrataMetric(self.problem, self.x, curvature)
         metric.share = SAFE
         return metric
 
