@@ -125,7 +125,7 @@ SPELLINGS = {
     ]),
     "huber": (REAL, [
         cp.huber(r, M), cp.huber(z - y, 0.7), cp.huber(cp.abs(r), M), cp.huber(cp.norm(r), 0.7),
-        0.49 * cp.huber(r / 0.7, 1), cp.sum(cp.huber(cp.hstack([r, 0]), M)),
+        0.49 * cp.huber(r / 0.7, 1), cp.sum(cp.huber(cp.hstack([r, 0]), M)), M * cp.huber(r, M) / 0.7,
     ]),
     "poisson": (COUNTS, [
         cp.exp(z) - y * z, cp.exp(z) - cp.multiply(y, z), cp.sum(cp.exp(cp.hstack([z]))) - y * z,

@@ -29,7 +29,8 @@ def rebuilt(expression, replacements):
     def build(e):
         if id(e) not in memo:
             number = build(e.p if isinstance(e, atoms.Power) else e.M) if isinstance(e, WITH_NUMBER) else None
-            if isinstance(e, atoms.huber) and number is not e.M:
+            # Where M is a factor, too, it may be replaced by one of another sign, which a threshold does not have.
+            if isinstance(e, atoms.huber) and number is not e.M and number.is_nonneg():
                 memo[id(e)] = cp.huber(build(e.args[0]), number)
             elif isinstance(e, atoms.Power) and number.value is not None:
                 memo[id(e)] = _power(e, build(e.args[0]), number)
