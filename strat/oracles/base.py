@@ -257,6 +257,7 @@ class Rescaled(Oracle):
         """The Hessian's blocks (K, n, n)."""
         size = self.weight if self.unit is None else self.weight * np.outer(self.unit, self.unit)
         blocks = self.oracle.hessian(self._out(theta))
+        # Blocks that an oracle keeps are read-only; any others are nobody else's.
         return np.multiply(size, blocks, out=blocks if blocks.flags.writeable else None)
 
 
