@@ -110,7 +110,11 @@ class ConeNewton(Algorithm):
         # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
         pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
         ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
-        H = H + ridge[:, None, None] * np.eye(n) * (not self.quadratic)
+        if not self.quadratic:
+            centring = self.program.centred(H)
+            H = H + ridge[:, None, None] * (
+                np.eye(n) if centring is None else centring.metric(H.mean(axis=0))
+            )
         if self.quadratic:
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return

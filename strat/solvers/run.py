@@ -59,7 +59,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
-        self.along_edge, self.moved_to, self.lost = False, None, None
+        self.by_cones, self.moved_to, self.lost = False, None, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best_theta, self.best_w, self.best_key, self.best_iteration = None, None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
@@ -92,6 +92,10 @@ class Run:
             status = "interrupted"
         except OutOfTime:
             status = "time_limit"
+        except NoOracleError:
+            if not self.by_cones:
+                raise
+            status = "max_iter"  # there is no better point than that before
         except Lost as error:
             status, self.lost = "interrupted", error
         state = None
@@ -133,7 +137,7 @@ class Run:
         elif last or algorithm.diverged or self._objective() < LOWEST:
             status = "max_iter"
         elif self._stuck():
-            self._go_along_edge()
+            self._go_on_by_cones()
         elif algorithm.stalled:
             status = "max_iter"
         elif seconds_left() <= 0:
@@ -142,19 +146,22 @@ class Run:
         return status
 
     def _stuck(self):
-        """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
-        if not self.solver.follows_edges or self.along_edge:
+        """Whether cone programs are to go on: after a stall, or at the edge of the loss's domain, looked for ever more rarely."""
+        problem = self.units.problem
+        if not self.solver.follows_edges or self.by_cones or getattr(problem.loss.cones, "size", 0) > WRITTEN:
             return False
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
+        if self.algorithm.stalled and not problem.learned:
+            return has_cones(problem.loss) and has_cones(problem.regularizer)
         look = self.algorithm.stalled or self.algorithm.slow or doubled
-        return look and _at_edge(self.units.problem, self.algorithm.x)
+        return look and _at_edge(problem, self.algorithm.x)
 
-    def _go_along_edge(self):
-        """Let an algorithm go on that knows the edge of the loss's domain."""
+    def _go_on_by_cones(self):
+        """Let an algorithm go on that knows the whole problem, with the edge of the loss's domain, and needs no descent."""
         x, work = self.algorithm.x, self.algorithm.factorizations
         self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, whole=True)
         self.algorithm.extra_factorizations += work
-        self.along_edge = True
+        self.by_cones = True
 
     def _change_units(self, theta, w):
         """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
@@ -162,7 +169,7 @@ class Run:
         self.units = Units(self.problem, theta)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.algorithm.extra_factorizations += work
-        self.along_edge, self.least = False, np.inf
+        self.by_cones, self.least = False, np.inf
 
     def _converged(self, residual):
         """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
@@ -202,22 +209,22 @@ class Run:
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
-        state |= {"seconds": self.seconds, "along_edge": self.along_edge}
+        state |= {"seconds": self.seconds, "by_cones": self.by_cones}
         return state | {name: getattr(self, name) for name in SAVED if getattr(self, name) is not None}
 
     def _restore(self, saved):
         prefix = "algorithm_"
         if "moved_to" in saved:
             self._change_units(saved["moved_to"], self.algorithm.x.w)
-        if saved["along_edge"]:
-            self._go_along_edge()
+        if saved["by_cones"]:
+            self._go_on_by_cones()
         self.algorithm.restore({k[len(prefix) :]: v for k, v in saved.items() if k.startswith(prefix)})
         self.before = float(saved["seconds"])
         for name in saved.keys() & set(SAVED):
             value = saved[name]
             setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
         if self._stuck():  # which a run that ends there does not ask
-            self._go_along_edge()
+            self._go_on_by_cones()
 
     def _result(self, status):
         x = self.algorithm.x
@@ -269,7 +276,7 @@ class Run:
 def _at_edge(problem, x):
     """Whether short steps downhill from a point leave the domain of a loss whose records' cones can be written."""
     loss = problem.loss
-    if not (loss.has("cones") and loss.has("value_and_gradient")) or getattr(loss.cones, "size", 0) > WRITTEN:
+    if not (loss.has("cones") and loss.has("value_and_gradient")):
         return False
     slope = x.differentiate().theta_gradient
     size = np.linalg.norm(x.theta, axis=1)
