@@ -3,8 +3,8 @@
 import numpy as np
 import scipy.sparse as sp
 
-#: Share of a parameter's curvature left once the free ones follow it, below which it has lost digits that count.
-COLLINEAR = 1e-4
+#: Share of a parameter's curvature that is left once the free ones follow it, below which it is lost to rounding.
+COLLINEAR = 1e-2
 
 
 class Centring:
@@ -13,49 +13,49 @@ class Centring:
         theta_J = s_J,    theta_F = s_F − M_FF⁻¹ M_FJ s_J,
 
     where M (n, n) is the losses' mean curvature, which does not tie s_F to s_J: for an intercept, the columns are centred at
-    their means. The other unknowns of a program of the given size stay.
+    their means. `free` is the mask (n,) of F, and `left` the least share of M_jj, over J, that s_j keeps.
     """
 
-    def __init__(self, T, free, K, size):
-        self.T, self.free, self.K = T, free, K
-        unchanged = sp.eye_array(size - K * len(T))
-        self.C = sp.block_diag([sp.kron(sp.eye_array(K), T), unchanged], format="csc")
-
-    @classmethod
-    def of(cls, M, free, K, size):
-        """That for the free parameters, a mask (n,), or None where theta will do."""
+    def __init__(self, M, free):
         tied, diagonal = M[free][:, ~free], M.diagonal()[~free]
         shift = np.linalg.pinv(M[free][:, free], hermitian=True) @ tied
-        if not (diagonal - (tied * shift).sum(axis=0) < COLLINEAR * diagonal).any():
-            return None
-        T = np.eye(len(M))
-        T[np.ix_(free, ~free)] = -shift
-        return cls(T, free, K, size)
-
-    @property
-    def inverse(self):
-        """T⁻¹."""
-        return 2 * np.eye(len(self.T)) - self.T
+        kept = diagonal - (tied * shift).sum(axis=0)
+        self.free, self.left = free, np.min(kept[diagonal > 0] / diagonal[diagonal > 0], initial=1.0)
+        self.T = np.eye(len(M))
+        self.T[np.ix_(free, ~free)] = -shift
+        self.inverse = 2 * np.eye(len(M)) - self.T
 
     def metric(self, M):
         """Curvatures (n, n) of theta that are those of s alone, at most 1."""
         size = np.einsum("ia,ij,ja->a", self.T, M, self.T) / M.diagonal().max()
         return (self.inverse.T * size) @ self.inverse
 
-    def moved(self, P, q, A):
-        """A program's matrices in s, P with its upper triangle alone."""
-        P = self.C.T @ (P + sp.triu(P, 1).T) @ self.C
-        return sp.csc_array(sp.triu(P)), self.C.T @ q, sp.csc_array(A @ self.C)
+    def moved(self, K, P, q, A):
+        """The matrices of a program in s, P with its upper triangle alone, and C with x = C of x in s."""
+        others = sp.eye_array(len(q) - K * len(self.T))
+        C = sp.block_diag([sp.kron(sp.eye_array(K), self.T), others], format="csc")
+        P = C.T @ (P + sp.triu(P, 1).T) @ C
+        return sp.csc_array(sp.triu(P)), C.T @ q, sp.csc_array(A @ C), C
 
     def split(self, laplacian):
-        """(the Laplacian without the free parameters, √w (theta_i − theta_j) of those along the edges as a matrix times s).
+        """(the Laplacian of the parameters that are held, D with the free ones' as Dᵀ D: a row for each edge).
 
-        In s the free parameters' Laplacian is huge, as they are 0 at a point far from the records.
+        In s that of the free ones is huge, as they are the values at a point far from the records, and D C is not.
         """
-        free = np.tile(self.free, self.K)
+        free = np.tile(self.free, laplacian.shape[0] // len(self.T))
         edges = sp.coo_array(sp.diags_array(free * 1.0) @ sp.triu(laplacian, 1))
         (i, j), root = edges.coords, np.sqrt(np.maximum(-edges.data, 0.0))
         row = np.tile(np.arange(len(root)), 2)
-        ends = np.concatenate([root, -root]), (row, np.concatenate([i, j]))
-        differences = sp.csr_array(ends, shape=(len(root), self.C.shape[0])) @ self.C
-        return sp.diags_array(~free * 1.0) @ laplacian, differences
+        entries = np.concatenate([root, -root]), (row, np.concatenate([i, j]))
+        return sp.diags_array(~free * 1.0) @ laplacian, sp.csr_array(entries, shape=(len(root), len(free)))
+
+
+def free_parameters(functions, n):
+    """The mask (n,) of parameters that none of the Cones of a stratum holds."""
+    free = np.ones(n, dtype=bool)
+    for f in functions:
+        used = np.concatenate([f.A.columns, f.P.columns, f.P.rows, np.flatnonzero(f.c.any(axis=0))]).astype(
+            int
+        )
+        free[used[used < n]] = False
+    return free

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
-from strat.oracles.centring import Centring
+from strat.oracles.centring import COLLINEAR, Centring, free_parameters
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
@@ -69,13 +69,15 @@ class ConeProgram:
             laplacian, differences = centring.split(laplacian)
         P, q = self._objective(H, g, weight, laplacian)
         if centring is not None:
-            P, q, A = centring.moved(P, q, A)
+            P, q, A, C = centring.moved(self.K, P, q, A)
         A, b, unit = self._scaled_constraints(A, P.diagonal()[theta].reshape(shape))
         P, q = _scaled(P, unit, unit), q * unit
         if differences is not None:
-            P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences)
+            P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
+        if not slope and b.any():
+            size = np.median(np.abs(b[b != 0]))  # of the records, and not of bounds far off
         accuracies = (accuracy, *ACCURACIES) if accuracy else ACCURACIES
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
@@ -95,15 +97,10 @@ class ConeProgram:
     def centred(self, H):
         """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
         if self.centring is None and (H is None or H.ndim == 3):
-            free = np.ones(self.n, dtype=bool)
-            for f in self.functions:
-                if f.strata is None:
-                    parts = f.A.columns, f.P.columns, f.P.rows, np.flatnonzero(f.c.any(axis=0))
-                    used = np.concatenate(parts).astype(int)
-                    free[used[used < self.n]] = False
+            free = free_parameters([f for f in self.functions if f.strata is None], self.n)
             if free.any() and not free.all():
-                M = self._curvature_of_records() if H is None else H.mean(axis=0)
-                self.centring = Centring.of(M, free, self.K, self.size)
+                found = Centring(self._curvature_of_records() if H is None else H.mean(axis=0), free)
+                self.centring = found if found.left < COLLINEAR else None
         return self.centring
 
     def _curvature_of_records(self):

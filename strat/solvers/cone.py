@@ -82,7 +82,8 @@ class ConeNewton(Algorithm):
     saved = ("damping", "accuracy", "rough")
 
     def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
-        self.smooth = problem.loss.has("hessian_operator") and not whole
+        self.quadratic = getattr(problem.loss, "quadratic", False)
+        self.smooth = self.quadratic or (problem.loss.has("hessian_operator") and not whole)
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
         if program is None:
@@ -93,7 +94,6 @@ class ConeNewton(Algorithm):
         program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
-        self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
         # A rough solution breaks constraints, and F may be lower there than at the minimum.
         self.may_be_rough = not getattr(problem.regularizer.prox, "restricted", True)
