@@ -1,5 +1,6 @@
 """One cone program for all strata, solved in one call of Clarabel."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,9 +63,16 @@ class ConeProgram:
         With `refined` it is solved once more for the distance from the solution found, all numbers of which are small: where a
         constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough.
         """
+        centring = self.centred(H)
+        if centring is not None:
+            with suppress(NoOracleError):  # few programs are harder in those coordinates
+                return self._solved(H, g, weight, refined, accuracy, centring)
+        return self._solved(H, g, weight, refined, accuracy)
+
+    def _solved(self, H, g, weight, refined, accuracy, centring=None):
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         A, b, cones = self._constraints[:3]
-        centring, laplacian, differences = self.centred(H), self.laplacian, None
+        laplacian, differences = self.laplacian, None
         if centring is not None and laplacian is not None:
             laplacian, differences = centring.split(laplacian)
         P, q = self._objective(H, g, weight, laplacian)
@@ -199,7 +207,8 @@ class ConeProgram:
         """
         K, n, (_, b, _, function, lines) = self.K, self.n, self._constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
-        if self._scaled is None or not np.array_equal(self._scaled[0], curvature):
+        known = self._scaled
+        if known is None or not (known[0] is A and np.array_equal(known[1], curvature)):
             columns = np.repeat(np.arange(self.size), np.diff(A.indptr))
             size, own = np.abs(A.data), columns < K * n
             alone = lines.copy()
@@ -221,8 +230,8 @@ class ConeProgram:
                 share[here] = unit[self.first[f] : self.first[f + 1]] = common
             alone &= images > 0
             share[alone] = images[alone]
-            self._scaled = curvature, _scaled(A, 1.0 / share, unit), b / share, unit
-        return self._scaled[1:]
+            self._scaled = A, curvature, _scaled(A, 1.0 / share, unit), b / share, unit
+        return self._scaled[2:]
 
     @cached_property
     def _constraints(self):

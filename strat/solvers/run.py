@@ -172,7 +172,7 @@ class Run:
 
     def _cones_wait(self):
         """Whether cone programs have not been tried yet."""
-        small = getattr(self.problem.loss.cones, "size", 0) <= WRITTEN
+        small = getattr(getattr(self.problem.loss, "cones", None), "size", 0) <= WRITTEN
         return self.solver.follows_edges and not self.by_cones and small
 
     def _go_on_by_cones(self):
