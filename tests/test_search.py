@@ -100,7 +100,7 @@ def test_a_search_reaches_the_lowest_loss_of_a_fine_grid(seed):
 
 
 def test_a_time_limit_keeps_the_best_so_far(monkeypatch):
-    monkeypatch.setattr("strat.selection.clock.time.time", iter(np.arange(0.0, 1e4)).__next__)
+    monkeypatch.setattr("strat.oracles.clock.time.time", iter(np.arange(0.0, 1e4)).__next__)
     found = strat.search(strat.lrsm(BASE, GRAPH), train=(X, Y, Z), folds=FOLDS, time_limit=100)
     assert any(note.startswith("out of time: ") for note in found.notes)
     assert sum(row["trials"] for row in found.table) < 40 and hasattr(found.best, "theta_")

@@ -9,8 +9,8 @@ from sklearn.base import clone
 from strat.errors import OptionError, check_whole, type_name
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import check_options
+from strat.oracles.clock import Clock
 from strat.records.sample import Sample, joined
-from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import tune_by_evidence
 from strat.selection.tuning.by_validation import rounds_of, tune_by_validation
 from strat.solvers.progress import listening
