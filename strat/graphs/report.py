@@ -133,8 +133,6 @@ class GraphReport(Shown):
             rows["spread"] = f"median {self.spread:.3g} of the mean parameters' norm: {end}"
         return "\n".join(f"{name:<17}{text}" for name, text in rows.items())
 
-    __repr__ = __str__
-
 
 def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     """Report on a graph: components, degrees, effective resistances, spanning forests, and strata left alone.
@@ -186,18 +184,9 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     parts = [[strata[k] for k in part] for part in members]
     alone = [strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))]
     edges = np.column_stack([i, j]), w, np.minimum(edge_resistances, 1 / w)  # more is rounding
-    numbers = (
-        parts,
-        component,
-        degrees,
-        np.bincount(ends, minlength=K),
-        resistances,
-        *edges,
-        log_forests,
-        alone,
-    )
+    numbers = component, degrees, np.bincount(ends, minlength=K), resistances, *edges, log_forests, alone
     of_model = _of_model(graph, i, j, w) if hasattr(graph, "theta_") else {}
-    return GraphReport(strata, 2 * len(w) / (K * (K - 1)) if K > 1 else 0.0, *numbers, **of_model)
+    return GraphReport(strata, 2 * len(w) / max(K * (K - 1), 1), parts, *numbers, **of_model)
 
 
 def read_weights(source):

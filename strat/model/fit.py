@@ -104,10 +104,8 @@ def solver_for(model, problem):
 def check_options(model):
     """Check the types and ranges of a model's arguments."""
     if not isinstance(model.base, BaseModel):
-        raise OptionError(
-            f"base must be a strat.BaseModel, not {type_name(model.base)}; "
-            f"declare one with BaseModel(loss, regularizer, data=(…))."
-        )
+        way = "declare one with BaseModel(loss, regularizer, data=(…))."
+        raise OptionError(f"base must be a strat.BaseModel, not {type_name(model.base)}; {way}")
     check_whole("n_starts", model.n_starts, 1)
     check_whole("random_state", model.random_state, 0)
     learned = "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()"

@@ -52,9 +52,9 @@ class LearnedGraph(Shown):
     def __str__(self):
         K, edges, parts = self.W.shape[0], sp.csr_array(self.W).nnz // 2, self.parts
         degrees = self.W.sum(axis=1)
+        degrees = f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}"
         return (
-            f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
-            f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}\nobjective   {self.objective:.9g}\n"
+            f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, {degrees}\nobjective   {self.objective:.9g}\n"
             f"  parts     laplacian {parts['laplacian']:.6g}  graph {parts['graph']:.6g}\nresidual    {self.residual:.1e}\n"
             f"work        {self.seconds:.3f} s, {self.iterations} iterations"
         )
@@ -117,8 +117,7 @@ def learn_graph(
     h = graph_regularizer
     if not isinstance(h, GraphRegularizer) or not h.learned:
         raise OptionError(
-            "graph_regularizer must be strat.LogDet(…), LogDiagonal(…), TraceConstraint(…) or Entropy(…), "
-            f"which learn a graph, not {h!r}."
+            f"graph_regularizer must be strat.LogDet(…), LogDiagonal(…), TraceConstraint(…) or Entropy(…), not {h!r}."
         )
     h.validate()
     check_range("tol", tol, *NONNEGATIVE)

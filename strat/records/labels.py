@@ -157,22 +157,18 @@ def is_missing(label):
 
 
 def _factorize_numbers(column):
-    """`_factorize` of whole numbers by a table of all numbers between the least and the largest; None where it is large."""
+    """`_factorize` of whole numbers, by sorting them; None for other labels."""
     numbers = np.asarray(column) if getattr(getattr(column, "dtype", None), "kind", "?") in "iu" else None
     if numbers is None or numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not numbers.size:
         return None
-    N, low, high = len(numbers), int(numbers.min()), int(numbers.max())
-    if high - low > 4 * N + 1000:
-        return None
-    numbers = numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
-    above = (numbers - numbers.dtype.type(low)).astype(np.intp)
-    first = np.full(high - low + 1, N)
-    first[above[::-1]] = np.arange(N - 1, -1, -1)  # of several values for one index NumPy keeps the last
-    present = np.flatnonzero(first < N)
-    present = present[np.argsort(first[present])]
-    code = np.empty(len(first), dtype=np.intp)
-    code[present] = np.arange(len(present))
-    return RecordLabels([low + k for k in present.tolist()], code[above])
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low < 2**16:  # numbers of 16 bits are sorted in one pass
+        numbers = numbers.astype(np.uint16) - np.uint16(low % 2**16)  # both modulo 2^16
+    else:
+        low = 0
+    values, first, codes = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return RecordLabels([low + v for v in values[order].tolist()], np.argsort(order)[codes])
 
 
 def _factorize(labels):

@@ -170,8 +170,8 @@ class RollingOrigin(StrataSplitter):
         if self.time is None or callable(self.time):
             return label if self.time is None else self.time(label)
         try:
-            return {}[self.time] if isinstance(self.time, str) else label[self.time]
-        except (TypeError, IndexError, KeyError):
+            return label[self.time]
+        except (TypeError, IndexError):
             raise OptionError(
                 f"time={self.time!r} is not a position in the label {label!r}, a column of X or a factor of a model's graph; "
                 f"give one of these, or a function of the label."

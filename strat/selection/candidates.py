@@ -135,10 +135,8 @@ def simple_models(models, nodes):
             made.append(("separate", first, separate(model.base, without_edges, **options)))
         for base in dict.fromkeys(m.base for m in group.values()):
             if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(base.couple):
-                graph, first = graphs.complete(labels, weight=1 / (len(labels) - 1)), first_of[base]
-                made.append(
-                    ("complete graph", first if len(first_of) > 1 else None, lrsm(base, graph, **options))
-                )
+                model_of_all = lrsm(base, graphs.complete(labels, weight=1 / (len(labels) - 1)), **options)
+                made.append(("complete graph", first_of[base] if len(first_of) > 1 else None, model_of_all))
         for kind, first, simple_model in made:
             simple_model._values = dict(model.values)
             name = kind if first is None else f"{first}: {kind}"

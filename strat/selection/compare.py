@@ -168,8 +168,6 @@ class Comparison(Table):
         lines += [f"note  {text}" for text in self.notes]
         return "\n".join(lines)
 
-    __repr__ = __str__
-
     def _values(self, model, metric, part):
         metric = self.metrics[0] if metric is None else metric
         for name, known, what in ((metric, self.metrics, "metrics"), (model, self.models, "models")):

@@ -74,13 +74,9 @@ class Search(Table):
 
     def cells(self):
         """Rows of values, one a candidate."""
-        before, after = (
-            ("candidate", "mean", "se", "difference", "difference_se"),
-            ("trials", "seconds", "error"),
-        )
-        constants = [[row["constants"].get(name) for name in self.names] for row in self.table]
-        rows = zip(self.table, constants, strict=True)
-        return [[*(row[k] for k in before), *given, *(row[k] for k in after)] for row, given in rows]
+        names = {"s.e.": "se", "difference s.e.": "difference_se"}
+        keys = [names.get(column, column) for column in self.columns]
+        return [[{**row, **row["constants"]}.get(key) for key in keys] for row in self.table]
 
     def texts(self):
         """Head and rows as texts."""
@@ -106,8 +102,6 @@ class Search(Table):
             f"record; {self.seconds:.1f} s"
         )
         return "\n".join(text + [f"note  {note}" for note in self.notes])
-
-    __repr__ = __str__
 
 
 def search(
@@ -246,24 +240,18 @@ def search(
         row["difference"], row["difference_se"] = gap
 
     def fitted(row):
-        model, counted = (
-            clone(row["model"]).set_params(**row["constants"]),
-            None if sample_weight is None else weight,
-        )
-        return model.fit(*whole.data, strata=whole.strata, sample_weight=counted)
+        model = clone(row["model"]).set_params(**row["constants"])
+        given = None if sample_weight is None else weight
+        return model.fit(*whole.data, strata=whole.strata, sample_weight=given)
 
     best = fitted(table[0])
-    notes = [
-        f"{row['candidate']}: the held-out loss of fold {', '.join(row['infinite'])} of {len(pairs)} is infinite"
-        for row in table
-        if row["infinite"]
-    ]
-    notes += [
-        f"{table[0]['candidate']}: {note}" for note in getattr(getattr(best, "result_", None), "notes", ())
-    ]
+    infinite = ((row["candidate"], ", ".join(row["infinite"])) for row in table if row["infinite"])
+    notes = [f"{name}: the held-out loss of fold {k} of {len(pairs)} is infinite" for name, k in infinite]
+    own = getattr(getattr(best, "result_", None), "notes", ())
+    notes += [f"{table[0]['candidate']}: {note}" for note in own]
     if clock.status != "finished":
         tried = len({row["candidate"] for row in table if not row["error"]})
-        how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
+        how = "out of time" if clock.status == "time_limit" else clock.status
         notes.append(f"{how}: {tried} of {len(candidates)} candidates were tried, not all to the end")
     states = sum((job.states for each in jobs.values() for job in each), Counter())
     if stopped := states.total() - states["converged"]:
@@ -282,11 +270,10 @@ def _rows(candidate, jobs, weight):
     # The constants of a special case are constants of this one, too.
     others = jobs[candidate.refines.name] if candidate.refines is not None else []
     trials = sorted((t for job in own + others for t in job.trials), key=lambda t: (t.loss, str(t.constants)))
-    seconds, count = sum(job.seconds for job in own), sum(len(job.tried) for job in own)
-    if candidate.each:
-        seconds, count = seconds / max(len(trials), 1), 1
-    rows = []
-    for t in trials if candidate.each else trials[:1]:
+    trials, rows = trials if candidate.each else trials[:1], []
+    seconds = sum(job.seconds for job in own) / max(len(trials), 1)
+    count = 1 if candidate.each else sum(len(job.tried) for job in own)
+    for t in trials:
         row = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
         row |= {"constants": t.constants, "mean": t.loss, "losses": t.losses, "error": t.error}
         row["se"] = None if t.error else mean_and_error(t.losses, weight)[1]

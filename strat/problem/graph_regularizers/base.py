@@ -97,10 +97,8 @@ class GraphRegularizer(BaseEstimator):
         """Raise a GraphError unless h is finite somewhere on an edge set; `labels` are the strata, for its message."""
         name = type(self).__name__
         if self._needs_an_edge and edges.K == 1:
-            raise GraphError(
-                f"there is one stratum, and {name} needs an edge between two. "
-                "Use FixedGraph(), or give a graph with more nodes."
-            )
+            way = "Use FixedGraph(), or give a graph with more nodes."
+            raise GraphError(f"there is one stratum, and {name} needs an edge between two. {way}")
         lonely = np.flatnonzero(edges.degrees(edges.mask) == 0)
         if self._needs_degrees and lonely.size:
             raise GraphError(

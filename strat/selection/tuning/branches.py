@@ -54,7 +54,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
     for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
         raise OptionError(
-            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave it out.'
+            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or drop {option}=.'
         )
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
@@ -93,10 +93,8 @@ def _checked_penalties(penalty, several):
     if penalty is None:
         return PENALTIES if several else (0.0,)
     penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
-    if not all(map(is_nonnegative, penalties)):
+    if not penalties or not all(map(is_nonnegative, penalties)):
         raise OptionError(f"penalty must be a number of at least 0, or several of them, not {penalty!r}.")
-    if not penalties:
-        raise OptionError("penalty is empty; give a number, several to choose from, or None.")
     return sorted(map(float, set(penalties)), reverse=True)
 
 

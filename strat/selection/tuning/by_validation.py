@@ -66,9 +66,8 @@ def rounds_of(train, validation, folds, random_state, guard=True):
         # Each tunes on one origin more and leaves out the next; later records take no part.
         if len(pairs) < 3:
             raise DataError(
-                f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
-                f"one judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are "
-                f"then split."
+                f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, one "
+                f"judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are split."
             )
         rounds = [(pairs[:k], [pairs[k]]) for k in range(1, len(pairs))][-ROUNDS:]
     elif guard:

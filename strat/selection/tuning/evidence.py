@@ -155,10 +155,8 @@ def check(model, prior):
     jumps = [n for n in atoms if n.rule.curvature == "jumps" or n.rule.kinks_of(n.forms) != "none"]
     if base.smoothing is not None or jumps:
         what = "kinks that smoothing= rounds off" if base.smoothing is not None else text(jumps[0].expression)
-        raise NoOracleError(
-            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {what} jump. Tune by '
-            "held-out loss."
-        )
+        what = f"a loss with third derivatives, but the second derivatives of {what} jump. Tune by held-out loss."
+        raise NoOracleError(f'method="evidence" needs {what}')
     attributes = (a for v in base.regularizer_program.variables for a in v.attributes.values())
     given = (a for a in attributes if not (a is None or a is False or sp.issparse(a) or np.size(a) == 0))
     if base.regularizer_program.constraints or any(True for _ in given):
