@@ -107,16 +107,9 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         warm_start: bool = False,
         random_state: int = 0,
     ) -> None:
-        self.base = base
-        self.graph = graph
-        self.graph_regularizer = graph_regularizer
-        self.solver = solver
-        self.scale = scale
-        self.edges = edges
-        self.strata = strata
-        self.n_starts = n_starts
-        self.warm_start = warm_start
-        self.random_state = random_state
+        self.base, self.graph, self.graph_regularizer = base, graph, graph_regularizer
+        self.solver, self.scale, self.edges, self.strata = solver, scale, edges, strata
+        self.n_starts, self.warm_start, self.random_state = n_starts, warm_start, random_state
 
     def fit(
         self,

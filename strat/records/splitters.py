@@ -83,9 +83,7 @@ class StrataKFold(StrataSplitter):
     """
 
     def __init__(self, n_splits: int = 5, *, strata: Any = None, random_state: int = 0) -> None:
-        self.n_splits = n_splits
-        self.strata = strata
-        self.random_state = random_state
+        self.n_splits, self.strata, self.random_state = n_splits, strata, random_state
 
     def _parts(self, labels, X):
         check_whole("n_splits", self.n_splits, 2)
@@ -137,10 +135,7 @@ class RollingOrigin(StrataSplitter):
         horizon: int = 1,
         strata: Any = None,
     ) -> None:
-        self.n_splits = n_splits
-        self.time = time
-        self.horizon = horizon
-        self.strata = strata
+        self.n_splits, self.time, self.horizon, self.strata = n_splits, time, horizon, strata
 
     def _parts(self, labels, X):
         check_whole("n_splits", self.n_splits, 1)

@@ -127,10 +127,7 @@ class LogDet(GraphRegularizer):
     _falls_with_weights = True
 
     def __init__(self, lambda1: float, lambda2: float, eta: float, mu: float) -> None:
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
-        self.eta = eta
-        self.mu = mu
+        self.lambda1, self.lambda2, self.eta, self.mu = lambda1, lambda2, eta, mu
 
     @classmethod
     def from_bayes(cls, n: int, c1: float, c2: float, mu: float) -> "LogDet":

@@ -152,8 +152,7 @@ class LogDiagonal(GraphRegularizer):
     _falls_with_weights = _needs_an_edge = _needs_degrees = True
 
     def __init__(self, lambda1: float, lambda2: float) -> None:
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
+        self.lambda1, self.lambda2 = lambda1, lambda2
 
     def _formula(self, cp, W, W0):
         return -self.lambda1 * cp.sum(cp.log(cp.sum(W, axis=1))) + self.lambda2 / 2 * cp.sum_squares(W)

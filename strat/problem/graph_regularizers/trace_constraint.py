@@ -156,8 +156,7 @@ class TraceConstraint(GraphRegularizer):
     _weight = np.inf  # the size of W is given, however small h is
 
     def __init__(self, lambda1: float, lambda2: float) -> None:
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
+        self.lambda1, self.lambda2 = lambda1, lambda2
 
     def _formula(self, cp, W, W0):
         return self.lambda2 / 2 * (cp.sum_squares(cp.sum(W, axis=1)) + cp.sum_squares(W))

@@ -58,13 +58,11 @@ class Evidence:
         # Where the prior is improper, the first stratum of each component gets a precision s, which changes no difference
         # within the component: det⁺ is the determinant with it, times the component's size, divided by s.
         self._pinned, self._log_det = np.zeros((problem.K, problem.n)), 0.0
+        component = problem.laplacians(problem.w0).components
         for c in np.flatnonzero(self.ridge == 0):
-            weight = terms.T @ self.table[:, c]
-            i, j = (end[weight > 0] for end in self.edges.ends)
-            links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(problem.K,) * 2)
-            label = sp.csgraph.connected_components(links, directed=False)[1]
-            self._pinned[np.unique(label, return_index=True)[1], c] = s = weight.mean() or 1.0
-            self._log_det += np.log(np.bincount(label) / s).sum()
+            first, size = np.unique(component[:, c], return_index=True, return_counts=True)[1:]
+            self._pinned[first, c] = s = (terms.T @ self.table[:, c]).mean() or 1.0
+            self._log_det += np.log(size / s).sum()
 
     def at(self, x):
         """The table T, (A, n), for the logarithms x (A, m) of the multipliers of its coupled coefficients."""
