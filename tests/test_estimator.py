@@ -285,17 +285,13 @@ def test_a_callback_sees_parameters_and_graph_and_may_stop():
     [
         ({"base": 3}, strat.OptionError, "BaseModel"),
         ({"n_starts": 0}, strat.OptionError, "n_starts must be"),
-        ({"n_starts": 0.5}, strat.OptionError, "n_starts must be"),
         ({"random_state": "a"}, strat.OptionError, "random_state must be"),
         ({"solver": strat.ADMM}, strat.OptionError, "must be an object such as"),
         ({"graph_regularizer": strat.LogDet}, strat.OptionError, "must be an object such as"),
         ({"scale": -1.0}, strat.OptionError, "scale"),
         ({"graph": "map"}, strat.GraphError, "graph"),
-        ({"graph": nx.DiGraph([(0, 1)])}, strat.GraphError, "directed"),
-        ({"solver": "MAPG"}, strat.OptionError, "solver"),
         ({"solver": strat.MAPG(tol=-1)}, strat.OptionError, "tol"),
         ({"graph_regularizer": strat.LogDet(1.0, 0.0, 0.1, 0.5)}, strat.OptionError, "lambda2"),
-        ({"graph_regularizer": strat.LogDet(1.0, 1.0, 2.0, 0.5)}, strat.OptionError, "eta"),
     ],
 )
 def test_bad_options_are_named(change, error, match):

@@ -71,11 +71,9 @@ def warn_of_undetermined_predictions(model, program, index):
     used = np.zeros(mask.shape[1], dtype=bool)
     for variable in program.expression.variables():
         used[layout.slices[variable.name()]] = True
-    mask = mask & used
-    index = index[index < len(mask)]  # not of strata that are not nodes
-    affected = mask.any(axis=1)[index]
+    mask = mask & used & np.isin(np.arange(len(mask)), index)[:, None]
+    affected = mask.any(axis=1)[index[index < len(mask)]]  # not of strata that are not nodes
     if affected.any():
-        mask[np.setdiff1d(np.arange(len(mask)), index)] = False
         which, some = _words(mask, model.strata_, layout)
         DataWarning.warn(
             f"the prediction of {int(affected.sum()):,} of {len(affected):,} records does not depend on any data: it uses "

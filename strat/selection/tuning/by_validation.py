@@ -8,8 +8,6 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.errors import ConvergenceWarning, DataError, first_line
-from strat.graphs.prior_graph import read_graph
-from strat.problem.edges import EdgeList
 from strat.records.sample import Sample
 from strat.records.splitters import StrataKFold
 from strat.selection.tuning.branches import branches_of
@@ -143,8 +141,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
         ConvergenceWarning.warn(f"tune: {count} evaluations came with a warning: {text}")
     parameters = {**values, "scale": scales}
     if "W0" in names:
-        graph = read_graph(W0)
-        parameters["W0"] = EdgeList(graph.K, graph.i, graph.j).matrix(graph.weights())
+        parameters["W0"] = tuned.W_.copy()
     found = {"improved": improved, "gain": gain, "gain_se": gain_se, "choice": _described(choice, branches)}
     found |= {"history": history, "table": _table(paths, branches)}
     found["folds"] = list(zip(start.counts.tolist(), before, after, strict=True))
