@@ -436,7 +436,7 @@ def test_missing_oracles_are_named(solver, part, has, match):
     ("solver", "match"),
     [
         (strat.NewtonCG(), r"NewtonCG fits theta for a given graph.*learns W.*strat\.MAPG\(\)"),
-        (strat.ADMM(), r"ADMM fits a given graph, but LogDet.*AlternatingMinimization"),
+        (strat.ADMM(), r"ADMM fits theta for a given graph, but LogDet.*AlternatingMinimization"),
         (strat.Cone(), "Cone fits theta for a given graph"),
         # Options of all solvers, and MAPG's own.
         (strat.MAPG(tol=-1), "tol = -1 is out of range: it must be a number of at least 0"),

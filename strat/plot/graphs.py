@@ -95,7 +95,7 @@ def _given(pos, graph, labels):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
         raise OptionError(
-            f"pos must be {{label: (x, y)}} for all {len(labels):,} nodes, or a finite array (K, 2) in their order."
+            "pos must be {label: (x, y)} of all nodes, or a finite array (K, 2) in their order."
         )
     return places
 

@@ -202,9 +202,7 @@ def search(
     nodes, whole = in_order(list(sample.labels.values)), sample.part()
     grids = None if grid is None else read_grid(grid, list(models.values()))
     candidates = candidates_of(models, grids, whole, weight, nodes)
-    validations = {
-        id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates
-    }
+    bound = {id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates}
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (first_jobs, second_jobs):
@@ -212,7 +210,7 @@ def search(
             for c in candidates:
                 scanned = jobs[(c.refines or c).name]
                 own = pieces(c, max_trials, scanned)
-                todo += [(scanned, Job(validations[id(c.model)], c, clock, **job)) for job in own]
+                todo += [(scanned, Job(bound[id(c.model)], c, clock, **job)) for job in own]
             # The longest first, so that no process waits for another in the end.
             todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
             for job in done([job for _, job in todo], n_jobs):

@@ -58,10 +58,7 @@ class NewtonCG(Solver, max_iter=500):
         )
     }
 
-    only_given = (
-        "solver: NewtonCG fits theta for a given graph (FixedGraph), but {h} learns W. "
-        "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
-    )
+    learns_graphs = False
 
     def _algorithm(self, problem, theta, w, whole=False):
         if whole or needs_cones(problem):

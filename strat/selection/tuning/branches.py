@@ -54,7 +54,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
     for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
         raise OptionError(
-            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or drop {option}=.'
+            f'{option}= is of edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
         )
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
@@ -162,9 +162,7 @@ def _learned_graph(candidate, model, prior, part):
     else:
         graph = read_graph(candidate)
     for label in (label for label in graph.labels if label not in prior.position):
-        raise GraphError(
-            f"candidates: {label!r} is not a stratum of the model's graph, whose strata are {some_of(prior.labels)}."
-        )
+        raise GraphError(f"candidates: {label!r} is not a stratum of the model: {some_of(prior.labels)}.")
     position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
     positive = graph.weights() > 0
     if not positive.any():
