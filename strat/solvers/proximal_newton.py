@@ -51,13 +51,6 @@ class NewtonCG(Solver, max_iter=500):
 
     follows_edges = True
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
-    ways = {
-        "loss": (
-            "Use strat.Cone(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
-            "or smooth the loss (smoothing= on the BaseModel)"
-        )
-    }
-
     learns_graphs = False
 
     def _algorithm(self, problem, theta, w, whole=False):
