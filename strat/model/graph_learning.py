@@ -141,9 +141,8 @@ def learn_graph(
             "iterations. Raise max_iter or loosen tol."
         )
     parts = {name: result.parts[name] for name in ("laplacian", "graph")}
-    residual, labels = result.residual["W"], list(prior.labels)
-    W, work = edges.matrix(result.w), (result.iterations, result.seconds)
-    return LearnedGraph(W, result.objective, residual, labels, parts, *work)
+    found = edges.matrix(result.w), result.objective, result.residual["W"], list(prior.labels), parts
+    return LearnedGraph(*found, result.iterations, result.seconds)
 
 
 def _in_order(theta, labels, nodes):
@@ -151,10 +150,9 @@ def _in_order(theta, labels, nodes):
     if labels == nodes or labels == list(range(len(theta))):
         return theta
     position = {label: row for row, label in enumerate(labels)}
-    missing = [node for node in nodes if node not in position]
-    if missing:
+    for node in (node for node in nodes if node not in position):
         raise GraphError(
-            f"theta has no row for {missing[0]!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
+            f"theta has no row for {node!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
             f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
         )
     return theta[[position[node] for node in nodes]]

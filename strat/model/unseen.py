@@ -12,7 +12,7 @@ from scipy.sparse.linalg import spsolve
 from strat.errors import GraphError, OptionError
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.bound_model import BoundModel
-from strat.model.export import training_records
+from strat.model.fitted import training_records
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.labels import RecordLabels, changed_axis
 from strat.records.strata import Strata, some_of

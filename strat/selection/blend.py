@@ -127,21 +127,22 @@ class Blend(ScoredByPrediction):
 
     def _choose(self, predicted, at, weight):
         """The weights, and the mean held-out losses of every model and of the blend."""
-        count, folds = len(self.models), range(len(at))
-        w = np.full(count, 1 / count)
-        ways = [np.tile(row, (len(at), 1)) for row in np.eye(count)] + [np.tile(w, (len(at), 1))]
+        units, folds = np.eye(len(self.models)), range(len(at))
+
+        def mean(ways):
+            losses = [at[k](predicted[k] @ ways[k]) for k in folds]
+            return float(np.average(np.concatenate(losses), weights=np.concatenate(weight)))
+
+        w = units.mean(axis=0)
+        ways, alone = [w] * len(at), [mean([unit] * len(at)) for unit in units]
         if self.weights == "stack":
             # Each fold is measured with the weights that the others choose, so that the guard does not flatter them.
             others = [[k for k in folds if k != fold] or [fold] for fold in folds]
-            ways[-1] = [_stacked(predicted, at, weight, rest) for rest in others]
+            ways = [_stacked(predicted, at, weight, rest) for rest in others]
             w = _stacked(predicted, at, weight, folds)
-        losses = [np.concatenate([at[k](predicted[k] @ way[k]) for k in folds]) for way in ways]
-        weight = np.concatenate(weight)
-        means = [float(np.average(each, weights=weight)) for each in losses]
-        best = int(np.argmin(means[:-1]))
-        if self.guard and not means[-1] < means[best]:
-            w = np.eye(count)[best]
-        return w, dict(zip([*range(count), "blend"], means, strict=True))
+        both = mean(ways)
+        w = units[np.argmin(alone)] if self.guard and not both < min(alone) else w
+        return w, {**dict(enumerate(alone)), "blend": both}
 
 
 def _stacked(predicted, at, weight, folds):
