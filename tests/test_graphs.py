@@ -112,9 +112,8 @@ UNBUILT = {
         "a str is not a graph": lambda: graphs.product(PATH3, "cycle"),
         "edges: 'x' is not a node": lambda: candidate_edges([("a", "x")], ABC),
         r"\('a', 'a'\) joins a stratum to itself": lambda: candidate_edges([("a", "a")], ABC),
-        "not a pair": lambda: candidate_edges([("a", "b", "c")], ABC),
         "no candidate edges": lambda: candidate_edges([], ABC),
-        "not a list of pairs": lambda: candidate_edges(3, ABC),
+        "not a list of pairs": lambda: candidate_edges([("a", "b", "c")], ABC),
         "0 is not a node": lambda: candidate_edges(nx.path_graph(2), ABC),
     },
     OptionError: {
