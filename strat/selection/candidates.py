@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from strat import graphs
 from strat.compiler import coupling
+from strat.compiler.expressions import contents
 from strat.errors import OptionError
 from strat.graphs.prior_graph import read_graph
 from strat.model.baselines import common, lrsm, separate
@@ -93,10 +94,9 @@ def _axes(model, unit):
             if scale > 0 and (learned or weight > 0):
                 start = scale if learned else unit * prior.K / (2 * weight)
                 axes.append(Axis("scale", {"scale" if factor is None else f"scale__{factor}": float(start)}))
-    constraints = (p for c in base.constraints for p in c.parameters())
-    programs = [p for p in (base.loss_program, base.predict_program) if p is not None]
-    elsewhere = {p.id for p in (*coupling.parameters(base.couple), *constraints)}
-    elsewhere |= {p.id for program in programs for p in program.hyperparameters}
+    others = [e for e in (base.loss, *base.constraints, base.predict) if e is not None]
+    elsewhere = {p.id for e in others for p in e.parameters()}
+    elsewhere |= {p.id for p in coupling.parameters(base.couple)}
     for p in base.regularizer_program.hyperparameters:
         if p.id not in elsewhere and p.shape == ():
             value = float(model.values.get(p.name(), p.value) or 0.0)
@@ -147,9 +147,7 @@ def simple_models(models, nodes):
 def _without_couple(base):
     """What declarations have in common that differ in nothing but ``couple`` and ``predict``."""
     parts = (base.loss, base.regularizer, *base.constraints)
-    leaves = [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())]
-    constants = [c.value for e in parts for c in e.constants()]
-    return fingerprint([str(e) for e in parts], leaves, [p.id for p in base.data], constants, base.smoothing)
+    return fingerprint(contents(base), [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())])
 
 
 def curvature(model, part, weight, nodes):
