@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -133,19 +134,12 @@ class FittedParameters:
         check_is_fitted(self, "theta_")
         save(self, path)
 
-    @property
+    @cached_property
     def W_(self) -> Any:
         """The fitted graph's weights, (K, K); the matrix is made at the first use, as many fits never need it."""
-        W = self.__dict__.get("W_")
-        if W is None:
+        if "_weights" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no W_: it is not fitted. Call fit first.")
-        if callable(W):
-            W = self.__dict__["W_"] = W()
-        return W
-
-    @W_.setter
-    def W_(self, W):
-        self.__dict__["W_"] = W
+        return self._weights()
 
     def _flat(self):
         """Parameters as (K, n)."""

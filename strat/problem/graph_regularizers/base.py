@@ -132,7 +132,7 @@ class FixedGraph(GraphRegularizer):
 class GraphOracle:
     """Base class of the oracles: h at one point w, split into a smooth part and a rest that has a prox.
 
-    A subclass gives `set`, `split_gradient` and `curvature`. As it stands, the rest is the constraint w >= 0 alone; a
+    A subclass gives `smooth`, `split_gradient` and `curvature`. As it stands, the rest is the constraint w >= 0 alone; a
     subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights that
     minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
     """
@@ -146,6 +146,12 @@ class GraphOracle:
 
     def set(self, w, degrees=None):
         """Move to the weights w, with their degrees where known, and return the smooth part, +inf outside its domain."""
+        self._w, self._degrees = w, self.edges.degrees(w) if degrees is None else degrees
+        value = self.smooth()
+        return value if np.isfinite(value) else np.inf
+
+    def smooth(self):
+        """The smooth part at w, not finite outside its domain."""
         raise NotImplementedError
 
     def split_gradient(self, out):
