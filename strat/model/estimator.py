@@ -190,8 +190,7 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         program = self.base.predict_program
         if program is None:
             raise DeclarationError(
-                "the model was declared without predict=; add an expression of variables and data to the BaseModel, "
-                "or read theta_ and at(label)."
+                "the model was declared without predict=; give the BaseModel an expression of variables and data, or read theta_."
             )
         lazy = by_partition(self, "predict", program.data, program.expression.shape, data, strata)
         if lazy is not None:

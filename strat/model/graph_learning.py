@@ -116,9 +116,7 @@ def learn_graph(
     """
     h = graph_regularizer
     if not isinstance(h, GraphRegularizer) or not h.learned:
-        raise OptionError(
-            f"graph_regularizer must be strat.LogDet(…), LogDiagonal(…), TraceConstraint(…) or Entropy(…), not {h!r}."
-        )
+        raise OptionError(f"graph_regularizer must be strat.LogDet(…) or another that learns W, not {h!r}.")
     h.validate()
     check_range("tol", tol, *NONNEGATIVE)
     labels, blocks = read_parameters(theta)

@@ -81,8 +81,7 @@ def parameters(
         return _lines(model.W_, labels, values, bands, names, variable, without, ax, options)
     if errors:
         raise OptionError(
-            "errors=True draws bands on lines and bars on points, but these strata make a heatmap or a map. "
-            "strat.standard_errors(model) gives the numbers."
+            "errors=True is for lines and points, but these strata make a heatmap or a map: see strat.standard_errors(model)."
         )
     (name, entry), *_ = names.items()
     values = values[(slice(None), *entry)]

@@ -195,8 +195,7 @@ def search(
     pairs = [(train[weight[train] > 0], test[weight[test] > 0]) for train, test in pairs]
     if not all(len(train) and len(test) for train, test in pairs):
         raise OptionError(
-            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or leave out the "
-            "records of weight 0 yourself."
+            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or drop these records."
         )
     held_weight = np.concatenate([weight[test] for _, test in pairs])  # fold after fold
     nodes, whole = in_order(list(sample.labels.values)), sample.part()

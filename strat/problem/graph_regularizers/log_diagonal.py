@@ -65,8 +65,7 @@ class LogDiagonalOracle(GraphOracle):
         nearest = edges.nearest(c)
         if not squares and not np.min(nearest) > 0:
             raise OptionError(
-                "lambda2 = 0: two strata have equal parameters, so that the weight of their edge would grow without bound. "
-                "Give lambda2 > 0."
+                "lambda2 = 0: two strata have equal parameters, so that their edge's weight has no bound. Give lambda2 > 0."
             )
         count = edges.degrees(edges.mask)
         nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / count)) / 4

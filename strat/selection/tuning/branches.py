@@ -60,8 +60,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
     if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
         raise GraphError(
-            'wrt has "scale", but all weights of the graph are 0, so that no multiplier changes anything. '
-            'Give it positive weights, or tune "W0".'
+            'wrt has "scale", but all weights of the graph are 0. Give it positive weights, or tune "W0".'
         )
     others = [name for name in names if name not in ("W0", "scale")]
     scaling, wide, varied = Stage("scale", ("scale", *others)), prior, None

@@ -172,8 +172,7 @@ def check(model, prior):
     without_factor = prior.factors and (prior.term_factor < 0).any()
     if without_factor and not isinstance(model.scale, dict) and model.scale != 1:
         raise OptionError(
-            'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them too; give the scale of '
-            "each factor as a dict."
+            'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them; give a dict by factor.'
         )
     if not table_of(model, prior).any():
         raise OptionError('method="evidence": couple= uncouples every variable, so that no weight is left.')
