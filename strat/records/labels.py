@@ -157,18 +157,19 @@ def is_missing(label):
 
 
 def _factorize_numbers(column):
-    """`_factorize` of whole numbers, by sorting them; None for other labels."""
+    """`_factorize` of whole numbers by a table of all numbers between the least and the largest; None where it is large."""
     numbers = np.asarray(column) if getattr(getattr(column, "dtype", None), "kind", "?") in "iu" else None
     if numbers is None or numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not numbers.size:
         return None
-    low, high = int(numbers.min()), int(numbers.max())
-    if high - low < 2**16:  # numbers of 16 bits are sorted in one pass
-        numbers = numbers.astype(np.uint16) - np.uint16(low % 2**16)  # both modulo 2^16
-    else:
-        low = 0
-    values, first, codes = np.unique(numbers, return_index=True, return_inverse=True)
+    N, low, width = len(numbers), int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+    if width > N + 1000:
+        return None
+    above = numbers.astype(np.int64) - numbers.min().astype(np.int64)  # right modulo 2^64
+    first = np.full(width, N)
+    first[above[::-1]] = np.arange(N - 1, -1, -1)  # of several values for one index NumPy keeps the last
     order = np.argsort(first)
-    return RecordLabels([low + v for v in values[order].tolist()], np.argsort(order)[codes])
+    present = order[: np.count_nonzero(first < N)]
+    return RecordLabels([low + k for k in present.tolist()], np.argsort(order)[above])
 
 
 def _factorize(labels):
