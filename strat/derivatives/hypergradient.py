@@ -14,7 +14,7 @@ import numpy as np
 from strat.compiler import coupling
 from strat.derivatives.fitted_model import FittedModel
 from strat.errors import OptionError, StratError
-from strat.model.export import weighted_problem
+from strat.model.fitted import weighted_problem
 from strat.problem.edges import EdgeList
 from strat.rules import atoms
 

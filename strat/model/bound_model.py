@@ -58,10 +58,8 @@ class BoundModel:
         self.base.loss_program.values(model.values)  # its error names Parameters that data= lacks
         if records is None or callable(records):
             nodes = nodes if model.graph is None else self.prior.labels
-            options = {"declared": model.strata, "nodes": nodes, "weight": sample_weight}
-            records = (
-                records(nodes) if records else Records.read(self.base.data, data, strata, "fit", **options)
-            )
+            read = partial(Records.read, self.base.data, data, strata, "fit", model.strata)
+            records = records(nodes) if records else read(nodes, sample_weight)
         self.records = records
         self._losses = BindingCache(self.base.loss_program)
         self.edges = self._edges() if edges is None else edges

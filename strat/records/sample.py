@@ -81,14 +81,13 @@ class Sample:
         pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not all(len(pair) == 2 for pair in pairs):
             raise OptionError("folds must be a number, a splitter, or pairs of positions (training, test).")
-        pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
         if not pairs:
             raise OptionError("there are no folds: give at least one pair of positions (training, held out).")
-        for train, test in pairs:
-            if not len(train) or not len(test):
-                raise OptionError("a fold has no records to train on, or none to hold out.")
-            if len(np.intersect1d(train, test)):
-                raise OptionError("a fold holds out records that it trains on; the two must be disjoint.")
+        pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
+        if not all(len(train) and len(test) for train, test in pairs):
+            raise OptionError("a fold has no records to train on, or none to hold out.")
+        if any(np.isin(test, train).any() for train, test in pairs):
+            raise OptionError("a fold holds out records that it trains on; the two must be disjoint.")
         return pairs
 
     def _positions(self, index):

@@ -39,11 +39,8 @@ class Algorithm:
             what = "the graph regularizer"
             if self.x.graph < np.inf:
                 bad = np.flatnonzero(~problem.inside(self.x.theta))
-                what = (
-                    f"the loss of stratum number {bad[0]} ({bad.size} in all)"
-                    if bad.size
-                    else "the regularizer"
-                )
+                loss = f"the loss of stratum number {bad[0]} ({bad.size} in all)" if bad.size else ""
+                what = loss or "the regularizer"
             raise OptionError(f"init: {what} is not finite at the start. Give init= values in its domain.")
         self.differentiated = gradient
 

@@ -61,10 +61,7 @@ class Cone(Solver, max_iter=100):
 
     follows_edges = True
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
-    only_given = (
-        "solver: Cone fits theta for a given graph (FixedGraph), but {h} learns W. Use strat.MAPG() or "
-        "strat.AlternatingMinimization()."
-    )
+    learns_graphs = False
 
     def _algorithm(self, problem, theta, w, whole=False):
         return ConeNewton(problem, theta, w, whole=whole)

@@ -51,17 +51,7 @@ class NewtonCG(Solver, max_iter=500):
 
     follows_edges = True
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
-    ways = {
-        "loss": (
-            "Use strat.Cone(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
-            "or smooth the loss (smoothing= on the BaseModel)"
-        )
-    }
-
-    only_given = (
-        "solver: NewtonCG fits theta for a given graph (FixedGraph), but {h} learns W. "
-        "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
-    )
+    learns_graphs = False
 
     def _algorithm(self, problem, theta, w, whole=False):
         if whole or needs_cones(problem):

@@ -37,10 +37,6 @@ class AllPairs(EdgeSet):
         i, j = self.ends
         return self.packed.positions(j, i)
 
-    def zeros(self):
-        """An edge array of zeros."""
-        return np.zeros(self.packed.size)
-
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
         return w[self._places]

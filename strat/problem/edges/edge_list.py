@@ -53,10 +53,6 @@ class EdgeList(EdgeSet):
         """Arrays (i, j) of the edges' ends, i < j."""
         return self.i, self.j
 
-    def zeros(self):
-        """An edge array of zeros."""
-        return np.zeros(self.count)
-
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
         return w
