@@ -138,7 +138,7 @@ def path_prox(v, curvature, up, down):
     dynamic programming algorithm for the fused lasso).
     """
     if kernels.compiled:
-        return kernels.compiled.path_proxes(v, curvature, up, down)
+        return kernels.compiled.paths(v, curvature, up, down)
     # With the differences D z, z = v − C⁻¹ Dᵀ u for the u in [−down, up] that minimises ‖C^½ v − C^-½ Dᵀ u‖.
     z, D = np.empty(v.shape), np.diff(np.eye(v.shape[1]), axis=0)
     for row, (at, c, rise, fall) in enumerate(zip(v, curvature, up, down, strict=True)):
