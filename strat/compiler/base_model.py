@@ -126,20 +126,7 @@ class BaseModel(Shown):
         return report if predict is None else report + check_prediction(predict, seed)
 
     def couple_weights(self, given: dict | None = None, factor: str | None = None) -> np.ndarray:
-        """Weight of each coordinate in the distance between strata.
-
-        Parameters
-        ----------
-        given : dict, optional
-            Values of hyperparameters by name, which go before the Parameters' own.
-        factor : str, optional
-            Of the graph's edges with this factor, by default of those without one, where weights are by factor.
-
-        Returns
-        -------
-        (n,) ndarray
-            The weights.
-        """
+        """Weights (n,) of the coordinates in the distance between strata, on edges of one factor, or of none."""
         return coupling.weights(self.couple, self.layout, given or {}, factor)
 
     def _prediction(self, variables):
