@@ -184,11 +184,9 @@ class Walker:
         depends = 0
         for form in args:
             depends |= self.symbols.depends(form.column) | self.symbols.depends(form.coefficient)
-        key, own = (
-            (rule.key, tuple(shape), *(f.fingerprint() for f in args)),
-            {"rule": rule, "forms": tuple(args)},
-        )
-        node = self.symbols.known(key, AtomNode, shape, depends, expression=expression, **own)
+        key = (rule.key, tuple(shape), *(f.fingerprint() for f in args))
+        own = {"rule": rule, "forms": tuple(args), "expression": expression}
+        node = self.symbols.known(key, AtomNode, shape, depends, **own)
         return forms.block(node, as_columns=bool(depends & VARIABLE))
 
     def opaque(self, form):
