@@ -68,7 +68,23 @@ def compact(index):
     return place, int(place[-1]) + 1 if len(place) else 0
 
 
-class ConstantDesign:
+class Design:
+    """A map of theta: ``coefficients`` (R, T) are what it multiplies its ``columns``, (T,) or (m, T), with."""
+
+    on_records = True
+
+    def sizes(self):
+        """Root mean square of the coefficients of every coordinate, (n,)."""
+        out, values = np.zeros(self.n), self.coefficients
+        if values.shape[0] and self.columns.size:
+            sparse = sp.issparse(values)
+            squares = values.multiply(values).sum(axis=0) if sparse else np.einsum("rt,rt->t", values, values)
+            for row in np.atleast_2d(self.columns):
+                np.maximum.at(out, row, np.sqrt(np.ravel(squares) / values.shape[0]))
+        return out
+
+
+class ConstantDesign(Design):
     """The same map for every stratum: u_k = C theta_k, rows on strata; with `segments` on records, u_i = C theta_{z_i}."""
 
     dense = True
@@ -76,7 +92,7 @@ class ConstantDesign:
     def __init__(self, row, column, scale, m, n, segments=None):
         self.m, self.n, self.segments, self.on_records = m, n, segments, segments is not None
         self.nnz = len(row)
-        self._column, self._scale = column, scale
+        self.coefficients, self.columns = scale[None, :], column
         whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
         self._identity = whole and np.all(scale == 1.0)  # which keeps infinite numbers apart
         self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
@@ -97,36 +113,17 @@ class ConstantDesign:
         u = theta if self._identity else theta @ self._c.T
         return u[self.segments.index] if self.on_records else u
 
-    def sizes(self):
-        """Root mean square of the coefficients of every coordinate, (n,)."""
-        return _sizes(self._scale[None, :], self._column, self.n)
-
     def rmatvec(self, g):
         """(R, m) to (K, n)."""
         g = self._of_strata(g)
         return g if self._identity else g @ self._c
 
 
-def _sizes(values, columns, n):
-    """Root mean square (n,) of the values (R, T) that belong to each of n columns, columns (T,) or (m, T)."""
-    out = np.zeros(n)
-    if values.shape[0] and columns.size:
-        if sp.issparse(values):
-            squares = np.asarray(values.multiply(values).sum(axis=0)).ravel()
-        else:
-            squares = np.einsum("rt,rt->t", values, values)
-        for row in np.atleast_2d(columns):
-            np.maximum.at(out, row, np.sqrt(squares / values.shape[0]))
-    return out
-
-
-class SharedDesign:
+class SharedDesign(Design):
     """All rows of a record use the same coefficients on different columns: u_i = (a_i Theta_{z_i}).
 
     Block-CSR over (record, stratum × coefficient): one product serves all rows of the form.
     """
-
-    on_records = True
 
     def __init__(self, coefficients, columns, segments, n):
         self.segments, self.n = segments, n
@@ -142,10 +139,6 @@ class SharedDesign:
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)
-
-    def sizes(self):
-        """Root mean square of the coefficients of every coordinate, (n,)."""
-        return _sizes(self.coefficients, self.columns, self.n)
 
     @cached_property
     def _a(self):
@@ -211,14 +204,12 @@ class SharedDesign:
         return out
 
 
-class RowDesign:
+class RowDesign(Design):
     """Any other map of record data: one sparse row for each entry of each record's form."""
-
-    on_records = True
 
     def __init__(self, coefficients, row, column, m, segments, n):
         self.segments, self.m, self.n = segments, m, n
-        self.coefficients, self.row, self.column = coefficients, row, column
+        self.coefficients, self.row, self.columns = coefficients, row, column
         self.dense = not sp.issparse(coefficients)
         N, K = segments.N, segments.K
         coo = sp.coo_array(coefficients)
@@ -228,10 +219,6 @@ class RowDesign:
         self._a = sp.csr_array((data, (rows, columns)), shape=(N * m, K * n))
         self._at = self._a.T
         self.nnz = self._a.nnz
-
-    def sizes(self):
-        """Root mean square of the coefficients of every coordinate, (n,)."""
-        return _sizes(self.coefficients, self.column, self.n)
 
     def matvec(self, theta):
         """(K, n) to (N, m)."""
@@ -246,7 +233,7 @@ class RowDesign:
         out = np.zeros((self.segments.K, self.n, self.n))
         for r in range(self.m):
             terms = np.flatnonzero(self.row == r)
-            columns = self.column[terms]
+            columns = self.columns[terms]
             block = self.segments.gram(self.coefficients[:, terms], weights[:, r])
             np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
         return out

@@ -68,14 +68,9 @@ class Rule:
         return type(self).__name__
 
     @classmethod
-    def of(cls, e):
-        """The rule with the constants of the atom ``e``."""
-        return cls()
-
-    @classmethod
     def form(cls, walker, e, args):
         """Form of the atom ``e`` over the forms of its arguments."""
-        return walker.apply(cls.of(e), args, e.shape, e)
+        return walker.apply(cls(), args, e.shape, e)
 
     def pullback(self, i, args, out, memo, g):
         """The usual case: the memo is the gradient of each output entry in the one argument."""
@@ -127,7 +122,7 @@ class Elementwise(Rule):
 
     @classmethod
     def form(cls, walker, e, args):
-        return walker.apply(cls.of(e), [forms.broadcast(a, e.shape) for a in args], e.shape, e)
+        return walker.apply(cls(), [forms.broadcast(a, e.shape) for a in args], e.shape, e)
 
     def forward(self, args):
         return self.value(*args), None
@@ -158,7 +153,7 @@ class Rows(Rule):
     @classmethod
     def form(cls, walker, e, args):
         rows = grouped(args[0], atoms.axis_of(e))
-        return walker.apply(cls.of(e), [rows], rows.shape[:1], e).reshaped(e.shape)
+        return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
 
 
 def at_point(expression, **point):

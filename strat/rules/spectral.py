@@ -136,8 +136,8 @@ class LambdaSumLargest(_Eigenvalues):
         self.k = k
 
     @classmethod
-    def of(cls, e):
-        return cls(float(e.k))
+    def form(cls, walker, e, args):
+        return walker.apply(cls(float(e.k)), args, e.shape, e)
 
     example = at_point(
         lambda u: cp.lambda_sum_largest(u, 2), u=[[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]
@@ -158,8 +158,8 @@ class LambdaMax(LambdaSumLargest):
     """Largest eigenvalue of a symmetric matrix."""
 
     @classmethod
-    def of(cls, e):
-        return cls(1)
+    def form(cls, walker, e, args):
+        return walker.apply(cls(1), args, e.shape, e)
 
     example = at_point(cp.lambda_max, u=[[1.0, -0.5], [-0.5, 0.3]])
 
