@@ -26,7 +26,7 @@ from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
-from strat.rules import atoms, rule_of
+from strat.rules import atoms
 
 
 class Program:
@@ -63,7 +63,7 @@ class Program:
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
         self.symbols = Symbols()
-        walker = Walker(self.symbols, self._ids, rule_of)
+        walker = Walker(self.symbols, self._ids)
         self.form = walker(expression)
         if self.form.size == 1:
             self.form = self.form.reshaped(())
@@ -103,7 +103,7 @@ class Program:
         key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
-            walker = Walker(Symbols(), self._ids, rule_of, values)
+            walker = Walker(Symbols(), self._ids, values)
             for expression in (self.expression, *self._curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)
@@ -111,7 +111,7 @@ class Program:
 
     def _read(self, given=None, arrays=(), strata=None, weight=None, part=None):
         """What reads expressions, what gives their values at records, if any, and where the records came from."""
-        walker = self._walked(self.values(given))
+        walker = self._walked(self.hyperparameter_values(given))
         coordinates = {v.id: self.layout.slices[v.name()] for v in self.variables}
         if strata is None:
             return walker, Binder(walker.symbols, {}, coordinates, self.layout.n, None), None
@@ -127,19 +127,8 @@ class Program:
         kind = Binder if blocks is None else partial(DeviceBinder, blocks)
         return walker, kind(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 
-    def values(self, given=None):
-        """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own.
-
-        Parameters
-        ----------
-        given : dict, optional
-            Values by name.
-
-        Returns
-        -------
-        dict
-            Of arrays.
-        """
+    def hyperparameter_values(self, given=None):
+        """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own."""
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
         missing = [p.name() for p, value in found if value is None]
         if missing:

@@ -26,14 +26,10 @@ def engine_of(engine):
 
 
 class DaskEngine:
-    """Chunks as Dask's delayed objects or futures, computed and kept on the workers of a client.
+    """Chunks as Dask's delayed objects or futures, computed and kept on the workers of a ``dask.distributed.Client``.
 
     A worker that is lost costs the time to make its shards again, on the others. Where the scheduler is lost, a fit ends with
     its best iterate.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
     """
 
     def __init__(self, client):
@@ -115,14 +111,7 @@ def _added(results):
 
 
 def of_shards(data, strata, weight):
-    """The partitions of Dask collections as delayed tuples; None where the arguments are none.
-
-    Parameters
-    ----------
-    data : tuple
-    strata, weight
-        As ``fit`` takes them; a name of columns goes to every partition.
-    """
+    """The partitions of Dask collections as delayed tuples, None where there are none; names of columns go to every partition."""
     given = [argument for argument in (*data, strata, weight) if hasattr(argument, "__dask_graph__")]
     if not given:
         return None

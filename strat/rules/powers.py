@@ -16,15 +16,12 @@ class Norm2(Rows):
 
     kinks = "zero"
     invariance = "absolute"
+    project = staticmethod(onto_l2_ball)
 
     def prox(self, u, step):
         """Shrink the row as a whole."""
         norm = np.sqrt((u * u).sum(axis=-1))
         return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
-
-    def project(self, u, radius):
-        """Scaled to the surface of the ball, where u is outside."""
-        return onto_l2_ball(u, radius)
 
     def forward(self, args):
         return np.sqrt((args[0] ** 2).sum(axis=-1)), None
