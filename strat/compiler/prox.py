@@ -272,7 +272,7 @@ class ProxBuilder:
     def _scalar(self, columns, node):
         """The block of one elementwise atom that knows its prox, once a coordinate; None for others."""
         p, rows, constants = self.sets.transposed, self.rows(node.forms[0]), node.forms[1:]
-        known = node.rule.separable and node.rule.has("prox") and all(form.is_data for form in constants)
+        known = node.rule.separable and hasattr(node.rule, "prox") and all(form.is_data for form in constants)
         plain = p is None or np.array_equal(p[columns], columns)
         if not (known and plain) or rows is None or len(rows[1]) != len(columns):
             return None

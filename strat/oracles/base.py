@@ -72,10 +72,6 @@ class Oracle:
         """Whether the oracle has a method."""
         return callable(getattr(self, name, None))
 
-    def value(self, theta):
-        """Value of each stratum."""
-        raise NotImplementedError
-
     def interior(self):
         """The same function where its gradient is finite, +inf elsewhere: the domain of methods that follow gradients."""
         return self

@@ -55,12 +55,6 @@ class Segments:
             out[k] = (a[own] * weight[own, None]).T @ a[own]
         return out
 
-    def any(self, mask):
-        """Whether some record of each stratum has the mask set."""
-        out = np.zeros(self.K, dtype=bool)
-        out[self.index[mask]] = True
-        return out
-
 
 def compact(index):
     """The place of each of some ascending strata among those that occur, and how many occur."""

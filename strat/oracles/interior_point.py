@@ -5,6 +5,7 @@ from functools import reduce
 import numpy as np
 
 from strat.oracles.base import Rescaled, hessian_blocks
+from strat.oracles.design import Segments
 
 MOST = 40  # iterations
 INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
@@ -31,7 +32,8 @@ class InteriorPoint:
     """
 
     def __init__(self, rows, quadratic, system, segments=None):
-        self.rows, self.quadratic, self.system, self.segments = rows, quadratic, system, segments
+        self.rows, self.quadratic, self.system = rows, quadratic, system
+        self.segments = segments or Segments(np.zeros(len(rows.shift)), 1)
 
     def solve(self, theta, slope, tol=0.0):
         """The minimiser (K, n) from theta on, where ∇Q is `slope`, as far as a gradient of norm tol, or rounding, allows.
@@ -62,12 +64,12 @@ class InteriorPoint:
         return self.theta
 
     def _total(self, values):
-        """The sum over all rows, or over those of each stratum (K, 1)."""
-        return values.sum() if self.segments is None else self.segments.sum(values.sum(axis=1, keepdims=True))
+        """The sums over the rows of each of the strata that take steps of their own, (K, 1)."""
+        return self.segments.sum(values.sum(axis=1, keepdims=True))
 
     def _on_rows(self, values):
-        """A number as it is, or the strata's numbers repeated for their rows, (N, 1)."""
-        return values if self.segments is None else values[self.segments.index]
+        """The strata's numbers repeated for their rows, (N, 1)."""
+        return values[self.segments.index]
 
     def _start(self, theta, slope):
         """Slopes in the middle of their intervals, and the multipliers that they ask for."""
@@ -105,11 +107,8 @@ class InteriorPoint:
         """The longest step up to 1 that keeps the slopes inside and the multipliers positive."""
         _, _, dc, da, db = step
         pairs = ((dc, self.above), (-dc, self.below), (-da, self.a), (-db, self.b))
-        reached = reduce(np.maximum, (change / value for change, value in pairs))
-        reached = (
-            np.max(reached) if self.segments is None else self.segments.max(reached.max(axis=1))[:, None]
-        )
-        return np.minimum(1.0, BACK / np.maximum(reached, 1e-300))
+        reached = reduce(np.maximum, (change / value for change, value in pairs)).max(axis=1)
+        return np.minimum(1.0, BACK / np.maximum(self.segments.max(reached), 1e-300))[:, None]
 
     def _gap(self, step=(0.0,) * 5, length=0.0):
         """Σ a (high − c) + b (c − low), after a step."""

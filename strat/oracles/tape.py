@@ -42,17 +42,13 @@ class BoundForm:
         self.on_records, self.segments = on_records, segments
         self.m = int(np.prod(self.shape, dtype=int))
 
-    def _level(self, out, node):
-        """An inner atom's output on this form's rows."""
-        flat = out.reshape(len(out), node.size)
-        return flat[self.segments.index] if self.on_records and not node.on_records else flat
-
     def _linear(self, theta, outs):
         """A theta + Σ (inner atoms with an output); None where there is neither."""
         u = None if self.design is None else self.design.matvec(theta)
         for part in self.inner:
             if part.node in outs:
-                v = part.push(self._level(outs[part.node], part.node))
+                v = outs[part.node].reshape(len(outs[part.node]), part.node.size)
+                v = part.push(v[self.segments.index] if self.on_records and not part.node.on_records else v)
                 u = v if u is None else u + v
         return u
 
@@ -97,7 +93,7 @@ class BoundNode:
     @property
     def single(self):
         """The argument of an atom of one affine form with dense coefficients whose Hessian is cheap; None for others."""
-        if len(self.varying) != 1 or not (self.rule.separable or self.rule.has("pair_curvature")):
+        if len(self.varying) != 1 or not (self.rule.separable or hasattr(self.rule, "pair_curvature")):
             return None
         form = self.forms[self.varying[0]]
         known = form.design is not None and form.design.dense and not form.inner
@@ -110,12 +106,6 @@ class BoundNode:
             return np.ones((1, *form.shape), dtype=bool)
         u = form.design.matvec(np.random.default_rng(0).standard_normal((K, n)))
         return (u != 0).reshape(-1, *form.shape)
-
-    def forward(self, theta, outs):
-        """Arguments, output and memo."""
-        args = [f.value(theta, outs) for f in self.forms]
-        out, memo = self.rule.forward(args)
-        return args, out, memo
 
 
 class Tape(Oracle):
@@ -179,12 +169,13 @@ class Tape(Oracle):
         states, outs = {}, {}
         illegal = None
         for node in self.nodes:
-            states[node] = state = node.forward(theta, outs)
-            outs[node] = state[1]
+            args = [form.value(theta, outs) for form in node.forms]
+            states[node] = (args, *node.rule.forward(args))
+            outs[node] = states[node][1]
             moving = self._steep.get(node)
-            legal = node.rule.interior(state[0], moving) if moving else node.rule.domain(state[0])
+            legal = node.rule.interior(args, moving) if moving else node.rule.domain(args)
             if legal is not None and not legal.all():
-                bad = self.segments.any(~legal) if node.on_records else ~legal
+                bad = self.segments.max(~legal) > 0 if node.on_records else ~legal
                 bad = bad if self.active is None else bad & self.active
                 illegal = bad if illegal is None else illegal | bad
         return states, outs, illegal

@@ -16,7 +16,8 @@ class Rule:
     """Base class of rules.
 
     Every rule has ``forward(args)``, its output and a memo for the other methods, and ``example``, the atom at its simplest
-    and a point inside its domain (see `at_point`). A further method that exists is a capability; ``has`` asks for one.
+    and a point inside its domain (see `at_point`). A further method that exists is a capability. Constants of
+    the atom, such as an exponent, are attributes.
 
     * ``pullback(i, args, out, memo, g)``: a gradient g of the output, mapped to one of argument i.
     * ``pushforward(args, out, memo, tangents)``: tangents {i: t} of the arguments, mapped to one of the output.
@@ -53,9 +54,8 @@ class Rule:
     #: Whether values and derivatives of an elementwise function take arrays of any library of the array API standard.
     portable = False
 
-    def has(self, name):
-        """Whether the rule has this method."""
-        return hasattr(self, name)
+    def __init__(self, **constants):
+        self.__dict__.update(constants)
 
     @property
     def key(self):
@@ -108,7 +108,7 @@ class Rule:
     @property
     def curved(self):
         """Whether second derivatives are available."""
-        return self.has("mixed" if isinstance(self, Elementwise) else "curve")
+        return hasattr(self, "mixed" if isinstance(self, Elementwise) else "curve")
 
 
 class Elementwise(Rule):

@@ -89,11 +89,6 @@ class PiecewiseLinear:
         self.knots, self.values = np.asarray(knots, dtype=float), np.asarray(values, dtype=float)
         self.left, self.right = float(left), float(right)
 
-    @classmethod
-    def affine(cls, slope, offset):
-        """slope · u + offset."""
-        return cls([0.0], [offset], slope, slope)
-
     def __call__(self, u):
         """Value at u."""
         u = np.asarray(u, dtype=float)

@@ -132,12 +132,9 @@ class LambdaSumLargest(_Eigenvalues):
 
     kinks = "some"
 
-    def __init__(self, k):
-        self.k = k
-
     @classmethod
     def form(cls, walker, e, args):
-        return walker.apply(cls(float(e.k)), args, e.shape, e)
+        return walker.apply(cls(k=float(e.k)), args, e.shape, e)
 
     example = at_point(
         lambda u: cp.lambda_sum_largest(u, 2), u=[[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]
@@ -146,7 +143,7 @@ class LambdaSumLargest(_Eigenvalues):
     def prox_eigenvalues(self, values, step):
         """The prox of the sum of the k largest entries."""
         weights = of_largest(self.k, values.shape[-1])
-        return DotSort(weights).prox(values[:, None], step[:, None])[:, 0]
+        return DotSort(weights=weights).prox(values[:, None], step[:, None])[:, 0]
 
     def of_values(self, values):
         weights = np.array(of_largest(self.k, values.shape[-1]))
@@ -159,7 +156,7 @@ class LambdaMax(LambdaSumLargest):
 
     @classmethod
     def form(cls, walker, e, args):
-        return walker.apply(cls(1), args, e.shape, e)
+        return walker.apply(cls(k=1), args, e.shape, e)
 
     example = at_point(cp.lambda_max, u=[[1.0, -0.5], [-0.5, 0.3]])
 
