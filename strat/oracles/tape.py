@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.oracles.base import Oracle, times
-from strat.oracles.kinked_rows import KinkedRows
+from strat.oracles.interior_point import KinkedRows
 
 
 class Inner:

@@ -10,8 +10,7 @@ from scipy.special import entr
 from strat.oracles.thresholds import excess_level, onto_l1_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rule, at_point, symmetric
-from strat.rules.entropies import Entr
-from strat.rules.exponentials import positive_root
+from strat.rules.exponentials import Entr, positive_root
 from strat.rules.rows import DotSort, of_largest
 
 #: Eigenvalues that may be rounding alone, in multiples of the largest.
