@@ -62,7 +62,8 @@ class Oracle:
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap; read-only where the oracle keeps them.
     * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
     * ``cones()``: a list of `Cones` whose sum is the function, or, of a prox, what it minimises, constraints included.
-    * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum.
+    * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum. ``prox.kind`` says how it is
+      computed, and ``prox.rescaled(weight, unit)`` is that of weight × f(unit · z).
     """
 
     n, sizes = 0, 0.0
@@ -112,11 +113,9 @@ class Quadratic(Oracle):
         self.n, self.sizes = g.shape[1], sizes
 
     def value(self, theta):
-        """Value of each stratum."""
         return self.value_and_gradient(theta)[0]
 
     def value_and_gradient(self, theta):
-        """Value and gradient of each stratum."""
         d = theta if self.centre is None else theta - self.centre
         if self.H is None:
             return self.c + (self.g * d).sum(axis=1), np.broadcast_to(self.g, d.shape).copy()
@@ -124,13 +123,11 @@ class Quadratic(Oracle):
         return self.c + ((self.g + 0.5 * hd) * d).sum(axis=1), self.g + hd
 
     def hessian_operator(self, theta):
-        """The constant Hessian as a map."""
         if self.H is None:
             return np.zeros_like
         return lambda v: np.matmul(self.H, v[..., None])[..., 0]
 
     def hessian(self, theta):
-        """The constant Hessian's blocks."""
         return np.broadcast_to(0.0 if self.H is None else self.H, (len(theta), self.n, self.n))
 
 
@@ -154,13 +151,11 @@ class SumOracle(Oracle):
         self.quadratic = all(part.quadratic for part in self.parts)
 
     def interior(self):
-        """The same sum where its gradient is finite, +inf elsewhere."""
         summed = copy.copy(self)
         summed.parts = tuple(part.interior() for part in self.parts)
         return summed
 
     def limited(self):
-        """The affine arguments with a domain of all parts."""
         return [argument for part in self.parts for argument in part.limited()]
 
     def missing(self, name):
@@ -169,24 +164,19 @@ class SumOracle(Oracle):
 
     @property
     def sizes(self):
-        """The sizes of the coordinates' coefficients."""
         return np.max([np.broadcast_to(part.sizes, self.n) for part in self.parts], axis=0)
 
     def value(self, theta):
-        """Sum of the values (K,)."""
         return reduce(add, (part.value(theta) for part in self.parts))
 
     def value_and_gradient(self, theta):
-        """Sums of values (K,) and gradients (K, n)."""
         values, gradients = zip(*(part.value_and_gradient(theta) for part in self.parts), strict=True)
         return reduce(add, values), reduce(add, gradients)
 
     def hessian(self, theta):
-        """Sum of the Hessians' blocks (K, n, n)."""
         return reduce(add, (part.hessian(theta) for part in self.parts))
 
     def hessian_operator(self, theta):
-        """Sum of the Hessians as a map."""
         operators = [part.hessian_operator(theta) for part in self.parts]
         return lambda v: reduce(add, (operator(v) for operator in operators))
 
@@ -216,7 +206,6 @@ class Rescaled(Oracle):
         return [function.scaled(self.weight).in_units(self.unit) for function in self.oracle.cones()]
 
     def interior(self):
-        """The same where its gradient is finite, +inf elsewhere."""
         return Rescaled(self.oracle.interior(), self.weight, self.unit)
 
     def limited(self):
@@ -224,7 +213,6 @@ class Rescaled(Oracle):
         return self.oracle.limited() if np.all(self.unit == 1.0) else []
 
     def missing(self, name):
-        """Why a method is missing."""
         return self.oracle.missing(name)
 
     @property
@@ -239,21 +227,17 @@ class Rescaled(Oracle):
         return rows and rows.rescaled(self.weight, self.unit)
 
     def value(self, theta):
-        """Values (K,)."""
         return self.weight * self.oracle.value(self.unit * theta)
 
     def value_and_gradient(self, theta):
-        """Values (K,) and gradients (K, n)."""
         value, gradient = self.oracle.value_and_gradient(self.unit * theta)
         return self.weight * value, self.weight * self.unit * gradient
 
     def hessian_operator(self, theta):
-        """The Hessian as a map."""
         operator, size = self.oracle.hessian_operator(self.unit * theta), self.weight * self.unit
         return lambda v: size * operator(self.unit * v)
 
     def hessian(self, theta):
-        """The Hessian's blocks (K, n, n)."""
         size = self.weight * np.multiply.outer(self.unit, self.unit)
         blocks = self.oracle.hessian(self.unit * theta)
         # Blocks that an oracle keeps are read-only; any others are nobody else's.

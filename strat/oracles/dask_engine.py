@@ -44,12 +44,10 @@ class DaskEngine:
         return self.placed[number]
 
     def map(self, function, chunks):
-        """The results of a function of each chunk, in order."""
         futures = [self.client.submit(_call, function, chunk[0], self._place(chunk)) for chunk in chunks]
         return self.client.gather(futures)
 
     def start(self, make, chunks, K):
-        """The sum over ``make(chunk)``, which the workers keep."""
         make = self.client.submit(_same, make, pure=False)
         shards = [self.client.submit(_call, make, chunk[0], self._place(chunk)) for chunk in chunks()]
         self.placed = {}  # the scheduler knows how to make them again

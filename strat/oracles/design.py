@@ -63,7 +63,10 @@ def compact(index):
 
 
 class Design:
-    """A map of theta: ``coefficients`` (R, T) are what it multiplies its ``columns``, (T,) or (m, T), with."""
+    """A map of theta: ``coefficients`` (R, T) are what it multiplies its ``columns``, (T,) or (m, T), with.
+
+    ``matvec`` takes theta (K, n) to (R, m), and ``rmatvec``, the transpose, takes (R, m) to (K, n).
+    """
 
     on_records = True
 
@@ -98,17 +101,14 @@ class ConstantDesign(Design):
         return self.segments.sum(values) if self.on_records else values
 
     def gram(self, weights):
-        """(R, m) to (K, n, n)."""
         c = self._c.toarray() if sp.issparse(self._c) else self._c
         return np.matmul(c.T * self._of_strata(weights)[:, None, :], c)
 
     def matvec(self, theta):
-        """(K, n) to (R, m)."""
         u = theta if self._identity else theta @ self._c.T
         return u[self.segments.index] if self.on_records else u
 
     def rmatvec(self, g):
-        """(R, m) to (K, n)."""
         g = self._of_strata(g)
         return g if self._identity else g @ self._c
 
@@ -150,7 +150,6 @@ class SharedDesign(Design):
         return self._a.T
 
     def matvec(self, theta):
-        """(K, n) to (N, m)."""
         if self._order is not None:
             theta = theta[:, self._order]
         if kernels.compiled and self._rows is not None:
@@ -160,7 +159,6 @@ class SharedDesign(Design):
         return self._a @ theta.reshape(-1, self.m)
 
     def rmatvec(self, g):
-        """(N, m) to (K, n)."""
         if self.m == 1:
             g = g[:, 0]
         if kernels.compiled and self._rows is not None:
@@ -177,7 +175,6 @@ class SharedDesign(Design):
         return out
 
     def gram(self, weights):
-        """(N, m) to (K, n, n)."""
         out = np.zeros((self.segments.K, self.n, self.n))
         for r, columns in enumerate(self.columns):
             if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
@@ -215,15 +212,12 @@ class RowDesign(Design):
         self.nnz = self._a.nnz
 
     def matvec(self, theta):
-        """(K, n) to (N, m)."""
         return (self._a @ theta.reshape(-1)).reshape(-1, self.m)
 
     def rmatvec(self, g):
-        """(N, m) to (K, n)."""
         return (self._at @ g.reshape(-1)).reshape(self.segments.K, self.n)
 
     def gram(self, weights):
-        """(N, m) to (K, n, n)."""
         out = np.zeros((self.segments.K, self.n, self.n))
         for r in range(self.m):
             terms = np.flatnonzero(self.row == r)

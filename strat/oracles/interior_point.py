@@ -213,7 +213,6 @@ class KinkedProx:
         return known and cls(*known, rescue)
 
     def rescaled(self, weight, unit):
-        """The prox of weight × f(unit · z)."""
         rest = [Rescaled(oracle, weight, unit) for oracle in self.rest]
         return KinkedProx(self.rows.rescaled(weight, unit), rest, self.rescue.rescaled(weight, unit))
 

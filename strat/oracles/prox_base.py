@@ -104,7 +104,6 @@ class BlockProx:
 
     @property
     def kind(self):
-        """How it is computed."""
         return ", ".join(sorted({block.kind for block in self.blocks})) or "closed form"
 
     @cached_property
@@ -151,7 +150,6 @@ class SeparableBlock:
 
     @property
     def ties(self):
-        """Every coordinate may take a step of its own."""
         return [[c] for c in self.columns]
 
     def __init__(self, columns, q, Q, low, high):
@@ -279,7 +277,6 @@ class QuadraticProx:
         return cls(g, sum(part.hessian(zero) for part in quadratics), transposed)
 
     def rescaled(self, weight, unit):
-        """The prox of weight × the quadratic at unit · z."""
         H = weight * np.multiply.outer(unit, unit) * self.H
         return QuadraticProx(weight * unit * self.g, H, self.transposed)
 

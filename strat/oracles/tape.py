@@ -129,7 +129,6 @@ class Tape(Oracle):
 
     @cached_property
     def sizes(self):
-        """The sizes of the coordinates' coefficients."""
         designs = [form.design for node in self.nodes for form in node.forms if form.design is not None]
         return np.max([design.sizes() for design in designs], axis=0, initial=0.0)
 
@@ -156,7 +155,6 @@ class Tape(Oracle):
         return tape if tape._steep else self
 
     def limited(self):
-        """The affine arguments of atoms with a domain, and its lower ends."""
         found = []
         for node in self.nodes:
             ends = {i: low for i, (low, _) in node.rule.intervals.items()} | dict.fromkeys(node.rule.definite)
@@ -193,13 +191,11 @@ class Tape(Oracle):
         return total
 
     def value(self, theta):
-        """Sum of each stratum."""
         with np.errstate(all="ignore"):
             _, outs, illegal = self.run(theta)
             return self._total(len(theta), outs, illegal)
 
     def value_and_gradient(self, theta):
-        """Sum of each stratum, and its gradient."""
         with np.errstate(all="ignore"):
             states, outs, illegal = self.run(theta)
             gradient, _ = self._reverse(theta, states)
