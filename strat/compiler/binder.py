@@ -96,25 +96,26 @@ class Binder:
         if len(ids) > 1 and np.all(ids == ids[0]):
             return self.columns(ids[:1]) * factor
         owners = self.symbols.owner(ids)
-        parts = [(np.flatnonzero(owners == o), o) for o in np.unique(owners)]
+        places = {o: np.flatnonzero(owners == o) for o in np.unique(owners)}
         values = [
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
-            for where, o in parts
+            for o, where in places.items()
         ]
-        rows, out = max(v.shape[0] for v in values), values[0]
-        if any(sp.issparse(v) for v in values):
-            if len(values) > 1:
-                blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
-                out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-                out = out[:, np.argsort(np.concatenate([where for where, _ in parts]))]
-            return out if scale is None else sp.csr_array(out @ sp.diags_array(scale))
+        rows = max(v.shape[0] for v in values)
         if len(values) == 1:
-            return out if scale is None else out * scale
-        out = np.empty((rows, len(ids)))
-        for (where, _), value in zip(parts, values, strict=True):
-            near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
-            out[:, slice(where[0], where[-1] + 1) if near else where] = value
-        return np.multiply(out, factor, out=out)
+            (out,) = values
+        elif any(map(sp.issparse, values)):
+            blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
+            out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
+            out = out[:, np.argsort(np.concatenate([*places.values()]))]
+        else:
+            out = np.empty((rows, len(ids)))
+            for where, value in zip(places.values(), values, strict=True):
+                near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
+                out[:, slice(where[0], where[-1] + 1) if near else where] = value
+        if scale is None:
+            return out
+        return sp.csr_array(out @ sp.diags_array(scale)) if sp.issparse(out) else out * scale
 
     def _pick(self, node, ids):
         positions = ids - node.start

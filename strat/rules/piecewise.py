@@ -16,16 +16,12 @@ class Abs(Elementwise):
 
     kinks = "zero"
     invariance = "absolute"
-    value = staticmethod(np.abs)
+    value, project = staticmethod(np.abs), staticmethod(onto_l1_ball)
     example = at_point(lambda u: cp.sum(cp.abs(u)), u=[0.3, -1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):
         return absolute(walker, e, args[0])
-
-    def project(self, u, radius):
-        """Onto a ball of the 1-norm: the sum of the entries' absolute values is at most the radius."""
-        return onto_l1_ball(u, radius)
 
     def partial(self, i, args, out, memo):
         return np.sign(args[0])
@@ -59,14 +55,12 @@ class Maximum(Elementwise):
     """max(u, v, …): pos, pinball, hinge."""
 
     kinks = "some"
+    value = staticmethod(lambda *args: reduce(np.maximum, args))
     example = at_point(lambda u: cp.sum(cp.maximum(0.9 * u, -0.1 * u)), u=[0.3, -1.0, 2.0])
 
     def kinks_of(self, forms_):
         """Those of a positive part, max(u, 0), are where it is 0."""
         return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
-
-    def value(self, *args):
-        return reduce(np.maximum, args)
 
     def partial(self, i, args, out, memo):
         first = np.argmax(np.stack(np.broadcast_arrays(*args)), axis=0)
@@ -94,11 +88,6 @@ class PiecewiseLinear:
     def __init__(self, knots, values, left, right):
         self.knots, self.values = np.asarray(knots, dtype=float), np.asarray(values, dtype=float)
         self.left, self.right = float(left), float(right)
-
-    @classmethod
-    def affine(cls, slope, offset):
-        """slope · u + offset."""
-        return cls([0.0], [offset], slope, slope)
 
     def __call__(self, u):
         """Value at u."""
