@@ -207,15 +207,17 @@ class Tape(Oracle):
                 illegal = bad if illegal is None else illegal | bad
         return states, outs, illegal
 
-    def _total(self, K, outs, illegal):
+    def _total(self, K, outs, illegal, times=np.multiply):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms = _weighted(weight, outs[node]).reshape(len(outs[node]), -1)
-            terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
+            terms = times(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = np.add.reduce(terms, axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
         if np.isnan(np.add.reduce(total)):
+            if times is np.multiply:
+                return self._total(K, outs, illegal, _weighted)
             total[np.isnan(total)] = np.inf
         return total
 

@@ -121,8 +121,9 @@ class Point:
     def __init__(self, problem):
         self.problem, edges = problem, problem.edges
         self.theta, self.w = np.zeros((problem.K, problem.n)), edges.zeros()
-        self.graph_oracle = problem.graph_oracle() if problem.learned else None
-        self.w_gradient = edges.zeros()
+        self.graph_oracle, self.w_gradient = None, None
+        if problem.learned:
+            self.graph_oracle, self.w_gradient = problem.graph_oracle(), edges.zeros()
         self.graph, self.degrees = 0.0, None
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0

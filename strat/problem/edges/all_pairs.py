@@ -76,8 +76,11 @@ class AllPairs(EdgeSet):
         return self.add_ends(0.5 * np.vecdot(theta, theta) + a, g)
 
     def add_ends(self, a, g):
-        """In place: g_e += a_i + a_j."""
-        g += self.packed.pack(np.add.outer(a, a))
+        """In place: g_e += a_i + a_j, exact to rounding of the largest such term."""
+        # With b = a / c, a_i + a_j = c/2 ((b_i + 1)(b_j + 1) - (b_i - 1)(b_j - 1)).
+        c = np.abs(a).max() or 1.0
+        for sign in (1.0, -1.0):
+            self.packed.add_products(sign * c / 2, (a / c + sign)[:, None], 1.0, g)
         return g
 
     def entries(self, S):
