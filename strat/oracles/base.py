@@ -115,9 +115,9 @@ class Quadratic(Oracle):
         """Value and gradient of each stratum."""
         d = theta if self.centre is None else theta - self.centre
         if self.H is None:
-            return self.c + (self.g * d).sum(axis=1), np.broadcast_to(self.g, d.shape).copy()
+            return self.c + np.vecdot(self.g, d), np.broadcast_to(self.g, d.shape).copy()
         hd = np.matmul(self.H, d[..., None])[..., 0]
-        return self.c + ((self.g + 0.5 * hd) * d).sum(axis=1), self.g + hd
+        return self.c + np.vecdot(self.g + 0.5 * hd, d), self.g + hd
 
     def hessian_operator(self, theta):
         """The constant Hessian as a map."""

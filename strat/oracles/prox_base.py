@@ -97,6 +97,7 @@ class BlockProx:
 
     def __init__(self, blocks, transposed=None):
         self.blocks, self.transposed = joined(blocks), transposed
+        self.places = [_consecutive(block.columns) for block in self.blocks]
 
     @property
     def kind(self):
@@ -126,10 +127,15 @@ class BlockProx:
         t = t.reshape(-1, 1) if t.ndim == 1 else t
         v = symmetric(v, self.transposed)
         z = np.empty_like(v)
-        for block in self.blocks:
-            own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
-            z[:, block.columns] = block(v[:, block.columns], own)
+        for block, place in zip(self.blocks, self.places, strict=True):
+            z[:, place] = block(v[:, place], t[:, place] if t.ndim and t.shape[1] > 1 else t)
         return symmetric(z, self.transposed)  # exactly
+
+
+def _consecutive(columns):
+    """Columns that follow each other as a slice, with which nothing is gathered; any others as they are."""
+    place = slice(columns[0], columns[-1] + 1)
+    return place if np.array_equal(columns, np.arange(place.start, place.stop)) else columns
 
 
 #: The bits of a number in floating point that order it among those of its sign.

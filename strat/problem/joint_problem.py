@@ -8,6 +8,8 @@ from strat.problem.edges.laplacians import Laplacians
 
 #: Step of a prox that projects, where the loss's coefficients are about 1.
 PROJECTION = 1e-14
+#: What a point knows of theta, besides gradients.
+OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
 
 
 class JointProblem:
@@ -31,15 +33,18 @@ class JointProblem:
         self.start_point = None
 
     def point(self, theta, w):
-        """One point of the problem, evaluated at (theta, w)."""
-        point = Point(self)
-        point.theta[...], point.w[...] = theta, w
-        return point.evaluate()
+        """One point of the problem, evaluated at (theta, w); w is W0 where the graph is given."""
+        return Point(self).move(theta, w).evaluate()
 
     def graph_oracle(self):
         """Memory for h at one point."""
         h = self.graph_regularizer
         return h._oracle_class(h, self.edges, self.w0, self.outside)
+
+    @cached_property
+    def degrees(self):
+        """Degrees (K,) of the graph W0."""
+        return self.edges.degrees(self.w0)
 
     def feasible(self, w):
         """Whether h is finite at w, so that a solver may start there."""
@@ -120,14 +125,27 @@ class Point:
 
     def __init__(self, problem):
         self.problem, edges = problem, problem.edges
-        self.theta, self.w = np.zeros((problem.K, problem.n)), edges.zeros()
-        self.graph_oracle, self.w_gradient = None, None
+        self.theta, self.graph, self.graph_oracle = np.zeros((problem.K, problem.n)), 0.0, None
         if problem.learned:
-            self.graph_oracle, self.w_gradient = problem.graph_oracle(), edges.zeros()
-        self.graph, self.degrees = 0.0, None
+            self.w, self.w_gradient, self.graph_oracle = edges.zeros(), edges.zeros(), problem.graph_oracle()
+        else:
+            self.w, self.degrees = problem.w0, problem.degrees
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
         self._product = None
+
+    def move(self, theta, w):
+        """Write theta and, where it is learned, w."""
+        self.theta[...] = theta
+        if self.graph_oracle is not None:
+            self.w[...] = w
+        return self
+
+    def take(self, other):
+        """Take theta and its terms from an evaluated point with the same w."""
+        vars(self).update({name: getattr(other, name) for name in OF_THETA})
+        self.theta = other.theta.copy()
+        return self.add_up()
 
     def forget(self):
         """Free the memory of gradients in theta."""
@@ -150,9 +168,8 @@ class Point:
 
     def evaluate_w(self):
         """Compute what depends on w alone; return whether it is in the domain."""
-        if self.graph_oracle is not None or self.degrees is None:  # a given w does not change
+        if self.graph_oracle is not None:  # a given w does not change
             self.degrees = self.problem.edges.degrees(self.w)
-        if self.graph_oracle is not None:
             self.graph = self.graph_oracle.set(self.w, self.degrees)
         return self.graph < np.inf
 
@@ -190,11 +207,17 @@ class Point:
         return self._product
 
     def add_regularizer(self):
-        """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
+        """Compute the regularizer, and F."""
         self.regularizer = float(np.add.reduce(self.problem.regularizer.value(self.theta)))
+        self.add_up()
+
+    def add_up(self):
+        """Compute the smooth part and F, +inf where it is not finite, from their terms."""
+        self.smooth = self.loss + self.laplacian + self.graph
         rest = 0.0 if self.graph_oracle is None else self.graph_oracle.rest()
         total = self.smooth + self.regularizer + rest
         self.objective = total if total < np.inf else np.inf
+        return self
 
     @property
     def noise(self):

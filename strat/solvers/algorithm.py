@@ -33,8 +33,11 @@ class Algorithm:
         self.points = []
         self.extra_factorizations = 0  # those other than of mu I + G(w)
         self.x = self.new_point()
-        self.x.theta[...], self.x.w[...] = theta, w
-        self.x.evaluate(gradient)
+        if isinstance(theta, Point):  # of another problem, with the same terms in theta, at w
+            self.x.take(theta)
+            gradient = False
+        else:
+            self.x.move(theta, w).evaluate(gradient)
         if not self.x.objective < np.inf:
             what = "the graph regularizer"
             if self.x.graph < np.inf:
@@ -88,17 +91,19 @@ class Algorithm:
             value, (*owner, attribute) = np.array(state[name]), name.split(".")
             owner = attrgetter(".".join(owner))(self) if owner else self
             setattr(owner, attribute, value if value.ndim else value.item())
-        self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
-        self.x.evaluate()
+        self.x.move(state["x_theta"], state["x_w"]).evaluate()
         for name, value in zip(_NUMBERS, state["x_numbers"], strict=True):
             setattr(self.x, name, float(value))
         self.differentiated, self.stalled = False, bool(state["stalled"])
         self.extra_factorizations += int(state["work"]) - self.factorizations
 
 
-def for_given_graph(problem, w):
-    """The same problem with the weights w held fixed."""
-    return JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
+def for_given_graph(problem, w, degrees=None):
+    """The same problem with the weights w, and their degrees where known, held fixed."""
+    fixed = JointProblem(problem.loss, problem.regularizer, FixedGraph(), problem.edges, w, problem.couple)
+    if degrees is not None:
+        fixed.degrees = degrees
+    return fixed
 
 
 def has_cones(loss):

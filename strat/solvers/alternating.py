@@ -126,7 +126,7 @@ class BlockDescent(Algorithm):
     def _theta_step(self, tol):
         """Parameters that are better for the graph of x, and F there."""
         x, problem = self.x, self.problem
-        inner = self._inner(for_given_graph(problem, x.w), tol)
+        inner = self._inner(for_given_graph(problem, x.w, x.degrees), tol)
         start, self.slow = inner.x.objective, True
         for _ in range(INNER):
             residual = inner.residual(tol)
@@ -149,14 +149,14 @@ class BlockDescent(Algorithm):
 
     def _inner(self, fixed, tol):
         """The algorithm for theta, at the parameters of x."""
-        theta, w = self.x.theta, self.x.w
+        x, w = self.x, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program, self.whole, self.left)
+            inner = ConeNewton(fixed, x, w, self.program, self.whole, self.left)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):
-            return ProximalNewton(fixed, theta, w, tol)
-        return JointSteps(fixed, theta, w)
+            return ProximalNewton(fixed, x, w, tol)
+        return JointSteps(fixed, x, w)
 
     def _w_step(self, theta, tol):
         """The best weights for theta."""

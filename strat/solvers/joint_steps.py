@@ -50,9 +50,6 @@ class JointSteps(Algorithm):
         super().__init__(problem, theta, w)
         self.tol = tol
         self.y, self.z = self.new_point(), self.new_point()
-        if not problem.learned:  # all points share the one W
-            for point in (self.y, self.z):
-                point.w, point.degrees = self.x.w, self.x.degrees
         self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
@@ -97,16 +94,16 @@ class JointSteps(Algorithm):
         """
         x, before = self.x, self.x.objective
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
-        fixed = for_given_graph(self.problem, x.w)
+        fixed = for_given_graph(self.problem, x.w, x.degrees)
         if self.by_cones:
-            newton = ConeNewton(fixed, x.theta, x.w, self.program, left=self.theta_estimate)
+            newton = ConeNewton(fixed, x, x.w, self.program, left=self.theta_estimate)
             newton.start, self.program = newton.x.objective, newton.program
             newton.step()
         else:
             newton = self._proximal_newton(fixed, alone)
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < newton.start or getattr(newton, "polished", False)
-        lower = better and self._move_theta(newton.x.theta)
+        lower = better and self._move_theta(newton.x)
         gain = before - self.z.objective if lower else 0.0
         far = not alone and self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
         self.late = self.late + 1 if far else 0
@@ -119,7 +116,7 @@ class JointSteps(Algorithm):
         """The method after one step, or after steps of the strata's own."""
         x, curvature = self.x, self.strata_metric.loss_curvature
         accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
-        newton = ProximalNewton(fixed, x.theta, x.w, accuracy, curvature, one_length=not alone)
+        newton = ProximalNewton(fixed, x, x.w, accuracy, curvature, one_length=not alone)
         newton.start = newton.x.objective
         if alone:
             for _ in range(MOST):
@@ -134,13 +131,12 @@ class JointSteps(Algorithm):
         self.damping, self.fresh = newton.damping, newton.fresh
         return newton
 
-    def _move_theta(self, theta):
-        """Set z to (theta, the W of x); return whether F is not higher there."""
+    def _move_theta(self, point):
+        """Set z to (the theta of a point with the W of x, that W); return whether F is not higher there."""
         x, z, lower = self.x, self.z, False
-        z.theta[...] = theta
         swap_graphs(x, z)
         try:
-            z.move_theta()
+            z.take(point)
             lower = z.objective <= x.objective + z.noise
             z.objective = min(z.objective, x.objective)
         finally:  # x is a whole point again, also after Ctrl-C

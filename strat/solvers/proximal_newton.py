@@ -109,8 +109,6 @@ class ProximalNewton(Algorithm):
         super().__init__(problem, theta, w, gradient=True)
         self.tol, self.one_length, self.forcing = tol, one_length, JOINT_FORCING if one_length else FORCING
         self.p, self.z = self.new_point(), self.new_point()
-        for point in (self.p, self.z):  # all points share the one W
-            point.w, point.degrees = self.x.w, self.x.degrees
         self.system = NewtonSystem(problem, self.x.w, self.x.degrees, once=one_length)
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
