@@ -43,10 +43,11 @@ class EdgeList(EdgeSet):
     @cached_property
     def _pattern(self):
         """The adjacency matrix, with the values w[edge_of_entry], and edge_of_entry."""
-        ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        entries = np.tile(np.arange(self.count), 2)
-        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
-        return pattern.astype(float), pattern.data
+        row, column = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        order = np.lexsort((column, row))
+        starts = np.searchsorted(row[order], np.arange(self.K + 1))
+        shape = (self.K, self.K)
+        return sp.csr_array((np.ones(len(row)), column[order], starts), shape), order % max(self.count, 1)
 
     @property
     def ends(self):
