@@ -1,6 +1,7 @@
 """Sums of atoms over affine forms bound to records: one forward and one reverse pass over all of them at once."""
 
 import copy
+import math
 from functools import cached_property, partial
 from types import SimpleNamespace
 
@@ -97,7 +98,7 @@ class BoundNode:
 
     def __init__(self, rule, forms, shape, on_records):
         self.rule, self.forms, self.shape, self.on_records = rule, forms, tuple(shape), on_records
-        self.size = int(np.prod(self.shape, dtype=int))
+        self.size, self.restricted = int(np.prod(self.shape, dtype=int)), rule.restricted
         self.varying = [i for i, f in enumerate(forms) if f.design is not None or f.inner]
 
     @property
@@ -199,6 +200,8 @@ class Tape(Oracle):
         for node in self.nodes:
             states[node] = state = node.forward(theta, outs)
             outs[node] = state[1]
+            if not node.restricted:
+                continue
             moving = self._steep.get(node)
             legal = node.rule.interior(state[0], moving) if moving else node.rule.domain(state[0])
             if legal is not None and not legal.all():
@@ -215,7 +218,7 @@ class Tape(Oracle):
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
-        if np.isnan(np.add.reduce(total)):
+        if math.isnan(np.add.reduce(total)):
             if times is np.multiply:
                 return self._total(K, outs, illegal, _weighted)
             total[np.isnan(total)] = np.inf
@@ -241,11 +244,11 @@ class Tape(Oracle):
             if node not in adjoints:
                 continue
             args, out, memo = states[node]
-            g = adjoints[node]
-            if len(g) != len(out):
-                adjoints[node] = g = np.broadcast_to(g, out.shape)
             for i in node.varying:
-                node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
+                g = node.rule.pullback(i, args, out, memo, adjoints[node])
+                if len(g) != len(out):
+                    g = np.broadcast_to(g, (len(out), *g.shape[1:]))
+                node.forms[i].pull(g, gradient, adjoints)
         return self._of_active(gradient), adjoints
 
     def _of_active(self, derivative):
@@ -303,7 +306,7 @@ class Tape(Oracle):
 def _weighted(weight, out):
     """weight × out, with 0 · inf = 0."""
     product = weight * out
-    if not np.isfinite(product.sum()) and not np.isfinite(product).all():
+    if not math.isfinite(np.add.reduce(product, axis=None)) and not np.isfinite(product).all():
         product = np.where((weight == 0) | (out == 0), 0.0, product)
     return product
 

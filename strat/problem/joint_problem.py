@@ -1,5 +1,6 @@
 """The joint problem in parameters and edge weights, in the form that solvers use."""
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -67,7 +68,9 @@ class JointProblem:
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
-        if not np.isfinite(np.add.reduce(theta, axis=None)):  # factorisations of such points may never return
+        if not math.isfinite(
+            np.add.reduce(theta, axis=None)
+        ):  # factorisations of such points may never return
             return np.full_like(theta, np.nan)
         return self.regularizer.prox(theta, t)
 
@@ -176,7 +179,7 @@ class Point:
     def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
         loss = self.problem.loss
-        if not np.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
+        if not math.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
         if gradient:

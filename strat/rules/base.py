@@ -3,6 +3,7 @@
 Arrays carry the records (or strata) on their leading axis.
 """
 
+import math
 from functools import reduce
 
 import cvxpy as cp
@@ -198,6 +199,6 @@ def all_legal(mask):
 def _times(g, factor):
     """Product with 0 · inf = 0, since terms of weight 0 have no part in a gradient."""
     product, xp = g * factor, namespace(g)
-    if xp is not np or (not np.isfinite(product.sum()) and not np.isfinite(product).all()):
+    if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
         product = xp.where(g == 0, 0.0, product)
     return product
