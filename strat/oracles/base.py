@@ -4,6 +4,7 @@ Beside them, arrays of other libraries than NumPy are recognised.
 """
 
 import copy
+import math
 from functools import cached_property, partial, reduce
 from operator import add
 
@@ -34,6 +35,14 @@ def compat():
 def namespace(array):
     """The functions of an array's library."""
     return compat().array_namespace(array) if is_foreign(array) else np
+
+
+def weighted(weight, values):
+    """weight × values with 0 · inf = 0, since terms of weight 0 have no part in sums and gradients."""
+    product, xp = weight * values, namespace(weight)
+    if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
+        product = xp.where((weight == 0) | (values == 0), 0.0, product)
+    return product
 
 
 def host(array):

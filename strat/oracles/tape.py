@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sp
 
-from strat.oracles.base import Oracle
+from strat.oracles.base import Oracle, weighted
 from strat.oracles.kinked_rows import KinkedRows
 
 
@@ -220,7 +220,7 @@ class Tape(Oracle):
             total[illegal] = np.inf
         if math.isnan(np.add.reduce(total)):
             if times is np.multiply:
-                return self._total(K, outs, illegal, _weighted)
+                return self._total(K, outs, illegal, weighted)
             total[np.isnan(total)] = np.inf
         return total
 
@@ -292,7 +292,7 @@ class Tape(Oracle):
                     args, out, memo = states[node]
                     for i in node.varying:
                         if diagonal[node] is not None:
-                            g = _weighted(moved[node][i], diagonal[node])
+                            g = weighted(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
                         if node in second:
@@ -301,14 +301,6 @@ class Tape(Oracle):
             return self._of_active(result)
 
         return product
-
-
-def _weighted(weight, out):
-    """weight × out, with 0 · inf = 0."""
-    product = weight * out
-    if not math.isfinite(np.add.reduce(product, axis=None)) and not np.isfinite(product).all():
-        product = np.where((weight == 0) | (out == 0), 0.0, product)
-    return product
 
 
 def _diagonal(node, state, adjoint):

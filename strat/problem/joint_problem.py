@@ -68,9 +68,7 @@ class JointProblem:
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
-        if not math.isfinite(
-            np.add.reduce(theta, axis=None)
-        ):  # factorisations of such points may never return
+        if not math.isfinite(np.add.reduce(theta, axis=None)):  # whose factorisations may never return
             return np.full_like(theta, np.nan)
         return self.regularizer.prox(theta, t)
 

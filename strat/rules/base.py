@@ -3,13 +3,12 @@
 Arrays carry the records (or strata) on their leading axis.
 """
 
-import math
 from functools import reduce
 
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles.base import namespace
+from strat.oracles.base import weighted
 from strat.rules import atoms, forms
 
 
@@ -134,13 +133,13 @@ class Elementwise(Rule):
         return self.value(*args), None
 
     def pullback(self, i, args, out, memo, g):
-        return _times(g, self.partial(i, args, out, memo))
+        return weighted(g, self.partial(i, args, out, memo))
 
     def pushforward(self, args, out, memo, tangents):
-        return sum(_times(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
+        return sum(weighted(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
 
     def curve(self, i, args, out, memo, g, tangents):
-        return _times(g, sum(_times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
+        return weighted(g, sum(weighted(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
 
 class Scalar(Elementwise):
@@ -194,11 +193,3 @@ def symmetric(s):
 def all_legal(mask):
     """Reduce a mask of entries to one of records: whether all entries of the record are legal."""
     return mask.reshape(len(mask), -1).all(axis=1)
-
-
-def _times(g, factor):
-    """Product with 0 · inf = 0, since terms of weight 0 have no part in a gradient."""
-    product, xp = g * factor, namespace(g)
-    if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
-        product = xp.where(g == 0, 0.0, product)
-    return product

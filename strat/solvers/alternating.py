@@ -126,7 +126,7 @@ class BlockDescent(Algorithm):
     def _theta_step(self, tol):
         """Parameters that are better for the graph of x, and F there."""
         x, problem = self.x, self.problem
-        inner = self._inner(for_given_graph(problem, x.w, x.degrees), tol)
+        inner = self._inner(for_given_graph(problem, x.w), tol)
         start, self.slow = inner.x.objective, True
         for _ in range(INNER):
             residual = inner.residual(tol)

@@ -94,7 +94,7 @@ class JointSteps(Algorithm):
         """
         x, before = self.x, self.x.objective
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
-        fixed = for_given_graph(self.problem, x.w, x.degrees)
+        fixed = for_given_graph(self.problem, x.w)
         if self.by_cones:
             newton = ConeNewton(fixed, x, x.w, self.program, left=self.theta_estimate)
             newton.start, self.program = newton.x.objective, newton.program

@@ -319,12 +319,6 @@ class ProximalNewton(Algorithm):
         step = (theta - self.problem.prox(theta - t * point.theta_gradient, self.t)) / t
         return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step)))
 
-    def certificate(self, theta, w):
-        """Residual of a point that is to be returned, which is x as a rule."""
-        if np.array_equal(theta, self.x.theta):
-            return self.differentiate_x().residual()
-        return super().certificate(theta, w)
-
     @property
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
