@@ -216,7 +216,10 @@ class Rescaled(Oracle):
     @cached_property
     def prox(self):
         """The prox, None where f has none."""
-        return _prox(self.oracle.prox, self.weight, self.unit) if self.oracle.has("prox") else None
+        prox = self.oracle.prox if self.oracle.has("prox") else None
+        if prox is None or self.unit is None or not hasattr(prox, "rescaled"):
+            return prox and RescaledProx(prox, self.weight, self.unit)
+        return prox.rescaled(self.weight, self.unit)
 
     def _rescaled_cones(self):
         functions = [function.scaled(self.weight) for function in self.oracle.cones()]
@@ -268,11 +271,6 @@ class Rescaled(Oracle):
         blocks = self.oracle.hessian(self._out(theta))
         # Blocks that an oracle keeps are read-only; any others are nobody else's.
         return np.multiply(size, blocks, out=blocks if blocks.flags.writeable else None)
-
-
-def _prox(prox, weight, unit):
-    native = getattr(prox, "rescaled", None)
-    return RescaledProx(prox, weight, unit) if unit is None or native is None else native(weight, unit)
 
 
 class RescaledProx:

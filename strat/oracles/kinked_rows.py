@@ -19,18 +19,18 @@ class KinkedRows:
     unit: object = 1.0  # of each coordinate
 
     @classmethod
-    def of(cls, link):
+    def of(cls, rule, form, weight, segments):
         """The rows of a sum of one atom of one affine form (`Tape.kinked_rows`), or None where the atom is another."""
-        kinks = getattr(link.rule, "kinks_apart", None)
-        if kinks is None or not link.design.dense or not (link.weight > 0).all() or link.segments is None:
+        kinks, design = getattr(rule, "kinks_apart", None), form.design
+        if kinks is None or not design.dense or not (weight > 0).all() or not form.on_records:
             return None
         place, low, high = kinks
-        J, m, rows = len(place), link.design.m, link.segments.N
-        weight = np.broadcast_to(link.weight.reshape(len(link.weight), -1), (rows, m)).repeat(J, axis=1)
-        offset = 0.0 if link.offset is None else np.reshape(link.offset, (-1, m)).repeat(J, axis=1)
+        J, m, rows = len(place), design.m, segments.N
+        weight = np.broadcast_to(weight.reshape(len(weight), -1), (rows, m)).repeat(J, axis=1)
+        offset = 0.0 if form.offset is None else np.reshape(form.offset, (-1, m)).repeat(J, axis=1)
         place, low, high = (np.tile(part, m) for part in (place, low, high))
-        shift, delta = np.broadcast_to(offset - place, weight.shape), link.rule.delta / weight
-        return cls(link.design, shift, low * weight, high * weight, delta, J, link.segments)
+        shift, delta = np.broadcast_to(offset - place, weight.shape), rule.delta / weight
+        return cls(design, shift, low * weight, high * weight, delta, J, segments)
 
     def rescaled(self, weight, unit):
         """weight × the sum at unit · theta, of another theta."""

@@ -3,7 +3,6 @@
 import copy
 import math
 from functools import cached_property, partial
-from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
@@ -158,9 +157,7 @@ class Tape(Oracle):
         form, node = self._form, self.nodes[0]
         if form is None or node.rule.restricted or not np.isfinite(self.weights[node]).all():
             return None
-        segments = self.segments if form.on_records else None
-        parts = {"design": form.design, "offset": form.offset, "weight": self.weights[node]}
-        return KinkedRows.of(SimpleNamespace(rule=node.rule, segments=segments, **parts))
+        return KinkedRows.of(node.rule, form, self.weights[node], self.segments)
 
     def take(self, strata):
         """The function of some strata, where rows are strata."""

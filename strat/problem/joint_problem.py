@@ -249,9 +249,13 @@ class Point:
         """The residual of `JointProblem.residual` at a point with gradients."""
         problem = self.problem
         step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
-        size = 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
         lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
-        return {"theta": _share(max(np.linalg.norm(step), lost), size), "W": self.w_residual()}
+        return {"theta": _share(max(np.linalg.norm(step), lost), self.size), "W": self.w_residual()}
+
+    @property
+    def size(self):
+        """1 + size of the terms in the residual of theta, at a point with gradients."""
+        return 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
 
     def w_residual(self):
         """||prox(w - gradient) - w||, with step 1, over the size of its terms; 0 for a given graph."""

@@ -39,14 +39,10 @@ class Algorithm:
         else:
             self.x.move(theta, w).evaluate(gradient)
         if not self.x.objective < np.inf:
-            what = "the graph regularizer"
-            if self.x.graph < np.inf:
-                bad = np.flatnonzero(~problem.inside(self.x.theta))
-                what = (
-                    f"the loss of stratum number {bad[0]} ({bad.size} in all)"
-                    if bad.size
-                    else "the regularizer"
-                )
+            bad = np.flatnonzero(~problem.inside(self.x.theta))
+            what = "the regularizer" if self.x.graph < np.inf else "the graph regularizer"
+            if self.x.graph < np.inf and bad.size:
+                what = f"the loss of stratum number {bad[0]} ({bad.size} in all)"
             raise OptionError(f"init: {what} is not finite at the start. Give init= values in its domain.")
         self.differentiated = gradient
 

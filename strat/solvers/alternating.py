@@ -10,7 +10,7 @@ from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
-from strat.solvers.joint_steps import JointSteps, exact_weights, graph_step
+from strat.solvers.joint_steps import JointSteps, graph_step
 from strat.solvers.proximal_newton import ProximalNewton
 
 SHARE = 0.01  # tolerance of a step, relative to the residual before it
@@ -162,7 +162,7 @@ class BlockDescent(Algorithm):
         """The best weights for theta."""
         problem = self.problem
         if hasattr(self.x.graph_oracle, "minimize"):
-            w, iterations = exact_weights(problem, theta)
+            w, iterations = problem.graph_oracle().minimize(problem.half_distances(theta))
             self.extra_factorizations += iterations
             return w
         with warnings.catch_warnings():

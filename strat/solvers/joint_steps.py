@@ -222,8 +222,7 @@ class JointSteps(Algorithm):
     def _estimate_residual(self, y):
         """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""
         strata, metric = self.strata_metric, self.edge_metric
-        size = 1 + math.sqrt(max(np.vdot(y.loss_gradient, y.loss_gradient), np.vdot(y.product, y.product)))
-        self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / size
+        self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / y.size
         if self.problem.learned:
             self.w_estimate = metric.size / metric.scale
 
@@ -255,7 +254,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
         start, init = (problem.w0, "W0") if w is None else (w, "given")
         return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, start, init=init)
     started = time.perf_counter()
-    w, iterations = exact_weights(problem, theta)
+    w, iterations = problem.graph_oracle().minimize(problem.half_distances(theta))
     point = fixed.point(theta, w).differentiate()
     residual = {"theta": 0.0, "W": point.w_residual()}
     status, parts = "converged" if residual["W"] <= tol else "max_iter", fixed.parts(theta, w)
@@ -271,11 +270,6 @@ class GraphSteps(Solver, max_iter=1000):
 
     def _algorithm(self, problem, theta, w):
         return JointSteps(problem, theta, w, self.tol)
-
-
-def exact_weights(problem, theta):
-    """Weights of the exact graph step and its Newton iterations, for an h that has one."""
-    return problem.graph_oracle().minimize(problem.half_distances(theta))
 
 
 class _Given(Oracle):

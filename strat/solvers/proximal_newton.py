@@ -219,7 +219,7 @@ class ProximalNewton(Algorithm):
         theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
         method = Smoothed.of(self.problem, self.system) if self.fresh else None
-        beyond = method and method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
+        beyond = method and method.minimiser(self.p, 0.5 * self.tol * self.p.size)
         if beyond is not None:
             beyond = self.problem.project(beyond)
             good, new = self._lower(beyond, values, self._noise(self.p))
@@ -291,7 +291,7 @@ class ProximalNewton(Algorithm):
         self.size = size
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing
         exact = self.quadratic and smooth
-        goal = (0.003 if exact else 0.1) * self.tol * _scale(point)
+        goal = (0.003 if exact else 0.1) * self.tol * point.size
         if exact:
             return goal
         return max(forcing * size, min(goal, self.forcing * size))
@@ -323,8 +323,3 @@ class ProximalNewton(Algorithm):
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
         return super().factorizations + self.system.preconditioner.factorizations
-
-
-def _scale(point):
-    """Size of the terms that balance in the residual, at a differentiated point."""
-    return 1 + max(np.linalg.norm(point.loss_gradient), np.linalg.norm(point.product))

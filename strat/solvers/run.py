@@ -231,16 +231,9 @@ class Run:
         parts = self._parts(theta, w)
         if status == "max_iter" and self.iteration and self._converged(residual):
             status = "converged"  # the algorithm had not measured the residual
-        numbers = (
-            sum(parts.values()),
-            parts,
-            residual,
-            self.history,
-            self.seconds,
-            self.algorithm.factorizations,
-        )
+        found = status, self.iteration, sum(parts.values()), parts, residual, self.history, self.seconds
         point = {"theta": theta, "w": w, "history_seconds": self.times}
-        return Result(status, self.iteration, *numbers, self.init, **point)
+        return Result(*found, self.algorithm.factorizations, self.init, **point)
 
     def _parts(self, theta, w):
         """The terms of the objective, as they were last computed where the records are lost."""
@@ -253,13 +246,10 @@ class Run:
 
     def _with_formula(self, theta, w):
         """(w, residual) with the best W for theta where that is a formula and the residual allows it."""
-        inside, graph_oracle = (
-            self.units.inside(theta),
-            self.problem.graph_oracle() if self.problem.learned else None,
-        )
+        inside, problem = self.units.inside(theta), self.problem
         residual = self.algorithm.certificate(inside, w)
-        if getattr(graph_oracle, "closed_form", False):
-            best = graph_oracle.minimize(self.problem.half_distances(theta))[0]
+        if getattr(problem.graph_regularizer._oracle_class, "closed_form", False):
+            best = problem.graph_oracle().minimize(problem.half_distances(theta))[0]
             left = self.algorithm.certificate(inside, best)
             if max(left.values()) <= max(self.solver.tol, *residual.values()):
                 return best, left
