@@ -303,7 +303,7 @@ def _least_squares(form, weights):
 
     # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
     ridge = 1e-9 * np.trace(hessian, axis1=1, axis2=2) / n + 1e-300
-    _, slope = residual_sums(np.zeros((K, n)))
+    slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
     centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
     c, g = residual_sums(centre)

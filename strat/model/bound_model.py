@@ -239,7 +239,9 @@ def learned_edges(edges, prior, parameters):
 def prior_weights(prior, edges, scale=1.0):
     """W0 on a set of edges, as an edge array, and the sum of the squares of its other weights."""
     if isinstance(edges, AllPairs):
-        return edges.from_matrix(prior.matrix(scale)), 0.0
+        w0 = edges.zeros()
+        w0[edges.packed.positions(prior.j, prior.i)] = prior.weights(scale)
+        return w0, 0.0
     w0 = prior.weights_on(edges.i, edges.j, scale)
     return w0, max(float(np.sum(prior.weights(scale) ** 2) - w0 @ w0), 0.0)
 

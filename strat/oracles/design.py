@@ -154,13 +154,10 @@ class SharedDesign(Design):
             theta = theta[:, self._order]
         if kernels.compiled and self._rows is not None:
             return kernels.compiled.rows_times(self._rows, self._stratum, theta)[:, None]
-        if self.m == 1:
-            return (self._a @ theta.reshape(-1))[:, None]
         return self._a @ theta.reshape(-1, self.m)
 
     def rmatvec(self, g):
-        if self.m == 1:
-            g = g[:, 0]
+        """(N, m) to (K, n)."""
         if kernels.compiled and self._rows is not None:
             back = kernels.compiled.rows_sum(self._rows, self._stratum, g, self.segments.K)
         else:

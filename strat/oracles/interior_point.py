@@ -11,6 +11,7 @@ from strat.oracles.design import Segments
 MOST = 40  # iterations
 INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
 CENTRED = 0.2  # first complementarity, relative to a slope times an argument
+NEAR = 0.1  # its least share, near the solution
 BACK = 0.995  # longest step, relative to the way to the boundary
 CLOSED = 1e-14  # the gap, relative to the first one, below which rounding decides
 EXACT = 1e-3  # relative residual of the linear systems
@@ -137,7 +138,9 @@ class InteriorPoint:
         at_kinks, wide = rows.slopes(self.r), rows.high - rows.low
         self.c = np.clip(at_kinks, rows.low + INSIDE * wide, rows.high - INSIDE * wide)
         over = self.r - rows.delta * self.c
-        centre = CENTRED * float(np.mean(wide)) * float(np.median(np.abs(self.r))) + 1e-300
+        pulls = rows.back(at_kinks)
+        left = np.linalg.norm(slope + pulls) / (np.linalg.norm(slope) + np.linalg.norm(pulls) + 1e-300)
+        centre = CENTRED * max(left, NEAR) * float(np.mean(wide)) * float(np.median(np.abs(self.r))) + 1e-300
         self.a = np.maximum(over, 0.0) + centre / (rows.high - self.c)
         self.b = np.maximum(-over, 0.0) + centre / (self.c - rows.low)
         self.above, self.below = rows.high - self.c, self.c - rows.low

@@ -1,6 +1,7 @@
 """Sums of atoms over affine forms bound to records: one forward and one reverse pass over all of them at once."""
 
 import copy
+import math
 from functools import cached_property, partial
 
 import numpy as np
@@ -87,7 +88,7 @@ class BoundNode:
 
     def __init__(self, rule, forms, shape, on_records):
         self.rule, self.forms, self.shape, self.on_records = rule, forms, tuple(shape), on_records
-        self.size = int(np.prod(self.shape, dtype=int))
+        self.size, self.restricted = int(np.prod(self.shape, dtype=int)), rule.restricted
         self.varying = [i for i, f in enumerate(forms) if f.design is not None or f.inner]
 
     @property
@@ -170,6 +171,8 @@ class Tape(Oracle):
             args = [form.value(theta, outs) for form in node.forms]
             states[node] = (args, *node.rule.forward(args))
             outs[node] = states[node][1]
+            if not node.restricted:
+                continue
             moving = self._steep.get(node)
             legal = node.rule.interior(args, moving) if moving else node.rule.domain(args)
             if legal is not None and not legal.all():
@@ -178,15 +181,17 @@ class Tape(Oracle):
                 illegal = bad if illegal is None else illegal | bad
         return states, outs, illegal
 
-    def _total(self, K, outs, illegal):
+    def _total(self, K, outs, illegal, product=np.multiply):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms = times(weight, outs[node]).reshape(len(outs[node]), -1)
-            terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
+            terms = product(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = np.add.reduce(terms, axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
-        if np.isnan(np.add.reduce(total)):
+        if math.isnan(np.add.reduce(total)):
+            if product is np.multiply:
+                return self._total(K, outs, illegal, times)
             total[np.isnan(total)] = np.inf
         return total
 
@@ -208,11 +213,11 @@ class Tape(Oracle):
             if node not in adjoints:
                 continue
             args, out, memo = states[node]
-            g = adjoints[node]
-            if len(g) != len(out):
-                adjoints[node] = g = np.broadcast_to(g, out.shape)
             for i in node.varying:
-                node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
+                g = node.rule.pullback(i, args, out, memo, adjoints[node])
+                if len(g) != len(out):
+                    g = np.broadcast_to(g, (len(out), *g.shape[1:]))
+                node.forms[i].pull(g, gradient, adjoints)
         return self._of_active(gradient), adjoints
 
     def _of_active(self, derivative):

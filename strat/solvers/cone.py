@@ -90,7 +90,6 @@ class ConeNewton(Algorithm):
         edges = self.x.degrees.any()
         program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
-        self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.damping, self.left = RIDGE, None
         # A rough solution breaks constraints, and F may be lower there than at the minimum.
         self.may_be_rough = not getattr(problem.regularizer.prox, "restricted", True)
