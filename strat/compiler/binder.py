@@ -108,8 +108,11 @@ class Binder:
                 out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
                 out = out[:, np.argsort(np.concatenate([where for where, _ in parts]))]
             return out if scale is None else sp.csr_array(out @ sp.diags_array(scale))
+        if len(values) == 1 and scale is not None:
+            own = isinstance(self.symbols.nodes[owners[0]], Product) and out.shape[1] == len(ids)
+            return np.multiply(out, scale, out=out if own else None)
         if len(values) == 1:
-            return out if scale is None else out * scale
+            return out
         out = np.empty((rows, len(ids)))
         for (where, _), value in zip(parts, values, strict=True):
             near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
