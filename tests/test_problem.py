@@ -60,8 +60,7 @@ def test_residual_from_its_definition(part, monkeypatch):
     monkeypatch.setattr(joint_problem, "PART", part)
     p = joint()
     theta, w = point(p)
-    t = np.arange(1.0, p.K + 1)
-    np.testing.assert_array_equal(p.prox(theta, t), p.regularizer.prox(theta, t))
+    np.testing.assert_array_equal(*(f(theta, np.arange(1.0, p.K + 1)) for f in (p.prox, p.regularizer.prox)))
     i, j = p.edges.ends
     v, L = p.edges.vector(w), np.diag(p.edges.degrees(w)) - p.edges.to_matrix(w)
     loss_gradient = p.loss.value_and_gradient(theta)[1]
