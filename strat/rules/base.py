@@ -74,7 +74,7 @@ class Rule:
 
     def pullback(self, i, args, out, memo, g):
         """The usual case: the memo is the gradient of each output entry in the one argument."""
-        return g.reshape(*g.shape, *[1] * (memo.ndim - g.ndim)) * memo
+        return g[(..., *[None] * (memo.ndim - g.ndim))] * memo
 
     def pushforward(self, args, out, memo, tangents):
         """The usual case: Σ ⟨gradient, tangent⟩ over the part of the arguments that an output entry depends on."""
@@ -145,6 +145,35 @@ class Scalar(Elementwise):
 
     def mixed(self, i, j, args, out, memo):
         return self.slopes[1](args[0], out)
+
+
+class Chained(Elementwise):
+    """outer(factor · inner(args)) of two elementwise rules, the outer one of one number."""
+
+    def __init__(self, outer, inner, factor):
+        self.outer, self.inner, self.factor = outer, inner, factor
+
+    def forward(self, args):
+        u, memo = self.inner.forward(args)
+        out, last = self.outer.forward([self.factor * u])
+        return out, (u, memo, last)
+
+    def partial(self, i, args, out, memo):
+        slope, first, _ = self._slopes(i, args, out, memo)
+        return slope * first
+
+    def mixed(self, i, j, args, out, memo):
+        slope, first, v = self._slopes(i, args, out, memo)
+        bend = self.factor * self.inner.mixed(i, j, args, *memo[:2])
+        return self.outer.mixed(0, 0, [v], out, memo[2]) * first**2 + slope * bend
+
+    def _slopes(self, i, args, out, memo):
+        v = self.factor * memo[0]
+        return (
+            self.outer.partial(0, [v], out, memo[2]),
+            self.factor * self.inner.partial(i, args, *memo[:2]),
+            v,
+        )
 
 
 class Rows(Rule):

@@ -104,7 +104,7 @@ class ProximalNewton(Algorithm):
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.bend = getattr(problem.regularizer.prox, "diagonal", None)
         self.plain = self.bend is not None and (self.quadratic or Smoothed.of(problem, self.system) is None)
-        self.damping, self.size = np.full(problem.K, RIDGE), np.inf
+        self.damping, self.size, self._slope = np.full(problem.K, RIDGE), np.inf, None
         self.idle, self.polished = 0, False
 
     @cached_property
@@ -154,13 +154,13 @@ class ProximalNewton(Algorithm):
 
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
-        z, ridges, system = self.z, self.problem.regularizer, self.system
-        b = -(x.theta_gradient + ridges.value_and_gradient(x.theta)[1])
+        z, slope, system = self.z, self.problem.regularizer_slope, self.system
+        b = -(x.theta_gradient + slope(x.theta) if self._slope is None else self._slope)
+        accuracy, self._slope = self._accuracy(b, x, True), None
+        x.forget()  # as a rule z is the next x, and the system needs memory
+        self.differentiated = False
         free = FreeDirections.everywhere(*x.theta.shape, self.bend)
         system.set(free, self._ridge(x, 0.0))
-        accuracy = self._accuracy(b, x, True)
-        x.forget()  # as a rule z is the next x
-        self.differentiated = False
         d = system.solve(b, free, accuracy, checked=False)
         system.release()
         if not np.isfinite(d).all():
@@ -169,7 +169,7 @@ class ProximalNewton(Algorithm):
         gain = x.objective - z.evaluate(gradient=True).objective
         if not gain >= -x.noise:
             return False
-        left = z.theta_gradient + ridges.value_and_gradient(z.theta)[1]
+        left = z.theta_gradient + slope(z.theta)
         nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(b)
         if not (nearer or (gain >= SUFFICIENT * np.vdot(b, d) and not self.quadratic)):
             return False
@@ -177,13 +177,14 @@ class ProximalNewton(Algorithm):
         self.exact = self.quadratic and abs(gain - foreseen) <= EXACT * foreseen + x.noise
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.fresh, self.idle, self.differentiated = z, x, False, 0, True
+        self._slope = left
         return True
 
     def _values(self, point):
         """F of every part, at an evaluated point."""
         if not self.part.any():
             return np.array([point.objective])
-        strata = point.losses + self.problem.regularizer.value(point.theta)
+        strata = point.losses + self.problem.regularizer_values(point.theta)
         return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product))
 
     def _noise(self, point):

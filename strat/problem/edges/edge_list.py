@@ -27,7 +27,7 @@ class EdgeList(EdgeSet):
     def __init__(self, K, i, j):
         self.K = int(K)
         i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
-        low, high = np.minimum(i, j), np.maximum(i, j)
+        low, high = (i, j) if (i < j).all() else (np.minimum(i, j), np.maximum(i, j))
         if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
             raise GraphError(f"candidate edges must join two different strata among the graph's {self.K}.")
         key = low * self.K + high
@@ -38,16 +38,16 @@ class EdgeList(EdgeSet):
             low, high = np.divmod(key, self.K)
         self.i, self.j = low, high
         self.count = self.i.size
-        self.mask = np.ones(self.count)
+        self.mask = np.broadcast_to(1.0, self.count)
 
     @cached_property
     def _pattern(self):
         """The adjacency matrix, with the values w[edge_of_entry], and edge_of_entry."""
-        row, column = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        order = np.lexsort((column, row))
-        starts = np.searchsorted(row[order], np.arange(self.K + 1))
-        shape = (self.K, self.K)
-        return sp.csr_array((np.ones(len(row)), column[order], starts), shape), order % max(self.count, 1)
+        short = np.int32 if 2 * self.count < 2**31 else np.intp
+        i, j, edges = (a.astype(short) for a in (self.i, self.j, np.arange(self.count)))
+        ends, entries = (np.concatenate([i, j]), np.concatenate([j, i])), np.tile(edges, 2)
+        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
+        return pattern.astype(float), pattern.data
 
     @property
     def ends(self):
