@@ -10,8 +10,8 @@ from strat.errors import NoOracleError
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
-#: Relative and absolute accuracies that are asked for, in order.
-ACCURACIES = 1e-10, 1e-8
+#: Accuracies of the objective and the constraints, relative and absolute, that are asked for, in order.
+ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8)
 #: Constraints further off than one over this share, in units of the solution without them, count as that far.
 FAR = 1e-6
 #: A solution or an objective so much smaller than the unit it was found in is refined, unless it is rounding alone.
@@ -54,12 +54,13 @@ class ConeProgram:
         self.size = int(self.first[-1])
         self._pattern = self._scaled = None
 
-    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0):
+    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0, restricted=True):
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
 
         H is (K, n, n) or has the diagonals (K, n), g is (K, n), and `weight` (K,) are weights of the functions f_i by stratum.
         With `refined` it is solved once more for the distance from the solution found, all numbers of which are small: where a
-        constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough.
+        constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough for the
+        objective; where it is `restricted`, constraints are kept as well as otherwise.
         """
         P, q = self._objective(H, g, weight)
         A, b, unit = self._scaled_constraints(P.diagonal()[: self.K * self.n].reshape(self.K, self.n))
@@ -67,7 +68,8 @@ class ConeProgram:
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
-        accuracies = (accuracy, *ACCURACIES) if accuracy else ACCURACIES
+        rough = (accuracy, FEASIBLE if restricted else accuracy)
+        accuracies = (rough, *ACCURACIES) if accuracy else ACCURACIES
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
         terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
@@ -85,7 +87,7 @@ class ConeProgram:
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
         for accuracy in accuracies:
-            solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
+            solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, *accuracy)
             if str(solution.status) == "MaxTime":
                 raise OutOfTime
             if usable(solution, accepted):
