@@ -151,12 +151,15 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         d = theta - x.theta
         promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
+        # What F may rise by where a rough program's constraints hold exactly.
+        doubt = solution.gap if self.accuracy and self.restricted else 0.0
         for k in range(LENGTHS):
             length = SHORTER**k
             z.theta[...] = x.theta + length * d
             if z.evaluate(gradient=True).objective < np.inf:
                 if not k:
                     promised -= z.regularizer
+                z.objective += doubt
                 gain = x.objective - z.objective
                 if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
                     break
