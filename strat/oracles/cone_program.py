@@ -35,6 +35,7 @@ class Solution:
     theta: np.ndarray  # (K, n)
     error: np.ndarray  # what the dual solution leaves of the stationarity condition in theta
     gap: float  # between the primal and the dual objective
+    doubt: float  # the gap, and what violated constraints lower the objective by, to first order
 
 
 class ConeProgram:
@@ -78,8 +79,10 @@ class ConeProgram:
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
-        x, gap = size * unit * x, gap_of(solution) * worth
-        return Solution(x[theta].reshape(shape), error[theta].reshape(shape), gap)
+        gap = gap_of(solution) * worth
+        broken = worth * float(np.abs(z) @ np.abs(b / size - A @ x - solution.s)) if accuracy else 0.0
+        x = size * unit * x
+        return Solution(x[theta].reshape(shape), error[theta].reshape(shape), gap, gap + broken)
 
     def _in_units(
         self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES

@@ -152,7 +152,7 @@ class ConeNewton(Algorithm):
         d = theta - x.theta
         promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
         # What F may rise by where a rough program's constraints hold exactly.
-        doubt = solution.gap if self.accuracy and self.restricted else 0.0
+        doubt = solution.doubt if self.accuracy and self.restricted else 0.0
         for k in range(LENGTHS):
             length = SHORTER**k
             z.theta[...] = x.theta + length * d
