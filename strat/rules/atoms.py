@@ -6,8 +6,6 @@ ones between releases. Whatever is not public in CVXPY is read here and nowhere 
 
 # ruff: noqa: F401 (other modules take the classes from here)
 
-from itertools import groupby
-
 import numpy as np
 from cvxpy import PSD, Constant, Constraint, Expression, FiniteSet, NonNeg, NonPos, Parameter, Variable, Zero
 from cvxpy import atoms as public
@@ -30,10 +28,10 @@ from cvxpy.problems.problem import Minimize, Problem
 from cvxpy.reductions.cone2cone.exact import ExactCone2Cone
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 from cvxpy.reductions.inverse_data import InverseData
-from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from cvxpy.reductions.subexpr_cache import StructuralKeyCache
 from cvxpy.settings import COO_CANON_BACKEND, DPP_PARAM_THRESHOLD
 from cvxpy.utilities.coeff_extractor import CoeffExtractor
+from cvxpy.utilities.psd_utils import TriangleKind
 from cvxpy.utilities.solver_context import SolverInfo
 
 #: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
@@ -81,61 +79,38 @@ def geometric_weights(atom):
     return weights
 
 
-#: What Clarabel takes, and how CVXPY writes other constraints.
-CONTEXT = SolverInfo(
-    solver=CLARABEL().name(),
-    supported_constraints=frozenset(CLARABEL.SUPPORTED_CONSTRAINTS),
-    psd_triangle_kind=CLARABEL.PSD_TRIANGLE_KIND,
-    psd_sqrt2_scaling=CLARABEL.PSD_SQRT2_SCALING,
-)
-REWRITTEN = {kind: write for kind, write in ExactCone2Cone.CANON_METHODS.items() if kind is not SOC} | {
-    Inequality: lambda c, *_: (NonNeg(-c.expr), []),
-    Equality: lambda c, *_: (Zero(c.expr), []),
-}
-#: The cones in the order of the rows.
+#: The cones that Clarabel takes, in the order of the rows, and how CVXPY writes others.
 CONES = {Zero: "zero", NonNeg: "nonnegative", SOC: "second order", SvecPSD: "psd"}
 CONES |= {ExpCone: "exponential", PowCone3D: "power"}
+CLARABEL = SolverInfo("CLARABEL", frozenset(CONES), False, TriangleKind.UPPER, psd_sqrt2_scaling=True)
+REWRITTEN = {kind: write for kind, write in ExactCone2Cone.CANON_METHODS.items() if kind is not SOC}
+REWRITTEN |= {Inequality: lambda c, *_: (NonNeg(-c.expr), []), Equality: lambda c, *_: (Zero(c.expr), [])}
 
 
 def cone_program(objective, constraints, variables):
-    """CVXPY's cone program of a convex problem: min xᵀ P x + qᵀ x + r, subject to A x + b in cones.
+    """CVXPY's cone program of a convex problem: min xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
 
-    It is what ``Problem.get_problem_data`` gives for Clarabel, without what only CVXPY's own solution needs: a third of the time.
-
-    Parameters
-    ----------
-    objective, constraints, variables : Expression, list of Constraint, list of Variable
-        The given variables come first in x, each in Fortran order, whether they occur or not.
-
-    Returns
-    -------
-    P, q, A : sparse array or None
-        The entries of P, (q, r) and (A, b) in Fortran order are the rows; columns are the Parameters' entries and 1.
-    places : dict
-        The Parameters' first columns by CVXPY id.
-    size : int
-        Length of x.
-    order, kinds : (m,) ndarray, list
-        The rows of A cone by cone, and the (kind, size or exponent) of each cone.
+    The result is P (or None), (q, r) and (A, b), the Parameters' first columns by CVXPY id, the length of x, the rows of A cone
+    by cone, and the (kind, size or exponent) of each cone. The first three have a row for each entry in Fortran order, and a
+    column for each entry of the Parameters and for 1. The variables come first in x, whether they occur or not.
+    ``Problem.get_problem_data`` gives the same in three times the time, with what CVXPY's own solution needs.
     """
     if not all(part.is_dcp() for part in (objective, *constraints)):
         raise ValueError("it breaks the rules of disciplined convex programming")
-    reduction = Dcp2Cone(quad_obj=objective.has_quadratic_term(), solver_context=CONTEXT)
+    reduction = Dcp2Cone(quad_obj=objective.has_quadratic_term(), solver_context=CLARABEL)
     known = {}, StructuralKeyCache(), {}
     objective, parts = reduction.canonicalize_tree(objective, True, *known)
     for c in constraints:
         canonical, others = reduction.canonicalize_tree(c, False, *known)
         parts += [*others, canonical]
-    parts = [_rewritten(c) for c in parts if c.size]
-    parts.sort(key=lambda c: list(CONES).index(type(c)))
-    problem = Problem(Minimize(objective), parts)
-    data = InverseData(problem)
+    parts = sorted((_rewritten(c) for c in parts if c.size), key=lambda c: list(CONES).index(type(c)))
+    arguments = [a for c in parts for a in c.args]
+    data = InverseData(problem := Problem(Minimize(objective), parts))
     every = {v.id: v for v in (*variables, *problem.variables())}.values()
     data.id_map, data.var_offsets, data.x_length, data.var_shapes = data.get_var_offsets(every)
     # CVXPY's C++ is the fastest, but for many Parameters, and takes no other arrays than matrices.
-    arguments = [a for c in parts for a in c.args]
-    fast = all(e.ndim <= 2 and e._supports_cpp() for e in nodes(objective, *arguments))
-    fast = fast and sum(data.param_to_size.values()) <= DPP_PARAM_THRESHOLD
+    fast = sum(data.param_to_size.values()) <= DPP_PARAM_THRESHOLD
+    fast = fast and all(e.ndim <= 2 and e._supports_cpp() for e in nodes(objective, *arguments))
     backend = None if fast else COO_CANON_BACKEND
 
     def tensor(*expressions):
@@ -148,25 +123,20 @@ def cone_program(objective, constraints, variables):
         if reduction.quad_obj
         else (None, tensor(objective))
     )
-    starts = np.cumsum([0] + [c.size for c in parts])
-    order = [start + _cone_by_cone(c) for start, c in zip(starts, parts, strict=False)]
-    order = np.concatenate([np.zeros(0, dtype=int), *order])
-    A, kinds = tensor(*arguments), []
-    for kind, some in groupby(parts, type):
-        if kind in (Zero, NonNeg):
-            numbers = [sum(c.size for c in some)]
-        else:
-            numbers = [
-                n for c in some for n in (c.alpha.value.ravel("F") if kind is PowCone3D else c.cone_sizes())
-            ]
-        kinds += [(CONES[kind], number) for number in numbers]
-    return P, q, A, data.param_id_map, data.x_length, order, kinds
+    order, kinds, start = [np.zeros(0, dtype=int)], [], 0
+    for c in parts:
+        order.append(start + _cone_by_cone(c))
+        start += c.size
+        numbers = [c.size] if isinstance(c, (Zero, NonNeg)) else c.cone_sizes()
+        numbers = c.alpha.value.ravel("F") if isinstance(c, PowCone3D) else numbers
+        kinds += [(CONES[type(c)], number) for number in numbers]
+    return P, q, tensor(*arguments), data.param_id_map, data.x_length, np.concatenate(order), kinds
 
 
 def _rewritten(constraint):
     """A constraint of affine arguments as one that Clarabel takes."""
     while type(constraint) in REWRITTEN:
-        constraint, _ = REWRITTEN[type(constraint)](constraint, constraint.args, CONTEXT)
+        constraint, _ = REWRITTEN[type(constraint)](constraint, constraint.args, CLARABEL)
     return constraint
 
 

@@ -84,7 +84,9 @@ class BlockDescent(Algorithm):
         self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
-        self.best, self.move = np.full((2, *w.shape), np.nan)  # the best weights last time, and what they differed by
+        self.best, self.move = np.full(
+            (2, *w.shape), np.nan
+        )  # the best weights last time, and what they differed by
         self.z = self.new_point()
 
     def step(self):
@@ -163,7 +165,7 @@ class BlockDescent(Algorithm):
     def _weights(self, theta, tol):
         """Weights to be tried: extrapolated ones, the best for theta, and those of x.
 
-        With best = W(w) and move = best − w before (_) and now: best − c (best − best_), c = ⟨move, turn⟩/‖turn‖², turn = move − move_.
+        best − c (best − best_) with c = ⟨move, turn⟩/‖turn‖², move = best − w, turn = move − move_; _ is the last one.
         """
         if self.problem.learned:
             best, before = self._w_step(theta, tol), self.best
