@@ -16,16 +16,24 @@ class Inner:
 
     def __init__(self, node, component, row, values, m):
         self.node, self.component, self.values = node, component, values
-        self.spread = sp.csr_array((np.ones(len(row)), (np.arange(len(row)), row)), shape=(len(row), m))
-        self.gather = sp.csr_array(self.spread.T)
+        self.row, self.m = row, m
+        #: Whether each entry of the form has one term.
+        self.each = len(row) == m and np.array_equal(row, np.arange(m))
+
+    @cached_property
+    def spread(self):
+        """Adds up the terms of each entry: (terms, m)."""
+        terms = np.arange(len(self.row))
+        return sp.csr_array((np.ones(len(terms)), (terms, self.row)), shape=(len(terms), self.m))
 
     def push(self, out):
         """(R, node size) to (R, m)."""
-        return (out[:, self.component] * self.values) @ self.spread
+        terms = out[:, self.component] * self.values
+        return terms if self.each else terms @ self.spread
 
     def pull(self, g):
         """(R, m) to (R, node size)."""
-        terms = (g @ self.gather) * self.values
+        terms = g[:, self.row] * self.values
         back = np.zeros((len(terms), self.node.size))
         np.add.at(back, (slice(None), self.component), terms)
         return back
