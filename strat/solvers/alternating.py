@@ -60,8 +60,8 @@ class AlternatingMinimization(Solver, max_iter=1000):
     needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
     ways = {"loss": "Write the loss with other atoms, or smooth it (smoothing=1e-3 on the BaseModel)"}
 
-    def _algorithm(self, problem, theta, w, whole=False):
-        return BlockDescent(problem, theta, w, self.tol, whole)
+    def _algorithm(self, problem, theta, w, cones=None):
+        return BlockDescent(problem, theta, w, self.tol, cones)
 
 
 class BlockDescent(Algorithm):
@@ -69,18 +69,18 @@ class BlockDescent(Algorithm):
 
     A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. Where the
     loss has kinks, or the regularizer no prox in closed form, the step in theta is a cone program of all strata, whose dual
-    solution gives the residual. `whole` asks for such programs with the records' cones whatever derivatives the loss has.
+    solution gives the residual. `cones` asks for such programs whatever is known (`ConeNewton`).
     """
 
     saved = ("left", "mark", "idle", "subgradient", "best", "move")
 
-    def __init__(self, problem, theta, w, tol, whole=False):
+    def __init__(self, problem, theta, w, tol, cones=None):
         super().__init__(problem, theta, w)
         self.smooth = problem.loss.has("value_and_gradient")
         self.finest = max(0.3 * tol, FINEST)
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
-        self.whole, self.by_cones = whole, whole or needs_cones(problem)
+        self.cones, self.by_cones = cones, bool(cones) or needs_cones(problem)
         self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
@@ -155,7 +155,7 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         x, w = self.x, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, x, w, self.program, self.whole, self.left)
+            inner = ConeNewton(fixed, x, w, self.cones, self.program, self.left)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):

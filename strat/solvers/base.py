@@ -49,9 +49,9 @@ class Solver(BaseEstimator):
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `learns_graphs` is False where W is not fitted.
-    Where a solver `follows_edges`, its `_algorithm` is asked with ``whole=True``, for programs with the records' own cones,
-    to go on from the edge of the loss's domain, which stops what follows gradients. A subclass may name its own default of
-    `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
+    Where a solver `follows_edges`, its `_algorithm` is asked to go on from where nothing else does, such as the edge of the
+    loss's domain, by cone programs: with ``cones="model"`` or ``cones="records"`` (`ConeNewton`). A subclass may name its
+    own default of `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
     """
 
     needs = {}

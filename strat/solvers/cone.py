@@ -63,15 +63,15 @@ class Cone(Solver, max_iter=100):
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
     learns_graphs = False
 
-    def _algorithm(self, problem, theta, w, whole=False):
-        return ConeNewton(problem, theta, w, whole=whole)
+    def _algorithm(self, problem, theta, w, cones=None):
+        return ConeNewton(problem, theta, w, cones)
 
 
 class ConeNewton(Algorithm):
     """theta+ = argmin of the loss's quadratic model + regularizer + constraints + ½ ⟨theta, L theta⟩, and a line search on F.
 
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta, exact for a quadratic loss. Without second
-    derivatives, or where `whole` asks for them, the records' cones stand in the program, which is then the whole problem. Damping
+    derivatives, or where `cones` is "records", the records' cones stand in the program, which is then the whole problem. Damping
     keeps steps short where curvature vanishes far out. `program` is that of another graph, to be used again; `left` is the
     residual at theta as far as it is known. Far from the solution, programs are solved roughly, but for the constraints: F may be
     lower where they are broken than at the minimum.
@@ -79,9 +79,9 @@ class ConeNewton(Algorithm):
 
     saved = ("damping", "accuracy", "rough")
 
-    def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
+    def __init__(self, problem, theta, w, cones=None, program=None, left=1.0):
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        self.smooth = self.quadratic or (problem.loss.has("hessian_operator") and not whole)
+        self.smooth = self.quadratic or (problem.loss.has("hessian_operator") and cones != "records")
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
         if program is None:
@@ -189,7 +189,7 @@ class ConeNewton(Algorithm):
         if self.left is None:
             return None
         # The objective is right to the accuracy, and theta to its root.
-        least = np.sqrt(self.rough) if self.smooth else self.left[1]
+        least = np.sqrt(self.rough) if self.smooth and not self.exact else self.left[1]
         return {"theta": max(self._share(), float(least)), "W": 0.0}
 
     def _share(self):

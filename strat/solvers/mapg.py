@@ -74,15 +74,15 @@ class MAPG(Solver):
         super().__init__(tol=tol, max_iter=max_iter, patience=patience, time_limit=time_limit)
         self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
-    def _algorithm(self, problem, theta, w, whole=False):
-        if self.step is not None and not whole:
+    def _algorithm(self, problem, theta, w, cones=None):
+        if self.step is not None and not cones:
             return FixedSteps(problem, theta, w, self.step)
         dense = problem.loss.has("value_and_gradient") and problem.edges.mask.size > DENSE * problem.K
-        if not (whole or needs_cones(problem)) or (problem.learned and dense and not whole):
+        if not cones and (not needs_cones(problem) or (problem.learned and dense)):
             return JointSteps(problem, theta, w, self.tol)
         if problem.learned:
-            return BlockDescent(problem, theta, w, self.tol, whole)
-        return ConeNewton(problem, theta, w, whole=whole)
+            return BlockDescent(problem, theta, w, self.tol, cones)
+        return ConeNewton(problem, theta, w, cones)
 
 
 class FixedSteps(Algorithm):

@@ -29,7 +29,7 @@ SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best
 SAVED += ("best_key", "best_iteration", "moved_to")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
-WRITTEN = 5_000_000  # numbers in the records up to which their cone program is written for that
+WRITTEN = 5_000_000  # numbers in the records, or in the model's blocks, up to which their cone program is written for that
 HIDDEN = 1e-6  # share of a parameter's curvature beside a free intercept below which residuals do not show it
 NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
 
@@ -62,7 +62,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
-        self.by_cones, self.earlier, self.moved_to, self.lost = False, None, None, None
+        self.cones, self.earlier, self.moved_to, self.lost = None, None, None, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best_theta, self.best_w, self.best_key, self.best_iteration = None, None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
@@ -96,7 +96,7 @@ class Run:
         except OutOfTime:
             status = "time_limit"
         except NoOracleError:
-            if not self.by_cones:
+            if not self.cones:
                 raise
             status = "max_iter"  # there is no better point than that before
         except Lost as error:
@@ -139,8 +139,8 @@ class Run:
             status = "early_stopped"
         elif last or algorithm.diverged or self._objective() < LOWEST:
             status = "max_iter"
-        elif small or self._stuck():
-            self._go_on_by_cones()
+        elif cones := "model" if small else self._stuck():
+            self._go_on_by(cones)
         elif algorithm.stalled:
             status = "max_iter"
         elif seconds_left() <= 0:
@@ -148,40 +148,42 @@ class Run:
         self.progress.update(state, last=status is not None)
         return status
 
-    def _stuck(self):
-        """Whether cone programs are to go on: after a stall, or at the edge of the loss's domain, looked for ever more rarely."""
-        problem, doubled = (
-            self.units.problem,
-            self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0,
-        )
-        if not self._cones_wait():
-            return False
-        if self.algorithm.stalled:
-            return has_cones(problem.loss) and has_cones(problem.regularizer)
-        return (self.algorithm.slow or doubled) and _at_edge(problem, self.algorithm.x)
-
     def _hidden(self):
         """Whether columns are so far from 0 that their share of the residual is lost in that of the intercept."""
         problem, theta = self.units.problem, self.algorithm.x.theta
-        rescaled = np.ndim(self.units.unit) and problem.loss.has("hessian_operator")
-        if not (rescaled and self._cones_wait() and has_cones(problem.regularizer)):
+        if not (np.ndim(self.units.unit) and self._may_go_on_by("model")):
             return False
         free = free_parameters(problem.regularizer.cones(), problem.n)
-        left = Centring(hessian_blocks(problem.loss, theta).mean(axis=0), free).left
-        return left < HIDDEN and has_cones(problem.loss)
+        return Centring(hessian_blocks(problem.loss, theta).mean(axis=0), free).left < HIDDEN
 
-    def _cones_wait(self):
-        """Whether cone programs have not been tried yet."""
-        small = getattr(getattr(self.problem.loss, "cones", None), "size", 0) <= WRITTEN
-        return self.solver.follows_edges and not self.by_cones and small
+    def _stuck(self):
+        """The cone programs that are to go on after a stall, or at the edge of the loss's domain, looked for ever more rarely."""
+        algorithm = self.algorithm
+        if algorithm.stalled:
+            return next((cones for cones in ("model", "records") if self._may_go_on_by(cones)), None)
+        doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
+        slow = (algorithm.slow or doubled) and _at_edge(self.units.problem, algorithm.x)
+        return "records" if slow and self._may_go_on_by("records") else None
 
-    def _go_on_by_cones(self):
-        """Let an algorithm go on that knows the whole problem, with the edge of the loss's domain, and needs no descent."""
-        self.earlier = self.algorithm
+    def _may_go_on_by(self, cones):
+        """Whether the cone programs of the losses' quadratic model, or of the records, can be written and were not tried."""
+        problem, loss = self.units.problem, self.problem.loss
+        if not self.solver.follows_edges or self.cones == "records":
+            return False
+        if cones == "model":
+            tried = self.cones or getattr(self.algorithm, "program", None) is not None
+            known = loss.has("hessian_operator") and problem.K * problem.n**2 <= WRITTEN
+            return known and not tried and has_cones(problem.regularizer)
+        small = getattr(getattr(loss, "cones", None), "size", 0) <= WRITTEN
+        return small and has_cones(problem.loss) and has_cones(problem.regularizer)
+
+    def _go_on_by(self, cones):
+        """Let an algorithm go on that needs no small steps, or for "records" no derivatives."""
+        self.earlier = self.earlier or self.algorithm
         x, work = self.algorithm.x, self.algorithm.factorizations
-        self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, whole=True)
+        self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, cones)
         self.algorithm.extra_factorizations += work
-        self.by_cones = True
+        self.cones = cones
 
     def _change_units(self, theta, w):
         """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
@@ -189,7 +191,7 @@ class Run:
         self.units = Units(self.problem, theta)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.algorithm.extra_factorizations += work
-        self.by_cones, self.least = False, np.inf
+        self.cones, self.least = None, np.inf
 
     def _converged(self, residual):
         """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
@@ -229,22 +231,22 @@ class Run:
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
-        state |= {"seconds": self.seconds, "by_cones": self.by_cones}
+        state |= {"seconds": self.seconds, "cones": self.cones or ""}
         return state | {name: getattr(self, name) for name in SAVED if getattr(self, name) is not None}
 
     def _restore(self, saved):
         prefix = "algorithm_"
         if "moved_to" in saved:
             self._change_units(saved["moved_to"], self.algorithm.x.w)
-        if saved["by_cones"]:
-            self._go_on_by_cones()
+        if cones := str(saved["cones"]):
+            self._go_on_by(cones)
         self.algorithm.restore({k[len(prefix) :]: v for k, v in saved.items() if k.startswith(prefix)})
         self.before = float(saved["seconds"])
         for name in saved.keys() & set(SAVED):
             value = saved[name]
             setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
-        if self._stuck():  # which a run that ends there does not ask
-            self._go_on_by_cones()
+        if cones := self._stuck():  # which a run that ends there does not ask
+            self._go_on_by(cones)
 
     def _result(self, status):
         fall = self.earlier.x.objective - self.algorithm.x.objective if self.earlier else np.inf
