@@ -15,7 +15,7 @@ from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError
 from strat.oracles.central_points import off_edges
 from strat.oracles.cone_prox import ConeProx
-from strat.oracles.interior_point import KinkedProx
+from strat.oracles.interior_point import KinkedProx, kinked_and_quadratic
 from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx, NewtonBlock, QuadraticProx, ScalarBlock, SoftBlock
 from strat.oracles.prox_newton import NewtonProx
@@ -58,10 +58,10 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
         sets.restrict_to(program, walker, binder)
     if apart and not smoothed and not sets.restrict and sets.transposed is None:
         parts = apart()
-        kinked = KinkedProx.of(parts, ConeProx(Once(of_both), program.what))
-        if kinked:
+        known = kinked_and_quadratic(parts)
+        if known:
             oracle = assembly.oracle(cones, parts)
-            oracle.prox = kinked
+            oracle.prox = KinkedProx(*known, ConeProx(Once(of_both), program.what))
             return oracle
     builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, program.layout, assembly.active)
     oracle = assembly.oracle(cones)
