@@ -4,6 +4,7 @@ Beside them, arrays of other libraries than NumPy are recognised.
 """
 
 import copy
+import math
 from functools import cached_property, partial, reduce
 from operator import add
 
@@ -36,19 +37,19 @@ def namespace(array):
     return compat().array_namespace(array) if is_foreign(array) else np
 
 
+def weighted(weight, values):
+    """weight × values with 0 · inf = 0, since terms of weight 0 have no part in sums and gradients."""
+    product, xp = weight * values, namespace(weight)
+    if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
+        product = xp.where((weight == 0) | (values == 0), 0.0, product)
+    return product
+
+
 def host(array):
     """The array in NumPy."""
     if not is_foreign(array):
         return array
     return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
-
-
-def times(g, factor):
-    """Product with 0 · inf = 0, since terms of weight 0 have no part in sums and gradients."""
-    product, xp = g * factor, namespace(g)
-    if xp is not np or (not np.isfinite(product.sum()) and not np.isfinite(product).all()):
-        product = xp.where(g == 0, 0.0, product)
-    return product
 
 
 class Oracle:

@@ -149,13 +149,9 @@ class SharedDesign(Design):
             theta = theta[:, self._order]
         if kernels.compiled and self._rows is not None:
             return kernels.compiled.rows_times(self._rows, self.segments.index, theta)[:, None]
-        if self.m == 1:
-            return (self._a @ theta.reshape(-1))[:, None]
         return self._a @ theta.reshape(-1, self.m)
 
     def rmatvec(self, g):
-        if self.m == 1:
-            g = g[:, 0]
         if kernels.compiled and self._rows is not None:
             back = kernels.compiled.rows_sum(self._rows, self.segments.index, g, self.segments.K)
         else:

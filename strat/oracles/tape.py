@@ -6,8 +6,8 @@ from functools import cached_property, partial
 import numpy as np
 import scipy.sparse as sp
 
-from strat.oracles.base import Oracle, times
-from strat.oracles.interior_point import KinkedRows
+from strat.oracles.base import Oracle, weighted
+from strat.oracles.kinked_rows import KinkedRows
 
 
 class Inner:
@@ -136,7 +136,7 @@ class Tape(Oracle):
     def kinked_rows(self):
         """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
         node, *others = self.nodes
-        return None if others else KinkedRows.of(node.rule, node.forms[0], self.weights[node])
+        return None if others else KinkedRows.of(node.rule, node.forms[0], self.weights[node], self.segments)
 
     def interior(self):
         """The same sum, and +inf too where it is finite but has no finite derivative, at an end of an atom's domain.
@@ -181,7 +181,7 @@ class Tape(Oracle):
     def _total(self, K, outs, illegal):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms = times(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = weighted(weight, outs[node]).reshape(len(outs[node]), -1)
             terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
@@ -256,7 +256,7 @@ class Tape(Oracle):
                     args, out, memo = states[node]
                     for i in node.varying:
                         if diagonal[node] is not None:
-                            g = times(moved[node][i], diagonal[node])
+                            g = weighted(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
                         if node in second:

@@ -8,7 +8,7 @@ from functools import reduce
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles.base import times
+from strat.oracles.base import weighted
 from strat.rules import atoms, forms
 
 
@@ -128,13 +128,13 @@ class Elementwise(Rule):
         return self.value(*args), None
 
     def pullback(self, i, args, out, memo, g):
-        return times(g, self.partial(i, args, out, memo))
+        return weighted(g, self.partial(i, args, out, memo))
 
     def pushforward(self, args, out, memo, tangents):
-        return sum(times(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
+        return sum(weighted(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
 
     def curve(self, i, args, out, memo, g, tangents):
-        return times(g, sum(times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
+        return weighted(g, sum(weighted(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
 
 class Scalar(Elementwise):
