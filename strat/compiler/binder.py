@@ -101,21 +101,23 @@ class Binder:
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
             for o, where in places.items()
         ]
-        rows = max(v.shape[0] for v in values)
+        rows, out = max(v.shape[0] for v in values), values[0]
+        if any(sp.issparse(v) for v in values):
+            if len(values) > 1:
+                blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
+                out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
+                out = out[:, np.argsort(np.concatenate([*places.values()]))]
+            return out if scale is None else sp.csr_array(out @ sp.diags_array(scale))
+        if len(values) == 1 and scale is not None:
+            own = isinstance(self.symbols.nodes[owners[0]], Product) and out.shape[1] == len(ids)
+            return np.multiply(out, scale, out=out if own else None)
         if len(values) == 1:
-            (out,) = values
-        elif any(map(sp.issparse, values)):
-            blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
-            out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-            out = out[:, np.argsort(np.concatenate([*places.values()]))]
-        else:
-            out = np.empty((rows, len(ids)))
-            for where, value in zip(places.values(), values, strict=True):
-                near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
-                out[:, slice(where[0], where[-1] + 1) if near else where] = value
-        if scale is None:
             return out
-        return sp.csr_array(out @ sp.diags_array(scale)) if sp.issparse(out) else out * scale
+        out = np.empty((rows, len(ids)))
+        for where, value in zip(places.values(), values, strict=True):
+            near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
+            out[:, slice(where[0], where[-1] + 1) if near else where] = value
+        return np.multiply(out, factor, out=out)
 
     def _pick(self, node, ids):
         positions = ids - node.start
@@ -303,7 +305,7 @@ def _least_squares(form, weights):
 
     # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
     ridge = 1e-9 * np.trace(hessian, axis1=1, axis2=2) / n + 1e-300
-    _, slope = residual_sums(np.zeros((K, n)))
+    slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
     centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
     c, g = residual_sums(centre)

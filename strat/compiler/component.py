@@ -43,7 +43,7 @@ class Component:
             rows = np.flatnonzero(np.diff(part.indptr))
             A.append(part[rows])
             b.append(values[rows])
-        return sp.csr_array(sp.vstack(A)), np.concatenate(b)
+        return (sp.csr_array(sp.vstack(A)) if pairs else A[0]), np.concatenate(b)
 
     def block(self):
         """The block of these coordinates; raises NoProx with the reason where there is none."""

@@ -81,33 +81,33 @@ def split(form, walker, binder):
 
 
 class Support:
-    """Which coordinates each entry of a form or atom depends on, as sparse boolean matrices."""
+    """Which coordinates each output entry of an atom depends on, as sparse boolean matrices."""
 
     def __init__(self, binder):
         self.binder = binder
         self._nodes = {}
 
-    def form(self, form):
-        """(entries, n) matrix."""
+    def _pairs(self, form):
+        """(entries, coordinates) of a form."""
         variable, _, _ = self.binder.kinds(form)
-        rows, columns = form.row[variable], self.binder.flat(form.column[variable])
-        out = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(form.size, self.binder.n))
+        pairs = [(form.row[variable], self.binder.flat(form.column[variable]))]
         for node, terms in self.binder.atoms_of(form):
-            pick = (np.ones(len(terms)), (form.row[terms], form.column[terms] - node.start))
-            out = out + sp.csr_array(pick, shape=(form.size, node.size)) @ self.node(node)
-        return out
+            inner = self.node(node)[form.column[terms] - node.start]
+            pairs.append((np.repeat(form.row[terms], np.diff(inner.indptr)), inner.indices))
+        return np.concatenate(pairs, axis=1)
 
     def node(self, node):
         """(output entries, n) matrix."""
         if node not in self._nodes:
-            total = sp.csr_array((node.size, self.binder.n))
+            parts = [np.zeros((2, 0), dtype=int)]
             for form in node.forms:
-                part, entries = self.form(form), np.arange(form.size)
+                rows, columns = self._pairs(form)
                 if not isinstance(node.rule, Elementwise):
-                    pool = (np.ones(form.size), (entries * node.size // max(form.size, 1), entries))
-                    part = sp.csr_array(pool, (node.size, form.size)) @ part
-                total = total + part
-            self._nodes[node] = total
+                    rows = rows * node.size // max(form.size, 1)
+                parts.append((rows, columns))
+            pairs = np.concatenate(parts, axis=1)
+            ones, shape = np.ones(pairs.shape[1]), (node.size, self.binder.n)
+            self._nodes[node] = sp.csr_array((ones, tuple(pairs)), shape)
         return self._nodes[node]
 
 

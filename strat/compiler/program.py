@@ -240,13 +240,18 @@ class Program:
         form = walker(self.expression).reshaped(())
         check_data_arguments(binder, form, origin)
         smooth, weight = smooth and self.smoothing is not None, weight[origin.order]
-        weight = weight if binder.blocks is None else weight * binder.blocks.real.reshape(-1)
+        width = self.smoothing if smooth else None
+        if binder.blocks is not None:
+            weight = weight * binder.blocks.real.reshape(-1)
+            width = (
+                width if smooth or self.smoothing is None else 0.0
+            )  # of atoms within atoms only envelopes are computed there
 
         def assembled(width):
             replaced = form if width is None else smoothed(form, walker, binder, width)
             return Assembly(replaced, binder, weight, statistics)
 
-        assembly = assembled(self.smoothing if smooth else None)
+        assembly = assembled(width)
         apart = None if first_kink(binder, assembly.roots) is None else lambda: assembled(0.0).parts()
         return with_prox(self, assembly, walker, prox, constrained, smooth or part is not None, apart)
 

@@ -8,7 +8,7 @@ from strat.derivatives.linearization import LOOSE, Linearization
 from strat.errors import ConvergenceWarning, OptionError
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
-from strat.model.export import training_records
+from strat.model.fitted import training_records
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 

@@ -37,19 +37,19 @@ def namespace(array):
     return compat().array_namespace(array) if is_foreign(array) else np
 
 
-def weighted(weight, values):
-    """weight × values with 0 · inf = 0, since terms of weight 0 have no part in sums and gradients."""
-    product, xp = weight * values, namespace(weight)
-    if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
-        product = xp.where((weight == 0) | (values == 0), 0.0, product)
-    return product
-
-
 def host(array):
     """The array in NumPy."""
     if not is_foreign(array):
         return array
     return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
+
+
+def times(g, factor):
+    """Product with 0 · inf = 0, since terms of weight 0 have no part in sums and gradients."""
+    product, xp = g * factor, namespace(g)
+    if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
+        product = xp.where((g == 0) | (factor == 0), 0.0, product)
+    return product
 
 
 class Oracle:
@@ -119,9 +119,9 @@ class Quadratic(Oracle):
     def value_and_gradient(self, theta):
         d = theta if self.centre is None else theta - self.centre
         if self.H is None:
-            return self.c + (self.g * d).sum(axis=1), np.broadcast_to(self.g, d.shape).copy()
+            return self.c + np.vecdot(self.g, d), np.broadcast_to(self.g, d.shape).copy()
         hd = np.matmul(self.H, d[..., None])[..., 0]
-        return self.c + ((self.g + 0.5 * hd) * d).sum(axis=1), self.g + hd
+        return self.c + np.vecdot(self.g + 0.5 * hd, d), self.g + hd
 
     def hessian_operator(self, theta):
         if self.H is None:

@@ -97,6 +97,7 @@ class BlockProx:
 
     def __init__(self, blocks, transposed=None, weight=1.0, unit=1.0):
         self.blocks, self.transposed, self.weight, self.unit = joined(blocks), transposed, weight, unit
+        self.places = [_consecutive(block.columns) for block in self.blocks]
 
     def rescaled(self, weight, unit):
         """The prox of weight × the function at unit · z, where the units of ties are the same."""
@@ -130,10 +131,15 @@ class BlockProx:
         t = t.reshape(-1, 1) if t.ndim == 1 or np.ndim(self.unit) > t.ndim else t
         t, v = t * (self.weight * self.unit**2), symmetric(self.unit * v, self.transposed)
         z = np.empty_like(v)
-        for block in self.blocks:
-            own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
-            z[:, block.columns] = block(v[:, block.columns], own)
+        for block, place in zip(self.blocks, self.places, strict=True):
+            z[:, place] = block(v[:, place], t[:, place] if t.ndim and t.shape[1] > 1 else t)
         return symmetric(z, self.transposed) / self.unit  # exactly
+
+
+def _consecutive(columns):
+    """Columns that follow each other as a slice, with which nothing is gathered; any others as they are."""
+    place = slice(columns[0], columns[-1] + 1)
+    return place if np.array_equal(columns, np.arange(place.start, place.stop)) else columns
 
 
 #: The bits of a number in floating point that order it among those of its sign.

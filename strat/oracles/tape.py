@@ -1,13 +1,14 @@
 """Sums of atoms over affine forms bound to records: one forward and one reverse pass over all of them at once."""
 
 import copy
+import math
 from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.oracles.base import Oracle, weighted
-from strat.oracles.kinked_rows import KinkedRows
+from strat.oracles.base import Oracle, times
+from strat.oracles.interior_point import KinkedRows
 
 
 class Inner:
@@ -15,16 +16,24 @@ class Inner:
 
     def __init__(self, node, component, row, values, m):
         self.node, self.component, self.values = node, component, values
-        self.spread = sp.csr_array((np.ones(len(row)), (np.arange(len(row)), row)), shape=(len(row), m))
-        self.gather = sp.csr_array(self.spread.T)
+        self.row, self.m = row, m
+        #: Whether each entry of the form has one term.
+        self.each = len(row) == m and np.array_equal(row, np.arange(m))
+
+    @cached_property
+    def spread(self):
+        """Adds up the terms of each entry: (terms, m)."""
+        terms = np.arange(len(self.row))
+        return sp.csr_array((np.ones(len(terms)), (terms, self.row)), shape=(len(terms), self.m))
 
     def push(self, out):
         """(R, node size) to (R, m)."""
-        return (out[:, self.component] * self.values) @ self.spread
+        terms = out[:, self.component] * self.values
+        return terms if self.each else terms @ self.spread
 
     def pull(self, g):
         """(R, m) to (R, node size)."""
-        terms = (g @ self.gather) * self.values
+        terms = g[:, self.row] * self.values
         back = np.zeros((len(terms), self.node.size))
         np.add.at(back, (slice(None), self.component), terms)
         return back
@@ -87,7 +96,7 @@ class BoundNode:
 
     def __init__(self, rule, forms, shape, on_records):
         self.rule, self.forms, self.shape, self.on_records = rule, forms, tuple(shape), on_records
-        self.size = int(np.prod(self.shape, dtype=int))
+        self.size, self.restricted = int(np.prod(self.shape, dtype=int)), rule.restricted
         self.varying = [i for i, f in enumerate(forms) if f.design is not None or f.inner]
 
     @property
@@ -136,7 +145,7 @@ class Tape(Oracle):
     def kinked_rows(self):
         """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
         node, *others = self.nodes
-        return None if others else KinkedRows.of(node.rule, node.forms[0], self.weights[node], self.segments)
+        return None if others else KinkedRows.of(node.rule, node.forms[0], self.weights[node])
 
     def interior(self):
         """The same sum, and +inf too where it is finite but has no finite derivative, at an end of an atom's domain.
@@ -170,6 +179,8 @@ class Tape(Oracle):
             args = [form.value(theta, outs) for form in node.forms]
             states[node] = (args, *node.rule.forward(args))
             outs[node] = states[node][1]
+            if not node.restricted:
+                continue
             moving = self._steep.get(node)
             legal = node.rule.interior(args, moving) if moving else node.rule.domain(args)
             if legal is not None and not legal.all():
@@ -178,15 +189,17 @@ class Tape(Oracle):
                 illegal = bad if illegal is None else illegal | bad
         return states, outs, illegal
 
-    def _total(self, K, outs, illegal):
+    def _total(self, K, outs, illegal, product=np.multiply):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms = weighted(weight, outs[node]).reshape(len(outs[node]), -1)
-            terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
+            terms = product(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = np.add.reduce(terms, axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
-        if np.isnan(np.add.reduce(total)):
+        if math.isnan(np.add.reduce(total)):
+            if product is np.multiply:
+                return self._total(K, outs, illegal, times)
             total[np.isnan(total)] = np.inf
         return total
 
@@ -208,11 +221,11 @@ class Tape(Oracle):
             if node not in adjoints:
                 continue
             args, out, memo = states[node]
-            g = adjoints[node]
-            if len(g) != len(out):
-                adjoints[node] = g = np.broadcast_to(g, out.shape)
             for i in node.varying:
-                node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
+                g = node.rule.pullback(i, args, out, memo, adjoints[node])
+                if len(g) != len(out):
+                    g = np.broadcast_to(g, (len(out), *g.shape[1:]))
+                node.forms[i].pull(g, gradient, adjoints)
         return self._of_active(gradient), adjoints
 
     def _of_active(self, derivative):
@@ -256,7 +269,7 @@ class Tape(Oracle):
                     args, out, memo = states[node]
                     for i in node.varying:
                         if diagonal[node] is not None:
-                            g = weighted(moved[node][i], diagonal[node])
+                            g = times(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
                         if node in second:

@@ -8,7 +8,7 @@ from functools import reduce
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles.base import weighted
+from strat.oracles.base import times
 from strat.rules import atoms, forms
 
 
@@ -74,7 +74,7 @@ class Rule:
 
     def pullback(self, i, args, out, memo, g):
         """The usual case: the memo is the gradient of each output entry in the one argument."""
-        return g.reshape(*g.shape, *[1] * (memo.ndim - g.ndim)) * memo
+        return g[(..., *[None] * (memo.ndim - g.ndim))] * memo
 
     def pushforward(self, args, out, memo, tangents):
         """The usual case: Σ ⟨gradient, tangent⟩ over the part of the arguments that an output entry depends on."""
@@ -128,13 +128,13 @@ class Elementwise(Rule):
         return self.value(*args), None
 
     def pullback(self, i, args, out, memo, g):
-        return weighted(g, self.partial(i, args, out, memo))
+        return times(g, self.partial(i, args, out, memo))
 
     def pushforward(self, args, out, memo, tangents):
-        return sum(weighted(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
+        return sum(times(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
 
     def curve(self, i, args, out, memo, g, tangents):
-        return weighted(g, sum(weighted(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
+        return times(g, sum(times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
 
 class Scalar(Elementwise):
@@ -145,6 +145,35 @@ class Scalar(Elementwise):
 
     def mixed(self, i, j, args, out, memo):
         return self.slopes[1](args[0], out)
+
+
+class Chained(Elementwise):
+    """outer(factor · inner(args)) of two elementwise rules, the outer one of one number."""
+
+    def __init__(self, outer, inner, factor):
+        self.outer, self.inner, self.factor = outer, inner, factor
+
+    def forward(self, args):
+        u, memo = self.inner.forward(args)
+        out, last = self.outer.forward([self.factor * u])
+        return out, (u, memo, last)
+
+    def partial(self, i, args, out, memo):
+        slope, first, _ = self._slopes(i, args, out, memo)
+        return slope * first
+
+    def mixed(self, i, j, args, out, memo):
+        slope, first, v = self._slopes(i, args, out, memo)
+        bend = self.factor * self.inner.mixed(i, j, args, *memo[:2])
+        return self.outer.mixed(0, 0, [v], out, memo[2]) * first**2 + slope * bend
+
+    def _slopes(self, i, args, out, memo):
+        v = self.factor * memo[0]
+        return (
+            self.outer.partial(0, [v], out, memo[2]),
+            self.factor * self.inner.partial(i, args, *memo[:2]),
+            v,
+        )
 
 
 class Rows(Rule):

@@ -146,30 +146,31 @@ class RelEntr(_Relative):
 class LogSumExp(Rows):
     """log Σ exp(u_j) of each row, without overflow: the softmax loss."""
 
+    portable = True
     example = at_point(lambda u: cp.sum(cp.log_sum_exp(u, axis=1)), u=[[0.0, 1.0, -1.0], [2.0, 0.5, 0.0]])
 
     def forward(self, args):
-        (u,) = args
-        top = _along_rows(np.maximum, u)
-        if not np.isfinite(top).all():
-            top = np.where(np.isfinite(top), top, 0.0)
+        (u,), xp = args, namespace(args[0])
+        top = _along_rows(xp.maximum, u)
+        if not xp.all(xp.isfinite(top)):
+            top = xp.where(xp.isfinite(top), top, 0.0)
         e = u - top[..., None]
-        np.exp(e, out=e)
-        total = _along_rows(np.add, e)
-        return top + np.log(total), e / total[..., None]
+        e = np.exp(e, out=e) if xp is np else xp.exp(e)
+        total = _along_rows(xp.add, e)
+        return top + xp.log(total), e / total[..., None]
 
     def pair_curvature(self, args, out, memo, g, r, s):
         """The Hessian is diag(p) − p pᵀ, p_j = exp(u_j) / Σ exp(u)."""
-        return g * memo[..., r] * ((r == s) - memo[..., s])
+        return g * memo[..., r] * (float(r == s) - memo[..., s])
 
     def curve(self, i, args, out, memo, g, tangents):
         weighted = memo * tangents[0]
-        return g[..., None] * (weighted - memo * weighted.sum(axis=-1, keepdims=True))
+        return g[..., None] * (weighted - memo * namespace(memo).sum(weighted, axis=-1, keepdims=True))
 
 
 def _along_rows(ufunc, u):
     """ufunc.reduce over the last axis; column by column where rows are short, which is several times faster."""
-    if u.shape[-1] > 8:
+    if u.shape[-1] > 8 and isinstance(u, np.ndarray):
         return ufunc.reduce(u, axis=-1)
     out = u[..., 0]
     for j in range(1, u.shape[-1]):

@@ -21,6 +21,10 @@ class EdgeSet:
     are_packed = False  # whether an edge array is a packed matrix
     sparse = False  # whether `precision` has a sparse factor
 
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros(len(self.mask))
+
     def norm(self, a):
         """Euclidean norm over the edges of an edge array that is zero off the edges."""
         return np.sqrt(self.dot(a, a))
@@ -79,15 +83,15 @@ class Inverse:
             self._matrix = np.zeros(edges.packed.size)
 
     def log_det(self, w, shift, degrees):
-        """Factorise, and return the log det; None where the matrix is not positive definite."""
+        """Factorise, and return the log det; minus infinity where the matrix is not positive definite."""
         edges, packed = self.edges, self.edges.packed
         if not edges.sparse:
             definite = packed.factor(edges.precision(w, shift, degrees, self._matrix))
-            return 2 * float(np.log(self._matrix[packed.diagonal]).sum()) if definite else None
+            return 2 * float(np.log(self._matrix[packed.diagonal]).sum()) if definite else -np.inf
         try:
             self._factor = Factor(edges.analysis, degrees + shift, -w)
         except np.linalg.LinAlgError:
-            return None
+            return -np.inf
         return self._factor.log_det
 
     def invert(self):
