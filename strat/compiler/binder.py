@@ -290,7 +290,7 @@ def _least_squares(form, weights):
     if design is None or form.inner:
         return None
     K, n = segments.K, design.n
-    if K * n * n > max(design.nnz, segments.N) or design.m > 64 or not design.dense:
+    if K * n * n > max(design.coefficients.size, segments.N) or design.m > 64 or not design.dense:
         return None
     hessian = 2.0 * design.gram(weights)
     total = np.maximum(segments.sum(weights.sum(axis=1)), 1e-300)

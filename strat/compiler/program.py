@@ -15,7 +15,7 @@ from strat.compiler.device_binder import DeviceBinder
 from strat.compiler.pieces import split
 from strat.compiler.piecewise import first_kink, smoothed
 from strat.compiler.prox import with_prox
-from strat.compiler.report import describe
+from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Symbols, Walker
@@ -26,6 +26,7 @@ from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
+from strat.records.tables import aligned
 from strat.rules import atoms
 
 
@@ -83,7 +84,9 @@ class Program:
         return tuple({p.id: p for s in sources for p in s.parameters() if p.id not in self._ids}.values())
 
     def __str__(self):
-        return describe(self)
+        head = ("weight", "piece", "rule", "argument", "oracles")
+        pieces = aligned([head, *piece_rows(self)], numbers=False)
+        return "\n".join([header(self), pieces, *prox_line(self)])
 
     __repr__ = __str__
 

@@ -15,7 +15,7 @@ from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError
 from strat.oracles.central_points import off_edges
 from strat.oracles.cone_prox import ConeProx
-from strat.oracles.interior_point import KinkedProx
+from strat.oracles.interior_point import KinkedProx, kinked_and_quadratic
 from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx, NewtonBlock, QuadraticProx, ScalarBlock, SoftBlock
 from strat.oracles.prox_newton import NewtonProx
@@ -30,14 +30,17 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     ``why["prox"]`` says why the prox has no closed form. What is smoothed has no cones, which are of another function.
     ``apart()`` gives the same parts with piecewise linear functions read as such, where the expression is of records.
     """
-    binder, values = assembly.binder, walker.values
-
-    def of_records():
-        return [record_cones(program, walker, binder, assembly.weight)]
-
-    def of_stratum():
-        cones = stratum_cones(program, values, *builder.domain(), sets.transposed)
-        return [replace(cones, settle=partial(off_edges, oracle))]
+    binder, values, records = assembly.binder, walker.values, None
+    if program.data and not smoothed:
+        size = binder.segments.N * binder.n
+        records = Once(lambda: [record_cones(program, walker, binder, assembly.weight)], size)
+    if not prox:
+        return assembly.oracle(records)
+    check_fixed(program.constraints, values)
+    sets = Sets(program.variables, program.layout)
+    # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
+    if constrained:
+        sets.restrict_to(program, walker, binder)
 
     def of_both():
         if not constrained:
@@ -45,26 +48,22 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
         alone = program.constraints_alone
         return [*records(), stratum_cones(alone, values, sets.low, sets.high, sets.transposed)]
 
-    if not program.data:
-        cones = Once(of_stratum)
-    else:
-        records = cones = None if smoothed else Once(of_records, binder.segments.N * binder.n)
-    if not prox:
-        return assembly.oracle(cones)
-    check_fixed(program.constraints, values)
-    sets = Sets(program.variables, program.layout)
-    # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
-    if constrained:
-        sets.restrict_to(program, walker, binder)
-    if apart and not smoothed and not sets.restrict and sets.transposed is None:
+    if apart and records and not sets.restrict and sets.transposed is None:
         parts = apart()
-        kinked = KinkedProx.of(parts, ConeProx(Once(of_both), program.what))
-        if kinked:
-            oracle = assembly.oracle(cones, parts)
-            oracle.prox = kinked
+        known = kinked_and_quadratic(parts)
+        if known:
+            oracle = assembly.oracle(records, parts)
+            oracle.prox = KinkedProx(*known, ConeProx(Once(of_both), program.what))
             return oracle
     builder = ProxBuilder(binder, assembly.roots, assembly.linear, sets, program.layout, assembly.active)
-    oracle = assembly.oracle(cones)
+    oracle = assembly.oracle(records)
+
+    def of_stratum():
+        cones = stratum_cones(program, values, *builder.domain(), sets.transposed)
+        return [replace(cones, settle=partial(off_edges, oracle))]
+
+    if not program.data:
+        oracle.cones = Once(of_stratum)
     # The loss of all records of a stratum may be one function of the stratum, as a regularizer is.
     if not assembly.quadratics and not any(node.has_data for node in assembly.roots):
         try:
@@ -72,10 +71,11 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
             return oracle
         except NoProx as error:
             oracle.why["prox"] = str(error)
+    cone_prox = None
     if not program.data:
-        cone_prox = ConeProx(cones, program.what, restricted=sets.restrict)
-    else:
-        cone_prox = None if smoothed else ConeProx(Once(of_both), program.what, builder.domain())
+        cone_prox = ConeProx(oracle.cones, program.what, restricted=sets.restrict)
+    elif records:
+        cone_prox = ConeProx(Once(of_both), program.what, builder.domain())
     inside = binder.inside(assembly.roots)
     # Newton's steps cannot end at an end of a domain where the value is finite. In losses such minima are rare, and a cone
     # program of all records in every iteration would be slow.

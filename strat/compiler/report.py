@@ -6,15 +6,7 @@ from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
 from strat.compiler.verify import GROUPED, random_records
 from strat.compiler.walk import DATA, AtomNode, Leaf, Product, Value
-from strat.records.tables import aligned
 from strat.rules import short, text
-
-
-def describe(program):
-    """The program's table."""
-    head = ("weight", "piece", "rule", "argument", "oracles")
-    pieces = aligned([head, *piece_rows(program)], numbers=False)
-    return "\n".join([header(program), pieces, *prox_line(program)])
 
 
 def prox_line(program, constrained=True):

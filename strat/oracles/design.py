@@ -24,7 +24,6 @@ class Segments:
         self.counts = np.bincount(self.index, minlength=self.K)
         self.filled = np.flatnonzero(self.counts)
         self._starts = (np.cumsum(self.counts) - self.counts)[self.filled]
-        self._full = len(self.filled) == self.K
 
     def sum(self, values):
         """(N, …) to (K, …); a leading axis of 1 stands for N equal rows."""
@@ -33,7 +32,7 @@ class Segments:
         if self.N == 0:
             return np.zeros((self.K, *values.shape[1:]))
         sums = np.add.reduceat(values, self._starts, axis=0)
-        if self._full:
+        if len(self.filled) == self.K:
             return sums
         out = np.zeros((self.K, *values.shape[1:]))
         out[self.filled] = sums
@@ -88,12 +87,11 @@ class ConstantDesign(Design):
 
     def __init__(self, row, column, scale, m, n, segments=None):
         self.m, self.n, self.segments, self.on_records = m, n, segments, segments is not None
-        self.nnz = len(row)
         self.coefficients, self.columns = scale[None, :], column
         whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
         self._identity = whole and np.all(scale == 1.0)  # which keeps infinite numbers apart
         self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
-        if m * n <= 4096 or self.nnz > 0.25 * m * n:
+        if m * n <= 4096 or len(row) > 0.25 * m * n:
             self._c = self._c.toarray()
 
     def _of_strata(self, values):
@@ -123,13 +121,10 @@ class SharedDesign(Design):
         self.segments, self.n = segments, n
         self.coefficients, self.columns = coefficients, columns
         self.dense = not sp.issparse(coefficients)
-        self.m, p = columns.shape
-        self.p = p
-        self.nnz = coefficients.nnz if sp.issparse(coefficients) else coefficients.size
+        self.m, self.p = columns.shape
         self._rows = None  # of one form a record, as the compiled loops take them
-        if self.dense and self.m == 1 and self.nnz:
+        if self.dense and self.m == 1 and coefficients.size:
             self._rows = np.require(coefficients, float, "C")
-            self._stratum = segments.index
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)
@@ -153,13 +148,12 @@ class SharedDesign(Design):
         if self._order is not None:
             theta = theta[:, self._order]
         if kernels.compiled and self._rows is not None:
-            return kernels.compiled.rows_times(self._rows, self._stratum, theta)[:, None]
+            return kernels.compiled.rows_times(self._rows, self.segments.index, theta)[:, None]
         return self._a @ theta.reshape(-1, self.m)
 
     def rmatvec(self, g):
-        """(N, m) to (K, n)."""
         if kernels.compiled and self._rows is not None:
-            back = kernels.compiled.rows_sum(self._rows, self._stratum, g, self.segments.K)
+            back = kernels.compiled.rows_sum(self._rows, self.segments.index, g, self.segments.K)
         else:
             back = (self._at @ g).reshape(self.segments.K, -1)
         if self._order is None:
@@ -206,7 +200,6 @@ class RowDesign(Design):
         columns = segments.index[record] * np.int64(n) + column[term]
         self._a = sp.csr_array((data, (rows, columns)), shape=(N * m, K * n))
         self._at = self._a.T
-        self.nnz = self._a.nnz
 
     def matvec(self, theta):
         return (self._a @ theta.reshape(-1)).reshape(-1, self.m)

@@ -209,12 +209,6 @@ class KinkedProx:
     def __init__(self, rows, rest, rescue):
         self.rows, self.rest, self.rescue = rows, rest, rescue
 
-    @classmethod
-    def of(cls, parts, rescue):
-        """The prox of a sum of oracles, or None where they are not one of kinks and quadratics."""
-        known = kinked_and_quadratic(parts)
-        return known and cls(*known, rescue)
-
     def rescaled(self, weight, unit):
         rest = [Rescaled(oracle, weight, unit) for oracle in self.rest]
         return KinkedProx(self.rows.rescaled(weight, unit), rest, self.rescue.rescaled(weight, unit))
