@@ -279,6 +279,5 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         return np.array([[self._losses(records)[weight > 0] @ weight[weight > 0], weight.sum()]])
 
     def _losses(self, records):
-        program = self.base.loss_program
-        program.check_signs(records.arrays, records.strata, records.weight, self.values)
-        return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
+        arguments = records.arrays, records.strata, self.values, records.weight
+        return self.base.loss_program.evaluation(*arguments)(self._flat())

@@ -35,6 +35,12 @@ class RecordLabels:
         """One label per record."""
         return [self.values[code] for code in self.codes.tolist()]
 
+    def take(self, index):
+        """The labels of some records."""
+        codes = self.codes[index]
+        found = _factorize_numbers(codes) or _factorize(codes.tolist())
+        return RecordLabels([self.values[code] for code in found.values], found.codes)
+
 
 def named_columns(strata, frame):
     """The columns of the first data argument that a user's ``strata=`` names, in its order; None where it holds labels."""

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.oracles.base import host, is_foreign
-from strat.records.labels import RecordLabels, axis_factors, named_columns, read_labels
+from strat.records.labels import axis_factors, named_columns, read_labels
 
 
 class Sample:
@@ -51,9 +51,10 @@ class Sample:
         """The records at some positions, all by default, as a sample; its ``data`` and ``strata`` are as ``fit`` takes them."""
         part = copy.copy(self)
         part.index = np.arange(len(self)) if index is None else index
-        part.data = tuple(take(argument, part.index) for argument in self.data)
-        part.labels = RecordLabels(self.labels.values, self.labels.codes[part.index])
-        part.strata = self.strata if self.by_column else part.labels.tolist()
+        rows = slice(None) if index is None else index
+        part.data = tuple(take(argument, rows) for argument in self.data)
+        part.labels = self.labels.take(rows)
+        part.strata = self.strata if self.by_column else part.labels
         return part
 
     def splits(self, folds, random_state=0):

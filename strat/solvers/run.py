@@ -57,7 +57,7 @@ class Run:
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
         self.units = Units(problem, theta if solver.rescales else None)
-        steps = {name: value for name, value in solver.get_params(deep=False).items() if name not in STOPS}
+        steps = {name: value for name, value in sorted(vars(solver).items()) if name not in STOPS}
         parts = [type(solver).__name__, steps, init, self.score is not None, fingerprint]
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat.oracles.base import Rescaled, RescaledProx
+from strat.oracles.base import Rescaled
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
 from strat.problem.joint_problem import JointProblem
@@ -98,7 +98,7 @@ class Units:
 
 def _largest_of_ties(prox, sizes):
     """The largest of the sizes (n,) of the coordinates that a prox in closed form ties to each."""
-    prox, sizes = prox.of if isinstance(prox, RescaledProx) else prox, sizes.copy()
+    sizes = sizes.copy()
     for group in prox.ties(len(sizes)) if isinstance(prox, BlockProx) else ():
         sizes[group] = sizes[group].max()
     p = getattr(prox, "transposed", None)

@@ -8,6 +8,7 @@ from scipy.linalg.blas import ddot
 
 from strat.errors import GraphError
 from strat.oracles.memory import check_memory
+from strat.oracles.sparse_cholesky import Factor
 from strat.problem.edges.packed import Packed
 
 DENSE = 2000  # strata up to which users see weights as an array
@@ -88,7 +89,7 @@ class Inverse:
             definite = packed.factor(edges.precision(w, shift, degrees, self._matrix))
             return 2 * float(np.log(self._matrix[packed.diagonal]).sum()) if definite else -np.inf
         try:
-            self._factor = edges.analysis.factor(degrees + shift, -w)
+            self._factor = Factor(edges.analysis, degrees + shift, -w)
         except np.linalg.LinAlgError:
             return -np.inf
         return self._factor.log_det
