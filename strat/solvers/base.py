@@ -109,7 +109,7 @@ class Solver(BaseEstimator):
         if problem.learned and not self.learns_graphs:
             raise OptionError(
                 f"solver: {type(self).__name__} fits theta for a given graph, but {problem.graph_regularizer!r} learns W. Use "
-                f"strat.MAPG(), the default, or strat.AlternatingMinimization(); or give strat.FixedGraph()."
+                f"strat.MAPG() or strat.AlternatingMinimization(), or give strat.FixedGraph()."
             )
         for role, names in self.needs.items():
             oracle, names = getattr(problem, role), names if isinstance(names, tuple) else (names,)
