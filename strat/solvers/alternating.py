@@ -166,9 +166,9 @@ class BlockDescent(Algorithm):
     def _weights(self, theta, tol):
         """Weights to be tried: extrapolated ones, the best for theta, and those of x.
 
-        best + c (best − best_), c = −⟨move, turn⟩/‖turn‖², with move = best − w, turn = move − move_, and _ for the iteration before.
-        Moves that grow, c < 0, say nothing. Twice the move F is what it is at w, to second order, and rises from there, although the
-        next theta may well lower it.
+        best + c (best − best_), c = −⟨move, turn⟩/‖turn‖², move = best − w, turn = move − move_, with _ for the iteration before.
+        Moves that grow, c < 0, say nothing. Twice the move F is what it is at w, to second order, and rises from there, although
+        the next theta may well lower it.
         """
         if self.problem.learned:
             best, before = self._w_step(theta, tol), self.best
