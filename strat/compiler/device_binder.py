@@ -11,6 +11,7 @@ from strat.errors import NoOracleError
 from strat.oracles.base import host
 from strat.oracles.device import BlockLoss, Device
 from strat.rules import rules, text
+from strat.rules.base import Chained
 
 
 class DeviceBinder(Binder):
@@ -77,16 +78,31 @@ class DeviceBinder(Binder):
         )
 
     def _loss(self, node, weight):
-        bound = self.node(node)
-        if not node.rule.portable or len(bound.varying) != 1 or any(form.inner for form in bound.forms):
+        bound, rule = self.node(node), node.rule
+        if rule.separable and len(bound.forms) == 1 and _only_scales(bound.forms[0]):
+            (part,) = bound.forms[0].inner
+            bound, rule = part.node, Chained(rule, part.node.rule, float(part.values.flat[0]))
+        both = node.rule.portable and bound.rule.portable
+        if not both or len(bound.varying) != 1 or any(form.inner for form in bound.forms):
             known = ", ".join(name for name, rule in rules().items() if rule.portable)
             raise NoOracleError(
-                f"{node.rule.name}, in {text(node.expression)}, is not computed on a device: squares and {known} are, of one "
-                f"affine expression whose entries multiply the same data. Leave out device=, and pass NumPy arrays."
+                f"{node.rule.name}, in {text(node.expression)}, is not computed on a device: squares, smoothed kinks and {known} "
+                f"are, of one affine expression whose entries multiply the same data, and one within another. "
+                f"Leave out device=, and pass NumPy arrays."
             )
-        (i,), zero = bound.varying, np.zeros((1, node.size))
-        design = bound.forms[i].design
-        offsets = [self._placed(zero if form.offset is None else form.offset) for form in bound.forms]
+        (i,) = bound.varying
+        design, forms = bound.forms[i].design, bound.forms
+        offsets = [np.zeros((1, form.m)) if form.offset is None else form.offset for form in forms]
+        offsets = [*map(self._placed, offsets)]
         return BlockLoss(
-            self.device, self.blocks, node.rule, offsets, i, *map(self._placed, (design.a, weight)), design.S
+            self.device, self.blocks, rule, offsets, i, *map(self._placed, (design.a, weight)), design.S
         )
+
+
+def _only_scales(form):
+    """Whether a form is a number times the output of one elementwise atom."""
+    if form.design is not None or form.offset is not None or len(form.inner) != 1:
+        return False
+    part, own = form.inner[0], np.arange(form.m)
+    same = np.array_equal(part.component, own) and np.array_equal(part.spread.indices, own)
+    return same and part.node.rule.separable and part.node.size == form.m and np.ptp(part.values) == 0

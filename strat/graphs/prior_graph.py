@@ -43,7 +43,7 @@ class PriorGraph:
         low, high, edge = unique_edges(i, j, len(labels))
         factors = dict.fromkeys(name for name in factor or () if name is not None)
         code = {None: -1} | {name: k for k, name in enumerate(factors)}
-        codes = np.array([code[name] for name in factor]) if factors else np.full(len(edge), -1)
+        codes = np.array([code[name] for name in factor]) if factors else np.broadcast_to(-1, len(edge))
         return cls(labels, low, high, edge, np.asarray(weight, dtype=float), codes, tuple(factors), name)
 
     @classmethod

@@ -8,6 +8,7 @@ of each block are elementwise functions and products of small matrices on the de
 """
 
 from functools import cache, partial
+from itertools import combinations_with_replacement
 
 import numpy as np
 import scipy.sparse as sp
@@ -89,12 +90,15 @@ class BlockLoss(Oracle):
     """Σ weight × atom(arguments) over the records of each stratum, arrays (M, B, m) on a device.
 
     The argument i is u = A theta + offset, `arguments` holding the offset. The row r of a record's A is Σ_j a_j S_jr, with
-    coefficients a (M, B, p) and combinations S (p m, n) of the variables.
+    coefficients a (M, B, p) and combinations S (p m, n) of the variables. An atom of rows takes u in the shape (groups, length).
     """
 
     def __init__(self, device, blocks, rule, arguments, i, a, weight, S):
         self.device, self.blocks, self.rule, self.arguments, self.i = device, blocks, rule, arguments, i
-        self.a, self.S, self.weight, self.m, self.n = a, sp.csr_array(S), weight, weight.shape[2], S.shape[1]
+        self.a, self.S, self.weight = a, sp.csr_array(S), weight
+        self.m, self.n = S.shape[0] // a.shape[2], S.shape[1]
+        self.length = 1 if rule.separable else self.m // weight.shape[2]
+        self.shape = (self.m,) if rule.separable else (weight.shape[2], self.length)
 
     def _sums(self, task, *points):
         """Sums over strata of the atom at points[0], and of Aᵀ g for each g from ``task(state, a, *A points[1:])``."""
@@ -106,11 +110,12 @@ class BlockLoss(Oracle):
             own = (each[part, ...] for each in (self.a, self.weight, *self.arguments))
             a, weight, *args = (xp.astype(each, xp.float64, copy=False) for each in own)
             u, *along = (xp.matmul(a, device.array(each[part])) for each in spread)
-            args[self.i] = args[self.i] + u
+            args[self.i] = xp.reshape(args[self.i] + u, (*u.shape[:2], *self.shape))
             out, memo = self.rule.forward(args)
             values = xp.sum(xp.where(weight == 0, 0.0, weight * out), axis=(1, 2))  # 0 · inf = 0
             products = [
-                xp.matmul(xp.matrix_transpose(a), g) for g in task((args, out, memo, weight), a, *along)
+                xp.matmul(xp.matrix_transpose(a), xp.reshape(g, (*a.shape[:2], -1)))
+                for g in task((args, out, memo, weight), a, *along)
             ]
             found.append([host(values), *map(host, products)])
         values, *sums = (self.blocks.sum(np.concatenate(each)) for each in zip(*found, strict=True))
@@ -126,20 +131,27 @@ class BlockLoss(Oracle):
         return value, slopes.reshape(len(theta), -1) @ self.S
 
     def _curve(self, state, along):
+        along = self.device.xp.reshape(along, (*along.shape[:2], *self.shape))
         return self.rule.curve(self.i, *state, {self.i: along})
 
     def hessian(self, theta):
         """Blocks (K, n, n)."""
+        pairs, groups = list(combinations_with_replacement(range(self.length), 2)), self.weight.shape[2]
 
         def task(state, a):
-            h = self._curve(state, self.device.xp.ones_like(state[1]))
-            return [h[..., r : r + 1] * a for r in range(self.m)]
+            if self.rule.separable:
+                bends = [self._curve(state, self.device.xp.ones_like(state[1]))]
+            else:
+                bends = [self.rule.pair_curvature(*state, r, s) for r, s in pairs]
+            return [h[..., q : q + 1] * a for h in bends for q in range(groups)]
 
-        out = np.zeros((len(theta), self.n**2))
-        for r, grams in enumerate(self._sums(task, theta)[1:]):
-            S = self.S[r :: self.m]
-            out += grams.reshape(len(theta), -1) @ sp.kron(S, S, format="csr")
-        return out.reshape(-1, self.n, self.n)
+        out = np.zeros((len(theta), self.n, self.n))
+        places = [(q * self.length + r, q * self.length + s) for r, s in pairs for q in range(groups)]
+        for (r, s), grams in zip(places, self._sums(task, theta)[1:], strict=True):
+            spread = sp.kron(self.S[r :: self.m], self.S[s :: self.m], format="csr")
+            block = (grams.reshape(len(theta), -1) @ spread).reshape(out.shape)
+            out += block if r == s else block + block.swapaxes(1, 2)
+        return out
 
     def hessian_operator(self, theta):
         """The Hessian as a map; every product is a pass over the records."""

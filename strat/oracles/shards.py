@@ -65,7 +65,7 @@ class Shards(Oracle):
         self.engine, self.K, self.n = engine, K, like.n
         self.quadratic, self.sizes, self._like = like.quadratic, like.sizes, like
         self._few, self._counts = K * self.n**2 <= BLOCKS, None
-        self._points, self._curved = deque(maxlen=6), self._few and like.has("hessian")
+        self._points, self._curved = deque(maxlen=6 if self._few else 3), self._few and like.has("hessian")
         for name in ("value_and_gradient", "hessian_operator", "hessian"):
             if not like.has(name):
                 setattr(self, name, None)
@@ -84,7 +84,7 @@ class Shards(Oracle):
                 return sums
         # A solver that took the Hessian at the last point will do so at the next one.
         curved, self._curved = curved or self._curved, curved
-        if not self._few:
+        if curved and not self._few:
             self._points.clear()
         sums = self.engine.sum(partial(evaluate, curved=curved), theta)
         if sums is None:

@@ -1,13 +1,16 @@
 """Absolute values, maxima and minima, and piecewise linear functions of one number with their Moreau envelopes."""
 
-from functools import reduce
+from functools import cached_property, reduce
 
 import cvxpy as cp
 import numpy as np
 
+from strat.oracles.base import namespace
 from strat.oracles.thresholds import onto_l1_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Elementwise, Rule, at_point
+
+TINY = 1e-300  # in place of the width 0 of a function that is not smoothed
 
 
 @rule(atoms.abs)
@@ -16,16 +19,12 @@ class Abs(Elementwise):
 
     kinks = "zero"
     invariance = "absolute"
-    value = staticmethod(np.abs)
+    value, project = staticmethod(np.abs), staticmethod(onto_l1_ball)
     example = at_point(lambda u: cp.sum(cp.abs(u)), u=[0.3, -1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):
         return absolute(walker, e, args[0])
-
-    def project(self, u, radius):
-        """Onto a ball of the 1-norm: the sum of the entries' absolute values is at most the radius."""
-        return onto_l1_ball(u, radius)
 
     def partial(self, i, args, out, memo):
         return np.sign(args[0])
@@ -58,7 +57,7 @@ class Norm1(Rule):
 class Maximum(Elementwise):
     """max(u, v, …): pos, pinball, hinge."""
 
-    kinks = "some"
+    kinks, portable = "some", True
     example = at_point(lambda u: cp.sum(cp.maximum(0.9 * u, -0.1 * u)), u=[0.3, -1.0, 2.0])
 
     def kinks_of(self, forms_):
@@ -66,11 +65,12 @@ class Maximum(Elementwise):
         return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
 
     def value(self, *args):
-        return reduce(np.maximum, args)
+        return reduce(namespace(args[0]).maximum, args)
 
     def partial(self, i, args, out, memo):
-        first = np.argmax(np.stack(np.broadcast_arrays(*args)), axis=0)
-        return (first == i).astype(float)
+        xp = namespace(args[0])
+        first = xp.argmax(xp.stack(xp.broadcast_arrays(*args)), axis=0)
+        return xp.asarray(first == i, dtype=xp.float64)
 
     def mixed(self, i, j, args, out, memo):
         return 0.0
@@ -80,6 +80,7 @@ class Maximum(Elementwise):
 class Minimum(Maximum):
     """min(u, v, …), concave, as in ``cp.neg``: minus the largest of the negated arguments."""
 
+    portable = False  # it is read as a maximum
     example = at_point(lambda u: -cp.sum(cp.minimum(u, 0)), u=[0.3, -1.0, 2.0])
 
     @classmethod
@@ -94,11 +95,6 @@ class PiecewiseLinear:
     def __init__(self, knots, values, left, right):
         self.knots, self.values = np.asarray(knots, dtype=float), np.asarray(values, dtype=float)
         self.left, self.right = float(left), float(right)
-
-    @classmethod
-    def affine(cls, slope, offset):
-        """slope · u + offset."""
-        return cls([0.0], [offset], slope, slope)
 
     def __call__(self, u):
         """Value at u."""
@@ -145,19 +141,11 @@ class PiecewiseLinear:
             keep[0] = True
         return PiecewiseLinear(self.knots[keep], self.values[keep], self.left, self.right)
 
-    def prox(self, u, step):
-        """argmin_v f(v) + (u − v)²/(2 step), for convex f."""
-        slopes, knots = self.slopes, self.knots
-        # u falls on knot j for step·slope_j <= u − knot_j <= step·slope_{j+1}, on piece j between knots otherwise.
-        ends = np.stack([knots + step * slopes[:-1], knots + step * slopes[1:]], axis=1).reshape(-1)
-        place = np.searchsorted(ends, u)
-        on_knot = place % 2 == 1
-        piece = place // 2
-        return np.where(on_knot, knots[np.minimum(piece, len(knots) - 1)], u - step * slopes[piece])
-
 
 class Envelope(Elementwise):
     """Moreau envelope of width δ of a convex piecewise linear function (Parikh and Boyd 2014, §3.1)."""
+
+    portable = True
 
     def __init__(self, function, delta):
         self.function, self.delta = function, float(delta)
@@ -169,12 +157,12 @@ class Envelope(Elementwise):
 
     @property
     def flat_at_zero(self):
-        """Whether the derivative at 0 is 0: the prox of 0 is 0."""
-        return self.function.prox(np.zeros(1), self.delta)[0] == 0.0
+        """Whether the derivative at 0 is 0."""
+        return self.forward([np.zeros(1)])[1][0] == 0.0
 
     @property
     def kinks_apart(self):
-        """(places, low, high): the function is affine + Σ_j max_{low_j <= c <= high_j} c (u − place_j) − δ c² / 2.
+        """(places, low, high): the function is a constant + Σ_j max_{low_j <= c <= high_j} c (u − place_j) − δ c² / 2.
 
         The envelope of the kink at knot_j is quadratic from knot_j + δ slope_j to knot_j + δ slope_{j+1}; these do not overlap.
         """
@@ -182,14 +170,22 @@ class Envelope(Elementwise):
         before = np.r_[0.0, slopes[1:-1]]  # the first kink has the slope of the first piece in it
         return f.knots + self.delta * before, slopes[:-1] - before, slopes[1:] - before
 
+    @cached_property
+    def _kinks(self):
+        return np.stack(self.kinks_apart, axis=1).tolist()
+
     def forward(self, args):
-        (u,) = args
-        v = self.function.prox(u, self.delta)
-        return self.function(v) + (u - v) ** 2 / (2.0 * self.delta or 1.0), v
+        (u,), clip, slope = args, namespace(args[0]).clip, 0.0
+        out = float(self.function.values[0])
+        for place, low, high in self._kinks:
+            c = clip((u - place) / (self.delta or TINY), low, high)
+            out, slope = out + c * (u - place - 0.5 * self.delta * c), slope + c
+        return out, slope
 
     def partial(self, i, args, out, memo):
-        return (args[0] - memo) / self.delta
+        return memo
 
     def mixed(self, i, j, args, out, memo):
-        on_knot = np.isin(memo, self.function.knots)
-        return on_knot / self.delta
+        (u,), xp = args, namespace(args[0])
+        ends = ((place + self.delta * low, place + self.delta * high) for place, low, high in self._kinks)
+        return sum(xp.asarray((u > a) & (u < b), dtype=u.dtype) for a, b in ends) / self.delta

@@ -10,7 +10,7 @@ from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
-from strat.solvers.joint_steps import JointSteps, exact_weights, graph_step
+from strat.solvers.joint_steps import JointSteps, graph_step
 from strat.solvers.proximal_newton import ProximalNewton
 
 SHARE = 0.01  # tolerance of a step, relative to the residual before it
@@ -154,14 +154,14 @@ class BlockDescent(Algorithm):
 
     def _inner(self, fixed, tol):
         """The algorithm for theta, at the parameters of x."""
-        theta, w = self.x.theta, self.x.w
+        x, w = self.x, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program, self.whole, self.left)
+            inner = ConeNewton(fixed, x, w, self.program, self.whole, self.left)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):
-            return ProximalNewton(fixed, theta, w, tol)
-        return JointSteps(fixed, theta, w)
+            return ProximalNewton(fixed, x, w, tol)
+        return JointSteps(fixed, x, w)
 
     def _weights(self, theta, tol):
         """Weights to be tried: extrapolated ones, the best for theta, and those of x.
@@ -187,7 +187,7 @@ class BlockDescent(Algorithm):
         """The best weights for theta."""
         problem = self.problem
         if hasattr(self.x.graph_oracle, "minimize"):
-            w, iterations = exact_weights(problem, theta)
+            w, iterations = problem.graph_oracle().minimize(problem.half_distances(theta))
             self.extra_factorizations += iterations
             return w
         with warnings.catch_warnings():

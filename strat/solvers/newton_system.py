@@ -170,6 +170,7 @@ def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
         rho, old = float(np.vdot(r, q)), rho
         p *= rho / old
         p += q
+        del q
         if not rest:
             Ap = product(p)
         else:
@@ -180,7 +181,7 @@ def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
         curvature = float(np.vdot(p, Ap))
         if not (curvature > 0 and np.isfinite(curvature)):
             break
-        x += np.multiply(rho / curvature, p, out=q)
         r -= np.multiply(rho / curvature, Ap, out=Ap)
-        del q, Ap
+        x += np.multiply(rho / curvature, p, out=Ap)
+        del Ap
     return x

@@ -55,7 +55,7 @@ class Preconditioner:
         limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
         if self.edges.are_packed:  # of all pairs few may have a weight
             limit = ALL_PAIRS[blocks is None]
-        weak = np.median(self.graph / diagonal) <= limit
+        weak = 2 * np.count_nonzero(self.graph <= limit * diagonal) >= diagonal.size
         if not (weak or self.edges.width > WIDE):
             whole = blocks is not None and free.all and self.laplacians.alike
             return whole and self._by_correlations(blocks, bend) or self.by_graph(diagonal)
@@ -67,7 +67,7 @@ class Preconditioner:
         for part in (slice(first, first + step) for first in range(0, len(blocks), step)):
             own = blocks[part].copy()
             np.einsum("kaa->ka", own)[...] += bend[part] + self.graph[part] + 1e-14 * diagonal[part]
-            out[part] = np.linalg.inv(free.restricted(own, outside[part], part))
+            out[part] = _inverses(free.restricted(own, outside[part], part))
         return partial(times, out)
 
     @cached_property
@@ -170,3 +170,17 @@ class Preconditioner:
             else:
                 groups.append([c])
         return [np.sort(columns) for columns in groups]
+
+
+def _inverses(A):
+    """Inverses of symmetric positive definite matrices (K, n, n): L⁻ᵀ L⁻¹, with A = L Lᵀ, row by row."""
+    try:
+        L = np.linalg.cholesky(A)
+    except np.linalg.LinAlgError:  # one is singular to rounding
+        return np.linalg.inv(A)
+    inverse = np.zeros(A.shape)
+    for a in range(A.shape[-1]):
+        row = (L[:, a, None, :a] @ inverse[:, :a, :a])[:, 0]
+        inverse[:, a, :a] = -row / L[:, a, a, None]
+        inverse[:, a, a] = 1 / L[:, a, a]
+    return inverse.swapaxes(1, 2) @ inverse

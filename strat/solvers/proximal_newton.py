@@ -51,17 +51,7 @@ class NewtonCG(Solver, max_iter=500):
 
     follows_edges = True
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
-    ways = {
-        "loss": (
-            "Use strat.Cone(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
-            "or smooth the loss (smoothing= on the BaseModel)"
-        )
-    }
-
-    only_given = (
-        "solver: NewtonCG fits theta for a given graph (FixedGraph), but {h} learns W. "
-        "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
-    )
+    learns_graphs = False
 
     def _algorithm(self, problem, theta, w, whole=False):
         if whole or needs_cones(problem):
@@ -109,14 +99,12 @@ class ProximalNewton(Algorithm):
         super().__init__(problem, theta, w, gradient=True)
         self.tol, self.one_length, self.forcing = tol, one_length, JOINT_FORCING if one_length else FORCING
         self.p, self.z = self.new_point(), self.new_point()
-        for point in (self.p, self.z):  # all points share the one W
-            point.w, point.degrees = self.x.w, self.x.degrees
         self.system = NewtonSystem(problem, self.x.w, self.x.degrees, once=one_length)
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.bend = getattr(problem.regularizer.prox, "diagonal", None)
         self.plain = self.bend is not None and (self.quadratic or Smoothed.of(problem, self.system) is None)
-        self.damping, self.size = np.full(problem.K, RIDGE), np.inf
+        self.damping, self.size, self._slope = np.full(problem.K, RIDGE), np.inf, None
         self.idle, self.polished = 0, False
 
     @cached_property
@@ -166,13 +154,13 @@ class ProximalNewton(Algorithm):
 
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
-        z, ridges, system = self.z, self.problem.regularizer, self.system
-        b = -(x.theta_gradient + ridges.value_and_gradient(x.theta)[1])
+        z, slope, system = self.z, self.problem.regularizer_slope, self.system
+        b = -(x.theta_gradient + slope(x.theta) if self._slope is None else self._slope)
+        accuracy, self._slope = self._accuracy(b, x, True), None
+        x.forget()  # as a rule z is the next x, and the system needs memory
+        self.differentiated = False
         free = FreeDirections.everywhere(*x.theta.shape, self.bend)
         system.set(free, self._ridge(x, 0.0))
-        accuracy = self._accuracy(b, x, True)
-        x.forget()  # as a rule z is the next x
-        self.differentiated = False
         d = system.solve(b, free, accuracy, checked=False)
         system.release()
         if not np.isfinite(d).all():
@@ -181,7 +169,7 @@ class ProximalNewton(Algorithm):
         gain = x.objective - z.evaluate(gradient=True).objective
         if not gain >= -x.noise:
             return False
-        left = z.theta_gradient + ridges.value_and_gradient(z.theta)[1]
+        left = z.theta_gradient + slope(z.theta)
         nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(b)
         if not (nearer or (gain >= SUFFICIENT * np.vdot(b, d) and not self.quadratic)):
             return False
@@ -189,13 +177,14 @@ class ProximalNewton(Algorithm):
         self.exact = self.quadratic and abs(gain - foreseen) <= EXACT * foreseen + x.noise
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.fresh, self.idle, self.differentiated = z, x, False, 0, True
+        self._slope = left
         return True
 
     def _values(self, point):
         """F of every part, at an evaluated point."""
         if not self.part.any():
             return np.array([point.objective])
-        strata = point.losses + self.problem.regularizer.value(point.theta)
+        strata = point.losses + self.problem.regularizer_values(point.theta)
         return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product))
 
     def _noise(self, point):
@@ -221,7 +210,7 @@ class ProximalNewton(Algorithm):
         theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
         method = Smoothed.of(self.problem, self.system) if self.fresh else None
-        beyond = method and method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
+        beyond = method and method.minimiser(self.p, 0.5 * self.tol * self.p.size)
         if beyond is not None:
             beyond = self.problem.project(beyond)
             good, new = self._lower(beyond, values, self._noise(self.p))
@@ -293,7 +282,7 @@ class ProximalNewton(Algorithm):
         self.size = size
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing
         exact = self.quadratic and smooth
-        goal = (0.003 if exact else 0.1) * self.tol * _scale(point)
+        goal = (0.003 if exact else 0.1) * self.tol * point.size
         if exact:
             return goal
         return max(forcing * size, min(goal, self.forcing * size))
@@ -321,18 +310,7 @@ class ProximalNewton(Algorithm):
         step = (theta - self.problem.prox(theta - t * point.theta_gradient, self.t)) / t
         return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step)))
 
-    def certificate(self, theta, w):
-        """Residual of a point that is to be returned, which is x as a rule."""
-        if np.array_equal(theta, self.x.theta):
-            return self.differentiate_x().residual()
-        return super().certificate(theta, w)
-
     @property
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
         return super().factorizations + self.system.preconditioner.factorizations
-
-
-def _scale(point):
-    """Size of the terms that balance in the residual, at a differentiated point."""
-    return 1 + max(np.linalg.norm(point.loss_gradient), np.linalg.norm(point.product))

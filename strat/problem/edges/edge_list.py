@@ -27,7 +27,7 @@ class EdgeList(EdgeSet):
     def __init__(self, K, i, j):
         self.K = int(K)
         i, j = np.asarray(i, dtype=np.intp).ravel(), np.asarray(j, dtype=np.intp).ravel()
-        low, high = np.minimum(i, j), np.maximum(i, j)
+        low, high = (i, j) if (i < j).all() else (np.minimum(i, j), np.maximum(i, j))
         if i.size and (low.min() < 0 or high.max() >= self.K or (low == high).any()):
             raise GraphError(f"candidate edges must join two different strata among the graph's {self.K}.")
         key = low * self.K + high
@@ -38,13 +38,14 @@ class EdgeList(EdgeSet):
             low, high = np.divmod(key, self.K)
         self.i, self.j = low, high
         self.count = self.i.size
-        self.mask = np.ones(self.count)
+        self.mask = np.broadcast_to(1.0, self.count)
 
     @cached_property
     def _pattern(self):
         """The adjacency matrix, with the values w[edge_of_entry], and edge_of_entry."""
-        ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        entries = np.tile(np.arange(self.count), 2)
+        short = np.int32 if 2 * self.count < 2**31 else np.intp
+        i, j, edges = (a.astype(short) for a in (self.i, self.j, np.arange(self.count)))
+        ends, entries = (np.concatenate([i, j]), np.concatenate([j, i])), np.tile(edges, 2)
         pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
         return pattern.astype(float), pattern.data
 
@@ -52,10 +53,6 @@ class EdgeList(EdgeSet):
     def ends(self):
         """Arrays (i, j) of the edges' ends, i < j."""
         return self.i, self.j
-
-    def zeros(self):
-        """An edge array of zeros."""
-        return np.zeros(self.count)
 
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
@@ -85,18 +82,11 @@ class EdgeList(EdgeSet):
         """Sum of the weights at every stratum, shape (K,)."""
         return np.bincount(self.i, w, self.K) + np.bincount(self.j, w, self.K)
 
-    def laplacian(self, w, theta, degrees):
-        """G(w) theta, shape (K, n)."""
-        product = _sum_of_others(w[0], theta) if self._is_uniform(w) else self._adjacency(w) @ theta
-        return degrees[:, None] * theta - product
-
     def adjacency_operator(self, w):
         """Function theta -> A(w) theta, for many products with one w."""
-        return partial(_sum_of_others, w[0]) if self._is_uniform(w) else self.to_sparse(w).__matmul__
-
-    def _is_uniform(self, w):
-        """Whether all pairs are edges of one weight, so that products need no list of them."""
-        return self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0
+        if self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0:  # all pairs have one weight
+            return partial(_sum_of_others, w[0])
+        return self._adjacency(w).__matmul__
 
     def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
@@ -193,8 +183,9 @@ class EdgeList(EdgeSet):
         return out
 
     def _adjacency(self, w):
-        matrix, edge_of_entry = self._pattern
-        matrix.data = w[edge_of_entry]  # a new csr_array would cost as much as a small product
+        pattern, edge_of_entry = self._pattern
+        matrix = copy.copy(pattern)  # a new csr_array would cost as much as a small product
+        matrix.data = w[edge_of_entry]
         return matrix
 
 

@@ -88,8 +88,8 @@ class Laplacians:
     @cached_property
     def kind(self):
         """A code (n,) for each number of the parameters, the same where their Laplacians are."""
-        weights = self.couple[None] if self.alike else self.entries
-        return np.unique(weights, axis=1, return_inverse=True)[1].ravel()
+        weights, axis = (self.couple, None) if self.alike else (self.entries, 1)
+        return np.unique(weights, axis=axis, return_inverse=True)[1].ravel()
 
     @cached_property
     def components(self):
