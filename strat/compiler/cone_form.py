@@ -49,7 +49,8 @@ def _variables(program, theta):
 def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):
     """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it for Clarabel."""
     try:
-        P, q, A, places, size, order, kinds = atoms.cone_program(objective, constraints, variables)
+        parts = objective, constraints, variables, attribute_constraints
+        P, q, A, places, size, order, kinds = atoms.cone_program(*parts)
     except Exception as error:
         raise NoOracleError(
             f"{what} needs a cone program, and CVXPY could not write it ({type(error).__name__}: {error}). Write it "

@@ -26,6 +26,7 @@ from cvxpy.constraints.zero import Equality
 from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
 from cvxpy.problems.problem import Minimize, Problem
 from cvxpy.reductions.cone2cone.exact import ExactCone2Cone
+from cvxpy.reductions.cvx_attr2constr import convex_attributes
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 from cvxpy.reductions.inverse_data import InverseData
 from cvxpy.reductions.subexpr_cache import StructuralKeyCache
@@ -87,12 +88,13 @@ REWRITTEN = {kind: write for kind, write in ExactCone2Cone.CANON_METHODS.items()
 REWRITTEN |= {Inequality: lambda c, *_: (NonNeg(-c.expr), []), Equality: lambda c, *_: (Zero(c.expr), [])}
 
 
-def cone_program(objective, constraints, variables):
+def cone_program(objective, constraints, variables, held):
     """CVXPY's cone program of a convex problem: min xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
 
     The result is P (or None), (q, r) and (A, b), the Parameters' first columns by CVXPY id, the length of x, the rows of A cone
     by cone, and the (kind, size or exponent) of each cone. The first three have a row for each entry in Fortran order, and a
-    column for each entry of the Parameters and for 1. The variables come first in x, whether they occur or not.
+    column for each entry of the Parameters and for 1. The variables come first in x, whether they occur or not. Their
+    attributes must be among the constraints; ``held(v, v)`` gives those of CVXPY's own unknowns.
     ``Problem.get_problem_data`` gives the same in three times the time, with what CVXPY's own solution needs.
     """
     if not all(part.is_dcp() for part in (objective, *constraints)):
@@ -100,9 +102,15 @@ def cone_program(objective, constraints, variables):
     reduction = Dcp2Cone(quad_obj=objective.has_quadratic_term(), solver_context=CLARABEL)
     known = {}, StructuralKeyCache(), {}
     objective, parts = reduction.canonicalize_tree(objective, True, *known)
-    for c in constraints:
-        canonical, others = reduction.canonicalize_tree(c, False, *known)
-        parts += [*others, canonical]
+
+    def add(constraints):
+        for c in constraints:
+            canonical, others = reduction.canonicalize_tree(c, False, *known)
+            parts.extend([*others, canonical])
+
+    add(constraints)
+    own, every = {v.id for v in variables}, Problem(Minimize(objective), parts).variables()
+    add(c for v in every if v.id not in own and convex_attributes([v]) for c in held(v, v))
     parts = sorted((_rewritten(c) for c in parts if c.size), key=lambda c: list(CONES).index(type(c)))
     arguments = [a for c in parts for a in c.args]
     data = InverseData(problem := Problem(Minimize(objective), parts))

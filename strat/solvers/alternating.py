@@ -17,6 +17,7 @@ SHARE = 0.01  # tolerance of a step, relative to the residual before it
 FINEST = 1e-10  # least tolerance of a step
 EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
 INNER = 500  # most iterations of one step
+FURTHER = 0.9  # most that weights are extrapolated by, relative to the move to the best ones
 IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
@@ -165,16 +166,20 @@ class BlockDescent(Algorithm):
     def _weights(self, theta, tol):
         """Weights to be tried: extrapolated ones, the best for theta, and those of x.
 
-        best − c (best − best_) with c = ⟨move, turn⟩/‖turn‖², move = best − w, turn = move − move_; _ is the last one.
+        best + c (best − best_), c = −⟨move, turn⟩/‖turn‖², move = best − w, turn = move − move_, with _ for the iteration before.
+        Moves that grow, c < 0, say nothing. Twice the move F is what it is at w, to second order, and rises from there, although
+        the next theta may well lower it.
         """
         if self.problem.learned:
             best, before = self._w_step(theta, tol), self.best
             move = best - self.x.w
             turn = move - self.move
             self.best, self.move = best, move
-            share = np.vdot(move, turn) / np.vdot(turn, turn)
-            if np.isfinite(share):
-                yield np.maximum(best - share * (best - before), 0.0)
+            c = -np.vdot(move, turn) / np.vdot(turn, turn)
+            if c > 0:
+                further = c * (best - before)
+                length = max(np.linalg.norm(further) / np.linalg.norm(move), FURTHER)
+                yield np.maximum(best + FURTHER / length * further, 0.0)
             yield best
         yield self.x.w
 
