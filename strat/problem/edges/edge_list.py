@@ -44,10 +44,11 @@ class EdgeList(EdgeSet):
     def _pattern(self):
         """The adjacency matrix, with the values w[edge_of_entry], and edge_of_entry."""
         short = np.int32 if 2 * self.count < 2**31 else np.intp
-        i, j, edges = (a.astype(short) for a in (self.i, self.j, np.arange(self.count)))
-        ends, entries = (np.concatenate([i, j]), np.concatenate([j, i])), np.tile(edges, 2)
-        pattern = sp.coo_array((entries, ends), shape=(self.K, self.K)).tocsr()
-        return pattern.astype(float), pattern.data
+        row, column = (np.concatenate(ends, dtype=short) for ends in (self.ends, self.ends[::-1]))
+        order = np.lexsort((column, row))
+        starts = np.searchsorted(row[order], np.arange(self.K + 1)).astype(short)
+        pattern = sp.csr_array((np.ones(len(row)), column[order], starts), (self.K, self.K))
+        return pattern, (order % max(self.count, 1)).astype(short)
 
     @property
     def ends(self):
