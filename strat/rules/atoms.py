@@ -20,9 +20,7 @@ from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
-from cvxpy.constraints import SOC, ExpCone, PowCone3D, SvecPSD
-from cvxpy.constraints.nonpos import Inequality
-from cvxpy.constraints.zero import Equality
+from cvxpy.constraints import SOC, Equality, ExpCone, Inequality, PowCone3D, SvecPSD
 from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
 from cvxpy.problems.problem import Minimize, Problem
 from cvxpy.reductions.cone2cone.exact import ExactCone2Cone
@@ -91,11 +89,10 @@ REWRITTEN |= {Inequality: lambda c, *_: (NonNeg(-c.expr), []), Equality: lambda 
 def cone_program(objective, constraints, variables, held):
     """CVXPY's cone program of a convex problem: min xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
 
-    The result is P (or None), (q, r) and (A, b), the Parameters' first columns by CVXPY id, the length of x, the rows of A cone
-    by cone, and the (kind, size or exponent) of each cone. The first three have a row for each entry in Fortran order, and a
-    column for each entry of the Parameters and for 1. The variables come first in x, whether they occur or not. Their
-    attributes must be among the constraints; ``held(v, v)`` gives those of CVXPY's own unknowns.
-    ``Problem.get_problem_data`` gives the same in three times the time, with what CVXPY's own solution needs.
+    Returns P (or None), (q, r) and (A, b), a row for each entry in Fortran order and a column for each entry of the Parameters
+    and for 1, the Parameters' first columns by CVXPY id, the length of x, the rows of A cone by cone, and the (kind, size or
+    exponent) of each cone. The variables come first in x, their attributes among the constraints; ``held(v, v)`` gives those of
+    CVXPY's own unknowns. ``Problem.get_problem_data`` takes three times as long.
     """
     if not all(part.is_dcp() for part in (objective, *constraints)):
         raise ValueError("it breaks the rules of disciplined convex programming")
@@ -109,36 +106,31 @@ def cone_program(objective, constraints, variables, held):
             parts.extend([*others, canonical])
 
     add(constraints)
-    own, every = {v.id for v in variables}, Problem(Minimize(objective), parts).variables()
-    add(c for v in every if v.id not in own and convex_attributes([v]) for c in held(v, v))
+    given, every = {v.id for v in variables}, Problem(Minimize(objective), parts).variables()
+    add(c for v in every if v.id not in given and convex_attributes([v]) for c in held(v, v))
     parts = sorted((_rewritten(c) for c in parts if c.size), key=lambda c: list(CONES).index(type(c)))
     arguments = [a for c in parts for a in c.args]
     data = InverseData(problem := Problem(Minimize(objective), parts))
     every = {v.id: v for v in (*variables, *problem.variables())}.values()
     data.id_map, data.var_offsets, data.x_length, data.var_shapes = data.get_var_offsets(every)
     # CVXPY's C++ is the fastest, but for many Parameters, and takes no other arrays than matrices.
-    fast = sum(data.param_to_size.values()) <= DPP_PARAM_THRESHOLD
-    fast = fast and all(e.ndim <= 2 and e._supports_cpp() for e in nodes(objective, *arguments))
-    backend = None if fast else COO_CANON_BACKEND
+    fast = all(e.ndim <= 2 and e._supports_cpp() for e in nodes(objective, *arguments))
+    backend = None if fast and sum(data.param_to_size.values()) <= DPP_PARAM_THRESHOLD else COO_CANON_BACKEND
 
     def tensor(*expressions):
         forms, rows = [e.canonical_form[0] for e in expressions], sum(e.size for e in expressions)
         sizes = data.param_to_size, data.param_id_map
         return get_problem_matrix(forms, data.x_length, data.var_offsets, *sizes, rows, backend)
 
-    P, q = (
-        CoeffExtractor(data, backend).quad_form(objective)
-        if reduction.quad_obj
-        else (None, tensor(objective))
-    )
-    order, kinds, start = [np.zeros(0, dtype=int)], [], 0
+    extractor = CoeffExtractor(data, backend)
+    P, q = extractor.quad_form(objective) if reduction.quad_obj else (None, tensor(objective))
+    order, kinds = np.zeros(0, dtype=int), []
     for c in parts:
-        order.append(start + _cone_by_cone(c))
-        start += c.size
+        order = np.append(order, len(order) + _cone_by_cone(c))
         numbers = [c.size] if isinstance(c, (Zero, NonNeg)) else c.cone_sizes()
         numbers = c.alpha.value.ravel("F") if isinstance(c, PowCone3D) else numbers
         kinds += [(CONES[type(c)], number) for number in numbers]
-    return P, q, tensor(*arguments), data.param_id_map, data.x_length, np.concatenate(order), kinds
+    return P, q, tensor(*arguments), data.param_id_map, data.x_length, order, kinds
 
 
 def _rewritten(constraint):
