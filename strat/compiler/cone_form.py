@@ -49,14 +49,17 @@ def _variables(program, theta):
 def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):
     """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it for Clarabel."""
     try:
-        parts = objective, constraints, variables, attribute_constraints
-        P, q, A, places, size, order, kinds = atoms.cone_program(*parts)
+        try:
+            found = atoms.cone_program(objective, constraints, variables, attribute_constraints)
+        except ImportError:
+            found = _by_problem_data(objective, constraints, variables)
     except Exception as error:
         raise NoOracleError(
             f"{what} needs a cone program, and CVXPY could not write it ({type(error).__name__}: {error}). Write it "
             f"with other atoms, for example np.tril(np.ones((n, n))) @ x for cp.cumsum(x), or leave parts out, "
             f"which tells the one that CVXPY cannot write."
         ) from error
+    P, q, A, starts, places, size, order, kinds = found
     # All Parameters' values in the order of the columns, with a last row of ones, (params + 1, N).
     numbers = np.ones((A.shape[1], N))
     for parameter, values in parameters:
@@ -65,11 +68,11 @@ def _canonical(objective, constraints, variables, what, parameters=(), N=1, **ot
             axes = (*range(values.ndim - 1, 0, -1), 0)  # Fortran order of the entries, records last
             numbers[start : start + parameter.size] = values.transpose(axes).reshape(-1, len(values))
     # New places of rows, cone by cone, and of columns: the variables' entries come first, in C order.
-    m, line, column = len(order), np.argsort(order), np.arange(size)
-    n = sum(v.size for v in variables)
-    first = np.cumsum([0] + [v.size for v in variables])
-    for v, start in zip(variables, first, strict=False):
-        column[start : start + v.size] = start + np.arange(v.size).reshape(v.shape).ravel("F")
+    m, line, column, n = len(order), np.argsort(order), np.full(size, -1), 0
+    for v in variables:
+        column[starts[v.id] + np.arange(v.size)] = n + np.arange(v.size).reshape(v.shape).ravel("F")
+        n += v.size
+    column[column < 0] = np.arange(n, size)
     row, entry, values = _entries(A, m, numbers)
     b, in_A = np.zeros((N, m)), entry < size
     b[:, line[row[~in_A]]] = values[:, ~in_A]
@@ -81,6 +84,31 @@ def _canonical(objective, constraints, variables, what, parameters=(), N=1, **ot
     i, j, curvature = _entries(P, size, numbers)
     P = Matrix(column[i[i <= j]], column[j[i <= j]], curvature[:, i <= j])
     return Cones(n=n, size=size, kinds=kinds, A=A, P=P, b=b, c=c, **others)
+
+
+def _by_problem_data(objective, constraints, variables):
+    """The same as `atoms.cone_program` by what CVXPY makes public."""
+    first = np.cumsum([0] + [v.size for v in variables])
+    theta = cp.Variable(
+        int(first[-1])
+    )  # without attributes, in place of which CVXPY puts unknowns of its own
+    plain = {}
+    for v, start in zip(variables, first, strict=False):
+        plain[id(v)] = with_sign(v, cp.reshape(theta[start : start + v.size], v.shape, order="F"))
+    constraints = [c.copy([rebuilt(a, plain) for a in c.args]) for c in constraints]
+    problem = cp.Problem(cp.Minimize(rebuilt(objective, plain) + 0 * cp.sum(theta)), constraints)
+    for p in problem.parameters():
+        p.value = np.full(p.shape, -1.0 if p.is_nonpos() else 1.0)
+    data = problem.get_problem_data(cp.CLARABEL)[0]
+    written, dims = data["param_prob"], data["dims"]
+    starts = {
+        v.id: written.var_id_to_col[theta.id] + start for v, start in zip(variables, first, strict=False)
+    }
+    kinds = [("zero", dims.zero)] * (dims.zero > 0) + [("nonnegative", dims.nonneg)] * (dims.nonneg > 0)
+    kinds += [("second order", d) for d in dims.soc] + [("psd", d) for d in dims.psd]
+    kinds += [("exponential", 3)] * dims.exp + [("power", alpha) for alpha in dims.p3d]
+    P, order = None if written.P is None else 0.5 * written.P, np.arange(len(data["b"]))
+    return P, written.q, written.A, starts, written.param_id_to_col, len(data["c"]), order, kinds
 
 
 def _entries(tensor, m, numbers):

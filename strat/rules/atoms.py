@@ -20,18 +20,24 @@ from cvxpy.atoms.affine.unary_operators import NegExpression
 from cvxpy.atoms.affine.vstack import Vstack
 from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
-from cvxpy.constraints import SOC, Equality, ExpCone, Inequality, PowCone3D, SvecPSD
-from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
+from cvxpy.constraints.nonpos import Inequality
+from cvxpy.constraints.zero import Equality
 from cvxpy.problems.problem import Minimize, Problem
-from cvxpy.reductions.cone2cone.exact import ExactCone2Cone
-from cvxpy.reductions.cvx_attr2constr import convex_attributes
-from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
-from cvxpy.reductions.inverse_data import InverseData
-from cvxpy.reductions.subexpr_cache import StructuralKeyCache
-from cvxpy.settings import COO_CANON_BACKEND, DPP_PARAM_THRESHOLD
-from cvxpy.utilities.coeff_extractor import CoeffExtractor
-from cvxpy.utilities.psd_utils import TriangleKind
-from cvxpy.utilities.solver_context import SolverInfo
+
+try:
+    from cvxpy.constraints import SOC, ExpCone, PowCone3D, SvecPSD
+    from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
+    from cvxpy.reductions.cone2cone.exact import ExactCone2Cone
+    from cvxpy.reductions.cvx_attr2constr import convex_attributes
+    from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+    from cvxpy.reductions.inverse_data import InverseData
+    from cvxpy.reductions.subexpr_cache import StructuralKeyCache
+    from cvxpy.settings import COO_CANON_BACKEND, DPP_PARAM_THRESHOLD
+    from cvxpy.utilities.coeff_extractor import CoeffExtractor
+    from cvxpy.utilities.psd_utils import TriangleKind
+    from cvxpy.utilities.solver_context import SolverInfo
+except ImportError:  # CVXPY 1.9.0, or a release to come
+    Dcp2Cone = None
 
 #: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
 SELECTIONS = (index, special_index, Promote, diag_vec, diag_mat, Wrap, Hstack, Vstack, Concatenate)
@@ -73,30 +79,32 @@ def exponent(atom):
 
 def geometric_weights(atom):
     """Exponents of a weighted geometric mean, one for each entry it reduces; they sum to 1."""
-    weights = np.zeros(len(atom._keep))
-    weights[atom._keep] = [float(w) for w in atom.w]
+    given, keep = np.array(atom.w, dtype=float), getattr(atom, "_keep", None)
+    if keep is None:  # CVXPY 1.9.0
+        return given
+    weights = np.zeros(len(keep))
+    weights[keep] = given
     return weights
-
-
-#: The cones that Clarabel takes, in the order of the rows, and how CVXPY writes others.
-CONES = {Zero: "zero", NonNeg: "nonnegative", SOC: "second order", SvecPSD: "psd"}
-CONES |= {ExpCone: "exponential", PowCone3D: "power"}
-CLARABEL = SolverInfo("CLARABEL", frozenset(CONES), False, TriangleKind.UPPER, psd_sqrt2_scaling=True)
-REWRITTEN = {kind: write for kind, write in ExactCone2Cone.CANON_METHODS.items() if kind is not SOC}
-REWRITTEN |= {Inequality: lambda c, *_: (NonNeg(-c.expr), []), Equality: lambda c, *_: (Zero(c.expr), [])}
 
 
 def cone_program(objective, constraints, variables, held):
     """CVXPY's cone program of a convex problem: min xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
 
     Returns P (or None), (q, r) and (A, b), a row for each entry in Fortran order and a column for each entry of the Parameters
-    and for 1, the Parameters' first columns by CVXPY id, the length of x, the rows of A cone by cone, and the (kind, size or
-    exponent) of each cone. The variables come first in x, their attributes among the constraints; ``held(v, v)`` gives those of
-    CVXPY's own unknowns. ``Problem.get_problem_data`` takes three times as long.
+    and for 1, the first places in x by the variables' CVXPY id, the Parameters' first columns, the length of x, the rows of A
+    cone by cone, and the (kind, size or exponent) of each cone. The variables' attributes are among the constraints;
+    ``held(v, v)`` gives those of CVXPY's own unknowns. Raises ImportError where the parts of CVXPY are not there, which take a
+    third of the time of ``Problem.get_problem_data``.
     """
+    if Dcp2Cone is None:
+        raise ImportError("this release of CVXPY has other parts")
     if not all(part.is_dcp() for part in (objective, *constraints)):
         raise ValueError("it breaks the rules of disciplined convex programming")
-    reduction = Dcp2Cone(quad_obj=objective.has_quadratic_term(), solver_context=CLARABEL)
+    # The cones that Clarabel takes, in the order of the rows.
+    cones = {Zero: "zero", NonNeg: "nonnegative", SOC: "second order", SvecPSD: "psd"}
+    cones |= {ExpCone: "exponential", PowCone3D: "power"}
+    clarabel = SolverInfo("CLARABEL", frozenset(cones), False, TriangleKind.UPPER, psd_sqrt2_scaling=True)
+    reduction = Dcp2Cone(quad_obj=objective.has_quadratic_term(), solver_context=clarabel)
     known = {}, StructuralKeyCache(), {}
     objective, parts = reduction.canonicalize_tree(objective, True, *known)
 
@@ -108,7 +116,9 @@ def cone_program(objective, constraints, variables, held):
     add(constraints)
     given, every = {v.id for v in variables}, Problem(Minimize(objective), parts).variables()
     add(c for v in every if v.id not in given and convex_attributes([v]) for c in held(v, v))
-    parts = sorted((_rewritten(c) for c in parts if c.size), key=lambda c: list(CONES).index(type(c)))
+    parts = sorted(
+        (_rewritten(c, clarabel) for c in parts if c.size), key=lambda c: list(cones).index(type(c))
+    )
     arguments = [a for c in parts for a in c.args]
     data = InverseData(problem := Problem(Minimize(objective), parts))
     every = {v.id: v for v in (*variables, *problem.variables())}.values()
@@ -129,14 +139,18 @@ def cone_program(objective, constraints, variables, held):
         order = np.append(order, len(order) + _cone_by_cone(c))
         numbers = [c.size] if isinstance(c, (Zero, NonNeg)) else c.cone_sizes()
         numbers = c.alpha.value.ravel("F") if isinstance(c, PowCone3D) else numbers
-        kinds += [(CONES[type(c)], number) for number in numbers]
-    return P, q, tensor(*arguments), data.param_id_map, data.x_length, order, kinds
+        kinds += [(cones[type(c)], number) for number in numbers]
+    return P, q, tensor(*arguments), data.var_offsets, data.param_id_map, data.x_length, order, kinds
 
 
-def _rewritten(constraint):
+def _rewritten(constraint, clarabel):
     """A constraint of affine arguments as one that Clarabel takes."""
-    while type(constraint) in REWRITTEN:
-        constraint, _ = REWRITTEN[type(constraint)](constraint, constraint.args, CLARABEL)
+    if isinstance(constraint, Inequality):
+        return NonNeg(-constraint.expr)
+    if isinstance(constraint, Equality):
+        return Zero(constraint.expr)
+    while (write := ExactCone2Cone.CANON_METHODS.get(type(constraint))) and not isinstance(constraint, SOC):
+        constraint, _ = write(constraint, constraint.args, clarabel)
     return constraint
 
 
