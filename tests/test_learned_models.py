@@ -120,7 +120,7 @@ def test_a_loss_with_kinks_and_a_learned_graph(h):
 def test_what_to_do_where_an_oracle_is_missing():
     base, data, z = quantile_regression()
     with pytest.raises(NoOracleError, match=r"or learn it with strat.AlternatingMinimization\(\)"):
-        strat.log_diagonal(base).fit(*data, strata=z)
+        strat.log_diagonal(base, solver=MAPG()).fit(*data, strata=z)
 
 
 @pytest.mark.filterwarnings("ignore:The fit has collapsed")

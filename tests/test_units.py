@@ -197,6 +197,27 @@ def test_tuning_of_raw_columns(name):
     assert found[1].after == pytest.approx(found[0].after, rel=1e-6)
 
 
+HELD = {
+    "box": lambda t: (0, [t >= -0.5, t <= 0.7]),
+    "ball": lambda t: (0, [cp.norm2(t) <= 0.5]),
+    "logarithms": lambda t: (-cp.sum(cp.log(t + 3)), []),
+    "elastic net": lambda t: (cp.norm1(t) + cp.sum_squares(t), []),
+}
+
+
+@pytest.mark.parametrize("regularizer", HELD)
+@pytest.mark.parametrize("loss", ["squares", "power", "logistic", "pinball"])
+def test_intercepts_take_up_means_far_from_zero(loss, regularizer):
+    t, b, x, y = cp.Variable(n), cp.Variable(), cp.Parameter(n), cp.Parameter()
+    base = strat.BaseModel(LOSSES[loss][0](x @ t + b, y), *HELD[regularizer](t), data=(x, y), couple=[t])
+    near = X * [1e6, 1.0, 1e-3]
+    models = (strat.lrsm(base, strat.graphs.path(K)) for _ in range(2))
+    first, second = (
+        fitted(m, raw, LOSSES[loss][1], Z) for m, raw in zip(models, (near, near + [0, 1e4, 0]), strict=True)
+    )
+    assert second.result_.objective == pytest.approx(first.result_.objective, rel=1e-7)
+
+
 def declared_of(n, loss="pinball", ridge=0.0, scale=1.0):
     """A line in n columns, with a ridge in columns over `scale`; where there is a ridge, intercepts are not coupled."""
     t, b = cp.Variable(n, name="t"), cp.Variable(name="b")

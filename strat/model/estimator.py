@@ -42,8 +42,8 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         ``LogDet(…)``, ``LogDiagonal(…)``, ``TraceConstraint(…)`` and ``Entropy(…)`` learn the graph, ``FixedGraph()``
         keeps W = W0.
     solver : object, optional
-        By default ``MAPG()`` where the graph is learned; for a given graph ``NewtonCG()``, and ``Cone()`` where the loss has
-        kinks or the regularizer no prox in closed form.
+        By default ``MAPG()`` where the graph is learned, and ``AlternatingMinimization()`` where the loss has kinks, too; for a
+        given graph ``NewtonCG()``, and ``Cone()`` where the loss has kinks or the regularizer no prox in closed form.
     scale : float or dict
         Multiplier of W0's edges, or one for each factor of a product graph: ``{"age": 2.0, "sex": 0.5}``.
     edges : {"all", "prior", "two-hop", "knn"}, list of label pairs, or graph

@@ -1,5 +1,6 @@
 """One cone program for all strata, solved in one call of Clarabel."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
+from strat.oracles.centring import COLLINEAR, Centring, free_parameters
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
@@ -52,7 +54,7 @@ class ConeProgram:
         unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
         self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
         self.size = int(self.first[-1])
-        self._pattern = self._scaled = None
+        self._pattern = self._scaled = self.centring = None
 
     def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0):
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
@@ -61,23 +63,64 @@ class ConeProgram:
         With `refined` it is solved once more for the distance from the solution found, all numbers of which are small: where a
         constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough.
         """
-        P, q = self._objective(H, g, weight)
-        A, b, unit = self._scaled_constraints(P.diagonal()[: self.K * self.n].reshape(self.K, self.n))
-        P, q, cones = _scaled(P, unit, unit), q * unit, self._constraints[2]
+        centring = self.centred(H)
+        if centring is not None:
+            with suppress(NoOracleError):  # few programs are harder in those coordinates
+                return self._solved(H, g, weight, refined, accuracy, centring)
+        return self._solved(H, g, weight, refined, accuracy)
+
+    def _solved(self, H, g, weight, refined, accuracy, centring=None):
         shape, theta = (self.K, self.n), slice(self.K * self.n)
+        A, b, cones = self._constraints[:3]
+        laplacian, differences = self.laplacian, None
+        if centring is not None and laplacian is not None:
+            laplacian, differences = centring.split(laplacian)
+        P, q = self._objective(H, g, weight, laplacian)
+        if centring is not None:
+            P, q, A, C = centring.moved(self.K, P, q, A)
+        A, b, unit = self._scaled_constraints(A, P.diagonal()[theta].reshape(shape))
+        P, q = _scaled(P, unit, unit), q * unit
+        if differences is not None:
+            P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
         slope, offset = np.abs(q).max(initial=0.0), np.abs(b).max(initial=0.0)
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
+        if not slope and b.any():
+            size = np.median(np.abs(b[b != 0]))  # of the records, and not of bounds far off
         accuracies = (accuracy, *ACCURACIES) if accuracy else ACCURACIES
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
         terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
+        cancelled = centring is None and terms > CANCELS * max(sums, offset / size)
         small = any(NOISE < v < SMALL for v in (np.abs(x[theta]).max(initial=0.0), abs(solution.obj_val)))
-        if not accuracy and (refined or small or terms > CANCELS * max(sums, offset / size)):
+        if not accuracy and (refined or small or cancelled):
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
         x, gap = size * unit * x, gap_of(solution) * worth
-        return Solution(x[theta].reshape(shape), error[theta].reshape(shape), gap)
+        x, error = x[theta].reshape(shape), error[theta].reshape(shape)
+        if centring is not None:
+            x, error = x @ centring.T.T, error @ centring.inverse
+        return Solution(x, error, gap)
+
+    def centred(self, H):
+        """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
+        if self.centring is None and (H is None or H.ndim == 3):
+            free = free_parameters([f for f in self.functions if f.strata is None], self.n)
+            if free.any() and not free.all():
+                found = Centring(self._curvature_of_records() if H is None else H.mean(axis=0), free)
+                self.centring = found if found.left < COLLINEAR else None
+        return self.centring
+
+    def _curvature_of_records(self):
+        """Σ a aᵀ over the coefficients a (n,) of the records' rows."""
+        A, _, _, function, _ = self._constraints
+        many = np.array([f.strata is not None for f in self.functions], dtype=bool)
+        entries = sp.coo_array(A)
+        rows, columns = entries.coords
+        some = (columns < self.K * self.n) & many[function[rows]]
+        rows, columns = rows[some], columns[some] % self.n
+        a = sp.csr_array((entries.data[some], (rows, columns)), shape=(A.shape[0], self.n))
+        return (a.T @ a).toarray()
 
     def _in_units(
         self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
@@ -116,7 +159,7 @@ class ConeProgram:
                 break
         return x, solution, worth
 
-    def _objective(self, H, g, weight):
+    def _objective(self, H, g, weight, laplacian):
         """(P, q): the upper triangle of the quadratic, csc, and the linear part."""
         K, n = self.K, self.n
         index = np.arange(K * n).reshape(K, n)
@@ -129,8 +172,8 @@ class ConeProgram:
         elif H is not None:
             i, j = np.triu_indices(n)
             parts.append((index[:, i].ravel(), index[:, j].ravel(), H[:, i, j].ravel()))
-        if self.laplacian is not None:
-            entries = sp.coo_array(self.laplacian)
+        if laplacian is not None:
+            entries = sp.coo_array(laplacian)
             upper = entries.coords[0] <= entries.coords[1]
             parts.append((*(ends[upper] for ends in entries.coords), entries.data[upper]))
         for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):
@@ -154,7 +197,7 @@ class ConeProgram:
         values = np.bincount(place, values, len(rows))
         return sp.csc_array((values, rows, starts), shape=(self.size, self.size)), q
 
-    def _scaled_constraints(self, curvature):
+    def _scaled_constraints(self, A, curvature):
         """(A, b) with rows and unknowns in units of their own, and the unknowns' units (size,).
 
         A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, where there is next to
@@ -162,9 +205,10 @@ class ConeProgram:
         images of theta then have; half-lines and equations of theta alone have their own. So results do not depend on the
         units of theta.
         """
-        K, n, (A, b, _, function, lines) = self.K, self.n, self._constraints
+        K, n, (_, b, _, function, lines) = self.K, self.n, self._constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
-        if self._scaled is None or not np.array_equal(self._scaled[0], curvature):
+        known = self._scaled
+        if known is None or not (known[0] is A and np.array_equal(known[1], curvature)):
             columns = np.repeat(np.arange(self.size), np.diff(A.indptr))
             size, own = np.abs(A.data), columns < K * n
             alone = lines.copy()
@@ -186,8 +230,8 @@ class ConeProgram:
                 share[here] = unit[self.first[f] : self.first[f + 1]] = common
             alone &= images > 0
             share[alone] = images[alone]
-            self._scaled = curvature, _scaled(A, 1.0 / share, unit), b / share, unit
-        return self._scaled[1:]
+            self._scaled = A, curvature, _scaled(A, 1.0 / share, unit), b / share, unit
+        return self._scaled[2:]
 
     @cached_property
     def _constraints(self):
@@ -216,6 +260,17 @@ class ConeProgram:
         rows, columns, values, b = (np.concatenate(part or [[]]) for part in (rows, columns, values, b))
         lines = np.concatenate(lines) if lines else np.zeros(0, dtype=bool)
         return sp.csc_array((values, (rows, columns)), shape=(start, self.size)), b, cones, function, lines
+
+
+def _with_differences(P, q, A, b, cones, unit, differences):
+    """The program with unknowns y = differences · x, and ½ ‖y‖² in its objective."""
+    import clarabel
+
+    E, differences = differences.shape[0], differences @ sp.diags_array(unit)
+    A = sp.block_array([[A, None], [differences, -sp.eye_array(E)]], format="csc")
+    P = sp.block_diag([P, sp.eye_array(E)], format="csc")
+    b, q, unit = np.append(b, np.zeros(E)), np.append(q, np.zeros(E)), np.append(unit, np.ones(E))
+    return P, q, A, b, [*cones, clarabel.ZeroConeT(E)], unit
 
 
 def _columns(f, strata, first):

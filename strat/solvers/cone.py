@@ -82,7 +82,8 @@ class ConeNewton(Algorithm):
     saved = ("damping", "accuracy", "rough")
 
     def __init__(self, problem, theta, w, program=None, whole=False, left=1.0):
-        self.smooth = problem.loss.has("hessian_operator") and not whole
+        self.quadratic = getattr(problem.loss, "quadratic", False)
+        self.smooth = self.quadratic or (problem.loss.has("hessian_operator") and not whole)
         super().__init__(problem, theta, w, gradient=self.smooth)
         self.regularizer = problem.regularizer.cones()
         if program is None:
@@ -93,7 +94,6 @@ class ConeNewton(Algorithm):
         program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
         self.z.w, self.z.degrees = self.x.w, self.x.degrees
-        self.quadratic = self.smooth and getattr(problem.loss, "quadratic", False)
         self.damping, self.left = RIDGE, None
         # A rough solution breaks constraints, and F may be lower there than at the minimum.
         self.may_be_rough = not getattr(problem.regularizer.prox, "restricted", True)
@@ -110,7 +110,11 @@ class ConeNewton(Algorithm):
         # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
         pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
         ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
-        H = H + ridge[:, None, None] * np.eye(n) * (not self.quadratic)
+        if not self.quadratic:
+            centring = self.program.centred(H)
+            H = H + ridge[:, None, None] * (
+                np.eye(n) if centring is None else centring.metric(H.mean(axis=0))
+            )
         if self.quadratic:
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return

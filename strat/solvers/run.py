@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from strat.errors import ConvergenceWarning, NoOracleError
+from strat.oracles.base import hessian_blocks
+from strat.oracles.centring import Centring, free_parameters
 from strat.oracles.clock import Lost, OutOfTime, seconds_left
 from strat.solvers.algorithm import has_cones
 from strat.solvers.checkpoint import Checkpoint
@@ -28,6 +30,7 @@ SAVED += ("best_key", "best_iteration", "moved_to")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
 WRITTEN = 5_000_000  # numbers in the records up to which their cone program is written for that
+HIDDEN = 1e-6  # share of a parameter's curvature beside a free intercept below which residuals do not show it
 NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
 
 
@@ -59,7 +62,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
-        self.along_edge, self.moved_to, self.lost = False, None, None
+        self.by_cones, self.earlier, self.moved_to, self.lost = False, None, None, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best_theta, self.best_w, self.best_key, self.best_iteration = None, None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
@@ -92,6 +95,10 @@ class Run:
             status = "interrupted"
         except OutOfTime:
             status = "time_limit"
+        except NoOracleError:
+            if not self.by_cones:
+                raise
+            status = "max_iter"  # there is no better point than that before
         except Lost as error:
             status, self.lost = "interrupted", error
         state = None
@@ -126,14 +133,14 @@ class Run:
             status = "interrupted"
         elif (small or algorithm.stalled) and not last and self.units.outgrown(algorithm.x):
             self._change_units(*point)
-        elif small:
+        elif small and not self._hidden():
             status = "converged"
         elif self.score is not None and self.iteration - self.best_iteration >= solver.patience:
             status = "early_stopped"
         elif last or algorithm.diverged or self._objective() < LOWEST:
             status = "max_iter"
-        elif self._stuck():
-            self._go_along_edge()
+        elif small or self._stuck():
+            self._go_on_by_cones()
         elif algorithm.stalled:
             status = "max_iter"
         elif seconds_left() <= 0:
@@ -142,19 +149,39 @@ class Run:
         return status
 
     def _stuck(self):
-        """Whether the edge of the loss's domain has stopped the algorithm; seen at every stall and ever more rarely."""
-        if not self.solver.follows_edges or self.along_edge:
+        """Whether cone programs are to go on: after a stall, or at the edge of the loss's domain, looked for ever more rarely."""
+        problem, doubled = (
+            self.units.problem,
+            self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0,
+        )
+        if not self._cones_wait():
             return False
-        doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        look = self.algorithm.stalled or self.algorithm.slow or doubled
-        return look and _at_edge(self.units.problem, self.algorithm.x)
+        if self.algorithm.stalled:
+            return has_cones(problem.loss) and has_cones(problem.regularizer)
+        return (self.algorithm.slow or doubled) and _at_edge(problem, self.algorithm.x)
 
-    def _go_along_edge(self):
-        """Let an algorithm go on that knows the edge of the loss's domain."""
+    def _hidden(self):
+        """Whether columns are so far from 0 that their share of the residual is lost in that of the intercept."""
+        problem, theta = self.units.problem, self.algorithm.x.theta
+        rescaled = np.ndim(self.units.unit) and problem.loss.has("hessian_operator")
+        if not (rescaled and self._cones_wait() and has_cones(problem.regularizer)):
+            return False
+        free = free_parameters(problem.regularizer.cones(), problem.n)
+        left = Centring(hessian_blocks(problem.loss, theta).mean(axis=0), free).left
+        return left < HIDDEN and has_cones(problem.loss)
+
+    def _cones_wait(self):
+        """Whether cone programs have not been tried yet."""
+        small = getattr(getattr(self.problem.loss, "cones", None), "size", 0) <= WRITTEN
+        return self.solver.follows_edges and not self.by_cones and small
+
+    def _go_on_by_cones(self):
+        """Let an algorithm go on that knows the whole problem, with the edge of the loss's domain, and needs no descent."""
+        self.earlier = self.algorithm
         x, work = self.algorithm.x, self.algorithm.factorizations
         self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, whole=True)
         self.algorithm.extra_factorizations += work
-        self.along_edge = True
+        self.by_cones = True
 
     def _change_units(self, theta, w):
         """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
@@ -162,7 +189,7 @@ class Run:
         self.units = Units(self.problem, theta)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.algorithm.extra_factorizations += work
-        self.along_edge, self.least = False, np.inf
+        self.by_cones, self.least = False, np.inf
 
     def _converged(self, residual):
         """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
@@ -202,24 +229,27 @@ class Run:
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
-        state |= {"seconds": self.seconds, "along_edge": self.along_edge}
+        state |= {"seconds": self.seconds, "by_cones": self.by_cones}
         return state | {name: getattr(self, name) for name in SAVED if getattr(self, name) is not None}
 
     def _restore(self, saved):
         prefix = "algorithm_"
         if "moved_to" in saved:
             self._change_units(saved["moved_to"], self.algorithm.x.w)
-        if saved["along_edge"]:
-            self._go_along_edge()
+        if saved["by_cones"]:
+            self._go_on_by_cones()
         self.algorithm.restore({k[len(prefix) :]: v for k, v in saved.items() if k.startswith(prefix)})
         self.before = float(saved["seconds"])
         for name in saved.keys() & set(SAVED):
             value = saved[name]
             setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
         if self._stuck():  # which a run that ends there does not ask
-            self._go_along_edge()
+            self._go_on_by_cones()
 
     def _result(self, status):
+        fall = self.earlier.x.objective - self.algorithm.x.objective if self.earlier else np.inf
+        if status == "max_iter" and fall <= self.algorithm.x.noise:
+            self.algorithm = self.earlier  # whose residual is that of F
         x = self.algorithm.x
         theta, w = self._theta(), x.w.copy()
         best_counts = status in ("early_stopped", "interrupted") or not x.objective < np.inf
@@ -269,7 +299,7 @@ class Run:
 def _at_edge(problem, x):
     """Whether short steps downhill from a point leave the domain of a loss whose records' cones can be written."""
     loss = problem.loss
-    if not (loss.has("cones") and loss.has("value_and_gradient")) or getattr(loss.cones, "size", 0) > WRITTEN:
+    if not (loss.has("cones") and loss.has("value_and_gradient")):
         return False
     slope = x.differentiate().theta_gradient
     size = np.linalg.norm(x.theta, axis=1)

@@ -2,8 +2,8 @@
 
 The joint problem has many critical points; which one a solver reaches depends on the start. The starts are:
 
-* "zero": theta is the regularizer's prox at 0 with step 1; where the loss is not finite there, the stratum starts
-  at the prox of loss plus regularizer. W = W0.
+* "zero": theta is the regularizer's prox at 0 with step 1, in units of the columns where these are far from 1. Where the loss
+  is not finite there, the stratum starts at the prox of loss plus regularizer. W = W0.
 * "separate": theta fitted without any graph, W = W0.
 * "lrsm": theta fitted for W = W0, which is kept.
 * "random": "zero" with noise of the size of the "lrsm" parameters.
@@ -25,6 +25,7 @@ from strat.errors import ConvergenceWarning, OptionError
 from strat.oracles.clock import within
 from strat.solvers.admm import ADMM
 from strat.solvers.algorithm import for_given_graph, has_cones, needs_cones
+from strat.solvers.alternating import AlternatingMinimization
 from strat.solvers.cone import Cone
 from strat.solvers.joint_steps import graph_step
 from strat.solvers.mapg import MAPG
@@ -39,7 +40,7 @@ ROUGH_ITERATIONS, ROUNDING = 50, 1e-12
 def default_solver(loss, learned, regularizer=None):
     """The solver for a loss at the records, a graph that is learned or given, and a regularizer where it is known already."""
     if learned:
-        return MAPG()
+        return MAPG() if loss.has("value_and_gradient") else AlternatingMinimization()
     curved = loss.has("hessian_operator")
     closed = not getattr(getattr(regularizer, "prox", None), "costly", False)
     if curved and closed:
@@ -133,7 +134,8 @@ def zero(problem):
     finite = free and needs_cones(problem) and np.isfinite(problem.regularizer.value(theta)).all()
     if finite and problem.inside(theta).all():
         return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
-    theta = problem.prox(theta, 1.0)
+    units = Units(problem, theta)
+    theta = units.outside(units.problem.prox(theta, 1.0))
     theta[np.abs(theta) * np.maximum(problem.sizes, 1.0) < ROUNDING] = 0.0  # or just inside, next to a pole
     return inside(problem, theta)
 
