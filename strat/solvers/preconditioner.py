@@ -174,6 +174,8 @@ class Preconditioner:
 
 def _inverses(A):
     """Inverses of symmetric positive definite matrices (K, n, n): L⁻ᵀ L⁻¹, with A = L Lᵀ, row by row."""
+    if A.size < PART // 4:  # too few to pay
+        return np.linalg.inv(A)
     try:
         L = np.linalg.cholesky(A)
     except np.linalg.LinAlgError:  # one is singular to rounding
