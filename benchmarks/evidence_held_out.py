@@ -19,8 +19,8 @@ from sklearn.base import clone
 
 import strat
 from strat.graphs.prior_graph import read_graph
+from strat.oracles.clock import Clock
 from strat.records.sample import Sample
-from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import PRODUCT, TABLE, maximised, tuned_parts
 from strat.selection.tuning.evidence import Evidence
 

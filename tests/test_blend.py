@@ -174,14 +174,12 @@ def test_the_guard_keeps_the_better_single_model():
     assert free.weights_.tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "words"),
-    [
-        ((Ridge(), Ridge()), {}, "needs a StratifiedModel first, not a Ridge"),
-        ((lrsm(strat.losses.squared),), {}, "needs another model"),
-        ((lrsm(strat.losses.squared), Ridge()), {"weights": "best"}, "weights is 'best'"),
-    ],
-)
-def test_wrong_arguments_raise(arguments, options, words):
-    with pytest.raises(strat.OptionError, match=words):
-        strat.blend(*arguments, **options)
+def test_wrong_arguments_raise():
+    own, ridge = lrsm(strat.losses.squared), Ridge()
+    for arguments, weights, words in (
+        ((ridge, ridge), "stack", "needs a StratifiedModel first, not a Ridge"),
+        ((own,), "stack", "needs another model"),
+        ((own, ridge), "best", "weights is 'best'"),
+    ):
+        with pytest.raises(strat.OptionError, match=words):
+            strat.blend(*arguments, weights=weights)

@@ -61,8 +61,13 @@ def test_dask_collections_fit_predict_and_score(records, client):
     assert np.array_equal(named.theta_["theta"], part.theta_["theta"])
     predicted = part.predict(parts[list("abc")], strata=parts["z"])
     np.testing.assert_allclose(predicted.compute(), whole.predict(frame[list("abc")], strata=z), atol=1e-9)
-    expected = whole.score(frame[list("abc")], Y, strata=z)
-    assert part.score(parts[list("abc")], parts["y"], strata=parts["z"]) == pytest.approx(expected)
+    weights, given = (
+        parts["a"].index.to_series() // 400,
+        (parts[list("abc")], parts["y"]),
+    )  # 0 in one partition
+    expected = whole.score(frame[list("abc")], Y, strata=z, sample_weight=np.arange(N) // 400)
+    assert part.score(*given, strata=parts["z"], sample_weight=weights) == pytest.approx(expected)
+    assert part.score(*given, strata=parts["z"]) == pytest.approx(-whole.losses(X, Y, strata=z).mean())
 
 
 def test_dask_arrays(records, client):

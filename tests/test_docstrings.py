@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ CHECKS = {
     "RT01",  # what is returned is documented
     "YD01",  # what is yielded too
 }
+#: Those that hold for what the site leaves out, which other modules alone call.
+SUMMARY = {code for code in CHECKS if code[:2] in ("GL", "SS")}
+DOCS = Path(__file__).parents[1] / "docs"
+INTERNAL = re.search('INTERNAL = """(.*?)"""', (DOCS / "conf.py").read_text(encoding="utf-8"), re.DOTALL)[
+    1
+].split()
 MODULES = [
     info.name
     for info in pkgutil.walk_packages(strat.__path__, "strat.")
@@ -73,8 +80,8 @@ USED = [
 ]
 
 
-def complaints(name):
-    return [f"{code} {text}" for code, text in validate(name)["errors"] if code in CHECKS]
+def complaints(name, checks=CHECKS):
+    return [f"{code} {text}" for code, text in validate(name)["errors"] if code in checks]
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -84,7 +91,7 @@ def test_public_docstrings_are_complete(name):
 
 @pytest.mark.parametrize("name", public_methods())
 def test_docstrings_of_methods_are_complete(name):
-    assert complaints(name) == []
+    assert complaints(name, SUMMARY if name.rpartition(".")[2] in INTERNAL else CHECKS) == []
 
 
 @pytest.mark.parametrize("name", USED)
@@ -93,7 +100,7 @@ def test_public_names_have_an_example(name):
 
 
 def test_the_page_of_the_api_lists_every_public_name():
-    words = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8").split()
+    words = (DOCS / "api.md").read_text(encoding="utf-8").split()
     assert [name for name in {*USED, "strat.Program"} if name.rpartition(".")[2] not in words] == []
 
 

@@ -117,10 +117,8 @@ def test_strata_that_no_edges_join_to_records_are_named(tmp_path):
         with pytest.warns(strat.DataWarning, match=f"2 strata .*edges that lead to records: the {which}"):
             model.fit([1.0, 2.0], strata=labels[:2])
         assert any(repr(labels[2]) in note and repr(labels[3]) in note for note in model.result_.notes)
-        with pytest.warns(
-            strat.DataWarning,
-            match=f"of 1 of 3 records does not depend .* where the stratum {re.escape(repr(labels[2]))} has",
-        ):
+        text = f"of 1 of 3 records does not depend .* where the stratum {re.escape(repr(labels[2]))} has"
+        with pytest.warns(strat.DataWarning, match=text):
             model.predict(strata=labels[:3])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -285,17 +283,13 @@ def test_a_callback_sees_parameters_and_graph_and_may_stop():
     [
         ({"base": 3}, strat.OptionError, "BaseModel"),
         ({"n_starts": 0}, strat.OptionError, "n_starts must be"),
-        ({"n_starts": 0.5}, strat.OptionError, "n_starts must be"),
         ({"random_state": "a"}, strat.OptionError, "random_state must be"),
         ({"solver": strat.ADMM}, strat.OptionError, "must be an object such as"),
         ({"graph_regularizer": strat.LogDet}, strat.OptionError, "must be an object such as"),
         ({"scale": -1.0}, strat.OptionError, "scale"),
         ({"graph": "map"}, strat.GraphError, "graph"),
-        ({"graph": nx.DiGraph([(0, 1)])}, strat.GraphError, "directed"),
-        ({"solver": "MAPG"}, strat.OptionError, "solver"),
         ({"solver": strat.MAPG(tol=-1)}, strat.OptionError, "tol"),
         ({"graph_regularizer": strat.LogDet(1.0, 0.0, 0.1, 0.5)}, strat.OptionError, "lambda2"),
-        ({"graph_regularizer": strat.LogDet(1.0, 1.0, 2.0, 0.5)}, strat.OptionError, "eta"),
     ],
 )
 def test_bad_options_are_named(change, error, match):

@@ -91,9 +91,8 @@ def test_the_gradient_equals_differences(case):
     units = np.eye(x.size).reshape(-1, *found.shape)
     for d in [*units[rng.permutation(len(units))[:4]], rng.normal(size=found.shape)]:
         a, b, c, e = (found(x + t * h * d)[0] for t in (-2, -1, 1, 2))
-        assert np.vdot(gradient, d) == pytest.approx(
-            (a - 8 * b + 8 * c - e) / (12 * h), abs=1e-6 * np.abs(gradient).max()
-        )
+        difference = (a - 8 * b + 8 * c - e) / (12 * h)
+        assert np.vdot(gradient, d) == pytest.approx(difference, abs=1e-6 * np.abs(gradient).max())
 
 
 def _axes(graph):

@@ -305,10 +305,8 @@ def test_a_model_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypa
     model.save(path)
     path.chmod(0o640)
     content = path.read_bytes()
-    with (
-        full_disk(),
-        pytest.raises(OptionError, match=r"cannot be written \(File too large\); what was there"),
-    ):
+    text = r"cannot be written \(File too large\); what was there"
+    with full_disk(), pytest.raises(OptionError, match=text):
         model.save(path)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(OptionError, match=r"cannot be written \(Permission denied\)"):
@@ -333,10 +331,8 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path):
     path = tmp_path / "fit.npz"
     whole = fit(path)
     content = path.read_bytes()
-    with (
-        full_disk(),
-        pytest.warns(strat.DataWarning, match=r"cannot be written \(File too large\). The fit goes on"),
-    ):
+    text = r"cannot be written \(File too large\). The fit goes on"
+    with full_disk(), pytest.warns(strat.DataWarning, match=text):
         resumed = fit(path, max_iter=6)
     assert resumed.result_.history[:5] == whole.result_.history
     assert resumed.result_.iterations == 6

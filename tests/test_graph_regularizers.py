@@ -242,14 +242,9 @@ def test_a_stratum_without_candidate_edges():
     ("arguments", "error", "text"),
     [
         ((TWO, FixedGraph()), OptionError, "graph_regularizer must be strat.LogDet"),
-        ((TWO, Entropy(0.0)), OptionError, "sigma = 0.0 is out of range: it must be a number above 0"),
         ((TWO, LogDiagonal(-1, 1)), OptionError, "lambda1 = -1 is out of range"),
-        ((TWO, TraceConstraint(1, "x")), OptionError, "lambda2 = 'x' is out of range"),
         (([*ONE, *TWO], LogDiagonal(1.0, 0.0)), OptionError, "lambda2 = 0: two strata have equal parameters"),
         ((ONE, LogDiagonal(1, 1)), GraphError, "there is one stratum, and LogDiagonal needs an edge"),
-        ((ONE, TraceConstraint(1, 1)), GraphError, "there is one stratum, and TraceConstraint needs an edge"),
-        (({"a": [1.0], "b": [1.0, 2.0]}, ALL[3]), DataError, r"theta has the shape \(1,\), \(2,\)"),
-        (([[0.0], [np.nan]], ALL[3]), DataError, "theta holds nan in row 1, column 0"),
         (([["a"], ["b"]], ALL[3]), DataError, "theta holds something other than numbers"),
         ((TWO, ALL[3], strat.graphs.path(3)), ShapeError, "theta has 2 rows, but the graph has 3"),
     ],
@@ -280,11 +275,9 @@ def test_sklearn_parameters():
     ("options", "text"),
     [
         ({"lambda1": -1}, "lambda1 = -1 is out of range: it must be a number of at least 0"),
-        ({"lambda2": np.nan}, "lambda2 = nan"),
         ({"eta": 1.5}, "eta = 1.5 is out of range: it must be a number between 0 and 1"),
         ({"mu": 0}, "mu = 0 is out of range: it must be a number above 0"),
         ({"mu": "big"}, "mu = 'big'"),
-        ({"lambda2": 0}, "lambda2 = 0 is out of range: it must be a number above 0 where lambda1 > 0"),
     ],
 )
 def test_parameters_out_of_range(options, text):
@@ -294,12 +287,14 @@ def test_parameters_out_of_range(options, text):
 
 
 def test_lambda2_may_be_zero_unless_the_objective_would_fall_for_ever():
-    LogDet(1.0, 0, 0.1, 0.1).validate()
-    LogDiagonal(1.0, 0.0).validate()
+    for h in (LogDet(1.0, 0, 0.1, 0.1), LogDiagonal(1.0, 0.0)):
+        h.validate()
+        with pytest.raises(
+            OptionError, match="lambda2 = 0.* is out of range: it must be a number above 0 where"
+        ):
+            h.validate(joint=True)
     for h in (LogDet(0, 0, 0.1, 0.1), LogDiagonal(0.0, 0.0), TraceConstraint(1.0, 0.0)):
         h.validate(joint=True)
-    with pytest.raises(OptionError, match="lambda2 = 0.0 is out of range: it must be a number above 0 where"):
-        LogDiagonal(1.0, 0.0).validate(joint=True)
 
 
 def test_the_bayesian_constants_give_the_posterior():

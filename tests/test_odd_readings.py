@@ -120,11 +120,6 @@ def test_an_edge_that_was_not_asked_for():
             found[edge]
 
 
-def test_shapes_of_the_bound_go_together():
-    with pytest.raises(strat.OptionError, match="do not go together"):
-        strat.sensitivity_bound(share=[0.1, 0.2], ratio=[1, 2, 3], delta=0, delta_center=0.1)
-
-
 def test_kernels_name_what_they_cannot_take():
     with pytest.raises(strat.DataError, match="a single stratum, which has no neighbours"):
         strat.graphs.knn([[1.0, 2.0]], 1)
@@ -132,8 +127,6 @@ def test_kernels_name_what_they_cannot_take():
         strat.graphs.exponential_kernel(np.eye(3), True)
     with pytest.raises(strat.DataError, match="counts must hold 3 finite numbers"):
         strat.graphs.from_parameters(np.eye(3), counts="many")
-    with pytest.raises(strat.DataError, match=r"theta has the shape \(\)"):
-        strat.graphs.from_parameters(None)
 
 
 def test_learn_graph_reads_the_labels_of_a_frame():
@@ -154,12 +147,10 @@ def test_learn_graph_reads_the_labels_of_a_frame():
     assert strat.learn_graph(pd.DataFrame(rows, index=pairs), h).labels == [("f", 1), ("f", 2), ("f", 3)]
 
 
-@pytest.mark.parametrize(
-    "limits", [[theta <= 0.1, theta >= -0.1], [cp.sum(theta) == 0.5], [cp.norm(theta, 1) <= 0.2]]
-)
-def test_constraints_that_hold_a_fit_back_do_not_make_it_unbounded(limits):
-    base = strat.BaseModel(cp.square(y - x @ theta), 0.01 * cp.sum_squares(theta), limits, data=(x, y))
+def test_constraints_that_hold_a_fit_back_do_not_make_it_unbounded():
     X, _, z = records(["a", "b", "c"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        strat.lrsm(base, strat.graphs.path(["a", "b", "c"])).fit(X, X @ [3.0, 5.0], strata=z)
+    for limits in ([theta <= 0.1, theta >= -0.1], [cp.sum(theta) == 0.5], [cp.norm(theta, 1) <= 0.2]):
+        base = strat.BaseModel(cp.square(y - x @ theta), 0.01 * cp.sum_squares(theta), limits, data=(x, y))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            strat.lrsm(base, strat.graphs.path(["a", "b", "c"])).fit(X, X @ [3.0, 5.0], strata=z)

@@ -71,11 +71,9 @@ def squares():
 
 
 def test_places_that_touch_share_a_border_or_are_near_are_joined(squares):
-    king = nx.relabel_nodes(
-        nx.strong_product(nx.path_graph(3), nx.path_graph(3)), lambda n: "abcdefghi"[3 * n[0] + n[1]]
-    )
-    rook = nx.relabel_nodes(nx.grid_2d_graph(3, 3), lambda n: "abcdefghi"[3 * n[0] + n[1]])
+    king, rook = nx.strong_product(nx.path_graph(3), nx.path_graph(3)), nx.grid_2d_graph(3, 3)
     for rule, expected in (("queen", king), ("rook", rook)):
+        expected = nx.relabel_nodes(expected, lambda n: "abcdefghi"[3 * n[0] + n[1]])
         graph = graphs.from_geometry(squares, rule, weight=2.0, name="place")
         assert {frozenset(e) for e in graph.edges} == {frozenset(e) for e in expected.edges}
         assert list(graph) == list(squares.index) and graph.nodes["a"]["geometry"].area == 1

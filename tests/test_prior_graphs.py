@@ -69,20 +69,16 @@ def test_the_median_distance_gets_weight_one_half():
     assert np.array_equal(weights(graphs.exponential_kernel(np.ones((3, 2)))), off_diagonal(np.ones((3, 3))))
 
 
-@pytest.mark.parametrize(
-    ("distances", "message"),
-    [
+def test_what_is_no_distance_is_refused():
+    for distances, message in (
         (np.ones((3, 2)), r"have shape \(3, 2\)"),
         (np.array([[0.0, 1.0], [2.0, 0.0]]), "are 1 at row 0, column 1, and 2 at row 1"),
         (np.array([[0.0, -1.0], [-1.0, 0.0]]), "are -1 at row 0"),
         (np.ones((2, 2)), "are 1 at row 0, column 0"),
-    ],
-)
-def test_what_is_no_distance_is_refused(distances, message):
-    with pytest.raises(strat.DataError, match=message):
-        graphs.knn(distances, 1, metric="precomputed")
-    with pytest.raises(strat.DataError, match=message):
-        graphs.exponential_kernel(distances, 1.0, metric="precomputed")
+    ):
+        for build in (graphs.knn, graphs.exponential_kernel):
+            with pytest.raises(strat.DataError, match=message):
+                build(distances, 1, metric="precomputed")
 
 
 # --- fitted parameters
@@ -184,24 +180,13 @@ def test_what_the_model_does_not_couple_does_not_count():
         ({"scaling": "max"}, strat.OptionError, "scaling is 'max'"),
         ({"counts": [1, 2]}, strat.DataError, "counts must hold 7"),
         ({"labels": ["a"]}, strat.DataError, "1 labels for 7 strata"),
+        ({"theta": {}}, strat.DataError, "no variable"),
+        ({"theta": 3.0}, strat.DataError, r"theta has the shape \(\)"),
+        ({"theta": {"a": np.ones(3), "b": np.ones(4)}}, strat.DataError, r"\(3,\), \(4,\)"),
+        ({"theta": [[np.nan]]}, strat.DataError, "theta holds nan in row 0, column 0"),
+        ({"theta": strat.MAPG}, strat.DataError, "other than numbers"),
     ],
 )
-def test_wrong_options_are_named(arguments, error, message):
+def test_wrong_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
-        graphs.from_parameters(POINTS, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("theta", "message"),
-    [
-        ({}, "no variable"),
-        (3.0, r"theta has the shape \(\)"),
-        ({"a": np.ones(3), "b": np.ones(4)}, r"\(3,\), \(4,\)"),
-        ([[np.nan]], "theta holds nan in row 0, column 0"),
-        ([["x"]], "other than numbers"),
-        (strat.MAPG, "other than numbers"),
-    ],
-)
-def test_what_are_no_parameters_is_refused(theta, message):
-    with pytest.raises(strat.DataError, match=message):
-        graphs.from_parameters(theta)
+        graphs.from_parameters(**{"theta": POINTS, **arguments})

@@ -99,10 +99,7 @@ KINDS += [(strat.common, None), (strat.separate, None)]
 KINDS += [(make, strat.AlternatingMinimization) for make in LEARN]
 
 
-@pytest.mark.parametrize(
-    ("make", "solver"),
-    KINDS,
-)
+@pytest.mark.parametrize(("make", "solver"), KINDS)
 def test_what_is_loaded_is_what_was_saved(tmp_path, make, solver):
     solver = None if solver is None else solver(tol=1e-5)
     model = make(BASE, GRAPH, solver=solver)

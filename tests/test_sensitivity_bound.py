@@ -24,20 +24,12 @@ def test_accurate_fits_are_within_the_bound(imbalance):
         true = np.vstack([weight @ leaves / weight.sum(), leaves])
         changed = weight * np.r_[1 + 10 ** rng.uniform(-3, 1), np.ones(K - 2)]
         records = leaves + 1e-3 * rng.standard_normal((K - 1, n))
-        fits = [
-            strat.lrsm(base, strat.graphs.star(K, weight=1e-3 * w))
-            .fit(records, strata=np.arange(1, K))
-            .theta_["theta"]
-            for w in (weight, changed)
-        ]
+        models = [strat.lrsm(base, strat.graphs.star(K, weight=1e-3 * w)) for w in (weight, changed)]
+        fits = [model.fit(records, strata=np.arange(1, K)).theta_["theta"] for model in models]
         errors = np.max([accuracy(fit, true) for fit in fits], axis=0)
         norms = np.linalg.norm(true, axis=1)
-        bound = strat.sensitivity_bound(
-            share=weight[0] / weight.sum(),
-            ratio=norms[1] / np.delete(norms, 1).max(),
-            delta=errors[1:].max(),
-            delta_center=errors[0],
-        )
+        share, ratio = weight[0] / weight.sum(), norms[1] / np.delete(norms, 1).max()
+        bound = strat.sensitivity_bound(share, ratio, delta=errors[1:].max(), delta_center=errors[0])
         assert changed[0] / weight[0] - 1 <= bound
         finite += np.isfinite(bound)
     assert finite
@@ -66,6 +58,7 @@ def test_it_is_infinite_where_the_theorem_says_nothing():
         ((0.1, 2.0, -0.1, 0.1), "delta is -0.1"),
         ((0.1, 2.0, 0.0, np.nan), "delta_center is nan, but it must be a finite number"),
         ((0.1, "large", 0.0, 0.1), "ratio is 'large'"),
+        (([0.1, 0.2], [1, 2, 3], 0, 0.1), "do not go together"),
     ],
 )
 def test_arguments_are_checked(arguments, message):

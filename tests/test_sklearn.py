@@ -250,30 +250,6 @@ def test_scikit_learns_checks(kind):
     assert sum(r["status"] == "passed" for r in results) > 40
 
 
-@pytest.mark.parametrize("make", [strat.lrsm, strat.joint, strat.common])
-@pytest.mark.parametrize("check", ["cloneable", "repr"])
-def test_estimator_checks(check, make):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        getattr(estimator_checks, f"check_estimator_{check}")(make.__name__, make(BASE, GRAPH))
-
-
-@pytest.mark.parametrize(
-    ("loss", "kind"),
-    [
-        (strat.losses.squared, "regressor"),
-        (strat.losses.poisson, "regressor"),
-        (strat.losses.logistic, "classifier"),
-        (strat.losses.hinge, "classifier"),
-        (lambda y, u: cp.logistic(u) - y * u, "classifier"),
-    ],
-)
-def test_the_loss_says_whether_a_model_is_a_classifier(loss, kind):
-    theta, x, y = cp.Variable(2, name="theta"), cp.Parameter(2, name="x"), cp.Parameter(name="y")
-    model = strat.lrsm(strat.BaseModel(loss(y, x @ theta), data=(x, y)), AGE)
-    assert (is_classifier(model), is_regressor(model)) == (kind == "classifier", kind == "regressor")
-
-
 def of_labels(loss, m=()):
     """A stratified model of one or m scores."""
     theta, x, y = cp.Variable((2, *m), name="theta"), cp.Parameter(2, name="x"), cp.Parameter(m, name="y")
@@ -294,6 +270,7 @@ def test_classes_have_probabilities_and_decisions(loss, labels, probability):
     y = np.where(Y > 0, labels[1], labels[0])
     model = of_labels(loss).fit(FRAME, y)
     u, decision = model.predict(FRAME), model.decision_function(FRAME)
+    assert is_classifier(model) and not is_regressor(model)
     assert list(model.classes_) == labels and np.array_equal(decision > 0, u > 0)
     assert hasattr(model, "predict_proba") == (probability is not None)
     if probability is not None:
@@ -315,6 +292,7 @@ def test_rows_with_a_single_one_have_probabilities_and_regressors_none():
     assert list(model.classes_) == [0, 1, 2] and not hasattr(model, "decision_function")
     for loss in (strat.losses.squared, strat.losses.poisson):
         other = of_labels(loss)
+        assert is_regressor(other) and not is_classifier(other)
         assert not any(hasattr(other, name) for name in ("classes_", "predict_proba", "decision_function"))
 
 

@@ -83,15 +83,12 @@ def test_strings_that_are_not_all_columns_are_labels():
         ("county", "strata='county': X has no column 'county', only sex, age, x"),
         ([1, 2, 3], "3 labels for 4 records"),
         ([1, 2, float("nan"), 3], "record 2 has no label but nan"),
-        ([1, None, None, 3], r"record 1 \(and 1 more\) has no label but None"),
         (np.array([1.0, 2.0, np.nan, np.nan]), r"record 2 \(and 1 more\)"),
         ([("F", 1), ("F", None), ("M", 1), ("M", 2)], r"record 1 has no label but \('F', None\)"),
         (pd.array([1, 2, None, 3], dtype="Int64"), "record 2 has no label"),
-        (pd.Series(["a", None, "b", "c"], dtype="string"), "record 1 has no label"),
         (pd.Categorical(["a", None, "b", "c"]), "record 1 has no label"),
         (pd.to_datetime(["2020-01-01", None, "2020-01-02", "2020-01-03"]), "record 1 has no label"),
         (np.zeros((4, 1, 1)), r"an array of shape \(4, 1, 1\)"),
-        (np.array(3), "array of shape"),
         (sparse.csr_array(np.eye(4)), "has no order of records"),
         ({1, 2, 3, 4}, "a set has no order"),
         (17, "an int holds no labels"),
@@ -117,10 +114,7 @@ def test_without_a_graph_labels_are_sorted_when_they_can_be():
     assert Strata.read(["b", 1, "b"]).labels == ["b", 1]
     assert in_order([("b", 1), ("a", 2)]) == [("a", 2), ("b", 1)]
 
-
-def test_no_records_are_no_records():
-    strata = Strata.read([], nodes=["a", "b"])
-    assert strata.counts.tolist() == [0, 0]
+    assert Strata.read([], nodes=["a", "b"]).counts.tolist() == [0, 0]
 
 
 def test_unknown_stratum_says_where_and_what_to_do():
@@ -135,21 +129,15 @@ def test_unknown_stratum_says_where_and_what_to_do():
     assert str(caught.value) == text
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (
-            ["a", "x", "y", "x"],
-            r"stratum 'x' is not a node of the graph \(nor is one other label\); 3 of 4 records are",
-        ),
-        (["x", "y", "z"], r"\(nor are 2 other labels\); 3 of 3"),
+def test_unknown_strata_are_counted():
+    for labels, message in (
+        (list("axyx"), r"'x' is not a node of the graph \(nor is one other label\); 3 of 4 records are"),
+        (list("xyz"), r"\(nor are 2 other labels\); 3 of 3"),
         (["a", "x"], "1 of 2 records is affected"),
         (["1"], "Did you mean 1"),
-    ],
-)
-def test_unknown_strata_are_counted(labels, message):
-    with pytest.raises(GraphError, match=message):
-        Strata.read(labels, nodes=["a", "b", 1])
+    ):
+        with pytest.raises(GraphError, match=message):
+            Strata.read(labels, nodes=["a", "b", 1])
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=60), st.randoms())

@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 import strat
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
-from strat.graphs.prior_graph import PriorGraph
 from strat.records.sample import Sample
 from strat.selection.tuning.branches import Branch, with_candidate_edges
 from strat.selection.tuning.by_validation import rounds_of
@@ -78,9 +77,8 @@ def test_single_edges_recover_the_regions(tuned):
     true = grid()
     true.remove_edges_from([(u, v) for u, v in true.edges if region(u) != region(v)])
     scales = np.geomspace(0.01, 1000, 11)
-    uniform, ideal = (
-        min(held_out(strat.lrsm(BASE, g, scale=s), TEST) for s in scales) for g in (grid(), true)
-    )
+    losses = [[held_out(strat.lrsm(BASE, g, scale=s), TEST) for s in scales] for g in (grid(), true)]
+    uniform, ideal = map(min, losses)
     found = held_out(strat.lrsm(BASE, tuned.W0), TEST)
     assert tuned.improved and tuned.gain > 3 * tuned.gain_se
     assert (uniform - found) / (uniform - ideal) > 0.8
@@ -183,13 +181,6 @@ def test_only_listed_edges_move():
     assert np.mean([tuned.W0.edges[e]["weight"] for e in listed]) < 0.3 * min(others)
 
 
-def test_two_hop_edges_are_the_neighbours_neighbours():
-    prior = PriorGraph.from_terms(list("abcde"), [0, 1, 2], [1, 2, 3], [1.0, 0.0, 2.0])
-    wide, varied = with_candidate_edges(prior, "two-hop")
-    assert np.column_stack([wide.i, wide.j]).tolist() == [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]]
-    assert varied.all() and wide.weights().tolist() == [1.0, 0.0, 0.0, 0.0, 2.0]
-
-
 def test_folds_of_the_training_records():
     options = {"wrt": ["W0"], "tie": "factor", "penalty": 0.1, "max_iter": 6}
     tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, folds=3, **options)
@@ -203,9 +194,7 @@ def test_folds_of_the_training_records():
         assert losses.mean() == pytest.approx(fold["after"], rel=1e-5)
     assert len(tuned.model._training.arrays[1]) == len(TRAIN[1])
 
-
-def test_one_fold_is_split_by_records():
-    rows = np.arange(len(TRAIN[1]))
+    rows = np.arange(len(y))  # a single fold is split by records
     tuned = strat.tune(strat.lrsm(BASE, grid()), TRAIN, folds=[(rows[rows % 3 > 0], rows[rows % 3 == 0])])
     assert len(tuned.folds) == 1 and tuned.folds[0]["records"] == len(rows) // 3
 
@@ -258,9 +247,7 @@ def test_folds_are_in_time_only_where_one_trains_the_next():
     apart = [(np.arange(8 * k, 8 * k + 5), np.arange(8 * k + 5, 8 * k + 8)) for k in range(3)]
     for pairs in (spread, apart, [*rolling, rolling[0]]):
         assert not rounds_of(sample, None, pairs, 0).in_time
-    with pytest.raises(
-        DataError, match="needs three at least: one tunes, one says how far to go, one judges; there are 2"
-    ):
+    with pytest.raises(DataError, match="needs three at least: one tunes, .*, one judges; there are 2"):
         strat.tune(origins(2)[0], train, folds=origins(2)[2])
 
 
@@ -380,14 +367,12 @@ MISTAKES = {
     OptionError: {
         'wrt has .W., which is neither "W0", "scale" nor a hyperparameter': {"wrt": ["W"]},
         "wrt is empty": {"wrt": []},
-        "edges=.*wrt has no": {"edges": "all"},
         "tie=.*wrt has no": {"tie": "factor"},
         "no edge of the graph has that attribute": {"wrt": ["W0"], "tie": "colour"},
         "tie is the name of an edge attribute": {"wrt": ["W0"], "tie": 3},
         "edges='near' is not known": {"wrt": ["W0"], "edges": "near"},
         "penalty must be a number of at least 0": {"penalty": -1},
         "max_iter must be a whole number": {"max_iter": 0},
-        "patience must be a whole number": {"patience": 1.5},
         "time_limit must be a number of seconds": {"time_limit": -1},
         "validation= or folds=, not both": {"folds": 3},
         "candidates has 'near'": {"candidates": ["near"]},
@@ -404,7 +389,6 @@ MISTAKES = {
     NoOracleError: {"needs derivatives.*smoothing=": {"model": strat.lrsm(declaration("absolute"), grid())}},
     DataError: {
         "1 records, but tuning needs two": {"validation": tuple(v[:1] for v in VALIDATION)},
-        "validation must hold the data arguments": {"validation": VALIDATION[:2]},
     },
 }
 

@@ -12,7 +12,7 @@ from strat.compiler.compile import compiled
 from strat.compiler.program import Program
 from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.verify import check_prediction
-from strat.errors import DeclarationError, OptionError
+from strat.errors import DeclarationError, OptionError, is_nonnegative
 from strat.records.tables import Shown, aligned
 from strat.rules import text
 
@@ -77,7 +77,12 @@ class BaseModel(Shown):
         self.regularizer = as_expression(regularizer, "the regularizer")
         check_no_data(self.regularizer, self.data, "the regularizer")
         self.constraints = check_constraints(constraints, self.data)
-        self.smoothing = _checked_smoothing(smoothing)
+        if not (smoothing is None or (is_nonnegative(smoothing) and smoothing)):
+            raise OptionError(
+                f"smoothing is the width of the smoothed kink, a positive number in units of its argument, "
+                f"not {smoothing!r}."
+            )
+        self.smoothing = smoothing and float(smoothing)
         if not self.loss.variables():
             raise DeclarationError(
                 f"the loss has no variable in it: {text(self.loss)}. "
@@ -126,20 +131,7 @@ class BaseModel(Shown):
         return report if predict is None else report + check_prediction(predict, seed)
 
     def couple_weights(self, given: dict | None = None, factor: str | None = None) -> np.ndarray:
-        """Weight of each coordinate in the distance between strata.
-
-        Parameters
-        ----------
-        given : dict, optional
-            Values of hyperparameters by name, which go before the Parameters' own.
-        factor : str, optional
-            Of the graph's edges with this factor, by default of those without one, where weights are by factor.
-
-        Returns
-        -------
-        (n,) ndarray
-            The weights.
-        """
+        """Weights (n,) of the coordinates in the distance between strata, on edges of one factor, or of none."""
         return coupling.weights(self.couple, self.layout, given or {}, factor)
 
     def _prediction(self, variables):
@@ -205,15 +197,3 @@ def _check_parameters(base):
                 f"two hyperparameters have the name {p.name()!r}; their values are set by name, so give each its own: "
                 f'cp.Parameter(…, name="…").'
             )
-
-
-def _checked_smoothing(smoothing):
-    if smoothing is None:
-        return None
-    number = isinstance(smoothing, (int, float, np.number)) and not isinstance(smoothing, bool)
-    if not number or not 0 < smoothing < np.inf:
-        raise OptionError(
-            f"smoothing is the width of the smoothed kink, a positive number in units of its argument, "
-            f"not {smoothing!r}."
-        )
-    return float(smoothing)

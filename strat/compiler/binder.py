@@ -96,17 +96,17 @@ class Binder:
         if len(ids) > 1 and np.all(ids == ids[0]):
             return self.columns(ids[:1]) * factor
         owners = self.symbols.owner(ids)
-        parts = [(np.flatnonzero(owners == o), o) for o in np.unique(owners)]
+        places = {o: np.flatnonzero(owners == o) for o in np.unique(owners)}
         values = [
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
-            for where, o in parts
+            for o, where in places.items()
         ]
         rows, out = max(v.shape[0] for v in values), values[0]
         if any(sp.issparse(v) for v in values):
             if len(values) > 1:
                 blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
                 out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-                out = out[:, np.argsort(np.concatenate([where for where, _ in parts]))]
+                out = out[:, np.argsort(np.concatenate([*places.values()]))]
             return out if scale is None else sp.csr_array(out @ sp.diags_array(scale))
         if len(values) == 1 and scale is not None:
             own = isinstance(self.symbols.nodes[owners[0]], Product) and out.shape[1] == len(ids)
@@ -114,7 +114,7 @@ class Binder:
         if len(values) == 1:
             return out
         out = np.empty((rows, len(ids)))
-        for (where, _), value in zip(parts, values, strict=True):
+        for where, value in zip(places.values(), values, strict=True):
             near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
             out[:, slice(where[0], where[-1] + 1) if near else where] = value
         return np.multiply(out, factor, out=out)
@@ -305,7 +305,7 @@ def _least_squares(form, weights):
 
     # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
     ridge = 1e-9 * np.trace(hessian, axis1=1, axis2=2) / n + 1e-300
-    _, slope = residual_sums(np.zeros((K, n)))
+    slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
     centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
     c, g = residual_sums(centre)

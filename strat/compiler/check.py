@@ -14,7 +14,7 @@ from strat.errors import (
     ShapeError,
     type_name,
 )
-from strat.rules import atoms, no_rule, rule_of, short, text
+from strat.rules import atoms, no_rule, short, text
 
 #: Atoms that stretch an argument to the shape of another.
 BROADCASTING = (atoms.AddExpression, atoms.multiply, atoms.DivExpression, atoms.Elementwise)
@@ -205,7 +205,7 @@ def _why_none(value):
 def check_per_record(expression, data):
     """Raise NotPerRecordError for functions that were meant to run over all records at once."""
     ids = {p.id for p in data}
-    walker = Walker(Symbols(), ids, rule_of)
+    walker = Walker(Symbols(), ids)
     for e in atoms.nodes(expression):
         known = isinstance(e, (*SIZES, *OVER_RECORDS)) and e.variables()
         word = _taken(e, walker) if known and any(p.id in ids for p in e.parameters()) else None

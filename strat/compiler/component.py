@@ -43,7 +43,7 @@ class Component:
             rows = np.flatnonzero(np.diff(part.indptr))
             A.append(part[rows])
             b.append(values[rows])
-        return sp.csr_array(sp.vstack(A)), np.concatenate(b)
+        return (sp.csr_array(sp.vstack(A)) if pairs else A[0]), np.concatenate(b)
 
     def block(self):
         """The block of these coordinates; raises NoProx with the reason where there is none."""
@@ -68,7 +68,7 @@ class Component:
 
     def _cone(self):
         """A function of the eigenvalues of one symmetric variable, its semidefinite cone, or both."""
-        spectral = [node for node in self.several if node.rule.has("prox_eigenvalues")]
+        spectral = [node for node in self.several if hasattr(node.rule, "prox_eigenvalues")]
         names, builder = self.names if spectral else self.cones, self.builder
         others = self.single or self.bounded or self.balls or len(self.equal[1]) or len(self.less[1])
         if others or len(names) != 1 or len(spectral) != len(self.several) or len(spectral) > 1:
@@ -121,12 +121,12 @@ class Component:
         if self.balls:
             node, weights, radius, _, entries = self.balls[0]
             size = weights[entries]
-            if not node.rule.has("project") or np.ptp(size) or min(size[0], radius) < 0:
+            if not hasattr(node.rule, "project") or np.ptp(size) or min(size[0], radius) < 0:
                 return None
             radius = np.full((1, 1), radius / size[0])
             if node.rule.separable or len(entries) == 1:
                 found = self._selected(node, entries)
-        elif not self.several[0].rule.separable and self.several[0].rule.has("prox"):
+        elif not self.several[0].rule.separable and hasattr(self.several[0].rule, "prox"):
             node = self.several[0]
             found = self._selected(node, self.entries[node])
             weight = self.builder.nodes[node][:, self.entries[node]]

@@ -19,27 +19,23 @@ def stratum_cones(program, values, low=None, high=None, transposed=None):
     `values` are hyperparameters by CVXPY id; solutions keep the bounds `low` and `high`, and the symmetry, exactly.
     """
     refuse_approximations(program.expression, *(a for c in program.constraints for a in c.args))
-    theta = cp.Variable(program.layout.n)
-    leaves = _variables(program, theta) | {id(p): cp.Constant(values[p.id]) for p in program.hyperparameters}
-    constraints = [c.copy([folded(a, leaves) for a in c.args]) for c in program.constraints]
+    numbers = {id(p): cp.Constant(values[p.id]) for p in program.hyperparameters}
+    expression = folded(program.expression, numbers)
+    constraints = [c.copy([folded(a, numbers) for a in c.args]) for c in program.constraints]
     for v in program.variables:
-        constraints += attribute_constraints(v, leaves[id(v)])
-    # The sum of all variables keeps them in the canonical form; it is taken off again below.
-    problem = cp.Problem(cp.Minimize(folded(program.expression, leaves) + cp.sum(theta)), constraints)
-    cones = _canonical(problem, theta, program.what, low=low, high=high, transposed=transposed)
-    cones.c[:, : cones.n] -= 1.0
-    return cones
+        constraints += attribute_constraints(v, v)
+    ends = {"low": low, "high": high, "transposed": transposed}
+    return _canonical(expression, constraints, program.variables, program.what, **ends)
 
 
 def record_cones(program, walker, binder, weight):
     """The weighted losses of all records, with data as Parameters of one program, as `Cones`."""
     refuse_approximations(program.expression)
     template = _Template(program, walker, binder)
-    problem = cp.Problem(cp.Minimize(template.expression), template.constraints)
-    if not problem.is_dpp():
+    if not cp.Problem(cp.Minimize(template.expression), template.constraints).is_dpp():
         raise NoOracleError(f"{program.what} has no cone program that is linear in the data")
-    N, index = binder.segments.N, binder.segments.index
-    cones = _canonical(problem, template.theta, program.what, template.parameters, N, strata=index)
+    parts = template.expression, template.constraints, [template.theta], program.what, template.parameters
+    cones = _canonical(*parts, binder.segments.N, strata=binder.segments.index)
     return cones.scaled(weight)
 
 
@@ -50,53 +46,49 @@ def _variables(program, theta):
     return {id(v): with_sign(v, part) for v, part in parts.items()}
 
 
-def _canonical(problem, theta, what, parameters=(), N=1, **others):
-    """A problem as `Cones` in theta for the values (N, *shape) of the Parameters, from CVXPY's data for Clarabel."""
-    for parameter, _ in parameters:
-        parameter.value = np.full(parameter.shape, -1.0 if parameter.is_nonpos() else 1.0)
+def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):
+    """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it for Clarabel."""
     try:
-        data = problem.get_problem_data(cp.CLARABEL)[0]
+        P, q, A, places, size, order, kinds = atoms.cone_program(objective, constraints, variables)
     except Exception as error:
         raise NoOracleError(
             f"{what} needs a cone program, and CVXPY could not write it ({type(error).__name__}: {error}). Write it "
             f"with other atoms, for example np.tril(np.ones((n, n))) @ x for cp.cumsum(x), or leave parts out, "
             f"which tells the one that CVXPY cannot write."
         ) from error
-    written, n, size, m, dims = data["param_prob"], theta.size, len(data["c"]), len(data["b"]), data["dims"]
-    # All Parameters' values in the order of the parametrised program, with a last row of ones, (params + 1, N).
-    numbers = np.ones((written.total_param_size + 1, N))
+    # All Parameters' values in the order of the columns, with a last row of ones, (params + 1, N).
+    numbers = np.ones((A.shape[1], N))
     for parameter, values in parameters:
-        start = written.param_id_to_col.get(parameter.id)
+        start = places.get(parameter.id)
         if start is not None:
             axes = (*range(values.ndim - 1, 0, -1), 0)  # Fortran order of the entries, records last
             numbers[start : start + parameter.size] = values.transpose(axes).reshape(-1, len(values))
-    # New places of columns: theta comes first.
-    place, first = np.full(size, -1), written.var_id_to_col[theta.id]
-    place[first : first + n] = np.arange(n)
-    place[place < 0] = np.arange(n, size)
-    row, column, values = _entries(written.A, m, numbers)
-    b, in_A = np.zeros((N, m)), column < size
-    b[:, row[~in_A]] = values[:, ~in_A]
-    A = Matrix(row[in_A], place[column[in_A]], -values[:, in_A])
-    _, column, slopes = _entries(written.q, 1, numbers)
-    c = np.zeros((N, size + 1))
-    c[:, column] = slopes
-    P = Matrix(*np.zeros((2, 0), dtype=int), np.zeros((1, 0)))
-    if written.P is not None:
-        i, j, curvature = _entries(written.P, size, numbers)
-        P = Matrix(place[i[i <= j]], place[j[i <= j]], curvature[:, i <= j])
-    kinds = [("zero", dims.zero)] * (dims.zero > 0) + [("nonnegative", dims.nonneg)] * (dims.nonneg > 0)
-    kinds += [("second order", d) for d in dims.soc] + [("psd", d) for d in dims.psd]
-    kinds += [("exponential", 3)] * dims.exp + [("power", alpha) for alpha in dims.p3d]
-    return Cones(n=n, size=size, kinds=kinds, A=A, P=P, b=b, c=c[:, np.argsort(place)], **others)
+    # New places of rows, cone by cone, and of columns: the variables' entries come first, in C order.
+    m, line, column = len(order), np.argsort(order), np.arange(size)
+    n = sum(v.size for v in variables)
+    first = np.cumsum([0] + [v.size for v in variables])
+    for v, start in zip(variables, first, strict=False):
+        column[start : start + v.size] = start + np.arange(v.size).reshape(v.shape).ravel("F")
+    row, entry, values = _entries(A, m, numbers)
+    b, in_A = np.zeros((N, m)), entry < size
+    b[:, line[row[~in_A]]] = values[:, ~in_A]
+    A = Matrix(line[row[in_A]], column[entry[in_A]], -values[:, in_A])
+    _, entry, slopes = _entries(q, 1, numbers)
+    c = np.zeros((N, size))
+    c[:, column[entry[entry < size]]] = slopes[:, entry < size]
+    P = sp.csr_array((size * size, len(numbers))) if P is None else 2.0 * P
+    i, j, curvature = _entries(P, size, numbers)
+    P = Matrix(column[i[i <= j]], column[j[i <= j]], curvature[:, i <= j])
+    return Cones(n=n, size=size, kinds=kinds, A=A, P=P, b=b, c=c, **others)
 
 
 def _entries(tensor, m, numbers):
     """Rows and columns of a parametrised matrix's entries, and their values (N, entries) or (1, entries)."""
     tensor = sp.csr_array(tensor)
-    flat = np.flatnonzero(np.diff(tensor.indptr))
-    varying = np.isin(np.arange(tensor.shape[1] - 1), tensor.indices).any()
-    values = tensor[flat] @ (numbers if varying else numbers[:, :1])
+    last, flat = tensor.shape[1] - 1, np.flatnonzero(np.diff(tensor.indptr))
+    starts = tensor.indptr[np.append(flat, -1)]
+    full = sp.csr_array((tensor.data, tensor.indices, starts), (len(flat), last + 1))
+    values = full @ (numbers if np.any(tensor.indices < last) else numbers[:, :1])
     column, row = np.divmod(flat, m)
     return row, column, np.asarray(values).T
 

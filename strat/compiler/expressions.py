@@ -13,7 +13,7 @@ WITH_NUMBER = (atoms.Power, atoms.huber)
 
 def factors(expression):
     """Largest sub-expressions without variables that hold a Parameter, each once, in tree order."""
-    parts = nodes(expression, enter=lambda e: e.variables())
+    parts = nodes(expression, enter=lambda e: e.variables()) if expression.parameters() else ()
     return [e for e in parts if not e.variables() and e.parameters()]
 
 

@@ -32,10 +32,14 @@ def affine(binder, form):
 
 
 def single_rows(A, b):
-    """(row, column, scale, offset) of rows A z + b of one coordinate each, or of none, which are left out; else None."""
-    counts = np.diff(A.indptr)
-    row = np.flatnonzero(counts)
-    return None if counts.max(initial=0) > 1 else (row, A.indices, A.data, b[row])
+    """(row, column, scale, offset) of the rows A z + b of one coordinate."""
+    row = np.flatnonzero(np.diff(A.indptr) == 1)
+    return row, A.indices[A.indptr[row]], A.data[A.indptr[row]], b[row]
+
+
+def all_single(A):
+    """Whether no row has several coordinates."""
+    return np.diff(A.indptr).max(initial=0) <= 1
 
 
 def quadratic(binder, node, weight):
@@ -45,9 +49,8 @@ def quadratic(binder, node, weight):
     if found is None:
         return None
     A, b = found
-    single = single_rows(A, b) if isinstance(node.rule, Square) else None
-    if single is not None:  # a ridge, as most are
-        row, column, scale, offset = single
+    if isinstance(node.rule, Square) and all_single(A):  # a ridge, as most are
+        row, column, scale, offset = single_rows(A, b)
         slope, n = 2.0 * weight[0, row] * scale, np.arange(binder.n + 1)
         diagonal = np.bincount(column, slope * scale, binder.n)
         return sp.csr_array((diagonal, n[:-1], n)), np.bincount(column, slope * offset, binder.n)
@@ -78,33 +81,33 @@ def split(form, walker, binder):
 
 
 class Support:
-    """Which coordinates each entry of a form or atom depends on, as sparse boolean matrices."""
+    """Which coordinates each output entry of an atom depends on, as sparse boolean matrices."""
 
     def __init__(self, binder):
         self.binder = binder
         self._nodes = {}
 
-    def form(self, form):
-        """(entries, n) matrix."""
+    def _pairs(self, form):
+        """(entries, coordinates) of a form."""
         variable, _, _ = self.binder.kinds(form)
-        rows, columns = form.row[variable], self.binder.flat(form.column[variable])
-        out = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(form.size, self.binder.n))
+        pairs = [(form.row[variable], self.binder.flat(form.column[variable]))]
         for node, terms in self.binder.atoms_of(form):
-            pick = (np.ones(len(terms)), (form.row[terms], form.column[terms] - node.start))
-            out = out + sp.csr_array(pick, shape=(form.size, node.size)) @ self.node(node)
-        return out
+            inner = self.node(node)[form.column[terms] - node.start]
+            pairs.append((np.repeat(form.row[terms], np.diff(inner.indptr)), inner.indices))
+        return np.concatenate(pairs, axis=1)
 
     def node(self, node):
         """(output entries, n) matrix."""
         if node not in self._nodes:
-            total = sp.csr_array((node.size, self.binder.n))
+            parts = [np.zeros((2, 0), dtype=int)]
             for form in node.forms:
-                part, entries = self.form(form), np.arange(form.size)
+                rows, columns = self._pairs(form)
                 if not isinstance(node.rule, Elementwise):
-                    pool = (np.ones(form.size), (entries * node.size // max(form.size, 1), entries))
-                    part = sp.csr_array(pool, (node.size, form.size)) @ part
-                total = total + part
-            self._nodes[node] = total
+                    rows = rows * node.size // max(form.size, 1)
+                parts.append((rows, columns))
+            pairs = np.concatenate(parts, axis=1)
+            ones, shape = np.ones(pairs.shape[1]), (node.size, self.binder.n)
+            self._nodes[node] = sp.csr_array((ones, tuple(pairs)), shape)
         return self._nodes[node]
 
 
@@ -176,12 +179,11 @@ class Sets:
         for c in program.constraints:
             if not c.variables():
                 continue
-            if isinstance(c, (atoms.Inequality, atoms.NonPos)):
-                self._add(walker(c.expr), binder, text(c))
+            equal = isinstance(c, (atoms.Equality, atoms.Zero))
+            if equal or isinstance(c, (atoms.Inequality, atoms.NonPos)):
+                self._add(walker(c.expr), binder, text(c), equal)
             elif isinstance(c, atoms.NonNeg):
                 self._add(walker(-c.args[0]), binder, text(c))
-            elif isinstance(c, (atoms.Equality, atoms.Zero)):
-                self._add(walker(c.expr), binder, text(c), equal=True)
             elif isinstance(c, atoms.PSD) and isinstance(c.args[0], atoms.Variable):
                 e = c.args[0]
                 if e.is_symmetric():
@@ -204,9 +206,8 @@ class Sets:
         counts = np.diff(A.indptr)
         if np.any((b[counts == 0] != 0) if equal else (b[counts == 0] > 0)):
             self.other.append(f"{name} (it cannot hold)")
-        single, several = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
-        column, scale = A.indices[A.indptr[single]], A.data[A.indptr[single]]
-        bound, above, below = -b[single] / scale, (scale > 0) | equal, (scale < 0) | equal
+        several, (_, column, scale, offset) = np.flatnonzero(counts > 1), single_rows(A, b)
+        bound, above, below = -offset / scale, (scale > 0) | equal, (scale < 0) | equal
         np.minimum.at(self.high, column[above], bound[above])
         np.maximum.at(self.low, column[below], bound[below])
         if len(several):

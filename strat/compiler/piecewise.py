@@ -39,7 +39,11 @@ def _of_form(binder, form):
     """(Direction, PiecewiseLinear) of a form of one entry, or None where it is something else."""
     inner, own = binder.atoms_of(form), form.at(~binder.kinds(form)[1])
     direction = Direction(own)
-    parts = [PiecewiseLinear.affine(direction.factor, direction.offset)] if len(own.row) or not inner else []
+    parts = (
+        [PiecewiseLinear([0.0], [direction.offset], direction.factor, direction.factor)]
+        if len(own.row) or not inner
+        else []
+    )
     if not direction.factor and own.coefficient.any():
         return None
     direction = direction if direction.factor else None
@@ -128,7 +132,7 @@ def smoothed(form, walker, binder, delta):
     left = form.at(~used)
     for (_, coefficient), (direction, function, expression) in groups.items():
         slope, left = _absorbed(direction, coefficient, left, binder.symbols)
-        function = function + PiecewiseLinear.affine(slope, 0.0) if slope else function
+        function = function + PiecewiseLinear([0.0], [0.0], slope, slope) if slope else function
         add(function.simplified(), direction.form(), coefficient, 1.0, expression)
     return forms.add([left, *parts], ())
 

@@ -26,7 +26,7 @@ from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
-from strat.rules import atoms, rule_of
+from strat.rules import atoms
 
 
 class Program:
@@ -63,7 +63,7 @@ class Program:
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
         self.symbols = Symbols()
-        walker = Walker(self.symbols, self._ids, rule_of)
+        walker = Walker(self.symbols, self._ids)
         self.form = walker(expression)
         if self.form.size == 1:
             self.form = self.form.reshaped(())
@@ -103,26 +103,15 @@ class Program:
         key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
-            walker = Walker(Symbols(), self._ids, rule_of, values)
+            walker = Walker(Symbols(), self._ids, values)
             for expression in (self.expression, *self._curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)
         return last[1].copy()
 
-    def read(self, given=None, arrays=(), strata=None, weight=None, part=None):
-        """Read the expression, and bind its symbols to records.
-
-        Parameters
-        ----------
-        given, arrays, strata, weight, part : dict, list, Strata, ndarray, ndarray
-            As ``bind_records`` takes them; the first alone without records.
-
-        Returns
-        -------
-        Walker, Binder, Origin
-            What reads further expressions, what gives their values, and where the records came from.
-        """
-        walker = self._walked(self.values(given))
+    def _read(self, given=None, arrays=(), strata=None, weight=None, part=None):
+        """What reads expressions, what gives their values at records, if any, and where the records came from."""
+        walker = self._walked(self.hyperparameter_values(given))
         coordinates = {v.id: self.layout.slices[v.name()] for v in self.variables}
         if strata is None:
             return walker, Binder(walker.symbols, {}, coordinates, self.layout.n, None), None
@@ -138,19 +127,8 @@ class Program:
         kind = Binder if blocks is None else partial(DeviceBinder, blocks)
         return walker, kind(walker.symbols, leaves, coordinates, self.layout.n, segments, illegal), origin
 
-    def values(self, given=None):
-        """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own.
-
-        Parameters
-        ----------
-        given : dict, optional
-            Values by name.
-
-        Returns
-        -------
-        dict
-            Of arrays.
-        """
+    def hyperparameter_values(self, given=None):
+        """Values of the hyperparameters by CVXPY id; those given by name go before the Parameters' own."""
         found = [(p, (given or {}).get(p.name(), p.value)) for p in self.hyperparameters]
         missing = [p.name() for p, value in found if value is None]
         if missing:
@@ -223,19 +201,8 @@ class Program:
         return BoundOracle(self, oracle, list(grouped.labels))
 
     def bind_regularizer(self, given=None):
-        """Flat oracle, of (K, n) arrays, of a program without data.
-
-        Parameters
-        ----------
-        given : dict, optional
-            Values of hyperparameters by name.
-
-        Returns
-        -------
-        SumOracle
-            With a prox.
-        """
-        walker, binder, _ = self.read(given)
+        """Flat oracle, of (K, n) arrays, of a program without data, with a prox; `given` are hyperparameters by name."""
+        walker, binder, _ = self._read(given)
         self._curvature.check_values(walker, binder)
         form = split(walker(self.expression).reshaped(()), walker, binder)
         return with_prox(self, Assembly(form, binder, None), walker)
@@ -259,25 +226,13 @@ class Program:
     ):
         """Flat oracle, of (K, n) arrays, of a program with data.
 
-        Parameters
-        ----------
-        arrays, strata, weight : list of ``(N, *shape)`` ndarray or (N, size) csr_array, Strata, (N,) ndarray
-            The records' data, strata and weights; those of weight 0 are left out.
-        given : dict, optional
-            Values of hyperparameters by name.
-        prox, smooth, constrained, statistics : bool
-            Whether to look for a prox, whether the declared smoothing applies, whether the prox must hold constraints and
-            attributes (symmetry it always holds), and whether sums over records may take the place of the records.
-        part : (M,) int ndarray, optional
-            Positions of the records to bind, sorted by stratum and of positive weight. The oracle is one of the strata that
-            these belong to, in order, and has no cones.
-
-        Returns
-        -------
-        SumOracle
-            With a prox where one was asked for.
+        `arrays` are ``(N, *shape)`` or sparse (N, size); records of `weight` (N,) 0 are left out. `given` are hyperparameters by
+        name. `prox`: whether to look for one, `smooth`: whether the declared smoothing applies, `constrained`: whether the prox
+        must hold constraints and attributes (symmetry it always holds), `statistics`: whether sums over records may take the
+        place of the records. `part` are the positions of the records to bind, sorted by stratum and of positive weight: the
+        oracle is one of the strata that these belong to, in order, and has no cones.
         """
-        walker, binder, origin = self.read(given, arrays, strata, weight, part)
+        walker, binder, origin = self._read(given, arrays, strata, weight, part)
         self._curvature.check_values(walker, binder, origin)
         form = walker(self.expression).reshaped(())
         check_data_arguments(binder, form, origin)
@@ -297,31 +252,14 @@ class Program:
         apart = None if first_kink(binder, assembly.roots) is None else lambda: assembled(0.0).parts()
         return with_prox(self, assembly, walker, prox, constrained, smooth or part is not None, apart)
 
-    def check_signs(self, arrays, strata, weight, given=None):
-        """Raise where records that are only evaluated make the loss non-convex, as binding them does.
+    def evaluation(self, arrays, strata, given=None, weight=None):
+        """Values ``(N, *shape)`` of the expression on each record, as a function of theta (K, n).
 
-        Parameters
-        ----------
-        arrays, strata, weight, given : list, Strata, ndarray, dict
-            As ``bind_records`` takes them.
+        Only with weights must the records keep the expression convex, as in ``bind_records``.
         """
-        if not self._curvature.always:
-            self._curvature.check_values(*self.read(given, arrays, strata, weight))
-
-    def evaluation(self, arrays, strata, given=None):
-        """Values of the expression on each record, as a function of theta.
-
-        Parameters
-        ----------
-        arrays, strata, given : list, Strata, dict
-            As ``bind_records`` takes them.
-
-        Returns
-        -------
-        Evaluation
-            ``evaluation(theta)`` gives ``(N, *shape)`` for theta (K, n).
-        """
-        walker, binder, origin = self.read(given, arrays, strata)
+        if weight is not None and not self._curvature.always:
+            self._curvature.check_values(*self._read(given, arrays, strata, weight))
+        walker, binder, origin = self._read(given, arrays, strata)
         return Evaluation(walker(self.expression), binder, origin.order)
 
 

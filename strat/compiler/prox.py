@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.component import Component
 from strat.compiler.cone_form import record_cones, stratum_cones
-from strat.compiler.pieces import NoProx, Sets, Support, affine, quadratic, single_rows
+from strat.compiler.pieces import NoProx, Sets, Support, affine, all_single, quadratic, single_rows
 from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError
 from strat.oracles.central_points import off_edges
@@ -162,9 +162,9 @@ class ProxBuilder:
         return self._affine[id(form)][1]
 
     def rows(self, form):
-        """``single_rows`` of a form; None where it is something else."""
+        """``single_rows`` of an affine form without other rows; None of others."""
         found = self.affine(form)
-        return None if found is None else single_rows(*found)
+        return None if found is None or not all_single(found[0]) else single_rows(*found)
 
     def build(self):
         """The prox in closed form; raises NoProx with the reason where some coordinates have none."""
@@ -258,10 +258,8 @@ class ProxBuilder:
             found = self.affine(node.forms[0])
             if found is None:
                 return None
-            A, b = found
-            row = np.flatnonzero(np.diff(A.indptr) == 1)
-            column, scale = A.indices[A.indptr[row]], A.data[A.indptr[row]]
-            at = -b[row] / scale
+            row, column, scale, offset = single_rows(*found)
+            at = -offset / scale
             known = ~np.isnan(centre[column])
             if np.any(centre[column][known] != at[known]):
                 return None
@@ -274,7 +272,7 @@ class ProxBuilder:
     def _scalar(self, columns, node):
         """The block of one elementwise atom that knows its prox, once a coordinate; None for others."""
         p, rows, constants = self.sets.transposed, self.rows(node.forms[0]), node.forms[1:]
-        known = node.rule.separable and node.rule.has("prox") and all(form.is_data for form in constants)
+        known = node.rule.separable and hasattr(node.rule, "prox") and all(form.is_data for form in constants)
         plain = p is None or np.array_equal(p[columns], columns)
         if not (known and plain) or rows is None or len(rows[1]) != len(columns):
             return None

@@ -21,8 +21,8 @@ def prox_line(program, constrained=True):
     """How the prox is computed, where hyperparameters have values; of a loss, as at a few random records."""
     if any(p.value is None for p in program.hyperparameters):
         return []
-    arrays, oracle = random_records(program, np.random.default_rng(0), {})
-    if arrays is None:
+    arrays, oracle, _ = random_records(program, np.random.default_rng(0), {})
+    if oracle is None:
         return []
     if program.data and not constrained:
         oracle = program.bind_records(arrays, *GROUPED, prox=True, constrained=False)

@@ -32,21 +32,24 @@ TRIES = 600
 
 
 def random_records(program, rng, given):
-    """(arrays, flat oracle) of the first random data that the program accepts, or (None, None); `given` are hyperparameters."""
+    """(arrays, flat oracle, points) for the first random data that the program accepts, or Nones; `given` are hyperparameters."""
     for arrays in _draws(program.data, rng, len(INDEX)):
         try:
-            if not program.data:
-                return [], program.bind_regularizer(given)
-            oracle = program.bind_records(arrays, *GROUPED, given, prox=True)
+            if program.data:
+                oracle = program.bind_records(arrays, *GROUPED, given, prox=True)
+            else:
+                oracle = program.bind_regularizer(given)
         except StratError:
             continue
-        if random_points(program, oracle, rng, 3) is not None:
-            return arrays, oracle
-    return None, None
+        theta = _random_points(program, oracle, rng)
+        if theta is not None or not program.data:
+            return arrays, oracle, theta
+    return None, None, None
 
 
-def random_points(program, oracle, rng, K):
+def _random_points(program, oracle, rng):
     """Points (K, n) at which the oracle is finite, or None."""
+    K = len(STEPS)
     theta, found = np.zeros((K, program.layout.n)), np.zeros(K, dtype=bool)
     names = [v.name() for v in program.variables]
     for drawn in _draws(program.variables, rng, K):
@@ -136,15 +139,14 @@ def check_program(program, seed=0):
     """Compare a program's oracles with CVXPY, on leaves of its own: no Variable or Parameter changes its value."""
     rng, rows, notes = np.random.default_rng(seed), [], []
     piece, given = f"{program.what}: {text(program.expression)}", _missing_values(program, rng)
-    arrays, oracle = random_records(program, rng, given)
-    if oracle is None:
-        return Report([], [f"{piece}: no random records were found for which it is convex"])
-    theta = random_points(program, oracle, rng, len(STEPS))
+    arrays, oracle, theta = random_records(program, rng, given)
     if theta is None:
-        return Report([], [f"{piece}: no random point was found at which it is finite"])
-    reference, known, smoothed = Reference(program, arrays, given), True, program.smoothing is not None
-    if approximations(program.expression):
-        known = False
+        return Report(
+            [], [f"{piece}: no random records and points were found at which it is convex and finite"]
+        )
+    reference, smoothed = Reference(program, arrays, given), program.smoothing is not None
+    known = not approximations(program.expression)
+    if not known:
         notes.append(f"{piece}: its value is exact and was not compared, as CVXPY's is an approximation")
     else:
         true = program.bind_records(arrays, *GROUPED, given, smooth=False) if smoothed else oracle

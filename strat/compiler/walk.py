@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import DeclarationError, StratError
-from strat.rules import atoms, forms, text
+from strat.rules import atoms, forms, no_rule, rule_of, text
 from strat.rules.approximated import meant
 
 DATA, HYPER, VARIABLE = 1, 2, 4
@@ -118,14 +118,13 @@ class Symbols:
 class Walker:
     """Reads expressions into one set of symbols.
 
-    `data` has the CVXPY ids of the Parameters that hold record data, ``rule_of(expression)`` gives the rule of a nonlinear
-    atom, or raises, and `values` of hyperparameters by CVXPY id are read as constants.
+    `data` has the CVXPY ids of the Parameters that hold record data, and `values` of hyperparameters by CVXPY id are read as
+    constants.
     """
 
-    def __init__(self, symbols, data, rule_of, values=None):
+    def __init__(self, symbols, data, values=None):
         self.symbols = symbols
         self.data = frozenset(data)
-        self.rule_of = rule_of
         self.values = values or {}
         self._seen = {}
 
@@ -138,7 +137,7 @@ class Walker:
 
     def copy(self):
         """A walker that has read as much, with symbols of its own."""
-        twin = Walker(self.symbols.copy(), self.data, self.rule_of, self.values)
+        twin = Walker(self.symbols.copy(), self.data, self.values)
         twin._seen = dict(self._seen)
         return twin
 
@@ -168,8 +167,7 @@ class Walker:
                 return method(self, e, *args)
         if isinstance(e, atoms.AffAtom):
             return self._probed(e, args)
-        rule = self.rule_of(e)
-        return rule.form(self, e, args)
+        return rule_of(e).form(self, e, args)
 
     def _leaf(self, e):
         if e.id in self.values:
@@ -184,11 +182,9 @@ class Walker:
         depends = 0
         for form in args:
             depends |= self.symbols.depends(form.column) | self.symbols.depends(form.coefficient)
-        key, own = (
-            (rule.key, tuple(shape), *(f.fingerprint() for f in args)),
-            {"rule": rule, "forms": tuple(args)},
-        )
-        node = self.symbols.known(key, AtomNode, shape, depends, expression=expression, **own)
+        key = (rule.key, tuple(shape), *(f.fingerprint() for f in args))
+        own = {"rule": rule, "forms": tuple(args), "expression": expression}
+        node = self.symbols.known(key, AtomNode, shape, depends, **own)
         return forms.block(node, as_columns=bool(depends & VARIABLE))
 
     def opaque(self, form):
@@ -205,14 +201,14 @@ class Walker:
         if b.is_data:
             return forms.multiply(self.symbols, self.opaque(b), a, shape)
         args = [forms.broadcast(a, shape), forms.broadcast(b, shape)]
-        return self.apply(self.rule_of("product")(), args, shape, expression)
+        return self.apply(rule_of("product")(), args, shape, expression)
 
     def reciprocal(self, form, expression):
         """1 / form, entrywise, by numbers or data."""
         if form.is_constant:
             with np.errstate(divide="ignore"):
                 return forms.constant(1.0 / form.array())
-        return self.apply(self.rule_of("reciprocal")(), [self.opaque(form)], form.shape, expression)
+        return self.apply(rule_of("reciprocal")(), [self.opaque(form)], form.shape, expression)
 
     def sum(self, form, shape=(), axis=None):
         """Sum over axes (a tuple of non-negative ints, or None for all)."""
@@ -257,7 +253,7 @@ class Walker:
         """Any other linear atom of one argument: its matrix, read off one unit vector at a time."""
         varying = [i for i, f in enumerate(args) if not f.is_constant]
         if len(varying) > 1:
-            return self.rule_of(e)
+            raise no_rule(e)
         values, (position,) = [f.array() for f in args], varying or (0,)
         form, columns = args[position], []
         for i in range(form.size):

@@ -8,7 +8,7 @@ from strat.derivatives.linearization import LOOSE, Linearization
 from strat.errors import ConvergenceWarning, OptionError
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
-from strat.model.export import training_records
+from strat.model.fitted import training_records
 from strat.problem.edges import EdgeList
 from strat.problem.graph_regularizers import FixedGraph
 
@@ -30,7 +30,7 @@ class FittedModel:
         if common:
             theta, W = theta[:1], np.zeros((1, 1))
         if edges is None:
-            edges = EdgeList(len(theta), *_ends(W))
+            edges = EdgeList(len(theta), *sp.triu(W, 1).tocoo().coords)
         self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
         self.bound_model = BoundModel(model, records=records, edges=edges)
 
@@ -65,11 +65,3 @@ class FittedModel:
         """A hyperparameter's value in the fit, as an array."""
         parameter = self.model.base.hyperparameters[name]
         return np.asarray(self.model.values.get(name, parameter.value), dtype=float)
-
-
-def _ends(W):
-    """Ends i < j of the edges of a symmetric matrix."""
-    if sp.issparse(W):
-        return sp.triu(W, 1, format="coo").coords
-    i, j = np.divmod(np.flatnonzero(W != 0), len(W))  # of a flat mask: several times faster than np.nonzero
-    return i[i < j], j[i < j]

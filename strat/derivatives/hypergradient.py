@@ -14,7 +14,7 @@ import numpy as np
 from strat.compiler import coupling
 from strat.derivatives.fitted_model import FittedModel
 from strat.errors import OptionError, StratError
-from strat.model.export import weighted_problem
+from strat.model.fitted import weighted_problem
 from strat.problem.edges import EdgeList
 from strat.rules import atoms
 
@@ -88,18 +88,20 @@ def hypergradient(model: Any, validation: tuple, wrt: Sequence = ("W0",), method
 
 def implicit_gradient(fitted, held, linearization, names):
     """Held-out loss and its gradient, as `hypergradient` returns them, from a linearised fit."""
-    theta, model, prior = linearization.theta, fitted.model, fitted.bound_model.prior
+    theta, model, gradient = linearization.theta, fitted.model, {}
     loss, b = held.mean_loss_and_gradient(theta)
     v = linearization.solve(b)
-    couple, gradient = fitted.couple(prior.i, prior.j), {}
+    by_factor = coupling.by_factor(model.base.couple)
+    if by_factor or "scale" in names:  # otherwise the graph need not be read
+        prior = fitted.bound_model.prior
+        edges = over_edges(fitted.couple(prior.i, prior.j), theta, v, prior.i, prior.j)
     for name in names:
         if name == "W0":
             gradient[name] = pairs = over_pairs(model.base.couple_weights(model.values), theta, v)
-            if couple.ndim == 2:
-                edges = over_edges(couple, theta, v, prior.i, prior.j)
+            if by_factor:
                 pairs[prior.i, prior.j] = pairs[prior.j, prior.i] = edges
         elif name == "scale":
-            gradient[name] = over_factors(prior, over_edges(couple, theta, v, prior.i, prior.j))
+            gradient[name] = over_factors(prior, edges)
         else:
 
             def loss_at(moved, name=name):

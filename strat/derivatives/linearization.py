@@ -271,7 +271,5 @@ class ReducedHessian:
 
 def block_diagonal(blocks):
     """The block-diagonal csr_array of blocks (K, n, n)."""
-    K, n = blocks.shape[:2]
-    columns = np.broadcast_to((np.arange(K) * n)[:, None, None] + np.arange(n), blocks.shape)
-    starts = np.arange(0, K * n * n + 1, n)
-    return sp.csr_array((blocks.reshape(-1), columns.reshape(-1), starts), shape=(K * n, K * n))
+    starts = np.arange(len(blocks) + 1)
+    return sp.bsr_array((blocks, starts[:-1], starts)).tocsr()

@@ -136,8 +136,6 @@ class Sensitivity(Table, Mapping):
         lines.append("influence: norm of the derivative of all strata's parameters in the edge's weight")
         return "\n".join(lines)
 
-    __repr__ = __str__
-
 
 def sensitivity_bound(
     share: ArrayLike, ratio: ArrayLike, delta: ArrayLike, delta_center: ArrayLike

@@ -52,12 +52,9 @@ def ends_of_pairs(edges, prior):
     """Positions (E,) of both labels of every pair in a list."""
     edges = edges.tolist() if isinstance(edges, np.ndarray) else edges
     try:
-        pairs = [tuple(pair) for pair in edges]
-    except TypeError:
-        raise GraphError(f"edges: {edges!r} is not a list of pairs of labels.") from None
-    for pair in pairs:
-        if len(pair) != 2:
-            raise GraphError(f"edges: {pair!r} is not a pair of labels.")
+        pairs = [(u, v) for u, v in edges]
+    except (TypeError, ValueError):
+        raise GraphError(f"edges: {edges!r:.90} is not a list of pairs of labels.") from None
     i, j = np.array([[_position(label, prior) for label in pair] for pair in pairs], int).reshape(-1, 2).T
     for e in np.flatnonzero(i == j):
         raise GraphError(f"edges: {pairs[e]!r} joins a stratum to itself. An edge joins two strata.")

@@ -135,17 +135,13 @@ def product(*graphs: Any) -> nx.Graph:
                 attributes |= {**graph.edges[u, v], **attributes}
             attributes["factor"] = factor
             if first.setdefault(factor, axis) != axis:
-                raise GraphError(
-                    f"graphs {first[factor] + 1} and {axis + 1} of the product are both named {factor!r}. "
-                    "Give each its own name=."
-                )
+                both = f"graphs {first[factor] + 1} and {axis + 1} of the product are both named {factor!r}"
+                raise GraphError(f"{both}. Give each its own name=.")
         edges.sort(key=lambda edge: [*prior.factors, edge[2]["factor"]].index(edge[2]["factor"]))
-        before, after = list(tuples(*labels[:axis])), list(tuples(*labels[axis + 1 :]))
+        before, after = tuples(*labels[:axis]), tuples(*labels[axis + 1 :])
         result.add_edges_from(
             ((*head, u, *tail), (*head, v, *tail), attributes)
-            for head in before
-            for u, v, attributes in edges
-            for tail in after
+            for head, (u, v, attributes), tail in tuples(before, edges, after)
         )
     return result
 

@@ -194,9 +194,7 @@ def as_floats(name, values):
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise DataError(
-            f"{name} holds something other than numbers. Pass one row of numbers per stratum."
-        ) from None
+        raise DataError(f"{name} holds something other than numbers. Pass a row per stratum.") from None
     for row, *rest in np.argwhere(~np.isfinite(array)).tolist() if array.ndim else ():
         where = f"row {row}" + "".join(f", column {k}" for k in rest)
         raise DataError(f"{name} holds {array[(row, *rest)]} in {where}. Distances need finite numbers.")

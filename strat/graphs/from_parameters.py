@@ -110,9 +110,7 @@ def from_parameters(
         if not is_nonnegative(value):
             raise OptionError(f"{option} is {value!r}, but it is a finite number of records, at least 0.")
         if value and counts is None:
-            raise OptionError(
-                f"{option} needs the records of each stratum: pass counts=, or a model fitted here."
-            )
+            raise OptionError(f"{option} needs the records of each stratum: pass counts=, or a fitted model.")
     if shrink and counts.any():
         mean = counts @ points / counts.sum()
         points = mean + (counts / (counts + shrink))[:, None] * (points - mean)

@@ -13,6 +13,7 @@ from strat.errors import DataError, OptionError, is_nonnegative, optional
 from strat.graphs.prior_graph import read_graph
 from strat.oracles.base import hessian_blocks
 from strat.oracles.sparse_cholesky import inverse_entries
+from strat.problem.edges import EdgeList
 from strat.records.strata import some_of
 from strat.records.tables import Shown
 
@@ -133,8 +134,6 @@ class GraphReport(Shown):
             rows["spread"] = f"median {self.spread:.3g} of the mean parameters' norm: {end}"
         return "\n".join(f"{name:<17}{text}" for name, text in rows.items())
 
-    __repr__ = __str__
-
 
 def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     """Report on a graph: components, degrees, effective resistances, spanning forests, and strata left alone.
@@ -176,8 +175,8 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     prior = read_weights(graph)
     strata, K, w = prior.labels, prior.K, prior.weights()
     i, j, w = (values[w > 0] for values in (prior.i, prior.j, w))
-    ends, upper = np.append(i, j), sparse.coo_array((w, (i, j)), shape=(K, K))
-    W, degrees = sparse.csr_array(upper + upper.T), np.bincount(ends, np.append(w, w), K)
+    edges = EdgeList(K, i, j)
+    W, degrees, neighbors = edges.to_sparse(w), edges.degrees(w), edges.degrees(edges.mask).astype(int)
     component = connected_components(W, directed=False)[1]
     component = np.argsort(np.argsort(-np.bincount(component), kind="stable"))[component]  # the largest first
     members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
@@ -185,19 +184,10 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
     parts = [[strata[k] for k in part] for part in members]
     alone = [strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))]
-    edges = np.column_stack([i, j]), w, np.minimum(edge_resistances, 1 / w)  # more is rounding
-    numbers = (
-        parts,
-        component,
-        degrees,
-        np.bincount(ends, minlength=K),
-        resistances,
-        *edges,
-        log_forests,
-        alone,
-    )
-    of_model = _of_model(graph, i, j, w) if hasattr(graph, "theta_") else {}
-    return GraphReport(strata, 2 * len(w) / (K * (K - 1)) if K > 1 else 0.0, *numbers, **of_model)
+    of_edges = np.column_stack([i, j]), w, np.minimum(edge_resistances, 1 / w)  # more is rounding
+    numbers = component, degrees, neighbors, resistances, *of_edges, log_forests, alone
+    of_model = _of_model(graph, edges, w) if hasattr(graph, "theta_") else {}
+    return GraphReport(strata, 2 * len(w) / max(K * (K - 1), 1), parts, *numbers, **of_model)
 
 
 def read_weights(source):
@@ -239,7 +229,7 @@ def relative_spread(theta):
     return float(np.median(distances) / np.linalg.norm(mean)) if mean.any() else None, distances
 
 
-def _of_model(model, i, j, w):
+def _of_model(model, edges, w):
     """How far the parameters are from each other, and whether records or neighbours decide them."""
     theta, records, reliance = model._flat(), getattr(model, "_training", None), None
     if records is not None:
@@ -248,8 +238,7 @@ def _of_model(model, i, j, w):
         if loss.has("hessian_operator"):
             curvature = np.einsum("kaa->k", hessian_blocks(loss, theta)) / theta.shape[1]
             prior = None if model.graph is None else read_graph(model.graph)
-            w = w * on_edges(model.base, model.values, prior, i, j).mean(axis=-1)
-            pull = np.bincount(np.append(i, j), np.append(w, w), len(theta))
+            pull = edges.degrees(w * on_edges(model.base, model.values, prior, *edges.ends).mean(axis=-1))
             total = pull + np.maximum(curvature, 0.0)
             reliance = np.divide(pull, total, out=np.zeros(len(theta)), where=total > 0)
     spread, distances = relative_spread(theta)

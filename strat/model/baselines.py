@@ -175,8 +175,7 @@ def joint(
         graph_regularizer = LogDet(**{"lambda1": 1.0, "lambda2": 1.0, "eta": 0.1, "mu": 1.0, **constants})
     elif constants:
         raise OptionError(
-            f"joint was given {', '.join(constants)} beside graph_regularizer={graph_regularizer!r}, which has "
-            f"constants of its own. Give one or the other."
+            f"joint was given {', '.join(constants)} beside graph_regularizer={graph_regularizer!r}. Give one or the other."
         )
     return _model(base, graph, graph_regularizer, options)
 

@@ -55,13 +55,13 @@ class BoundModel:
 
     def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None, edges=None):
         self.model, self.base, self.shared = model, model.base, model.shared
-        self.base.loss_program.values(model.values)  # its error names Parameters that data= lacks
+        self.base.loss_program.hyperparameter_values(
+            model.values
+        )  # its error names Parameters that data= lacks
         if records is None or callable(records):
             nodes = nodes if model.graph is None else self.prior.labels
-            options = {"declared": model.strata, "nodes": nodes, "weight": sample_weight}
-            records = (
-                records(nodes) if records else Records.read(self.base.data, data, strata, "fit", **options)
-            )
+            read = partial(Records.read, self.base.data, data, strata, "fit", model.strata)
+            records = records(nodes) if records else read(nodes, sample_weight)
         self.records = records
         self._losses = BindingCache(self.base.loss_program)
         self.edges = self._edges() if edges is None else edges
@@ -239,7 +239,9 @@ def learned_edges(edges, prior, parameters):
 def prior_weights(prior, edges, scale=1.0):
     """W0 on a set of edges, as an edge array, and the sum of the squares of its other weights."""
     if isinstance(edges, AllPairs):
-        return edges.from_matrix(prior.matrix(scale)), 0.0
+        w0 = edges.zeros()
+        w0[edges.packed.positions(prior.j, prior.i)] = prior.weights(scale)
+        return w0, 0.0
     w0 = prior.weights_on(edges.i, edges.j, scale)
     return w0, max(float(np.sum(prior.weights(scale) ** 2) - w0 @ w0), 0.0)
 

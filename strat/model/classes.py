@@ -37,9 +37,8 @@ class OfClasses:
                 kind = label_codes(base.loss_program, self.values, shapes).get(len(base.data) - 1)
         if kind not in ("signs", (0, 1), "one-hot"):
             raise AttributeError("the model has no classes_: its loss is not one for labels of classes.")
-        return (
-            np.array([-1, 1]) if kind == "signs" else np.arange(2 if kind == (0, 1) else base.data[-1].size)
-        )
+        signs = np.array([-1, 1])
+        return signs if kind == "signs" else np.arange(2 if kind == (0, 1) else base.data[-1].size)
 
     def _losses_by_label(self, loss, count):
         """loss(labels) of `count` records with each of the labels, (C, count)."""

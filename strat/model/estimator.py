@@ -9,14 +9,14 @@ from sklearn.utils.validation import check_is_fitted
 from strat.compiler.base_model import BaseModel
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.classes import OfClasses
-from strat.model.dask_inputs import by_partition, score
+from strat.model.dask_inputs import by_partition
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.fitted import FittedParameters
 from strat.model.parameters import NestedParameters
 from strat.model.unseen import with_unseen
 from strat.problem.graph_regularizers import FixedGraph
-from strat.records.records import Records
+from strat.records.records import Records, read_weight
 
 
 def check_fitted(model, what):
@@ -107,16 +107,9 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         warm_start: bool = False,
         random_state: int = 0,
     ) -> None:
-        self.base = base
-        self.graph = graph
-        self.graph_regularizer = graph_regularizer
-        self.solver = solver
-        self.scale = scale
-        self.edges = edges
-        self.strata = strata
-        self.n_starts = n_starts
-        self.warm_start = warm_start
-        self.random_state = random_state
+        self.base, self.graph, self.graph_regularizer = base, graph, graph_regularizer
+        self.solver, self.scale, self.edges, self.strata = solver, scale, edges, strata
+        self.n_starts, self.warm_start, self.random_state = n_starts, warm_start, random_state
 
     def fit(
         self,
@@ -197,8 +190,7 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         program = self.base.predict_program
         if program is None:
             raise DeclarationError(
-                "the model was declared without predict=; add an expression of variables and data to the BaseModel, "
-                "or read theta_ and at(label)."
+                "the model was declared without predict=; give the BaseModel an expression of variables and data, or read theta_."
             )
         lazy = by_partition(self, "predict", program.data, program.expression.shape, data, strata)
         if lazy is not None:
@@ -226,10 +218,7 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         """
         check_is_fitted(self, "theta_")
         lazy = by_partition(self, "losses", self.base.data, (), data, strata)
-        if lazy is not None:
-            return lazy
-        records = self._read(self.base.data, data, strata, "losses")
-        return self._losses(records)
+        return self._losses(self._read(self.base.data, data, strata, "losses")) if lazy is None else lazy
 
     def score(self, *data: Any, strata: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the mean loss, weighted where weights are given: higher is better.
@@ -249,12 +238,11 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
             The score.
         """
         check_is_fitted(self, "theta_")
-        found = score(self, self.base.data, data, strata, sample_weight)
-        if found is not None:
-            return found
-        records = self._read(self.base.data, data, strata, "score", sample_weight)
-        counted = records.weight > 0
-        return -float(np.average(self._losses(records)[counted], weights=records.weight[counted]))
+        sums = by_partition(self, "_sums", self.base.data, (2,), data, strata, sample_weight)
+        if sums is None:
+            sums = self._sums(*data, strata=strata, sample_weight=sample_weight, part=False)
+        loss, weight = np.sum(sums, axis=0)
+        return -float(loss / weight)
 
     @property
     def values(self) -> dict:
@@ -267,12 +255,11 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         """
         return self.__dict__.get("_values", {})
 
-    def _read(self, parameters, data, strata, where, sample_weight=None, known=True):
+    def _read(self, parameters, data, strata, where, known=True):
         """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""
         try:
-            options = {"declared": self.strata, "weight": sample_weight, "columns": self._columns}
-            options["nodes"] = self.strata_ if known and not self.shared else None
-            records = Records.read(parameters, data, strata, where, **options)
+            nodes = self.strata_ if known and not self.shared else None
+            records = Records.read(parameters, data, strata, where, self.strata, nodes, columns=self._columns)
         except GraphError as error:
             more = 'Or pass unseen="common" or unseen="graph" to predict.' if where == "predict" else ""
             if self.graph is None:
@@ -285,7 +272,12 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
             records.strata = records.strata.merged(self.strata_)
         return records
 
+    def _sums(self, *data, strata, sample_weight=None, part=True):
+        """The weighted sum of losses and the sum of weights, (1, 2); the records may be a `part` of more."""
+        records = self._read(self.base.data, data, strata, "score")
+        records.weight = weight = read_weight(sample_weight, records.strata.N, part)
+        return np.array([[self._losses(records)[weight > 0] @ weight[weight > 0], weight.sum()]])
+
     def _losses(self, records):
-        program = self.base.loss_program
-        program.check_signs(records.arrays, records.strata, records.weight, self.values)
-        return program.evaluation(records.arrays, records.strata, self.values)(self._flat())
+        arguments = records.arrays, records.strata, self.values, records.weight
+        return self.base.loss_program.evaluation(*arguments)(self._flat())

@@ -77,7 +77,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     theta, w = result.theta, result.w
     if model.shared:
         theta, edges, w = np.repeat(theta, len(labels), axis=0), EdgeList(len(labels), [], []), np.zeros(0)
-    model.theta_, model.W_ = base.layout.unpack(theta), partial(edges.matrix, w)
+    model.theta_, model._weights = base.layout.unpack(theta), partial(edges.matrix, w)
+    vars(model).pop("W_", None)  # that of the last fit
     model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._set_features(data[0] if data else None)
@@ -104,10 +105,8 @@ def solver_for(model, problem):
 def check_options(model):
     """Check the types and ranges of a model's arguments."""
     if not isinstance(model.base, BaseModel):
-        raise OptionError(
-            f"base must be a strat.BaseModel, not {type_name(model.base)}; "
-            f"declare one with BaseModel(loss, regularizer, data=(…))."
-        )
+        way = "declare one with BaseModel(loss, regularizer, data=(…))."
+        raise OptionError(f"base must be a strat.BaseModel, not {type_name(model.base)}; {way}")
     check_whole("n_starts", model.n_starts, 1)
     check_whole("random_state", model.random_state, 0)
     learned = "LogDet(…), LogDiagonal(…), TraceConstraint(…), Entropy(…) or FixedGraph()"

@@ -45,9 +45,8 @@ def warn_of_undetermined(bound_model, problem):
     empty, K, filled = int((records.strata.counts == 0).sum()), records.strata.K, records.filled
     if problem.learned and empty and not np.any(problem.w0):
         DataWarning.warn(
-            f"{empty} of {K} strata have no records and the prior graph has no edges (W0 = 0): nothing "
-            f"says which strata they resemble, and the learned graph ties them to all others alike. "
-            f"Give a graph with weights where one is known."
+            f"{empty} of {K} strata have no records and the prior graph has no edges (W0 = 0): nothing says which strata "
+            f"they resemble, and the learned graph ties them to all others alike. Give a graph with weights if one is known."
         )
     if not filled.all() and not bound_model.shared:
         component = problem.laplacians(edges.mask if problem.learned else problem.w0).components
@@ -72,11 +71,9 @@ def warn_of_undetermined_predictions(model, program, index):
     used = np.zeros(mask.shape[1], dtype=bool)
     for variable in program.expression.variables():
         used[layout.slices[variable.name()]] = True
-    mask = mask & used
-    index = index[index < len(mask)]  # not of strata that are not nodes
-    affected = mask.any(axis=1)[index]
+    mask = mask & used & np.isin(np.arange(len(mask)), index)[:, None]
+    affected = mask.any(axis=1)[index[index < len(mask)]]  # not of strata that are not nodes
     if affected.any():
-        mask[np.setdiff1d(np.arange(len(mask)), index)] = False
         which, some = _words(mask, model.strata_, layout)
         DataWarning.warn(
             f"the prediction of {int(affected.sum()):,} of {len(affected):,} records does not depend on any data: it uses "
@@ -124,8 +121,7 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
     elif unbounded.any() and not stopped:
         _add_note(
             f"the objective seems unbounded below, or far from its minimum: it falls clearly where the parameters"
-            f"{_of(unbounded, bound_model)} are doubled. Check the signs in the loss, and give it a regularizer, "
-            f"constraints, or more records per stratum.",
+            f"{_of(unbounded, bound_model)} are doubled. Check the loss's signs, and give a regularizer or more records.",
             result,
         )
     return running
@@ -170,9 +166,8 @@ def warn_of_collapse(result):
     if len(result.theta) < 2 or spread is None or spread > COLLAPSED:
         return
     note = (
-        f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of "
-        f"the mean parameters. A larger lambda2, a prior graph or another init= may keep them apart; compare with "
-        f"strat.common on held-out records."
+        f"the fit has collapsed to the common model: half of the strata are within {spread:.1e} (relative) of the mean "
+        f"parameters. A larger lambda2, a prior graph or another init= may help; compare with strat.common on held-out records."
     )
     _add_note(note, result, CollapseWarning)
 

@@ -52,9 +52,9 @@ class LearnedGraph(Shown):
     def __str__(self):
         K, edges, parts = self.W.shape[0], sp.csr_array(self.W).nnz // 2, self.parts
         degrees = self.W.sum(axis=1)
+        degrees = f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}"
         return (
-            f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, "
-            f"degrees {degrees.min(initial=np.inf):.3g} to {degrees.max(initial=0.0):.3g}\nobjective   {self.objective:.9g}\n"
+            f"graph       {K} strata, {edges} of {K * (K - 1) // 2} edges, {degrees}\nobjective   {self.objective:.9g}\n"
             f"  parts     laplacian {parts['laplacian']:.6g}  graph {parts['graph']:.6g}\nresidual    {self.residual:.1e}\n"
             f"work        {self.seconds:.3f} s, {self.iterations} iterations"
         )
@@ -116,10 +116,7 @@ def learn_graph(
     """
     h = graph_regularizer
     if not isinstance(h, GraphRegularizer) or not h.learned:
-        raise OptionError(
-            "graph_regularizer must be strat.LogDet(…), LogDiagonal(…), TraceConstraint(…) or Entropy(…), "
-            f"which learn a graph, not {h!r}."
-        )
+        raise OptionError(f"graph_regularizer must be strat.LogDet(…) or another that learns W, not {h!r}.")
     h.validate()
     check_range("tol", tol, *NONNEGATIVE)
     labels, blocks = read_parameters(theta)
@@ -142,9 +139,8 @@ def learn_graph(
             "iterations. Raise max_iter or loosen tol."
         )
     parts = {name: result.parts[name] for name in ("laplacian", "graph")}
-    residual, labels = result.residual["W"], list(prior.labels)
-    W, work = edges.matrix(result.w), (result.iterations, result.seconds)
-    return LearnedGraph(W, result.objective, residual, labels, parts, *work)
+    found = edges.matrix(result.w), result.objective, result.residual["W"], list(prior.labels), parts
+    return LearnedGraph(*found, result.iterations, result.seconds)
 
 
 def _in_order(theta, labels, nodes):
@@ -152,10 +148,9 @@ def _in_order(theta, labels, nodes):
     if labels == nodes or labels == list(range(len(theta))):
         return theta
     position = {label: row for row, label in enumerate(labels)}
-    missing = [node for node in nodes if node not in position]
-    if missing:
+    for node in (node for node in nodes if node not in position):
         raise GraphError(
-            f"theta has no row for {missing[0]!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
+            f"theta has no row for {node!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
             f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
         )
     return theta[[position[node] for node in nodes]]

@@ -100,5 +100,5 @@ def _check_value(key, value, shape):
         raise OptionError(f"{key} must be a number or an array of numbers, not {value!r}.") from None
     if value is not None and (array.shape != shape or not np.isfinite(array).all()):
         raise OptionError(
-            f"{key} must be finite and of the Parameter's shape {shape}, but it is {value!r} of shape {array.shape}."
+            f"{key} must be finite and of shape {shape}, but is {value!r} of shape {array.shape}."
         )

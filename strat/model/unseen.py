@@ -12,9 +12,9 @@ from scipy.sparse.linalg import spsolve
 from strat.errors import GraphError, OptionError
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.bound_model import BoundModel
-from strat.model.export import training_records
+from strat.model.fitted import training_records
 from strat.problem.graph_regularizers import FixedGraph
-from strat.records.labels import changed_axis
+from strat.records.labels import RecordLabels, changed_axis
 from strat.records.strata import Strata, some_of
 from strat.solvers.starts import default_solver, solve
 
@@ -24,12 +24,10 @@ def with_unseen(model, records, unseen):
     named = isinstance(unseen, str)
     if named and unseen not in ("graph", "common"):
         raise OptionError(f'unseen={unseen!r} is not known. Use "error", "graph", "common", or a graph.')
-    known = {label: k for k, label in enumerate(model.strata_)}
-    new = [label for label in records.strata.labels if label not in known]
-    place = known | {label: len(known) + k for k, label in enumerate(new)}
-    position = np.array([place[z] for z in records.strata.labels])
-    records.strata = Strata(list(place), position[records.strata.index])
-    theta = model._flat()
+    known, theta = set(model.strata_), model._flat()
+    seen = RecordLabels(records.strata.labels, records.strata.index)
+    new = [label for label in seen.values if label not in known]
+    records.strata = Strata.read(seen, nodes=[*model.strata_, *new])
     if not new:
         return records, theta
     if named and unseen == "common":

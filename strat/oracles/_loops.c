@@ -5,11 +5,12 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
-static void rows_times(ptrdiff_t N, ptrdiff_t p, const ptrdiff_t *restrict stratum, const double *restrict x,
-                       const double *restrict theta, double *restrict out)
+/* Every loop takes three counts, three arrays to read and one to write. */
+static void rows_times(ptrdiff_t N, ptrdiff_t p, ptrdiff_t K, const ptrdiff_t *restrict stratum,
+                       const double *restrict x, const double *restrict theta, double *restrict out)
 {
+    (void)K;
     for (ptrdiff_t i = 0; i < N; i++, x += p) {
         const double *restrict own = theta + p * stratum[i];
         double sum = 0.0;
@@ -119,72 +120,35 @@ static void path(ptrdiff_t L, const double *restrict v, const double *restrict c
         z[k] = z[k + 1] < lower[k] ? lower[k] : z[k + 1] > upper[k] ? upper[k] : z[k + 1];
 }
 
-/* `work` has room for 8 L + 6 numbers. */
-static void path_proxes(ptrdiff_t P, ptrdiff_t L, const double *v, const double *curvature, const double *up, const double *down,
-                      double *work, double *z)
+/* `slopes` are all paths' upward and then all downward ones; `out` has room for another 8 L + 6 numbers to work with. */
+static void paths(ptrdiff_t P, ptrdiff_t L, ptrdiff_t E, const double *v, const double *curvature, const double *slopes, double *out)
 {
-    for (ptrdiff_t p = 0; p < P; p++, v += L, z += L, curvature += L, up += L - 1, down += L - 1)
-        path(L, v, curvature, up, down, (knot *)(work + 2 * L), work, work + L, z);
+    double *work = out + P * L;
+    const double *up = slopes, *down = slopes + P * E;
+    for (ptrdiff_t p = 0; p < P; p++, v += L, out += L, curvature += L, up += E, down += E)
+        path(L, v, curvature, up, down, (knot *)(work + 2 * L), work, work + L, out);
 }
-
-typedef union {
-    ptrdiff_t n;
-    double *a;
-    ptrdiff_t *i;
-} value;
-
-static void release(Py_buffer *views, int count)
-{
-    while (count-- > 0)
-        PyBuffer_Release(&views[count]);
-}
-
-/* Read arguments of the types n (count), r (array to read) and w (array to write); return how many arrays there
-   are, -1 with an exception set where an argument does not fit. */
-static int unpack(const char *types, PyObject *const *args, Py_ssize_t count, value *v, Py_buffer *views)
-{
-    int arrays = 0;
-    if (count != (Py_ssize_t)strlen(types))
-        PyErr_SetString(PyExc_TypeError, "a wrong number of arguments");
-    for (; *types && !PyErr_Occurred(); types++, args++, v++) {
-        Py_buffer *view = &views[arrays];
-        if (*types == 'n')
-            v->n = PyLong_AsSsize_t(*args);
-        else if (!PyObject_GetBuffer(*args, view, *types == 'w' ? PyBUF_WRITABLE : PyBUF_SIMPLE)) {
-            v->a = view->buf;
-            arrays++;
-        }
-    }
-    if (!PyErr_Occurred())
-        return arrays;
-    release(views, arrays);
-    return -1;
-}
-
-#define LOOPS(_)                                                                                              \
-    _(rows_times, "nnrrrw", rows_times(v[0].n, v[1].n, v[2].i, v[3].a, v[4].a, v[5].a))                       \
-    _(rows_sum, "nnnrrrw", rows_sum(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                  \
-    _(grams, "nnnrrrw", grams(v[0].n, v[1].n, v[2].n, v[3].i, v[4].a, v[5].a, v[6].a))                        \
-    _(path_proxes, "nnrrrrww", path_proxes(v[0].n, v[1].n, v[2].a, v[3].a, v[4].a, v[5].a, v[6].a, v[7].a))
 
 /* The loops run without Python's lock, so that threads share the strata. */
-#define FUNCTION(name, types, call)                                                            \
-    static PyObject *py_##name(PyObject *module, PyObject *const *args, Py_ssize_t count)      \
-    {                                                                                          \
-        value v[9];                                                                            \
-        Py_buffer views[9];                                                                    \
-        const int arrays = unpack(types, args, count, v, views);                               \
-        (void)module;                                                                          \
-        if (arrays < 0)                                                                        \
-            return NULL;                                                                       \
-        Py_BEGIN_ALLOW_THREADS call;                                                           \
-        Py_END_ALLOW_THREADS release(views, arrays);                                           \
-        Py_RETURN_NONE;                                                                        \
+#define LOOP(name)                                                                                          \
+    static PyObject *py_##name(PyObject *module, PyObject *args)                                            \
+    {                                                                                                       \
+        ptrdiff_t a, b, c;                                                                                  \
+        Py_buffer views[4];                                                                                 \
+        (void)module;                                                                                       \
+        if (!PyArg_ParseTuple(args, "nnny*y*y*w*", &a, &b, &c, views, views + 1, views + 2, views + 3))     \
+            return NULL;                                                                                    \
+        Py_BEGIN_ALLOW_THREADS name(a, b, c, views[0].buf, views[1].buf, views[2].buf, views[3].buf);       \
+        Py_END_ALLOW_THREADS for (int i = 0; i < 4; i++) PyBuffer_Release(views + i);                       \
+        Py_RETURN_NONE;                                                                                     \
     }
-#define METHOD(name, types, call) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL},
+LOOP(rows_times)
+LOOP(rows_sum)
+LOOP(grams)
+LOOP(paths)
+#define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
 
-LOOPS(FUNCTION)
-static PyMethodDef methods[] = {LOOPS(METHOD){NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {METHOD(rows_times), METHOD(rows_sum), METHOD(grams), METHOD(paths), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_loops", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__loops(void) { return PyModule_Create(&definition); }

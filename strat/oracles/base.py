@@ -4,6 +4,7 @@ Beside them, arrays of other libraries than NumPy are recognised.
 """
 
 import copy
+import math
 from functools import cached_property, partial, reduce
 from operator import add
 
@@ -43,6 +44,14 @@ def host(array):
     return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
 
 
+def times(g, factor):
+    """Product with 0 · inf = 0, since terms of weight 0 have no part in sums and gradients."""
+    product, xp = g * factor, namespace(g)
+    if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
+        product = xp.where((g == 0) | (factor == 0), 0.0, product)
+    return product
+
+
 class Oracle:
     """A convex function of each stratum's parameters.
 
@@ -54,7 +63,8 @@ class Oracle:
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap; read-only where the oracle keeps them.
     * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
     * ``cones()``: a list of `Cones` whose sum is the function, or, of a prox, what it minimises, constraints included.
-    * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum.
+    * ``prox(v, t)``: argmin_z f(z) + ‖z − v‖² / (2t), t a positive number or one for each stratum. ``prox.kind`` says how it is
+      computed, and ``prox.rescaled(weight, unit)`` is that of weight × f(unit · z).
     """
 
     n, sizes = 0, 0.0
@@ -63,10 +73,6 @@ class Oracle:
     def has(self, name):
         """Whether the oracle has a method."""
         return callable(getattr(self, name, None))
-
-    def value(self, theta):
-        """Value of each stratum."""
-        raise NotImplementedError
 
     def interior(self):
         """The same function where its gradient is finite, +inf elsewhere: the domain of methods that follow gradients."""
@@ -108,25 +114,21 @@ class Quadratic(Oracle):
         self.n, self.sizes = g.shape[1], sizes
 
     def value(self, theta):
-        """Value of each stratum."""
         return self.value_and_gradient(theta)[0]
 
     def value_and_gradient(self, theta):
-        """Value and gradient of each stratum."""
         d = theta if self.centre is None else theta - self.centre
         if self.H is None:
-            return self.c + (self.g * d).sum(axis=1), np.broadcast_to(self.g, d.shape).copy()
+            return self.c + np.vecdot(self.g, d), np.broadcast_to(self.g, d.shape).copy()
         hd = np.matmul(self.H, d[..., None])[..., 0]
-        return self.c + ((self.g + 0.5 * hd) * d).sum(axis=1), self.g + hd
+        return self.c + np.vecdot(self.g + 0.5 * hd, d), self.g + hd
 
     def hessian_operator(self, theta):
-        """The constant Hessian as a map."""
         if self.H is None:
             return np.zeros_like
         return lambda v: np.matmul(self.H, v[..., None])[..., 0]
 
     def hessian(self, theta):
-        """The constant Hessian's blocks."""
         return np.broadcast_to(0.0 if self.H is None else self.H, (len(theta), self.n, self.n))
 
 
@@ -150,13 +152,11 @@ class SumOracle(Oracle):
         self.quadratic = all(part.quadratic for part in self.parts)
 
     def interior(self):
-        """The same sum where its gradient is finite, +inf elsewhere."""
         summed = copy.copy(self)
         summed.parts = tuple(part.interior() for part in self.parts)
         return summed
 
     def limited(self):
-        """The affine arguments with a domain of all parts."""
         return [argument for part in self.parts for argument in part.limited()]
 
     def missing(self, name):
@@ -165,35 +165,29 @@ class SumOracle(Oracle):
 
     @property
     def sizes(self):
-        """The sizes of the coordinates' coefficients."""
         return np.max([np.broadcast_to(part.sizes, self.n) for part in self.parts], axis=0)
 
     def value(self, theta):
-        """Sum of the values (K,)."""
         return reduce(add, (part.value(theta) for part in self.parts))
 
     def value_and_gradient(self, theta):
-        """Sums of values (K,) and gradients (K, n)."""
         values, gradients = zip(*(part.value_and_gradient(theta) for part in self.parts), strict=True)
         return reduce(add, values), reduce(add, gradients)
 
     def hessian(self, theta):
-        """Sum of the Hessians' blocks (K, n, n)."""
         return reduce(add, (part.hessian(theta) for part in self.parts))
 
     def hessian_operator(self, theta):
-        """Sum of the Hessians as a map."""
         operators = [part.hessian_operator(theta) for part in self.parts]
         return lambda v: reduce(add, (operator(v) for operator in operators))
 
 
 class Rescaled(Oracle):
-    """weight × f(unit · theta), f an `oracle` and unit (n,) or None, with the capabilities of f."""
+    """weight × f(unit · theta), f an `oracle` and unit (n,) or 1, with the capabilities of f."""
 
-    def __init__(self, oracle, weight=1.0, unit=None):
+    def __init__(self, oracle, weight=1.0, unit=1.0):
         if isinstance(oracle, Rescaled):
-            weight, inner, oracle = weight * oracle.weight, oracle.unit, oracle.oracle
-            unit = unit if inner is None else inner if unit is None else inner * unit
+            weight, unit, oracle = weight * oracle.weight, unit * oracle.unit, oracle.oracle
         self.oracle, self.weight, self.unit, self.n = oracle, float(weight), unit, oracle.n
         self.quadratic = oracle.quadratic
         for name in ("value_and_gradient", "hessian_operator", "hessian"):
@@ -207,22 +201,19 @@ class Rescaled(Oracle):
     @cached_property
     def prox(self):
         """The prox, None where f has none."""
-        return _prox(self.oracle.prox, self.weight, self.unit) if self.oracle.has("prox") else None
+        return self.oracle.prox.rescaled(self.weight, self.unit) if self.oracle.has("prox") else None
 
     def _rescaled_cones(self):
-        functions = [function.scaled(self.weight) for function in self.oracle.cones()]
-        return functions if self.unit is None else [f.in_units(self.unit) for f in functions]
+        return [function.scaled(self.weight).in_units(self.unit) for function in self.oracle.cones()]
 
     def interior(self):
-        """The same where its gradient is finite, +inf elsewhere."""
         return Rescaled(self.oracle.interior(), self.weight, self.unit)
 
     def limited(self):
         """The affine arguments with a domain, where they are those of the parameters as they are."""
-        return self.oracle.limited() if self.unit is None else []
+        return self.oracle.limited() if np.all(self.unit == 1.0) else []
 
     def missing(self, name):
-        """Why a method is missing."""
         return self.oracle.missing(name)
 
     @property
@@ -236,61 +227,19 @@ class Rescaled(Oracle):
         rows = getattr(self.oracle, "kinked_rows", None)
         return rows and rows.rescaled(self.weight, self.unit)
 
-    def _out(self, theta):
-        return theta if self.unit is None else self.unit * theta
-
     def value(self, theta):
-        """Values (K,)."""
-        return self.weight * self.oracle.value(self._out(theta))
+        return self.weight * self.oracle.value(self.unit * theta)
 
     def value_and_gradient(self, theta):
-        """Values (K,) and gradients (K, n)."""
-        value, gradient = self.oracle.value_and_gradient(self._out(theta))
-        return self.weight * value, self._out(self.weight * gradient)
+        value, gradient = self.oracle.value_and_gradient(self.unit * theta)
+        return self.weight * value, self.weight * self.unit * gradient
 
     def hessian_operator(self, theta):
-        """The Hessian as a map."""
-        operator = self.oracle.hessian_operator(self._out(theta))
-        return lambda v: self._out(self.weight * operator(self._out(v)))
+        operator, size = self.oracle.hessian_operator(self.unit * theta), self.weight * self.unit
+        return lambda v: size * operator(self.unit * v)
 
     def hessian(self, theta):
-        """The Hessian's blocks (K, n, n)."""
-        size = self.weight if self.unit is None else self.weight * np.outer(self.unit, self.unit)
-        blocks = self.oracle.hessian(self._out(theta))
+        size = self.weight * np.multiply.outer(self.unit, self.unit)
+        blocks = self.oracle.hessian(self.unit * theta)
         # Blocks that an oracle keeps are read-only; any others are nobody else's.
         return np.multiply(size, blocks, out=blocks if blocks.flags.writeable else None)
-
-
-def _prox(prox, weight, unit):
-    native = getattr(prox, "rescaled", None)
-    return RescaledProx(prox, weight, unit) if unit is None or native is None else native(weight, unit)
-
-
-class RescaledProx:
-    """The prox of weight × f(unit · theta), by that of f, `of`: a step weight × unit² × t for every coordinate.
-
-    What is known of the prox (its kind, its blocks) stays in sight through `of`.
-    """
-
-    def __init__(self, of, weight, unit=None):
-        self.of, self.weight, self.unit = of, weight, unit
-
-    def _step(self, t):
-        t = np.asarray(t) * self.weight
-        return t if self.unit is None else t.reshape(-1, 1) * self.unit**2
-
-    def __call__(self, v, t):
-        if self.unit is None:
-            return self.of(v, self._step(t))
-        return self.of(self.unit * v, self._step(t)) / self.unit
-
-    @property
-    def diagonal(self):
-        """Diagonal of the Hessian where the function is a quadratic of each coordinate; None where it is not."""
-        diagonal = getattr(self.of, "diagonal", None)
-        return None if diagonal is None else self._step(1.0) * diagonal
-
-    def __getattr__(self, name):
-        if name in ("costly", "restricted"):
-            return getattr(self.of, name)
-        raise AttributeError(name)

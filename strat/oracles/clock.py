@@ -5,6 +5,8 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from strat.errors import OptionError
+
 _END = ContextVar("end", default=math.inf)
 
 
@@ -31,3 +33,37 @@ def within(seconds, started=None):
 def seconds_left():
     """Seconds until the end; none or fewer where it has passed."""
     return _END.get() - time.perf_counter()
+
+
+class Clock:
+    """The seconds since the start, and how the work ended: status "finished", "time_limit" or "interrupted"."""
+
+    def __init__(self, limit=None):
+        if limit is not None and (isinstance(limit, bool | str) or not limit > 0):
+            raise OptionError(f"time_limit must be a number of seconds above 0, or None, not {limit!r}.")
+        self.started, self.limit, self.status = time.time(), limit, "finished"
+
+    @property
+    def seconds(self):
+        """Seconds since the start, in any process."""
+        return time.time() - self.started
+
+    @property
+    def left(self):
+        """Seconds that are left, above 0; None without a limit."""
+        return None if self.limit is None else max(self.limit - self.seconds, 1e-3)
+
+    def check(self, share=1.0):
+        """Raise OutOfTime where this share of the time limit has passed."""
+        if self.limit is not None and self.seconds > share * self.limit:
+            raise OutOfTime
+
+    @contextmanager
+    def interruptible(self):
+        """End the block, and note why, where the time is up or Ctrl-C is pressed."""
+        try:
+            yield
+        except OutOfTime:
+            self.status = "time_limit"
+        except KeyboardInterrupt:
+            self.status = "interrupted"

@@ -12,8 +12,8 @@ from strat.oracles.centring import COLLINEAR, Centring, free_parameters
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
-#: Relative and absolute accuracies that are asked for, in order.
-ACCURACIES = 1e-10, 1e-8
+#: Accuracies of the objective and the constraints, relative and absolute, that are asked for, in order.
+ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8)
 #: Constraints further off than one over this share, in units of the solution without them, count as that far.
 FAR = 1e-6
 #: A solution or an objective so much smaller than the unit it was found in is refined, unless it is rounding alone.
@@ -37,6 +37,7 @@ class Solution:
     theta: np.ndarray  # (K, n)
     error: np.ndarray  # what the dual solution leaves of the stationarity condition in theta
     gap: float  # between the primal and the dual objective
+    doubt: float  # the gap, and what violated constraints lower the objective by, to first order
 
 
 class ConeProgram:
@@ -56,20 +57,21 @@ class ConeProgram:
         self.size = int(self.first[-1])
         self._pattern = self._scaled = self.centring = None
 
-    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0):
+    def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0, restricted=True):
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
 
         H is (K, n, n) or has the diagonals (K, n), g is (K, n), and `weight` (K,) are weights of the functions f_i by stratum.
         With `refined` it is solved once more for the distance from the solution found, all numbers of which are small: where a
-        constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough.
+        constraint is held without force, the first error is only the root of the gap. `accuracy` is one that is enough for the
+        objective; where it is `restricted`, constraints are kept as well as otherwise.
         """
         centring = self.centred(H)
         if centring is not None:
             with suppress(NoOracleError):  # few programs are harder in those coordinates
-                return self._solved(H, g, weight, refined, accuracy, centring)
-        return self._solved(H, g, weight, refined, accuracy)
+                return self._solved(H, g, weight, refined, accuracy, restricted, centring)
+        return self._solved(H, g, weight, refined, accuracy, restricted)
 
-    def _solved(self, H, g, weight, refined, accuracy, centring=None):
+    def _solved(self, H, g, weight, refined, accuracy, restricted, centring=None):
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         A, b, cones = self._constraints[:3]
         laplacian, differences = self.laplacian, None
@@ -86,7 +88,8 @@ class ConeProgram:
         size = max(slope, FAR * offset) if P.nnz and slope else offset or 1.0
         if not slope and b.any():
             size = np.median(np.abs(b[b != 0]))  # of the records, and not of bounds far off
-        accuracies = (accuracy, *ACCURACIES) if accuracy else ACCURACIES
+        rough = (accuracy, FEASIBLE if restricted else accuracy)
+        accuracies = (rough, *ACCURACIES) if accuracy else ACCURACIES
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
         # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
         terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
@@ -96,11 +99,13 @@ class ConeProgram:
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
-        x, gap = size * unit * x, gap_of(solution) * worth
+        gap = gap_of(solution) * worth
+        broken = worth * float(np.abs(z) @ np.abs(b / size - A @ x - solution.s)) if accuracy else 0.0
+        x = size * unit * x
         x, error = x[theta].reshape(shape), error[theta].reshape(shape)
         if centring is not None:
             x, error = x @ centring.T.T, error @ centring.inverse
-        return Solution(x, error, gap)
+        return Solution(x, error, gap, gap + broken)
 
     def centred(self, H):
         """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
@@ -128,7 +133,7 @@ class ConeProgram:
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
         for accuracy in accuracies:
-            solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, accuracy)
+            solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, *accuracy)
             if str(solution.status) == "MaxTime":
                 raise OutOfTime
             if usable(solution, accepted):

@@ -118,14 +118,17 @@ def cones_of(kind, number, size, count):
     return [made[kind](size * count)] if lines else [made[kind](number) for _ in range(count)]
 
 
-def solved(P, q, A, b, cones, accuracy):
-    """The solution of min ½ xᵀ P x + qᵀ x with b - A x in the cones, asked for to an accuracy, as far as time allows."""
+def solved(P, q, A, b, cones, gap, feasible):
+    """The solution of min ½ xᵀ P x + qᵀ x with b - A x in the cones, as far as time allows.
+
+    `gap` and `feasible` are the accuracies of the objective and of the equations that are asked for.
+    """
     import clarabel
 
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_iter, settings.time_limit = False, 200, max(seconds_left(), 0.0)
     settings.direct_solve_method = "qdldl"  # several times as fast as the other one but on dense graphs
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
+    settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = gap, gap, feasible
     settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
     settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
     return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()

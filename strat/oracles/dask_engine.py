@@ -26,14 +26,10 @@ def engine_of(engine):
 
 
 class DaskEngine:
-    """Chunks as Dask's delayed objects or futures, computed and kept on the workers of a client.
+    """Chunks as Dask's delayed objects or futures, computed and kept on the workers of a ``dask.distributed.Client``.
 
     A worker that is lost costs the time to make its shards again, on the others. Where the scheduler is lost, a fit ends with
     its best iterate.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
     """
 
     def __init__(self, client):
@@ -48,12 +44,10 @@ class DaskEngine:
         return self.placed[number]
 
     def map(self, function, chunks):
-        """The results of a function of each chunk, in order."""
         futures = [self.client.submit(_call, function, chunk[0], self._place(chunk)) for chunk in chunks]
         return self.client.gather(futures)
 
     def start(self, make, chunks, K):
-        """The sum over ``make(chunk)``, which the workers keep."""
         make = self.client.submit(_same, make, pure=False)
         shards = [self.client.submit(_call, make, chunk[0], self._place(chunk)) for chunk in chunks()]
         self.placed = {}  # the scheduler knows how to make them again
@@ -115,14 +109,7 @@ def _added(results):
 
 
 def of_shards(data, strata, weight):
-    """The partitions of Dask collections as delayed tuples; None where the arguments are none.
-
-    Parameters
-    ----------
-    data : tuple
-    strata, weight
-        As ``fit`` takes them; a name of columns goes to every partition.
-    """
+    """The partitions of Dask collections as delayed tuples, None where there are none; names of columns go to every partition."""
     given = [argument for argument in (*data, strata, weight) if hasattr(argument, "__dask_graph__")]
     if not given:
         return None

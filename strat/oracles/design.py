@@ -55,12 +55,6 @@ class Segments:
             out[k] = (a[own] * weight[own, None]).T @ a[own]
         return out
 
-    def any(self, mask):
-        """Whether some record of each stratum has the mask set."""
-        out = np.zeros(self.K, dtype=bool)
-        out[self.index[mask]] = True
-        return out
-
 
 def compact(index):
     """The place of each of some ascending strata among those that occur, and how many occur."""
@@ -68,7 +62,26 @@ def compact(index):
     return place, int(place[-1]) + 1 if len(place) else 0
 
 
-class ConstantDesign:
+class Design:
+    """A map of theta: ``coefficients`` (R, T) are what it multiplies its ``columns``, (T,) or (m, T), with.
+
+    ``matvec`` takes theta (K, n) to (R, m), and ``rmatvec``, the transpose, takes (R, m) to (K, n).
+    """
+
+    on_records = True
+
+    def sizes(self):
+        """Root mean square of the coefficients of every coordinate, (n,)."""
+        out, values = np.zeros(self.n), self.coefficients
+        if values.shape[0] and self.columns.size:
+            sparse = sp.issparse(values)
+            squares = values.multiply(values).sum(axis=0) if sparse else np.einsum("rt,rt->t", values, values)
+            for row in np.atleast_2d(self.columns):
+                np.maximum.at(out, row, np.sqrt(np.ravel(squares) / values.shape[0]))
+        return out
+
+
+class ConstantDesign(Design):
     """The same map for every stratum: u_k = C theta_k, rows on strata; with `segments` on records, u_i = C theta_{z_i}."""
 
     dense = True
@@ -76,7 +89,7 @@ class ConstantDesign:
     def __init__(self, row, column, scale, m, n, segments=None):
         self.m, self.n, self.segments, self.on_records = m, n, segments, segments is not None
         self.nnz = len(row)
-        self._column, self._scale = column, scale
+        self.coefficients, self.columns = scale[None, :], column
         whole = m == n == len(row) and np.array_equal(row, np.arange(m)) and np.array_equal(column, row)
         self._identity = whole and np.all(scale == 1.0)  # which keeps infinite numbers apart
         self._c = sp.csr_array((scale, (row, column)), shape=(m, n))
@@ -88,45 +101,23 @@ class ConstantDesign:
         return self.segments.sum(values) if self.on_records else values
 
     def gram(self, weights):
-        """(R, m) to (K, n, n)."""
         c = self._c.toarray() if sp.issparse(self._c) else self._c
         return np.matmul(c.T * self._of_strata(weights)[:, None, :], c)
 
     def matvec(self, theta):
-        """(K, n) to (R, m)."""
         u = theta if self._identity else theta @ self._c.T
         return u[self.segments.index] if self.on_records else u
 
-    def sizes(self):
-        """Root mean square of the coefficients of every coordinate, (n,)."""
-        return _sizes(self._scale[None, :], self._column, self.n)
-
     def rmatvec(self, g):
-        """(R, m) to (K, n)."""
         g = self._of_strata(g)
         return g if self._identity else g @ self._c
 
 
-def _sizes(values, columns, n):
-    """Root mean square (n,) of the values (R, T) that belong to each of n columns, columns (T,) or (m, T)."""
-    out = np.zeros(n)
-    if values.shape[0] and columns.size:
-        if sp.issparse(values):
-            squares = np.asarray(values.multiply(values).sum(axis=0)).ravel()
-        else:
-            squares = np.einsum("rt,rt->t", values, values)
-        for row in np.atleast_2d(columns):
-            np.maximum.at(out, row, np.sqrt(squares / values.shape[0]))
-    return out
-
-
-class SharedDesign:
+class SharedDesign(Design):
     """All rows of a record use the same coefficients on different columns: u_i = (a_i Theta_{z_i}).
 
     Block-CSR over (record, stratum × coefficient): one product serves all rows of the form.
     """
-
-    on_records = True
 
     def __init__(self, coefficients, columns, segments, n):
         self.segments, self.n = segments, n
@@ -142,10 +133,6 @@ class SharedDesign:
         flat = columns.T.reshape(-1)
         self._order = None if np.array_equal(flat, np.arange(n)) else flat
         self._unique = len(np.unique(flat)) == len(flat)
-
-    def sizes(self):
-        """Root mean square of the coefficients of every coordinate, (n,)."""
-        return _sizes(self.coefficients, self.columns, self.n)
 
     @cached_property
     def _a(self):
@@ -163,19 +150,14 @@ class SharedDesign:
         return self._a.T
 
     def matvec(self, theta):
-        """(K, n) to (N, m)."""
         if self._order is not None:
             theta = theta[:, self._order]
         if kernels.compiled and self._rows is not None:
             return kernels.compiled.rows_times(self._rows, self._stratum, theta)[:, None]
-        if self.m == 1:
-            return (self._a @ theta.reshape(-1))[:, None]
         return self._a @ theta.reshape(-1, self.m)
 
     def rmatvec(self, g):
         """(N, m) to (K, n)."""
-        if self.m == 1:
-            g = g[:, 0]
         if kernels.compiled and self._rows is not None:
             back = kernels.compiled.rows_sum(self._rows, self._stratum, g, self.segments.K)
         else:
@@ -190,7 +172,6 @@ class SharedDesign:
         return out
 
     def gram(self, weights):
-        """(N, m) to (K, n, n)."""
         out = np.zeros((self.segments.K, self.n, self.n))
         for r, columns in enumerate(self.columns):
             if r == 0 or not np.array_equal(weights[:, r], weights[:, r - 1]):
@@ -211,14 +192,12 @@ class SharedDesign:
         return out
 
 
-class RowDesign:
+class RowDesign(Design):
     """Any other map of record data: one sparse row for each entry of each record's form."""
-
-    on_records = True
 
     def __init__(self, coefficients, row, column, m, segments, n):
         self.segments, self.m, self.n = segments, m, n
-        self.coefficients, self.row, self.column = coefficients, row, column
+        self.coefficients, self.row, self.columns = coefficients, row, column
         self.dense = not sp.issparse(coefficients)
         N, K = segments.N, segments.K
         coo = sp.coo_array(coefficients)
@@ -229,24 +208,17 @@ class RowDesign:
         self._at = self._a.T
         self.nnz = self._a.nnz
 
-    def sizes(self):
-        """Root mean square of the coefficients of every coordinate, (n,)."""
-        return _sizes(self.coefficients, self.column, self.n)
-
     def matvec(self, theta):
-        """(K, n) to (N, m)."""
         return (self._a @ theta.reshape(-1)).reshape(-1, self.m)
 
     def rmatvec(self, g):
-        """(N, m) to (K, n)."""
         return (self._at @ g.reshape(-1)).reshape(self.segments.K, self.n)
 
     def gram(self, weights):
-        """(N, m) to (K, n, n)."""
         out = np.zeros((self.segments.K, self.n, self.n))
         for r in range(self.m):
             terms = np.flatnonzero(self.row == r)
-            columns = self.column[terms]
+            columns = self.columns[terms]
             block = self.segments.gram(self.coefficients[:, terms], weights[:, r])
             np.add.at(out, (slice(None), columns[:, None], columns[None, :]), block)
         return out

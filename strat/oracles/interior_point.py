@@ -1,18 +1,79 @@
-"""An interior point method for losses with kinks, smoothed or not, and the prox of such losses."""
+"""Losses with kinks, smoothed or not: their records, an interior point method, and their prox."""
 
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 
 from strat.oracles.base import Rescaled, hessian_blocks
+from strat.oracles.design import Segments
 
 MOST = 40  # iterations
 INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
 CENTRED = 0.2  # first complementarity, relative to a slope times an argument
+NEAR = 0.1  # its least share, near the solution
 BACK = 0.995  # longest step, relative to the way to the boundary
 CLOSED = 1e-14  # the gap, relative to the first one, below which rounding decides
 EXACT = 1e-3  # relative residual of the linear systems
 DAMPING = 1e-9  # relative
+
+
+@dataclass
+class KinkedRows:
+    """Σ_ij max_{low <= c <= high} (c r_ij − δ_i c² / 2) with r = A (unit · theta) + shift: pinball, hinge, |u| and their like."""
+
+    design: object  # A, with m rows a record
+    shift: np.ndarray  # (N, m J), for each of the J kinks of a row
+    low: np.ndarray  # slopes before the kinks, with the records' weights in them
+    high: np.ndarray  # slopes behind them
+    delta: np.ndarray  # widths
+    J: int
+    segments: object  # the grouping of records
+    unit: object = 1.0  # of each coordinate
+
+    @classmethod
+    def of(cls, rule, form, weight):
+        """The rows of the sum of weight × an atom of a BoundForm, or None where they are others."""
+        kinks, design = getattr(rule, "kinks_apart", None), form.design
+        if kinks is None or design is None or form.inner or not design.dense or not form.on_records:
+            return None
+        if not ((weight > 0) & np.isfinite(weight)).all():
+            return None
+        place, low, high = kinks
+        J, m, rows = len(place), design.m, form.segments.N
+        weight = np.broadcast_to(weight.reshape(len(weight), -1), (rows, m)).repeat(J, axis=1)
+        offset = 0.0 if form.offset is None else np.reshape(form.offset, (-1, m)).repeat(J, axis=1)
+        place, low, high = (np.tile(part, m) for part in (place, low, high))
+        shift, delta = np.broadcast_to(offset - place, weight.shape), rule.delta / weight
+        return cls(design, shift, low * weight, high * weight, delta, J, form.segments)
+
+    def rescaled(self, weight, unit):
+        """weight × the sum at unit · theta, of another theta."""
+        low, high, delta = self.low * weight, self.high * weight, self.delta / weight
+        return replace(self, unit=self.unit * unit, low=low, high=high, delta=delta)
+
+    def arguments(self, theta):
+        """r, shape (N, m J)."""
+        return self.tangent(theta) + self.shift
+
+    def tangent(self, move):
+        """Change of r with theta."""
+        return self.design.matvec(self.unit * move).repeat(self.J, axis=1)
+
+    def back(self, c):
+        """Aᵀ c, shape (K, n)."""
+        return self.unit * self.design.rmatvec(self._by_row(c))
+
+    def gram(self, weights):
+        """Aᵀ diag(weights) A, blocks (K, n, n)."""
+        return self.design.gram(self._by_row(weights)) * np.multiply.outer(self.unit, self.unit)
+
+    def _by_row(self, values):
+        return values if self.J == 1 else values.reshape(len(values), -1, self.J).sum(axis=2)
+
+    def slopes(self, r):
+        """The c that attain the maximum: derivatives of the smoothed kinks."""
+        return np.clip(r / (self.delta + 1e-300), self.low, self.high)
 
 
 class InteriorPoint:
@@ -31,7 +92,8 @@ class InteriorPoint:
     """
 
     def __init__(self, rows, quadratic, system, segments=None):
-        self.rows, self.quadratic, self.system, self.segments = rows, quadratic, system, segments
+        self.rows, self.quadratic, self.system = rows, quadratic, system
+        self.segments = segments or Segments(np.zeros(len(rows.shift)), 1)
 
     def solve(self, theta, slope, tol=0.0):
         """The minimiser (K, n) from theta on, where ∇Q is `slope`, as far as a gradient of norm tol, or rounding, allows.
@@ -62,12 +124,12 @@ class InteriorPoint:
         return self.theta
 
     def _total(self, values):
-        """The sum over all rows, or over those of each stratum (K, 1)."""
-        return values.sum() if self.segments is None else self.segments.sum(values.sum(axis=1, keepdims=True))
+        """The sums over the rows of each of the strata that take steps of their own, (K, 1)."""
+        return self.segments.sum(values.sum(axis=1, keepdims=True))
 
     def _on_rows(self, values):
-        """A number as it is, or the strata's numbers repeated for their rows, (N, 1)."""
-        return values if self.segments is None else values[self.segments.index]
+        """The strata's numbers repeated for their rows, (N, 1)."""
+        return values[self.segments.index]
 
     def _start(self, theta, slope):
         """Slopes in the middle of their intervals, and the multipliers that they ask for."""
@@ -76,7 +138,9 @@ class InteriorPoint:
         at_kinks, wide = rows.slopes(self.r), rows.high - rows.low
         self.c = np.clip(at_kinks, rows.low + INSIDE * wide, rows.high - INSIDE * wide)
         over = self.r - rows.delta * self.c
-        centre = CENTRED * float(np.mean(wide)) * float(np.median(np.abs(self.r))) + 1e-300
+        pulls = rows.back(at_kinks)
+        left = np.linalg.norm(slope + pulls) / (np.linalg.norm(slope) + np.linalg.norm(pulls) + 1e-300)
+        centre = CENTRED * max(left, NEAR) * float(np.mean(wide)) * float(np.median(np.abs(self.r))) + 1e-300
         self.a = np.maximum(over, 0.0) + centre / (rows.high - self.c)
         self.b = np.maximum(-over, 0.0) + centre / (self.c - rows.low)
         self.above, self.below = rows.high - self.c, self.c - rows.low
@@ -105,11 +169,8 @@ class InteriorPoint:
         """The longest step up to 1 that keeps the slopes inside and the multipliers positive."""
         _, _, dc, da, db = step
         pairs = ((dc, self.above), (-dc, self.below), (-da, self.a), (-db, self.b))
-        reached = reduce(np.maximum, (change / value for change, value in pairs))
-        reached = (
-            np.max(reached) if self.segments is None else self.segments.max(reached.max(axis=1))[:, None]
-        )
-        return np.minimum(1.0, BACK / np.maximum(reached, 1e-300))
+        reached = reduce(np.maximum, (change / value for change, value in pairs)).max(axis=1)
+        return np.minimum(1.0, BACK / np.maximum(self.segments.max(reached), 1e-300))[:, None]
 
     def _gap(self, step=(0.0,) * 5, length=0.0):
         """Σ a (high − c) + b (c − low), after a step."""
@@ -155,7 +216,6 @@ class KinkedProx:
         return known and cls(*known, rescue)
 
     def rescaled(self, weight, unit):
-        """The prox of weight × f(unit · z)."""
         rest = [Rescaled(oracle, weight, unit) for oracle in self.rest]
         return KinkedProx(self.rows.rescaled(weight, unit), rest, self.rescue.rescaled(weight, unit))
 

@@ -26,7 +26,7 @@ class Compiled:
     def rows_times(self, x, stratum, theta):
         """x_i . theta_k of the rows x (N, p), k = stratum_i: shape (N,)."""
         out = np.empty(len(x))
-        self._loops.rows_times(*x.shape, stratum, x, of_floats(theta), out)
+        self._loops.rows_times(*x.shape, len(theta), stratum, x, of_floats(theta), out)
         return out
 
     def rows_sum(self, x, stratum, g, K):
@@ -41,11 +41,12 @@ class Compiled:
         self._loops.grams(*x.shape, K, stratum, x, of_floats(weight), out)
         return out
 
-    def path_proxes(self, *arrays):
+    def paths(self, v, curvature, up, down):
         """The numbers of `strat.oracles.prox_groups.path_prox`, of v (P, L) and its terms."""
-        (P, L), out = arrays[0].shape, np.empty(arrays[0].shape)
-        self._loops.path_proxes(P, L, *map(of_floats, arrays), np.empty(8 * L + 6), out)
-        return out
+        (P, L), slopes = v.shape, np.stack([up, down])
+        out = np.empty(P * L + 8 * L + 6)  # and what is worked with
+        self._loops.paths(P, L, up.shape[1], of_floats(v), of_floats(curvature), of_floats(slopes), out)
+        return out[: P * L].reshape(P, L)
 
 
 def _load():

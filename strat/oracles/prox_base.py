@@ -90,17 +90,21 @@ def joined(blocks):
 
 
 class BlockProx:
-    """The prox of a sum over disjoint blocks of coordinates.
+    """The prox of weight × a sum over disjoint blocks of coordinates, at unit · z.
 
     The step t is a number, one for each stratum, or (K or 1, n), the same for the coordinates that `ties` lists together.
     """
 
-    def __init__(self, blocks, transposed=None):
-        self.blocks, self.transposed = joined(blocks), transposed
+    def __init__(self, blocks, transposed=None, weight=1.0, unit=1.0):
+        self.blocks, self.transposed, self.weight, self.unit = joined(blocks), transposed, weight, unit
+        self.places = [_consecutive(block.columns) for block in self.blocks]
+
+    def rescaled(self, weight, unit):
+        """The prox of weight × the function at unit · z, where the units of ties are the same."""
+        return BlockProx(self.blocks, self.transposed, self.weight * weight, self.unit * unit)
 
     @property
     def kind(self):
-        """How it is computed."""
         return ", ".join(sorted({block.kind for block in self.blocks})) or "closed form"
 
     @cached_property
@@ -112,7 +116,7 @@ class BlockProx:
         out = np.zeros((max(map(len, parts), default=1), sum(len(block.columns) for block in self.blocks)))
         for block, part in zip(self.blocks, parts, strict=True):
             out[:, block.columns] = part
-        return out
+        return self.weight * self.unit**2 * out
 
     def ties(self, n):
         """Lists of coordinates that take the same step, each of the n in one of them."""
@@ -122,14 +126,20 @@ class BlockProx:
         return groups
 
     def __call__(self, v, t):
+        # With y = unit · z, the distance of z is that of y with the step weight × unit² × t for every coordinate.
         t = np.asarray(t, dtype=float)
-        t = t.reshape(-1, 1) if t.ndim == 1 else t
-        v = symmetric(v, self.transposed)
+        t = t.reshape(-1, 1) if t.ndim == 1 or np.ndim(self.unit) > t.ndim else t
+        t, v = t * (self.weight * self.unit**2), symmetric(self.unit * v, self.transposed)
         z = np.empty_like(v)
-        for block in self.blocks:
-            own = t[:, block.columns] if t.ndim and t.shape[1] > 1 else t
-            z[:, block.columns] = block(v[:, block.columns], own)
-        return symmetric(z, self.transposed)  # exactly
+        for block, place in zip(self.blocks, self.places, strict=True):
+            z[:, place] = block(v[:, place], t[:, place] if t.ndim and t.shape[1] > 1 else t)
+        return symmetric(z, self.transposed) / self.unit  # exactly
+
+
+def _consecutive(columns):
+    """Columns that follow each other as a slice, with which nothing is gathered; any others as they are."""
+    place = slice(columns[0], columns[-1] + 1)
+    return place if np.array_equal(columns, np.arange(place.start, place.stop)) else columns
 
 
 #: The bits of a number in floating point that order it among those of its sign.
@@ -146,7 +156,6 @@ class SeparableBlock:
 
     @property
     def ties(self):
-        """Every coordinate may take a step of its own."""
         return [[c] for c in self.columns]
 
     def __init__(self, columns, q, Q, low, high):
@@ -274,8 +283,8 @@ class QuadraticProx:
         return cls(g, sum(part.hessian(zero) for part in quadratics), transposed)
 
     def rescaled(self, weight, unit):
-        """The prox of weight × the quadratic at unit · z."""
-        return QuadraticProx(weight * unit * self.g, weight * unit[:, None] * self.H * unit, self.transposed)
+        H = weight * np.multiply.outer(unit, unit) * self.H
+        return QuadraticProx(weight * unit * self.g, H, self.transposed)
 
     @cached_property
     def _factors(self):

@@ -40,7 +40,6 @@ class GroupBlock(Grouped):
 
     @property
     def signature(self):
-        """Equal for blocks that can be joined."""
         missing = [part is None for part in (self.weight, self.l1, self.low)]
         return (type(self).__name__, self.rule.key, self.shape, self.absolute, *missing)
 
@@ -73,7 +72,6 @@ class ConeBlock:
 
     @property
     def ties(self):
-        """All coordinates take the same step."""
         return [list(self.columns)]
 
     def __init__(self, columns, d, q, Q, cone, rule=None, weight=None):
@@ -115,7 +113,6 @@ class ChainBlock(Grouped):
 
     @property
     def signature(self):
-        """Equal for blocks that can be joined."""
         limits = np.isinf(self.up[0, 0]).tobytes(), np.isinf(self.down[0, 0]).tobytes()
         return (type(self).__name__, self.groups.shape[1], *limits, self.l1 is None, self.low is None)
 
@@ -138,7 +135,7 @@ def path_prox(v, curvature, up, down):
     dynamic programming algorithm for the fused lasso).
     """
     if kernels.compiled:
-        return kernels.compiled.path_proxes(v, curvature, up, down)
+        return kernels.compiled.paths(v, curvature, up, down)
     # With the differences D z, z = v − C⁻¹ Dᵀ u for the u in [−down, up] that minimises ‖C^½ v − C^-½ Dᵀ u‖.
     z, D = np.empty(v.shape), np.diff(np.eye(v.shape[1]), axis=0)
     for row, (at, c, rise, fall) in enumerate(zip(v, curvature, up, down, strict=True)):
@@ -188,7 +185,6 @@ class HyperplaneBlock(Grouped):
 
     @property
     def signature(self):
-        """Equal for blocks that can be joined."""
         return (type(self).__name__, self.equal, self.groups.shape[1])
 
     def __call__(self, v, t):

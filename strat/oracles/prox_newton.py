@@ -23,13 +23,11 @@ class NewtonProx:
         self.oracle, self.transposed, self.rescue = oracle, transposed, rescue
 
     def rescaled(self, weight, unit):
-        """The prox of weight × f(unit · z)."""
         rescue = self.rescue and self.rescue.rescaled(weight, unit)
         return NewtonProx(Rescaled(self.oracle, weight, unit), self.transposed, rescue)
 
     @property
     def kind(self):
-        """How it is computed."""
         return "one linear system a stratum" if getattr(self.oracle, "quadratic", False) else "Newton"
 
     def __call__(self, v, t):

@@ -108,13 +108,12 @@ class SparseCholesky:
             fronts.append([b - a, rows, parent, None, place])
         return fronts
 
-    def factor(self, diagonal, entries):
-        """Factor of the matrix with this diagonal (K,) and these numbers (E,) at the pairs; LinAlgError if it is not definite."""
-        return Factor(self, diagonal, entries)
-
 
 class Factor:
-    """The Cholesky factor of one matrix; ``log_det`` is that of the matrix."""
+    """The Cholesky factor of the matrix of an analysed pattern with a diagonal (K,) and numbers `entries` (E,) at the pairs.
+
+    ``log_det`` is that of the matrix, and a LinAlgError says that it is not positive definite.
+    """
 
     def __init__(self, analysis, diagonal, entries):
         self.analysis, self.parts, self.log_det = analysis, [], 0.0
@@ -176,7 +175,7 @@ def inverse_entries(A, rows, columns):
     key = np.union1d(own, wanted[rows != columns])
     entries = np.zeros(len(key))
     entries[np.searchsorted(key, own)] = lower.data
-    factor = SparseCholesky(M, *np.divmod(key, M)).factor(A.diagonal(), entries)
+    factor = Factor(SparseCholesky(M, *np.divmod(key, M)), A.diagonal(), entries)
     diagonal, entries = factor.inverse()
     entries = np.append(entries, 0.0)[np.searchsorted(key, wanted)]
     return factor.log_det, np.where(rows == columns, diagonal[rows], entries)

@@ -1,14 +1,14 @@
 """Sums of atoms over affine forms bound to records: one forward and one reverse pass over all of them at once."""
 
 import copy
+import math
 from functools import cached_property, partial
-from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
 
-from strat.oracles.base import Oracle
-from strat.oracles.kinked_rows import KinkedRows
+from strat.oracles.base import Oracle, times
+from strat.oracles.interior_point import KinkedRows
 
 
 class Inner:
@@ -16,16 +16,24 @@ class Inner:
 
     def __init__(self, node, component, row, values, m):
         self.node, self.component, self.values = node, component, values
-        self.spread = sp.csr_array((np.ones(len(row)), (np.arange(len(row)), row)), shape=(len(row), m))
-        self.gather = sp.csr_array(self.spread.T)
+        self.row, self.m = row, m
+        #: Whether each entry of the form has one term.
+        self.each = len(row) == m and np.array_equal(row, np.arange(m))
+
+    @cached_property
+    def spread(self):
+        """Adds up the terms of each entry: (terms, m)."""
+        terms = np.arange(len(self.row))
+        return sp.csr_array((np.ones(len(terms)), (terms, self.row)), shape=(len(terms), self.m))
 
     def push(self, out):
         """(R, node size) to (R, m)."""
-        return (out[:, self.component] * self.values) @ self.spread
+        terms = out[:, self.component] * self.values
+        return terms if self.each else terms @ self.spread
 
     def pull(self, g):
         """(R, m) to (R, node size)."""
-        terms = (g @ self.gather) * self.values
+        terms = g[:, self.row] * self.values
         back = np.zeros((len(terms), self.node.size))
         np.add.at(back, (slice(None), self.component), terms)
         return back
@@ -43,16 +51,14 @@ class BoundForm:
         self.on_records, self.segments = on_records, segments
         self.m = int(np.prod(self.shape, dtype=int))
 
-    def _level(self, out, node):
-        """An inner atom's output on this form's rows."""
-        flat = out.reshape(len(out), node.size)
-        return flat[self.segments.index] if self.on_records and not node.on_records else flat
-
     def _linear(self, theta, outs):
+        """A theta + Σ (inner atoms with an output); None where there is neither."""
         u = None if self.design is None else self.design.matvec(theta)
         for part in self.inner:
-            v = part.push(self._level(outs[part.node], part.node))
-            u = v if u is None else u + v
+            if part.node in outs:
+                v = outs[part.node].reshape(len(outs[part.node]), part.node.size)
+                v = part.push(v[self.segments.index] if self.on_records and not part.node.on_records else v)
+                u = v if u is None else u + v
         return u
 
     def value(self, theta, outs):
@@ -68,15 +74,8 @@ class BoundForm:
 
     def tangent(self, v, tangents):
         """Derivative of the value along v and the tangents of the inner atoms; None if there is none."""
-        present = {p.node for p in self.inner if p.node in tangents}
-        if self.design is None and not present:
-            return None
-        u = None if self.design is None else self.design.matvec(v)
-        for part in self.inner:
-            if part.node in tangents:
-                w = part.push(self._level(tangents[part.node], part.node))
-                u = w if u is None else u + w
-        return u.reshape(len(u), *self.shape)
+        u = self._linear(v, tangents)
+        return None if u is None else u.reshape(len(u), *self.shape)
 
     def pull(self, g, gradient, adjoints):
         """Add what a gradient of the value means for theta (in place) and for the inner atoms."""
@@ -97,13 +96,13 @@ class BoundNode:
 
     def __init__(self, rule, forms, shape, on_records):
         self.rule, self.forms, self.shape, self.on_records = rule, forms, tuple(shape), on_records
-        self.size = int(np.prod(self.shape, dtype=int))
+        self.size, self.restricted = int(np.prod(self.shape, dtype=int)), rule.restricted
         self.varying = [i for i, f in enumerate(forms) if f.design is not None or f.inner]
 
     @property
     def single(self):
         """The argument of an atom of one affine form with dense coefficients whose Hessian is cheap; None for others."""
-        if len(self.varying) != 1 or not (self.rule.separable or self.rule.has("pair_curvature")):
+        if len(self.varying) != 1 or not (self.rule.separable or hasattr(self.rule, "pair_curvature")):
             return None
         form = self.forms[self.varying[0]]
         known = form.design is not None and form.design.dense and not form.inner
@@ -116,12 +115,6 @@ class BoundNode:
             return np.ones((1, *form.shape), dtype=bool)
         u = form.design.matvec(np.random.default_rng(0).standard_normal((K, n)))
         return (u != 0).reshape(-1, *form.shape)
-
-    def forward(self, theta, outs):
-        """Arguments, output and memo."""
-        args = [f.value(theta, outs) for f in self.forms]
-        out, memo = self.rule.forward(args)
-        return args, out, memo
 
 
 class Tape(Oracle):
@@ -136,8 +129,6 @@ class Tape(Oracle):
         self.nodes, self.weights, self.segments, self.n, self.active = nodes, weights, segments, n, active
         self.slopes = weights  # in derivatives
         self._steep = {}  # of each node the arguments that keep off the ends of their intervals
-        form = nodes[0].forms[0] if len(nodes) == len(weights) == 1 == len(nodes[0].forms) else None
-        self._form = form if form is not None and form.design is not None and not form.inner else None
         everywhere = active is None or all(node.on_records for node in nodes)
         self._idle = None if everywhere or active.all() else ~active
         if not all(node in weights and node.single is not None for node in nodes):
@@ -147,25 +138,14 @@ class Tape(Oracle):
 
     @cached_property
     def sizes(self):
-        """The sizes of the coordinates' coefficients."""
         designs = [form.design for node in self.nodes for form in node.forms if form.design is not None]
         return np.max([design.sizes() for design in designs], axis=0, initial=0.0)
 
     @cached_property
     def kinked_rows(self):
         """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
-        form, node = self._form, self.nodes[0]
-        if form is None or node.rule.restricted or not np.isfinite(self.weights[node]).all():
-            return None
-        segments = self.segments if form.on_records else None
-        parts = {"design": form.design, "offset": form.offset, "weight": self.weights[node]}
-        return KinkedRows.of(SimpleNamespace(rule=node.rule, segments=segments, **parts))
-
-    def take(self, strata):
-        """The function of some strata, where rows are strata."""
-        weights = {node: w if len(w) == 1 else w[strata] for node, w in self.weights.items()}
-        active = None if self.active is None else self.active[strata]
-        return Tape(self.nodes, weights, self.segments, self.n, active)
+        node, *others = self.nodes
+        return None if others else KinkedRows.of(node.rule, node.forms[0], self.weights[node])
 
     def interior(self):
         """The same sum, and +inf too where it is finite but has no finite derivative, at an end of an atom's domain.
@@ -184,7 +164,6 @@ class Tape(Oracle):
         return tape if tape._steep else self
 
     def limited(self):
-        """The affine arguments of atoms with a domain, and its lower ends."""
         found = []
         for node in self.nodes:
             ends = {i: low for i, (low, _) in node.rule.intervals.items()} | dict.fromkeys(node.rule.definite)
@@ -197,36 +176,39 @@ class Tape(Oracle):
         states, outs = {}, {}
         illegal = None
         for node in self.nodes:
-            states[node] = state = node.forward(theta, outs)
-            outs[node] = state[1]
+            args = [form.value(theta, outs) for form in node.forms]
+            states[node] = (args, *node.rule.forward(args))
+            outs[node] = states[node][1]
+            if not node.restricted:
+                continue
             moving = self._steep.get(node)
-            legal = node.rule.interior(state[0], moving) if moving else node.rule.domain(state[0])
+            legal = node.rule.interior(args, moving) if moving else node.rule.domain(args)
             if legal is not None and not legal.all():
-                bad = self.segments.any(~legal) if node.on_records else ~legal
+                bad = self.segments.max(~legal) > 0 if node.on_records else ~legal
                 bad = bad if self.active is None else bad & self.active
                 illegal = bad if illegal is None else illegal | bad
         return states, outs, illegal
 
-    def _total(self, K, outs, illegal):
+    def _total(self, K, outs, illegal, product=np.multiply):
         total = np.zeros(K)
         for node, weight in self.weights.items():
-            terms = _weighted(weight, outs[node]).reshape(len(outs[node]), -1)
-            terms = terms.sum(axis=1) if node.size > 1 else terms[:, 0]
+            terms = product(weight, outs[node]).reshape(len(outs[node]), -1)
+            terms = np.add.reduce(terms, axis=1) if node.size > 1 else terms[:, 0]
             total += self.segments.sum(terms) if node.on_records else terms
         if illegal is not None:
             total[illegal] = np.inf
-        if np.isnan(np.add.reduce(total)):
+        if math.isnan(np.add.reduce(total)):
+            if product is np.multiply:
+                return self._total(K, outs, illegal, times)
             total[np.isnan(total)] = np.inf
         return total
 
     def value(self, theta):
-        """Sum of each stratum."""
         with np.errstate(all="ignore"):
             _, outs, illegal = self.run(theta)
             return self._total(len(theta), outs, illegal)
 
     def value_and_gradient(self, theta):
-        """Sum of each stratum, and its gradient."""
         with np.errstate(all="ignore"):
             states, outs, illegal = self.run(theta)
             gradient, _ = self._reverse(theta, states)
@@ -239,11 +221,11 @@ class Tape(Oracle):
             if node not in adjoints:
                 continue
             args, out, memo = states[node]
-            g = adjoints[node]
-            if len(g) != len(out):
-                adjoints[node] = g = np.broadcast_to(g, out.shape)
             for i in node.varying:
-                node.forms[i].pull(node.rule.pullback(i, args, out, memo, g), gradient, adjoints)
+                g = node.rule.pullback(i, args, out, memo, adjoints[node])
+                if len(g) != len(out):
+                    g = np.broadcast_to(g, (len(out), *g.shape[1:]))
+                node.forms[i].pull(g, gradient, adjoints)
         return self._of_active(gradient), adjoints
 
     def _of_active(self, derivative):
@@ -287,7 +269,7 @@ class Tape(Oracle):
                     args, out, memo = states[node]
                     for i in node.varying:
                         if diagonal[node] is not None:
-                            g = _weighted(moved[node][i], diagonal[node])
+                            g = times(moved[node][i], diagonal[node])
                         else:
                             g = node.rule.curve(i, args, out, memo, adjoints[node], moved[node])
                         if node in second:
@@ -296,14 +278,6 @@ class Tape(Oracle):
             return self._of_active(result)
 
         return product
-
-
-def _weighted(weight, out):
-    """weight × out, with 0 · inf = 0."""
-    product = weight * out
-    if not np.isfinite(product.sum()) and not np.isfinite(product).all():
-        product = np.where((weight == 0) | (out == 0), 0.0, product)
-    return product
 
 
 def _diagonal(node, state, adjoint):

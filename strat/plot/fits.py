@@ -81,8 +81,7 @@ def parameters(
         return _lines(model.W_, labels, values, bands, names, variable, without, ax, options)
     if errors:
         raise OptionError(
-            "errors=True draws bands on lines and bars on points, but these strata make a heatmap or a map. "
-            "strat.standard_errors(model) gives the numbers."
+            "errors=True is for lines and points, but these strata make a heatmap or a map: see strat.standard_errors(model)."
         )
     (name, entry), *_ = names.items()
     values = values[(slice(None), *entry)]
@@ -176,8 +175,8 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
         ax.plot(column[without], row[without], ".", color="0.25", markersize=2.5)
     canvas.set_ticks(ax.xaxis, columns)
     canvas.set_ticks(ax.yaxis, rows, most=60)
-    ax.set(ylabel=titles[0], xlabel=titles[1])
-    ax.set_title(f"{name} by {titles[0]} and {titles[1]}" + " (dot: no records)" * bool(without.any()))
+    title = f"{name} by {titles[0]} and {titles[1]}" + " (dot: no records)" * bool(without.any())
+    ax.set(ylabel=titles[0], xlabel=titles[1], title=title)
     ax.figure.colorbar(image, ax=ax).set_label(name)
     return ax
 
@@ -214,8 +213,8 @@ def _lines(W, labels, values, bands, names, variable, without, ax, options):
     title = next(iter(names)) if len(names) == 1 else variable
     notes = ["hollow: no records"] * bool(marked)
     notes += [f"{'band' if line else 'bar'}: two standard errors"] * (bands is not None)
-    ax.set(xlabel="stratum", ylabel=title)
-    ax.set_title(f"{title} by stratum" + f" ({', '.join(notes)})" * bool(notes))
+    notes = f" ({', '.join(notes)})" * bool(notes)
+    ax.set(xlabel="stratum", ylabel=title, title=f"{title} by stratum{notes}")
     if len(names) > 1:  # beside the data
         ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     ax.grid(alpha=0.3)
@@ -284,11 +283,8 @@ def history(
             objective[objective <= 0] = np.nan  # a log scale has no 0
         style = {"label": name, "markersize": 3, "marker": "o" if len(objective) < 25 else ""}
         ax.plot(along, objective, **{**style, **options})
-    ax.set_xlabel("iteration" if x == "iterations" else "seconds")
-    ax.set_ylabel("objective above the lowest" if gap else "objective")
-    ax.set_title("Objective")
-    if gap:
-        ax.set_yscale("log")
+    ylabel, yscale = ("objective above the lowest", "log") if gap else ("objective", "linear")
+    ax.set(xlabel=x.replace("ations", "ation"), ylabel=ylabel, yscale=yscale, title="Objective")
     if any(results):
         ax.legend(frameon=False)
     ax.grid(alpha=0.3)

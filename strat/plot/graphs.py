@@ -95,7 +95,7 @@ def _given(pos, graph, labels):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
         raise OptionError(
-            f"pos must be {{label: (x, y)}} for all {len(labels):,} nodes, or a finite array (K, 2) in their order."
+            "pos must be {label: (x, y)} of all nodes, or a finite array (K, 2) in their order."
         )
     return places
 
@@ -226,9 +226,8 @@ def _prior(graph, prior, labels):
             return sparse.csr_array((len(labels), len(labels)))
         return read_graph(graph.graph).matrix(graph.scale)
     weighted = read_weights(prior)
-    place = weighted.position
-    if sparse.issparse(prior) or isinstance(prior, np.ndarray):
-        place = {label: k for k, label in enumerate(labels)}
+    alone = sparse.issparse(prior) or isinstance(prior, np.ndarray)  # W without labels
+    place = dict(zip(labels, range(weighted.K), strict=False)) if alone else weighted.position
     missing = [label for label in labels if label not in place]
     if missing or len(labels) != weighted.K:
         what = f"lacks {missing[0]!r}" if missing else f"has {weighted.K:,} strata, not {len(labels):,}"

@@ -1,5 +1,6 @@
 """The joint problem in parameters and edge weights, in the form that solvers use."""
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -8,6 +9,8 @@ from strat.problem.edges.laplacians import Laplacians
 
 #: Step of a prox that projects, where the loss's coefficients are about 1.
 PROJECTION = 1e-14
+#: What a point knows of theta, besides gradients.
+OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
 #: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
 PART = 2**17
 
@@ -33,15 +36,18 @@ class JointProblem:
         self.start_point = None
 
     def point(self, theta, w):
-        """One point of the problem, evaluated at (theta, w)."""
-        point = Point(self)
-        point.theta[...], point.w[...] = theta, w
-        return point.evaluate()
+        """One point of the problem, evaluated at (theta, w); w is W0 where the graph is given."""
+        return Point(self).move(theta, w).evaluate()
 
     def graph_oracle(self):
         """Memory for h at one point."""
         h = self.graph_regularizer
         return h._oracle_class(h, self.edges, self.w0, self.outside)
+
+    @cached_property
+    def degrees(self):
+        """Degrees (K,) of the graph W0."""
+        return self.edges.degrees(self.w0)
 
     def feasible(self, w):
         """Whether h is finite at w, so that a solver may start there."""
@@ -64,7 +70,7 @@ class JointProblem:
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
-        if not np.isfinite(np.add.reduce(theta, axis=None)):  # factorisations of such points may never return
+        if not math.isfinite(np.add.reduce(theta, axis=None)):  # whose factorisations may never return
             return np.full_like(theta, np.nan)
         if getattr(self.regularizer.prox, "costly", False):
             return self.regularizer.prox(theta, t)
@@ -132,13 +138,27 @@ class Point:
 
     def __init__(self, problem):
         self.problem, edges = problem, problem.edges
-        self.theta, self.w = np.zeros((problem.K, problem.n)), edges.zeros()
-        self.graph_oracle = problem.graph_oracle() if problem.learned else None
-        self.w_gradient = edges.zeros()
-        self.graph, self.degrees = 0.0, None
+        self.theta, self.graph, self.graph_oracle = np.zeros((problem.K, problem.n)), 0.0, None
+        if problem.learned:
+            self.w, self.w_gradient, self.graph_oracle = edges.zeros(), edges.zeros(), problem.graph_oracle()
+        else:
+            self.w, self.degrees = problem.w0, problem.degrees
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
         self._product = None
+
+    def move(self, theta, w):
+        """Write theta and, where it is learned, w."""
+        self.theta[...] = theta
+        if self.graph_oracle is not None:
+            self.w[...] = w
+        return self
+
+    def take(self, other):
+        """Take theta and its terms from an evaluated point with the same w."""
+        vars(self).update({name: getattr(other, name) for name in OF_THETA})
+        self.theta = other.theta.copy()
+        return self.add_up()
 
     def forget(self):
         """Free the memory of gradients in theta."""
@@ -161,16 +181,15 @@ class Point:
 
     def evaluate_w(self):
         """Compute what depends on w alone; return whether it is in the domain."""
-        if self.graph_oracle is not None or self.degrees is None:  # a given w does not change
+        if self.graph_oracle is not None:  # a given w does not change
             self.degrees = self.problem.edges.degrees(self.w)
-        if self.graph_oracle is not None:
             self.graph = self.graph_oracle.set(self.w, self.degrees)
         return self.graph < np.inf
 
     def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
         loss = self.problem.loss
-        if not np.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
+        if not math.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
         if gradient:
@@ -201,11 +220,17 @@ class Point:
         return self._product
 
     def add_regularizer(self):
-        """Compute F, +inf where it is not finite, from the smooth part and the regularizer."""
+        """Compute the regularizer, and F."""
         self.regularizer = float(np.add.reduce(self.problem.regularizer_values(self.theta)))
+        self.add_up()
+
+    def add_up(self):
+        """Compute the smooth part and F, +inf where it is not finite, from their terms."""
+        self.smooth = self.loss + self.laplacian + self.graph
         rest = 0.0 if self.graph_oracle is None else self.graph_oracle.rest()
         total = self.smooth + self.regularizer + rest
         self.objective = total if total < np.inf else np.inf
+        return self
 
     @property
     def noise(self):
@@ -236,9 +261,13 @@ class Point:
         """The residual of `JointProblem.residual` at a point with gradients."""
         problem = self.problem
         step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
-        size = 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
         lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
-        return {"theta": _share(max(np.linalg.norm(step), lost), size), "W": self.w_residual()}
+        return {"theta": _share(max(np.linalg.norm(step), lost), self.size), "W": self.w_residual()}
+
+    @property
+    def size(self):
+        """1 + size of the terms in the residual of theta, at a point with gradients."""
+        return 1 + max(np.linalg.norm(self.loss_gradient), np.linalg.norm(self.product))
 
     def w_residual(self):
         """||prox(w - gradient) - w||, with step 1, over the size of its terms; 0 for a given graph."""

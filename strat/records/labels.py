@@ -35,6 +35,12 @@ class RecordLabels:
         """One label per record."""
         return [self.values[code] for code in self.codes.tolist()]
 
+    def take(self, index):
+        """The labels of some records."""
+        codes = self.codes[index]
+        found = _factorize_numbers(codes) or _factorize(codes.tolist())
+        return RecordLabels([self.values[code] for code in found.values], found.codes)
+
 
 def named_columns(strata, frame):
     """The columns of the first data argument that a user's ``strata=`` names, in its order; None where it holds labels."""
@@ -161,18 +167,15 @@ def _factorize_numbers(column):
     numbers = np.asarray(column) if getattr(getattr(column, "dtype", None), "kind", "?") in "iu" else None
     if numbers is None or numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not numbers.size:
         return None
-    N, low, high = len(numbers), int(numbers.min()), int(numbers.max())
-    if high - low > 4 * N + 1000:
+    N, low, width = len(numbers), int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+    if width > N + 1000:
         return None
-    numbers = numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
-    above = (numbers - numbers.dtype.type(low)).astype(np.intp)
-    first = np.full(high - low + 1, N)
+    above = numbers.astype(np.int64) - numbers.min().astype(np.int64)  # right modulo 2^64
+    first = np.full(width, N)
     first[above[::-1]] = np.arange(N - 1, -1, -1)  # of several values for one index NumPy keeps the last
-    present = np.flatnonzero(first < N)
-    present = present[np.argsort(first[present])]
-    code = np.empty(len(first), dtype=np.intp)
-    code[present] = np.arange(len(present))
-    return RecordLabels([low + k for k in present.tolist()], code[above])
+    order = np.argsort(first)
+    present = order[: np.count_nonzero(first < N)]
+    return RecordLabels([low + k for k in present.tolist()], np.argsort(order)[above])
 
 
 def _factorize(labels):

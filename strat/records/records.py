@@ -122,12 +122,10 @@ def _check_columns(name, listed, fitted):
     """Raise a ShapeError where a DataFrame has other columns than at fit, or in another order."""
     if listed == fitted:
         return
+    kinds = ("has", "did not have", listed, fitted), ("lacks", "had", fitted, listed)
     differs = [
         f"{verb} the column{'s' * (len(names) > 1)} {_first_of(names)}, which it {when} at fit"
-        for verb, when, some, others in (
-            ("has", "did not have", listed, fitted),
-            ("lacks", "had", fitted, listed),
-        )
+        for verb, when, some, others in kinds
         if (names := [c for c in some if c not in others])
     ]
     order = f"has the columns {_first_of(listed)}, but at fit it had {_first_of(fitted)}"

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.oracles.base import host, is_foreign
-from strat.records.labels import RecordLabels, axis_factors, named_columns, read_labels
+from strat.records.labels import axis_factors, named_columns, read_labels
 
 
 class Sample:
@@ -51,9 +51,10 @@ class Sample:
         """The records at some positions, all by default, as a sample; its ``data`` and ``strata`` are as ``fit`` takes them."""
         part = copy.copy(self)
         part.index = np.arange(len(self)) if index is None else index
-        part.data = tuple(take(argument, part.index) for argument in self.data)
-        part.labels = RecordLabels(self.labels.values, self.labels.codes[part.index])
-        part.strata = self.strata if self.by_column else part.labels.tolist()
+        rows = slice(None) if index is None else index
+        part.data = tuple(take(argument, rows) for argument in self.data)
+        part.labels = self.labels.take(rows)
+        part.strata = self.strata if self.by_column else part.labels
         return part
 
     def splits(self, folds, random_state=0):
@@ -81,14 +82,13 @@ class Sample:
         pairs = [tuple(pair) for pair in folds] if hasattr(folds, "__iter__") else [()]
         if not all(len(pair) == 2 for pair in pairs):
             raise OptionError("folds must be a number, a splitter, or pairs of positions (training, test).")
-        pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
         if not pairs:
             raise OptionError("there are no folds: give at least one pair of positions (training, held out).")
-        for train, test in pairs:
-            if not len(train) or not len(test):
-                raise OptionError("a fold has no records to train on, or none to hold out.")
-            if len(np.intersect1d(train, test)):
-                raise OptionError("a fold holds out records that it trains on; the two must be disjoint.")
+        pairs = [(self._positions(train), self._positions(test)) for train, test in pairs]
+        if not all(len(train) and len(test) for train, test in pairs):
+            raise OptionError("a fold has no records to train on, or none to hold out.")
+        if any(np.isin(test, train).any() for train, test in pairs):
+            raise OptionError("a fold holds out records that it trains on; the two must be disjoint.")
         return pairs
 
     def _positions(self, index):

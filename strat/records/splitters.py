@@ -83,9 +83,7 @@ class StrataKFold(StrataSplitter):
     """
 
     def __init__(self, n_splits: int = 5, *, strata: Any = None, random_state: int = 0) -> None:
-        self.n_splits = n_splits
-        self.strata = strata
-        self.random_state = random_state
+        self.n_splits, self.strata, self.random_state = n_splits, strata, random_state
 
     def _parts(self, labels, X):
         check_whole("n_splits", self.n_splits, 2)
@@ -137,10 +135,7 @@ class RollingOrigin(StrataSplitter):
         horizon: int = 1,
         strata: Any = None,
     ) -> None:
-        self.n_splits = n_splits
-        self.time = time
-        self.horizon = horizon
-        self.strata = strata
+        self.n_splits, self.time, self.horizon, self.strata = n_splits, time, horizon, strata
 
     def _parts(self, labels, X):
         check_whole("n_splits", self.n_splits, 1)
@@ -170,8 +165,8 @@ class RollingOrigin(StrataSplitter):
         if self.time is None or callable(self.time):
             return label if self.time is None else self.time(label)
         try:
-            return {}[self.time] if isinstance(self.time, str) else label[self.time]
-        except (TypeError, IndexError, KeyError):
+            return label[self.time]
+        except (TypeError, IndexError):
             raise OptionError(
                 f"time={self.time!r} is not a position in the label {label!r}, a column of X or a factor of a model's graph; "
                 f"give one of these, or a function of the label."

@@ -110,16 +110,13 @@ def did_you_mean(label, nodes):
     own, *texts = (tuple(map(str, z)) if isinstance(z, tuple) else (str(z),) for z in (label, *nodes))
     pairs = list(zip(nodes, texts, strict=True))
     twins = [node for node, parts in pairs if parts == own or str(node) == str(label)]
-    if twins:
-        return f"Did you mean {twins[0]!r}? The two differ in type: give the labels as the graph has them."
     turned = [node for node, parts in pairs if sorted(parts) == sorted(own)]
-    if turned:
-        return f"Did you mean {turned[0]!r}? A label has the parts in the order of the graph's nodes."
     longer = [node for node, parts in pairs if set(own) <= set(parts)]
-    if longer:
-        return (
-            f"Did you mean {some_of(longer)}? The graph's nodes are tuples: give the labels of all their parts, such as "
-            f"list(zip(a, b)), or several columns."
-        )
-    close = get_close_matches(str(label), map(str, nodes), 1)
-    return f"Did you mean {close[0]!r}?" if close and isinstance(label, str) else ""
+    close = get_close_matches(str(label), map(str, nodes), 1) if isinstance(label, str) else []
+    kinds = (
+        (twins[:1], " The two differ in type: give the labels as the graph has them."),
+        (turned[:1], " A label has the parts in the order of the graph's nodes."),
+        (longer, " The graph's nodes are tuples: give labels of all parts, as list(zip(a, b)), or columns."),
+        (close, ""),
+    )
+    return next((f"Did you mean {some_of(meant)}?{why}" for meant, why in kinds if meant), "")

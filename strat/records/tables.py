@@ -11,6 +11,9 @@ from strat.errors import optional
 class Shown:
     """What prints as aligned text: notebooks show it so, without breaking its lines."""
 
+    def __repr__(self):
+        return str(self)
+
     def _repr_html_(self):
         return f'<pre style="white-space: pre; overflow-x: auto; line-height: 1.25">{escape(str(self))}</pre>'
 
@@ -58,12 +61,8 @@ def aligned(lines, numbers=True):
     columns = []
     for column in zip(*lines, strict=True):
         width, cells = max(map(len, column)), [cell for cell in column[1:] if cell]
-        right = (
-            numbers
-            and columns
-            and cells
-            and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
-        )
+        are_numbers = cells and all(c.lstrip("+-")[:1].isdigit() or c in ("inf", "nan") for c in cells)
+        right = numbers and columns and are_numbers
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
     return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 

@@ -52,7 +52,7 @@ def _written(e, candidates, rule, function):
 
 def approximations(*expressions):
     """Names of the functions in expressions that CVXPY approximates."""
-    found = (meant(e) for expression in expressions for e in atoms.nodes(expression))
+    found = (meant(e) for e in atoms.nodes(*expressions))
     return sorted({rule.function for rule, _ in filter(None, found)})
 
 

@@ -8,7 +8,7 @@ from functools import reduce
 import cvxpy as cp
 import numpy as np
 
-from strat.oracles.base import namespace
+from strat.oracles.base import times
 from strat.rules import atoms, forms
 
 
@@ -16,7 +16,8 @@ class Rule:
     """Base class of rules.
 
     Every rule has ``forward(args)``, its output and a memo for the other methods, and ``example``, the atom at its simplest
-    and a point inside its domain (see `at_point`). A further method that exists is a capability; ``has`` asks for one.
+    and a point inside its domain (see `at_point`). A further method that exists is a capability. Constants of
+    the atom, such as an exponent, are attributes.
 
     * ``pullback(i, args, out, memo, g)``: a gradient g of the output, mapped to one of argument i.
     * ``pushforward(args, out, memo, tangents)``: tangents {i: t} of the arguments, mapped to one of the output.
@@ -53,9 +54,8 @@ class Rule:
     #: Whether values and derivatives of an elementwise function take arrays of any library of the array API standard.
     portable = False
 
-    def has(self, name):
-        """Whether the rule has this method."""
-        return hasattr(self, name)
+    def __init__(self, **constants):
+        self.__dict__.update(constants)
 
     @property
     def key(self):
@@ -68,14 +68,9 @@ class Rule:
         return type(self).__name__
 
     @classmethod
-    def of(cls, e):
-        """The rule with the constants of the atom ``e``."""
-        return cls()
-
-    @classmethod
     def form(cls, walker, e, args):
         """Form of the atom ``e`` over the forms of its arguments."""
-        return walker.apply(cls.of(e), args, e.shape, e)
+        return walker.apply(cls(), args, e.shape, e)
 
     def pullback(self, i, args, out, memo, g):
         """The usual case: the memo is the gradient of each output entry in the one argument."""
@@ -113,7 +108,7 @@ class Rule:
     @property
     def curved(self):
         """Whether second derivatives are available."""
-        return self.has("mixed" if isinstance(self, Elementwise) else "curve")
+        return hasattr(self, "mixed" if isinstance(self, Elementwise) else "curve")
 
 
 class Elementwise(Rule):
@@ -127,19 +122,19 @@ class Elementwise(Rule):
 
     @classmethod
     def form(cls, walker, e, args):
-        return walker.apply(cls.of(e), [forms.broadcast(a, e.shape) for a in args], e.shape, e)
+        return walker.apply(cls(), [forms.broadcast(a, e.shape) for a in args], e.shape, e)
 
     def forward(self, args):
         return self.value(*args), None
 
     def pullback(self, i, args, out, memo, g):
-        return _times(g, self.partial(i, args, out, memo))
+        return times(g, self.partial(i, args, out, memo))
 
     def pushforward(self, args, out, memo, tangents):
-        return sum(_times(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
+        return sum(times(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
 
     def curve(self, i, args, out, memo, g, tangents):
-        return _times(g, sum(_times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
+        return times(g, sum(times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
 
 class Scalar(Elementwise):
@@ -187,7 +182,7 @@ class Rows(Rule):
     @classmethod
     def form(cls, walker, e, args):
         rows = grouped(args[0], atoms.axis_of(e))
-        return walker.apply(cls.of(e), [rows], rows.shape[:1], e).reshaped(e.shape)
+        return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
 
 
 def at_point(expression, **point):
@@ -222,11 +217,3 @@ def symmetric(s):
 def all_legal(mask):
     """Reduce a mask of entries to one of records: whether all entries of the record are legal."""
     return mask.reshape(len(mask), -1).all(axis=1)
-
-
-def _times(g, factor):
-    """Product with 0 · inf = 0, since terms of weight 0 have no part in a gradient."""
-    product, xp = g * factor, namespace(g)
-    if xp is not np or (not np.isfinite(product.sum()) and not np.isfinite(product).all()):
-        product = xp.where(g == 0, 0.0, product)
-    return product

@@ -85,8 +85,7 @@ def constant(value):
     """Form of a number, array or sparse array."""
     if hasattr(value, "tocoo"):
         coo = value.tocoo()
-        coordinates = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
-        row = np.ravel_multi_index(tuple(np.asarray(c, dtype=np.int64) for c in coordinates), coo.shape)
+        row = np.ravel_multi_index(tuple(np.asarray(c, dtype=np.int64) for c in coo.coords), coo.shape)
         scale, shape = np.asarray(coo.data, dtype=float), coo.shape
     else:
         value = np.asarray(value, dtype=float)

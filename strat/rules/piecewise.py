@@ -19,16 +19,12 @@ class Abs(Elementwise):
 
     kinks = "zero"
     invariance = "absolute"
-    value = staticmethod(np.abs)
+    value, project = staticmethod(np.abs), staticmethod(onto_l1_ball)
     example = at_point(lambda u: cp.sum(cp.abs(u)), u=[0.3, -1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):
         return absolute(walker, e, args[0])
-
-    def project(self, u, radius):
-        """Onto a ball of the 1-norm: the sum of the entries' absolute values is at most the radius."""
-        return onto_l1_ball(u, radius)
 
     def partial(self, i, args, out, memo):
         return np.sign(args[0])
@@ -99,11 +95,6 @@ class PiecewiseLinear:
     def __init__(self, knots, values, left, right):
         self.knots, self.values = np.asarray(knots, dtype=float), np.asarray(values, dtype=float)
         self.left, self.right = float(left), float(right)
-
-    @classmethod
-    def affine(cls, slope, offset):
-        """slope · u + offset."""
-        return cls([0.0], [offset], slope, slope)
 
     def __call__(self, u):
         """Value at u."""

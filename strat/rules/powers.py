@@ -16,15 +16,12 @@ class Norm2(Rows):
 
     kinks = "zero"
     invariance = "absolute"
+    project = staticmethod(onto_l2_ball)
 
     def prox(self, u, step):
         """Shrink the row as a whole."""
         norm = np.sqrt((u * u).sum(axis=-1))
         return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
-
-    def project(self, u, radius):
-        """Scaled to the surface of the ball, where u is outside."""
-        return onto_l2_ball(u, radius)
 
     def forward(self, args):
         return np.sqrt((args[0] ** 2).sum(axis=-1)), None
@@ -46,10 +43,6 @@ class Pnorm(Rows):
     """‖u‖_p of each row."""
 
     kinks = "zero"
-
-    def __init__(self, p):
-        self.p = p
-
     example = at_point(lambda u: cp.sum(cp.norm(u, 2, axis=1)), u=[[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]])
 
     @classmethod
@@ -57,7 +50,7 @@ class Pnorm(Rows):
         rows, p = grouped(args[0], atoms.axis_of(e)), atoms.exponent(e)
         if rows.shape[1] == 1 and p >= 1:
             return walker.apply(Abs(), [rows], rows.shape, e).reshaped(e.shape)
-        rule_ = Norm2() if p == 2 else cls(p)
+        rule_ = Norm2() if p == 2 else cls(p=p)
         return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
 
     def forward(self, args):
@@ -98,9 +91,6 @@ class Square(Scalar):
 class PowerRule(Elementwise):
     """u^p on CVXPY's domain: all numbers for even p, u >= 0 (p > 0) or u > 0 (p < 0) otherwise."""
 
-    def __init__(self, p):
-        self.p = p
-
     example = at_point(lambda u: cp.sum(cp.power(u, 3) + cp.power(u, -1) - cp.sqrt(u)), u=[0.5, 1.0, 2.0])
 
     @classmethod
@@ -110,13 +100,13 @@ class PowerRule(Elementwise):
         if not order.is_constant:
             if walker.symbols.depends(order.coefficient) & 1:
                 raise NoOracleError(f"the exponent of {e} is record data, not a number or hyperparameter.")
-            return walker.apply(cls(None), [u], e.shape, e)
+            return walker.apply(cls(p=None), [u], e.shape, e)
         p = float(order.array())
         if p == 0:
             return forms.constant(np.ones(e.shape))
         if p == 1:
             return u
-        return square(walker, u, e) if p == 2 else walker.apply(cls(p), [u], e.shape, e)
+        return square(walker, u, e) if p == 2 else walker.apply(cls(p=p), [u], e.shape, e)
 
     @property
     def even(self):
@@ -294,10 +284,6 @@ class GeometricMean(Rows):
 
     intervals = {0: (0.0, np.inf)}
     steep = (0,)
-
-    def __init__(self, weights):
-        self.weights = weights
-
     example = at_point(lambda u: -cp.geo_mean(u, [1, 2, 1]), u=[0.5, 1.0, 2.0])
 
     @classmethod
@@ -307,7 +293,7 @@ class GeometricMean(Rows):
             u = forms.take(u, u.positions.reshape(-1, order="F"))
         rows, weights = grouped(u, axis), atoms.geometric_weights(e)
         rows = forms.take(rows, rows.positions[:, weights > 0])
-        rule_ = cls(tuple(weights[weights > 0].tolist()))
+        rule_ = cls(weights=tuple(weights[weights > 0].tolist()))
         return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
 
     def forward(self, args):

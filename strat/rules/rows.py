@@ -83,10 +83,6 @@ class DotSort(Rows):
 
     kinks = "some"
     invariance = "ordered"
-
-    def __init__(self, weights):
-        self.weights = weights
-
     example = at_point(lambda u: cp.dotsort(u, [2.0, 1.0, -0.5]), u=[0.3, -1.0, 2.5, 1.0])
 
     @classmethod
@@ -99,7 +95,7 @@ class DotSort(Rows):
             )
         padded = np.zeros(u.size)
         padded[: weights.size] = np.asarray(weights.value, dtype=float).reshape(-1)
-        rule_ = cls(tuple(np.sort(padded).tolist()))
+        rule_ = cls(weights=tuple(np.sort(padded).tolist()))
         return walker.apply(rule_, [u.reshaped((1, u.size))], (1,), e).reshaped(())
 
     def prox(self, u, step):
@@ -129,7 +125,7 @@ class SumLargest(DotSort):
     @classmethod
     def form(cls, walker, e, args):
         rows = grouped(args[0], atoms.axis_of(e))
-        rule_ = cls(of_largest(float(e.k), rows.shape[1]))
+        rule_ = cls(weights=of_largest(float(e.k), rows.shape[1]))
         return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
 
 

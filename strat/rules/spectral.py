@@ -10,8 +10,7 @@ from scipy.special import entr
 from strat.oracles.thresholds import excess_level, onto_l1_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rule, at_point, symmetric
-from strat.rules.entropies import Entr
-from strat.rules.exponentials import positive_root
+from strat.rules.exponentials import Entr, positive_root
 from strat.rules.rows import DotSort, of_largest
 
 #: Eigenvalues that may be rounding alone, in multiples of the largest.
@@ -132,12 +131,9 @@ class LambdaSumLargest(_Eigenvalues):
 
     kinks = "some"
 
-    def __init__(self, k):
-        self.k = k
-
     @classmethod
-    def of(cls, e):
-        return cls(float(e.k))
+    def form(cls, walker, e, args):
+        return walker.apply(cls(k=float(e.k)), args, e.shape, e)
 
     example = at_point(
         lambda u: cp.lambda_sum_largest(u, 2), u=[[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]
@@ -146,7 +142,7 @@ class LambdaSumLargest(_Eigenvalues):
     def prox_eigenvalues(self, values, step):
         """The prox of the sum of the k largest entries."""
         weights = of_largest(self.k, values.shape[-1])
-        return DotSort(weights).prox(values[:, None], step[:, None])[:, 0]
+        return DotSort(weights=weights).prox(values[:, None], step[:, None])[:, 0]
 
     def of_values(self, values):
         weights = np.array(of_largest(self.k, values.shape[-1]))
@@ -158,8 +154,8 @@ class LambdaMax(LambdaSumLargest):
     """Largest eigenvalue of a symmetric matrix."""
 
     @classmethod
-    def of(cls, e):
-        return cls(1)
+    def form(cls, walker, e, args):
+        return walker.apply(cls(k=1), args, e.shape, e)
 
     example = at_point(cp.lambda_max, u=[[1.0, -0.5], [-0.5, 0.3]])
 

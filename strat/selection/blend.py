@@ -99,8 +99,7 @@ class Blend(ScoredByPrediction):
     def fit(self, *data, strata=None, sample_weight=None):
         """Choose the weights by held-out records, and fit every model to all."""
         records = self._read(data, strata, "fit", sample_weight)
-        sample, predicted, at = Sample(list(self.models), (*data, strata), "fit"), [], []
-        folds = sample.splits(self.folds, self.random_state)
+        sample, held = Sample(list(self.models), (*data, strata), "fit"), []
         models = [with_strata(model, in_order(list(sample.labels.values))) for model in self.models]
 
         def fitted(part, weight):
@@ -108,14 +107,13 @@ class Blend(ScoredByPrediction):
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fits to all records say what is wrong
-            for inside, outside in folds:
+            for inside, outside in sample.splits(self.folds, self.random_state):
                 weight, test = None if sample_weight is None else records.weight[inside], sample.part(outside)
-                those = fitted(sample.part(inside), weight)
-                predicted.append(np.stack([prediction_of(model, test) for model in those], axis=1))
-                arrays = [array[outside] for array in records.arrays]
-                at.append(LossOfPrediction(self.base, self.values, arrays, "blend"))
-        weight = [records.weight[outside] for _, outside in folds]
-        self.weights_, self.losses_ = self._choose(predicted, at, weight)
+                those, arrays = fitted(sample.part(inside), weight), [a[outside] for a in records.arrays]
+                predicted = np.stack([prediction_of(model, test) for model in those], axis=1)
+                losses = LossOfPrediction(self.base, self.values, arrays, "blend")
+                held.append((losses, predicted, records.weight[outside]))
+        self.weights_, self.losses_ = self._choose(held)
         self.models_ = fitted(sample.part(), sample_weight)
         return self
 
@@ -125,31 +123,28 @@ class Blend(ScoredByPrediction):
         used = [(w, m) for w, m in zip(self.weights_, self.models_, strict=True) if w]
         return sum(w * prediction_of(m, part) for w, m in used)
 
-    def _choose(self, predicted, at, weight):
+    def _choose(self, held):
         """The weights, and the mean held-out losses of every model and of the blend."""
-        count, folds = len(self.models), range(len(at))
-        w = np.full(count, 1 / count)
-        ways = [np.tile(row, (len(at), 1)) for row in np.eye(count)] + [np.tile(w, (len(at), 1))]
+        units = np.eye(len(self.models))
+        w = units.mean(axis=0)
+        ways, alone = [w] * len(held), [_mean_loss(held, [unit] * len(held)) for unit in units]
         if self.weights == "stack":
             # Each fold is measured with the weights that the others choose, so that the guard does not flatter them.
-            others = [[k for k in folds if k != fold] or [fold] for fold in folds]
-            ways[-1] = [_stacked(predicted, at, weight, rest) for rest in others]
-            w = _stacked(predicted, at, weight, folds)
-        losses = [np.concatenate([at[k](predicted[k] @ way[k]) for k in folds]) for way in ways]
-        weight = np.concatenate(weight)
-        means = [float(np.average(each, weights=weight)) for each in losses]
-        best = int(np.argmin(means[:-1]))
-        if self.guard and not means[-1] < means[best]:
-            w = np.eye(count)[best]
-        return w, dict(zip([*range(count), "blend"], means, strict=True))
+            ways = [_stacked(held[:k] + held[k + 1 :] or held) for k in range(len(held))]
+            w = _stacked(held)
+        both = _mean_loss(held, ways)
+        w = units[np.argmin(alone)] if self.guard and not both < min(alone) else w
+        return w, {**dict(enumerate(alone)), "blend": both}
 
 
-def _stacked(predicted, at, weight, folds):
+def _mean_loss(held, ways):
+    """The mean loss over folds (losses, predictions, weights of records), with the models' weights for each."""
+    losses = [loss(predicted @ w) for (loss, predicted, _), w in zip(held, ways, strict=True)]
+    return float(np.average(np.concatenate(losses), weights=np.concatenate([weight for *_, weight in held])))
+
+
+def _stacked(held):
     """The weights of at least 0 with the lowest mean loss over some folds."""
-
-    def loss(w):
-        return sum(weight[k] @ at[k](predicted[k] @ w) for k in folds) / total
-
-    total, count = sum(weight[k].sum() for k in folds), predicted[0].shape[1]
-    options = {"bounds": [(0, None)] * count, "options": {"xatol": 1e-4, "fatol": 1e-9}}
-    return minimize(loss, np.full(count, 1 / count), method="Nelder-Mead", **options).x
+    start = np.eye(held[0][1].shape[1]).mean(axis=0)
+    options = {"bounds": [(0, None)] * len(start), "options": {"xatol": 1e-4, "fatol": 1e-9}}
+    return minimize(lambda w: _mean_loss(held, [w] * len(held)), start, method="Nelder-Mead", **options).x

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from strat import graphs
 from strat.compiler import coupling
+from strat.compiler.expressions import contents
 from strat.errors import OptionError
 from strat.graphs.prior_graph import read_graph
 from strat.model.baselines import common, lrsm, separate
@@ -93,10 +94,9 @@ def _axes(model, unit):
             if scale > 0 and (learned or weight > 0):
                 start = scale if learned else unit * prior.K / (2 * weight)
                 axes.append(Axis("scale", {"scale" if factor is None else f"scale__{factor}": float(start)}))
-    constraints = (p for c in base.constraints for p in c.parameters())
-    programs = [p for p in (base.loss_program, base.predict_program) if p is not None]
-    elsewhere = {p.id for p in (*coupling.parameters(base.couple), *constraints)}
-    elsewhere |= {p.id for program in programs for p in program.hyperparameters}
+    others = [e for e in (base.loss, *base.constraints, base.predict) if e is not None]
+    elsewhere = {p.id for e in others for p in e.parameters()}
+    elsewhere |= {p.id for p in coupling.parameters(base.couple)}
     for p in base.regularizer_program.hyperparameters:
         if p.id not in elsewhere and p.shape == ():
             value = float(model.values.get(p.name(), p.value) or 0.0)
@@ -135,10 +135,8 @@ def simple_models(models, nodes):
             made.append(("separate", first, separate(model.base, without_edges, **options)))
         for base in dict.fromkeys(m.base for m in group.values()):
             if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(base.couple):
-                graph, first = graphs.complete(labels, weight=1 / (len(labels) - 1)), first_of[base]
-                made.append(
-                    ("complete graph", first if len(first_of) > 1 else None, lrsm(base, graph, **options))
-                )
+                model_of_all = lrsm(base, graphs.complete(labels, weight=1 / (len(labels) - 1)), **options)
+                made.append(("complete graph", first_of[base] if len(first_of) > 1 else None, model_of_all))
         for kind, first, simple_model in made:
             simple_model._values = dict(model.values)
             name = kind if first is None else f"{first}: {kind}"
@@ -149,9 +147,7 @@ def simple_models(models, nodes):
 def _without_couple(base):
     """What declarations have in common that differ in nothing but ``couple`` and ``predict``."""
     parts = (base.loss, base.regularizer, *base.constraints)
-    leaves = [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())]
-    constants = [c.value for e in parts for c in e.constants()]
-    return fingerprint([str(e) for e in parts], leaves, [p.id for p in base.data], constants, base.smoothing)
+    return fingerprint(contents(base), [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())])
 
 
 def curvature(model, part, weight, nodes):

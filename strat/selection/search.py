@@ -1,4 +1,4 @@
-"""Choose constants by cross-validation, with simple models for comparison."""
+"""Choose constants by cross-validation, with simple models for comparison; the result and its table."""
 
 import math
 from collections import Counter
@@ -9,17 +9,99 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from strat.errors import OptionError, check_whole
+from strat.oracles.clock import Clock
 from strat.records.records import read_weight
 from strat.records.sample import Sample
 from strat.records.strata import in_order
-from strat.records.tables import mean_and_error
+from strat.records.tables import Table, aligned, mean_and_error, number, text_of
 from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
-from strat.selection.clock import Clock
 from strat.selection.cross_validation import CrossValidation
 from strat.selection.jobs import Job, done, first_jobs, second_jobs
 from strat.selection.other_model import checked_models
-from strat.selection.search_result import Search
 from strat.solvers.progress import Progress
+
+#: Most rows that are printed.
+SHOWN = 40
+
+
+class Search(Table):
+    """The candidates of a search, from the lowest cross-validated loss to the highest.
+
+    Attributes
+    ----------
+    table : list of dict
+        One for each candidate: candidate (name), constants (dict), mean (held-out loss), se (its standard error over
+        records), difference (to the best, record by record), difference_se, trials, seconds, error.
+    best : StratifiedModel
+        The candidate with the lowest loss, fitted to all records; ``found[name]`` is the best of another candidate.
+    folds, records : int
+        Number of folds, and of held-out records.
+    seconds : float
+        Time of the whole search.
+    notes : list of str
+        Remarks.
+    """
+
+    def __init__(self, table, best, fitted, folds, records, seconds, notes):
+        inner = ("model", "losses", "infinite")
+        self.table = [{k: v for k, v in row.items() if k not in inner} for row in table]
+        self.best, self.folds, self.records = best, folds, records
+        self.seconds, self.notes = seconds, notes
+        first = {row["candidate"]: row for row in reversed(table) if not row["error"]}
+        self._fitted, self._rows, self._models = fitted, first, {table[0]["candidate"]: best}
+        self.names = list(dict.fromkeys(name for row in table for name in row["constants"]))
+        self.columns = ["candidate", "mean", "s.e.", "difference", "difference s.e."]
+        self.columns += [*self.names, "trials", "seconds", "error"]
+
+    @property
+    def chosen(self):
+        """The constants of the best candidate, by their names in ``set_params``."""
+        return dict(self.table[0]["constants"])
+
+    @property
+    def candidate(self):
+        """The name of the best candidate."""
+        return self.table[0]["candidate"]
+
+    def __getitem__(self, candidate):
+        """A candidate with its best constants, fitted to all records at the first use."""
+        if candidate not in self._rows:
+            known = ", ".join(self._rows)
+            raise OptionError(f"{candidate!r} is none of the candidates that could be fitted: {known}.")
+        if candidate not in self._models:
+            self._models[candidate] = self._fitted(self._rows[candidate])
+        return self._models[candidate]
+
+    def cells(self):
+        """Rows of values, one a candidate."""
+        names = {"s.e.": "se", "difference s.e.": "difference_se"}
+        keys = [names.get(column, column) for column in self.columns]
+        return [[{**row, **row["constants"]}.get(key) for key in keys] for row in self.table]
+
+    def texts(self):
+        """Head and rows as texts."""
+        names = [name.removeprefix("graph_regularizer__").removeprefix("base__") for name in self.names]
+        lines = [["candidate", "held-out loss", "above the best", *names, "trials", "seconds"]]
+        for row in self.table:
+            loss = "failed" if row["error"] else text_of(row["mean"], row["se"], 5)
+            above = text_of(row["difference"], row["difference_se"], 2) if row["difference"] else ""
+            given = [row["constants"].get(name, "") for name in self.names]
+            given = [number(float(c), 3) if isinstance(c, (int, float)) else str(c) for c in given]
+            work = [str(row["trials"]), number(row["seconds"], 2)]
+            lines.append([row["candidate"], loss, above, *given, *work])
+        return lines
+
+    def __str__(self):
+        lines = self.texts()
+        text = [aligned(lines[: SHOWN + 1])]
+        if len(lines) > SHOWN + 1:
+            text.append(f"… and {len(lines) - SHOWN - 1} more (to_frame() has all)")
+        text += [f"failed  {row['candidate']}: {row['error']}" for row in self.table if row["error"]]
+        text.append(
+            f"mean ± standard error over {self.records} held-out records of {self.folds} folds, differences record by "
+            f"record; {self.seconds:.1f} s"
+        )
+        return "\n".join(text + [f"note  {note}" for note in self.notes])
 
 
 def search(
@@ -113,16 +195,13 @@ def search(
     pairs = [(train[weight[train] > 0], test[weight[test] > 0]) for train, test in pairs]
     if not all(len(train) and len(test) for train, test in pairs):
         raise OptionError(
-            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or leave out the "
-            "records of weight 0 yourself."
+            "sample_weight is 0 for all records that a fold trains on, or holds out. Give other folds, or drop these records."
         )
     held_weight = np.concatenate([weight[test] for _, test in pairs])  # fold after fold
     nodes, whole = in_order(list(sample.labels.values)), sample.part()
     grids = None if grid is None else read_grid(grid, list(models.values()))
     candidates = candidates_of(models, grids, whole, weight, nodes)
-    validations = {
-        id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates
-    }
+    bound = {id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates}
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (first_jobs, second_jobs):
@@ -130,7 +209,7 @@ def search(
             for c in candidates:
                 scanned = jobs[(c.refines or c).name]
                 own = pieces(c, max_trials, scanned)
-                todo += [(scanned, Job(validations[id(c.model)], c, clock, **job)) for job in own]
+                todo += [(scanned, Job(bound[id(c.model)], c, clock, **job)) for job in own]
             # The longest first, so that no process waits for another in the end.
             todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
             for job in done([job for _, job in todo], n_jobs):
@@ -158,24 +237,18 @@ def search(
         row["difference"], row["difference_se"] = gap
 
     def fitted(row):
-        model, counted = (
-            clone(row["model"]).set_params(**row["constants"]),
-            None if sample_weight is None else weight,
-        )
-        return model.fit(*whole.data, strata=whole.strata, sample_weight=counted)
+        model = clone(row["model"]).set_params(**row["constants"])
+        given = None if sample_weight is None else weight
+        return model.fit(*whole.data, strata=whole.strata, sample_weight=given)
 
     best = fitted(table[0])
-    notes = [
-        f"{row['candidate']}: the held-out loss of fold {', '.join(row['infinite'])} of {len(pairs)} is infinite"
-        for row in table
-        if row["infinite"]
-    ]
-    notes += [
-        f"{table[0]['candidate']}: {note}" for note in getattr(getattr(best, "result_", None), "notes", ())
-    ]
+    infinite = ((row["candidate"], ", ".join(row["infinite"])) for row in table if row["infinite"])
+    notes = [f"{name}: the held-out loss of fold {k} of {len(pairs)} is infinite" for name, k in infinite]
+    own = getattr(getattr(best, "result_", None), "notes", ())
+    notes += [f"{table[0]['candidate']}: {note}" for note in own]
     if clock.status != "finished":
         tried = len({row["candidate"] for row in table if not row["error"]})
-        how = {"interrupted": "interrupted", "time_limit": "out of time"}[clock.status]
+        how = "out of time" if clock.status == "time_limit" else clock.status
         notes.append(f"{how}: {tried} of {len(candidates)} candidates were tried, not all to the end")
     states = sum((job.states for each in jobs.values() for job in each), Counter())
     if stopped := states.total() - states["converged"]:
@@ -194,11 +267,10 @@ def _rows(candidate, jobs, weight):
     # The constants of a special case are constants of this one, too.
     others = jobs[candidate.refines.name] if candidate.refines is not None else []
     trials = sorted((t for job in own + others for t in job.trials), key=lambda t: (t.loss, str(t.constants)))
-    seconds, count = sum(job.seconds for job in own), sum(len(job.tried) for job in own)
-    if candidate.each:
-        seconds, count = seconds / max(len(trials), 1), 1
-    rows = []
-    for t in trials if candidate.each else trials[:1]:
+    trials, rows = trials if candidate.each else trials[:1], []
+    seconds = sum(job.seconds for job in own) / max(len(trials), 1)
+    count = 1 if candidate.each else sum(len(job.tried) for job in own)
+    for t in trials:
         row = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
         row |= {"constants": t.constants, "mean": t.loss, "losses": t.losses, "error": t.error}
         row["se"] = None if t.error else mean_and_error(t.losses, weight)[1]

@@ -70,10 +70,7 @@ class ADMM(Solver, max_iter=10000):
         )
     }
 
-    only_given = (
-        "ADMM fits a given graph, but {h} learns it. "
-        "Use strat.AlternatingMinimization() or the default solver, strat.MAPG(); or give strat.FixedGraph()."
-    )
+    learns_graphs = False
 
     def _algorithm(self, problem, theta, w):
         return Consensus(problem, theta, w)

@@ -33,17 +33,16 @@ class Algorithm:
         self.points = []
         self.extra_factorizations = 0  # those other than of mu I + G(w)
         self.x = self.new_point()
-        self.x.theta[...], self.x.w[...] = theta, w
-        self.x.evaluate(gradient)
+        if isinstance(theta, Point):  # of another problem, with the same terms in theta, at w
+            self.x.take(theta)
+            gradient = False
+        else:
+            self.x.move(theta, w).evaluate(gradient)
         if not self.x.objective < np.inf:
-            what = "the graph regularizer"
-            if self.x.graph < np.inf:
-                bad = np.flatnonzero(~problem.inside(self.x.theta))
-                what = (
-                    f"the loss of stratum number {bad[0]} ({bad.size} in all)"
-                    if bad.size
-                    else "the regularizer"
-                )
+            bad = np.flatnonzero(~problem.inside(self.x.theta))
+            what = "the regularizer" if self.x.graph < np.inf else "the graph regularizer"
+            if self.x.graph < np.inf and bad.size:
+                what = f"the loss of stratum number {bad[0]} ({bad.size} in all)"
             raise OptionError(f"init: {what} is not finite at the start. Give init= values in its domain.")
         self.differentiated = gradient
 
@@ -64,7 +63,9 @@ class Algorithm:
         return self.differentiate_x().residual() if tol else None
 
     def certificate(self, theta, w):
-        """Residual of a point that is to be returned."""
+        """Residual of a point that is to be returned, which is x as a rule."""
+        if np.array_equal(theta, self.x.theta) and np.array_equal(w, self.x.w):
+            return self.differentiate_x().residual()
         return self.problem.residual(theta, w)
 
     @property
@@ -88,8 +89,7 @@ class Algorithm:
             value, (*owner, attribute) = np.array(state[name]), name.split(".")
             owner = attrgetter(".".join(owner))(self) if owner else self
             setattr(owner, attribute, value if value.ndim else value.item())
-        self.x.theta[...], self.x.w[...] = state["x_theta"], state["x_w"]
-        self.x.evaluate()
+        self.x.move(state["x_theta"], state["x_w"]).evaluate()
         for name, value in zip(_NUMBERS, state["x_numbers"], strict=True):
             setattr(self.x, name, float(value))
         self.differentiated, self.stalled = False, bool(state["stalled"])

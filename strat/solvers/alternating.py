@@ -10,7 +10,7 @@ from strat.oracles.clock import OutOfTime, seconds_left
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
-from strat.solvers.joint_steps import JointSteps, exact_weights, graph_step
+from strat.solvers.joint_steps import JointSteps, graph_step
 from strat.solvers.proximal_newton import ProximalNewton
 
 SHARE = 0.01  # tolerance of a step, relative to the residual before it
@@ -28,7 +28,7 @@ class AlternatingMinimization(Solver, max_iter=1000):
     regularizer no prox in closed form),
     and then takes the graph that is best for these parameters: exactly for ``LogDiagonal``, ``TraceConstraint`` and
     ``Entropy``, to the same tolerance for ``LogDet``. The objective never rises, and the fit stops on the same residual
-    as ``MAPG``; with cone programs, in theta, on that of ``Cone``.
+    as ``MAPG``; with cone programs, in theta, on that of ``Cone``. W is extrapolated from two iterations where F falls so, too.
 
     Parameters
     ----------
@@ -42,6 +42,7 @@ class AlternatingMinimization(Solver, max_iter=1000):
     ----------
     A. Beck, "On the convergence of alternating minimization for convex programming with applications to iteratively
     reweighted least squares and decomposition schemes", SIAM Journal on Optimization, 2015.
+    H. F. Walker and P. Ni, "Anderson acceleration for fixed-point iterations", SIAM Journal on Numerical Analysis, 2011.
 
     Examples
     --------
@@ -71,7 +72,7 @@ class BlockDescent(Algorithm):
     solution gives the residual. `whole` asks for such programs with the records' cones whatever derivatives the loss has.
     """
 
-    saved = ("left", "mark", "idle", "subgradient")
+    saved = ("left", "mark", "idle", "subgradient", "best", "move")
 
     def __init__(self, problem, theta, w, tol, whole=False):
         super().__init__(problem, theta, w)
@@ -83,6 +84,9 @@ class BlockDescent(Algorithm):
         self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
+        self.best, self.move = np.full(
+            (2, *w.shape), np.nan
+        )  # the best weights last time, and what they differed by
         self.z = self.new_point()
 
     def step(self):
@@ -90,11 +94,11 @@ class BlockDescent(Algorithm):
         x, z = self.x, self.z
         tol = max(self.finest, SHARE * min(self.left, 1.0))
         z.theta[...], objective = self._theta_step(tol)
-        z.w[...] = self._w_step(z.theta, tol) if self.problem.learned else x.w
-        noise = z.evaluate().noise
-        if not z.objective <= objective + noise:  # a W that is no better
-            z.w[...] = x.w
-            z.evaluate()
+        for w in self._weights(z.theta, tol):
+            z.w[...] = w
+            noise = z.evaluate().noise
+            if z.objective <= objective + noise:
+                break
         fall = x.objective - z.objective
         self.idle = 0 if fall > noise else self.idle + 1
         if fall >= -noise:
@@ -149,20 +153,36 @@ class BlockDescent(Algorithm):
 
     def _inner(self, fixed, tol):
         """The algorithm for theta, at the parameters of x."""
-        theta, w = self.x.theta, self.x.w
+        x, w = self.x, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, theta, w, self.program, self.whole, self.left)
+            inner = ConeNewton(fixed, x, w, self.program, self.whole, self.left)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):
-            return ProximalNewton(fixed, theta, w, tol)
-        return JointSteps(fixed, theta, w)
+            return ProximalNewton(fixed, x, w, tol)
+        return JointSteps(fixed, x, w)
+
+    def _weights(self, theta, tol):
+        """Weights to be tried: extrapolated ones, the best for theta, and those of x.
+
+        best − c (best − best_) with c = ⟨move, turn⟩/‖turn‖², move = best − w, turn = move − move_; _ is the last one.
+        """
+        if self.problem.learned:
+            best, before = self._w_step(theta, tol), self.best
+            move = best - self.x.w
+            turn = move - self.move
+            self.best, self.move = best, move
+            share = np.vdot(move, turn) / np.vdot(turn, turn)
+            if np.isfinite(share):
+                yield np.maximum(best - share * (best - before), 0.0)
+            yield best
+        yield self.x.w
 
     def _w_step(self, theta, tol):
         """The best weights for theta."""
         problem = self.problem
         if hasattr(self.x.graph_oracle, "minimize"):
-            w, iterations = exact_weights(problem, theta)
+            w, iterations = problem.graph_oracle().minimize(problem.half_distances(theta))
             self.extra_factorizations += iterations
             return w
         with warnings.catch_warnings():

@@ -21,7 +21,7 @@ _WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product
 _WAYS = {
     "loss": (
         "Fit a given graph with strat.Cone(), or learn it with strat.AlternatingMinimization(), which take kinks as they are; "
-        "or smooth the loss (smoothing=1e-3 on the BaseModel)"
+        "take strat.MAPG() for a loss with a gradient alone; or smooth the loss (smoothing=1e-3 on the BaseModel)"
     ),
     "regularizer": "Merge pieces that share a variable, drop one, or write one function with a known prox",
 }
@@ -48,16 +48,15 @@ class Solver(BaseEstimator):
     """Base class: a subclass has the options as parameters, `needs`, and `_algorithm(problem, theta, w)`.
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
-    the oracle of a role is missing, if it is not what all solvers say. `only_given` is the error where W is to be
-    learned, with "{h}" for the graph regularizer; None where the solver learns W. Where a solver `follows_edges`, its
-    `_algorithm` is asked with ``whole=True``, for programs with the records' own cones, to go on from the edge of the loss's
-    domain, which stops what follows gradients. A subclass may name its own default of `max_iter`; one with more options has
-    an `__init__` of its own, whose signature scikit-learn reads.
+    the oracle of a role is missing, if it is not what all solvers say. `learns_graphs` is False where W is not fitted.
+    Where a solver `follows_edges`, its `_algorithm` is asked with ``whole=True``, for programs with the records' own cones,
+    to go on from the edge of the loss's domain, which stops what follows gradients. A subclass may name its own default of
+    `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
     """
 
     needs = {}
     ways = {}
-    only_given = None
+    learns_graphs = True
     follows_edges = False
     #: Whether fits are in units of the solver's own, so that they do not depend on the user's.
     rescales = True
@@ -107,8 +106,11 @@ class Solver(BaseEstimator):
 
     def _check(self, problem):
         """Check that the solver fits problems of this kind, and that the problem has the oracles it needs."""
-        if problem.learned and self.only_given is not None:
-            raise OptionError(self.only_given.format(h=repr(problem.graph_regularizer)))
+        if problem.learned and not self.learns_graphs:
+            raise OptionError(
+                f"solver: {type(self).__name__} fits theta for a given graph, but {problem.graph_regularizer!r} learns W. Use "
+                f"strat.MAPG(), the default, or strat.AlternatingMinimization(); or give strat.FixedGraph()."
+            )
         for role, names in self.needs.items():
             oracle, names = getattr(problem, role), names if isinstance(names, tuple) else (names,)
             if any(oracle.has(name) for name in names):

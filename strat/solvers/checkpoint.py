@@ -15,9 +15,8 @@ class Checkpoint:
     def __init__(self, path, fit):
         self.path = None if path is None else as_path(path, "checkpoint")
         if self.path is not None and not self.path.parent.is_dir():
-            raise OptionError(
-                f"checkpoint = {str(path)!r} is in a folder that does not exist. Make it, or give another path."
-            )
+            where = "is in a folder that does not exist. Make it, or give another path."
+            raise OptionError(f"checkpoint = {str(path)!r} {where}")
         self.fingerprint = None if path is None else fingerprint(FORMAT, fit)
         self.written = time.monotonic()
 
@@ -39,10 +38,8 @@ class Checkpoint:
 
     def refusal(self, why):
         """The error of a file that holds no state of this fit."""
-        return OptionError(
-            f"checkpoint = {str(self.path)!r} holds no state of this fit: {why}. Give another path, or remove the file to "
-            f"start afresh."
-        )
+        way = "Give another path, or remove the file to start afresh."
+        return OptionError(f"checkpoint = {str(self.path)!r} holds no state of this fit: {why}. {way}")
 
     def save(self, state, force=False):
         """Write the state (a function without arguments that returns it) if the last write is long ago."""

@@ -61,10 +61,7 @@ class Cone(Solver, max_iter=100):
 
     follows_edges = True
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
-    only_given = (
-        "solver: Cone fits theta for a given graph (FixedGraph), but {h} learns W. Use strat.MAPG() or "
-        "strat.AlternatingMinimization()."
-    )
+    learns_graphs = False
 
     def _algorithm(self, problem, theta, w, whole=False):
         return ConeNewton(problem, theta, w, whole=whole)
@@ -76,7 +73,8 @@ class ConeNewton(Algorithm):
     The model at theta is ⟨g, d⟩ + ½ ⟨d, (H + damping) d⟩ with d = theta+ − theta, exact for a quadratic loss. Without second
     derivatives, or where `whole` asks for them, the records' cones stand in the program, which is then the whole problem. Damping
     keeps steps short where curvature vanishes far out. `program` is that of another graph, to be used again; `left` is the
-    residual at theta as far as it is known. Far from the solution, programs without constraints are solved roughly.
+    residual at theta as far as it is known. Far from the solution, programs are solved roughly, but for the constraints: F may be
+    lower where they are broken than at the minimum.
     """
 
     saved = ("damping", "accuracy", "rough")
@@ -93,11 +91,9 @@ class ConeNewton(Algorithm):
         edges = self.x.degrees.any()
         program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
-        self.z.w, self.z.degrees = self.x.w, self.x.degrees
         self.damping, self.left = RIDGE, None
-        # A rough solution breaks constraints, and F may be lower there than at the minimum.
-        self.may_be_rough = not getattr(problem.regularizer.prox, "restricted", True)
-        self.accuracy, self.rough = self._accuracy(left), 0.0  # of the next program; of that which gave x
+        self.restricted = getattr(problem.regularizer.prox, "restricted", True)
+        self.accuracy, self.rough = _accuracy(left), 0.0  # of the next program; of that which gave x
 
     def step(self):
         """One iteration."""
@@ -127,17 +123,12 @@ class ConeNewton(Algorithm):
             return
         self._searched(theta, H, solution)
 
-    def _accuracy(self, left):
-        """Accuracy of the program at a point with the residual `left`; 0 is the best."""
-        accuracy = min(SHARE * left**2, ROUGH)
-        return accuracy if self.may_be_rough and accuracy > FINE else 0.0
-
     def _damp(self, factor, least):
         self.damping = min(max(factor * self.damping, least), STEEP)
 
     def _solved(self, H=None, g=None, accuracy=0.0):
         """The program's solution, on which bounds and symmetries hold exactly, and what is known of it."""
-        solution = self.program.solve(H, g, accuracy=accuracy)
+        solution = self.program.solve(H, g, accuracy=accuracy, restricted=self.restricted)
         theta = solution.theta
         for function in self.regularizer:
             theta = function.inside(theta)
@@ -160,12 +151,15 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         d = theta - x.theta
         promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
+        # What F may rise by where a rough program's constraints hold exactly.
+        doubt = solution.doubt if self.accuracy and self.restricted else 0.0
         for k in range(LENGTHS):
             length = SHORTER**k
             z.theta[...] = x.theta + length * d
             if z.evaluate(gradient=True).objective < np.inf:
                 if not k:
                     promised -= z.regularizer
+                z.objective += doubt
                 gain = x.objective - z.objective
                 if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
                     break
@@ -183,7 +177,7 @@ class ConeNewton(Algorithm):
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.differentiated, self.rough = z, x, True, self.accuracy
         if k == 0:
-            self.accuracy = self._accuracy(self._share())
+            self.accuracy = _accuracy(self._share())
 
     @property
     def subgradient(self):
@@ -212,3 +206,9 @@ class ConeNewton(Algorithm):
         if known is None and self.smooth:
             return super().certificate(theta, w)
         return known or {"theta": np.inf, "W": 0.0}
+
+
+def _accuracy(left):
+    """Accuracy of the program at a point with the residual `left`; 0 is the best."""
+    accuracy = min(SHARE * left**2, ROUGH)
+    return accuracy if accuracy > FINE else 0.0

@@ -8,7 +8,6 @@ two calls.
 
 import numpy as np
 
-from strat.oracles.base import RescaledProx
 from strat.oracles.prox_base import BlockProx
 
 STEP, SHORT = 1e-5, 1e-8  # relative steps of the differences, and near a kink
@@ -102,7 +101,6 @@ def _jacobian(prox, v, t):
 
 def _probes(prox, n):
     """Positions (n,) at which coordinates are probed, and each coordinate's block (n, longest), -1 beyond its end."""
-    prox = prox.of if isinstance(prox, RescaledProx) else prox
     groups = prox.ties(n) if isinstance(prox, BlockProx) else [list(range(n))]
     position, mates = np.zeros(n, dtype=np.intp), np.full((n, max(map(len, groups))), -1)
     mates[:, 0] = np.arange(n)

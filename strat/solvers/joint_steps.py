@@ -50,9 +50,6 @@ class JointSteps(Algorithm):
         super().__init__(problem, theta, w)
         self.tol = tol
         self.y, self.z = self.new_point(), self.new_point()
-        if not problem.learned:  # all points share the one W
-            for point in (self.y, self.z):
-                point.w, point.degrees = self.x.w, self.x.degrees
         self.theta_, self.w_ = self.x.theta.copy(), self.x.w.copy()  # the iterate before x
         self.t, self.rejected = 1.0, 0
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
@@ -99,14 +96,14 @@ class JointSteps(Algorithm):
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
         fixed = for_given_graph(self.problem, x.w)
         if self.by_cones:
-            newton = ConeNewton(fixed, x.theta, x.w, self.program, left=self.theta_estimate)
+            newton = ConeNewton(fixed, x, x.w, self.program, left=self.theta_estimate)
             newton.start, self.program = newton.x.objective, newton.program
             newton.step()
         else:
             newton = self._proximal_newton(fixed, alone)
         self.extra_factorizations += newton.factorizations
         better = newton.x.objective < newton.start or getattr(newton, "polished", False)
-        lower = better and self._move_theta(newton.x.theta)
+        lower = better and self._move_theta(newton.x)
         gain = before - self.z.objective if lower else 0.0
         far = not alone and self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
         self.late = self.late + 1 if far else 0
@@ -119,7 +116,7 @@ class JointSteps(Algorithm):
         """The method after one step, or after steps of the strata's own."""
         x, curvature = self.x, self.strata_metric.loss_curvature
         accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
-        newton = ProximalNewton(fixed, x.theta, x.w, accuracy, curvature, one_length=not alone)
+        newton = ProximalNewton(fixed, x, x.w, accuracy, curvature, one_length=not alone)
         newton.start = newton.x.objective
         if alone:
             for _ in range(MOST):
@@ -134,13 +131,12 @@ class JointSteps(Algorithm):
         self.damping, self.fresh = newton.damping, newton.fresh
         return newton
 
-    def _move_theta(self, theta):
-        """Set z to (theta, the W of x); return whether F is not higher there."""
+    def _move_theta(self, point):
+        """Set z to (the theta of a point with the W of x, that W); return whether F is not higher there."""
         x, z, lower = self.x, self.z, False
-        z.theta[...] = theta
         swap_graphs(x, z)
         try:
-            z.move_theta()
+            z.take(point)
             lower = z.objective <= x.objective + z.noise
             z.objective = min(z.objective, x.objective)
         finally:  # x is a whole point again, also after Ctrl-C
@@ -226,8 +222,7 @@ class JointSteps(Algorithm):
     def _estimate_residual(self, y):
         """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""
         strata, metric = self.strata_metric, self.edge_metric
-        size = 1 + math.sqrt(max(np.vdot(y.loss_gradient, y.loss_gradient), np.vdot(y.product, y.product)))
-        self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / size
+        self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / y.size
         if self.problem.learned:
             self.w_estimate = metric.size / metric.scale
 
@@ -259,7 +254,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
         start, init = (problem.w0, "W0") if w is None else (w, "given")
         return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, start, init=init)
     started = time.perf_counter()
-    w, iterations = exact_weights(problem, theta)
+    w, iterations = problem.graph_oracle().minimize(problem.half_distances(theta))
     point = fixed.point(theta, w).differentiate()
     residual = {"theta": 0.0, "W": point.w_residual()}
     status, parts = "converged" if residual["W"] <= tol else "max_iter", fixed.parts(theta, w)
@@ -275,11 +270,6 @@ class GraphSteps(Solver, max_iter=1000):
 
     def _algorithm(self, problem, theta, w):
         return JointSteps(problem, theta, w, self.tol)
-
-
-def exact_weights(problem, theta):
-    """Weights of the exact graph step and its Newton iterations, for an h that has one."""
-    return problem.graph_oracle().minimize(problem.half_distances(theta))
 
 
 class _Given(Oracle):

@@ -144,6 +144,4 @@ class FixedSteps(Algorithm):
             target.w *= -alpha / 2
             target.w += base.w
             target.graph_oracle.prox(target.w, alpha / 2, out=target.w)
-        else:
-            target.w[...] = base.w
         target.evaluate()

@@ -86,10 +86,9 @@ class EdgeMetric:
 
     def step(self, x, y, z):
         """Set z.w to the prox-gradient step from y, and measure it."""
-        np.multiply(self.inverse, y.w_gradient, out=z.w)
-        z.w *= -self.length
-        z.w += y.w
-        z.graph_oracle.prox(z.w, self.length * self.inverse, out=z.w)
+        steps = self.length * self.inverse
+        np.subtract(y.w, np.multiply(steps, y.w_gradient, out=z.w), out=z.w)
+        z.graph_oracle.prox(z.w, steps, out=z.w)
         move = z.w - y.w
         weighted = self.curvature * move
         self.slope, self.square = float(y.w_gradient @ move), float(weighted @ move) / self.length

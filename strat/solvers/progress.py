@@ -44,18 +44,12 @@ class Progress:
         return self
 
     def update(self, state, last=False):
-        """Report a state."""
-        if not self.verbose:
-            return
-        if self.bar is not None:
-            self.bar.update(state.iteration - self.bar.n)
-        if last or state.seconds - self.reported >= SECONDS:
+        """Report a state every so often, and the last one."""
+        if self.verbose and (last or state.seconds - self.reported >= SECONDS):
             self.reported = state.seconds
             residual = "" if state.residual is None else f"  residual {max(state.residual.values()):.1e}"
-            text = f"{self.name} iteration {state.iteration}  objective {state.objective:.9g}{residual}"
-            logger.info("%s  %.1f s", text, state.seconds)
-            if self.bar is not None:
-                self.bar.set_postfix_str(f"objective {state.objective:.9g}{residual}")
+            text = f"iteration {state.iteration}  objective {state.objective:.9g}{residual}"
+            self.step(state.iteration, f"{text}  {state.seconds:.1f} s")
 
     def step(self, done, text):
         """Report that some steps are done, the last as the text says."""

@@ -51,17 +51,7 @@ class NewtonCG(Solver, max_iter=500):
 
     follows_edges = True
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
-    ways = {
-        "loss": (
-            "Use strat.Cone(), which takes losses with kinks as they are, or strat.MAPG(), which needs a gradient alone; "
-            "or smooth the loss (smoothing= on the BaseModel)"
-        )
-    }
-
-    only_given = (
-        "solver: NewtonCG fits theta for a given graph (FixedGraph), but {h} learns W. "
-        "Use strat.MAPG(), which fits both and takes Newton steps in theta, too."
-    )
+    learns_graphs = False
 
     def _algorithm(self, problem, theta, w, whole=False):
         if whole or needs_cones(problem):
@@ -109,8 +99,6 @@ class ProximalNewton(Algorithm):
         super().__init__(problem, theta, w, gradient=True)
         self.tol, self.one_length, self.forcing = tol, one_length, JOINT_FORCING if one_length else FORCING
         self.p, self.z = self.new_point(), self.new_point()
-        for point in (self.p, self.z):  # all points share the one W
-            point.w, point.degrees = self.x.w, self.x.degrees
         self.system = NewtonSystem(problem, self.x.w, self.x.degrees, once=one_length)
         self.fresh, self._curvature = True, curvature
         self.quadratic = getattr(problem.loss, "quadratic", False)
@@ -222,7 +210,7 @@ class ProximalNewton(Algorithm):
         theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
         method = Smoothed.of(self.problem, self.system) if self.fresh else None
-        beyond = method and method.minimiser(self.p, 0.5 * self.tol * _scale(self.p))
+        beyond = method and method.minimiser(self.p, 0.5 * self.tol * self.p.size)
         if beyond is not None:
             beyond = self.problem.project(beyond)
             good, new = self._lower(beyond, values, self._noise(self.p))
@@ -294,7 +282,7 @@ class ProximalNewton(Algorithm):
         self.size = size
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing
         exact = self.quadratic and smooth
-        goal = (0.003 if exact else 0.1) * self.tol * _scale(point)
+        goal = (0.003 if exact else 0.1) * self.tol * point.size
         if exact:
             return goal
         return max(forcing * size, min(goal, self.forcing * size))
@@ -322,18 +310,7 @@ class ProximalNewton(Algorithm):
         step = (theta - self.problem.prox(theta - t * point.theta_gradient, self.t)) / t
         return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step)))
 
-    def certificate(self, theta, w):
-        """Residual of a point that is to be returned, which is x as a rule."""
-        if np.array_equal(theta, self.x.theta):
-            return self.differentiate_x().residual()
-        return super().certificate(theta, w)
-
     @property
     def factorizations(self):
         """Factorisations so far, those of the preconditioner."""
         return super().factorizations + self.system.preconditioner.factorizations
-
-
-def _scale(point):
-    """Size of the terms that balance in the residual, at a differentiated point."""
-    return 1 + max(np.linalg.norm(point.loss_gradient), np.linalg.norm(point.product))

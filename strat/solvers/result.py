@@ -68,10 +68,9 @@ class Result(Shown):
         return None if self.smoothed_objective is None else max(self.objective - self.smoothed_objective, 0.0)
 
     def __str__(self):
-        parts = "  ".join(f"{name} {value:.6g}" for name, value in self.parts.items())
+        parts, plural = "  ".join(f"{k} {v:.6g}" for k, v in self.parts.items()), "s" * (self.iterations != 1)
         lines = [
-            f"status      {self.status} after {self.iterations} iteration{'s' * (self.iterations != 1)} from init "
-            f"{self.init!r}",
+            f"status      {self.status} after {self.iterations} iteration{plural} from init {self.init!r}",
             f"objective   {self.objective:.9g}",
             f"  parts     {parts}",
             *([] if self.smoothed_objective is None else [f"  smoothed  {self.smoothed_objective:.9g}"]),
@@ -81,5 +80,3 @@ class Result(Shown):
         for s in self.starts if len(self.starts) > 1 else ():
             lines.append(f"start       {s['init']:<10} objective {s['objective']:.9g}  {s['status']}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
-
-    __repr__ = __str__

@@ -57,7 +57,7 @@ class Run:
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
         self.units = Units(problem, theta if solver.rescales else None)
-        steps = {name: value for name, value in solver.get_params(deep=False).items() if name not in STOPS}
+        steps = {name: value for name, value in sorted(vars(solver).items()) if name not in STOPS}
         parts = [type(solver).__name__, steps, init, self.score is not None, fingerprint]
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
@@ -261,16 +261,9 @@ class Run:
         parts = self._parts(theta, w)
         if status == "max_iter" and self.iteration and self._converged(residual):
             status = "converged"  # the algorithm had not measured the residual
-        numbers = (
-            sum(parts.values()),
-            parts,
-            residual,
-            self.history,
-            self.seconds,
-            self.algorithm.factorizations,
-        )
-        point = {"theta": theta, "w": w, "history_seconds": self.times}
-        return Result(status, self.iteration, *numbers, self.init, **point)
+        reached = status, self.iteration, sum(parts.values()), parts, residual, self.history
+        work = self.seconds, self.algorithm.factorizations
+        return Result(*reached, *work, self.init, theta=theta, w=w, history_seconds=self.times)
 
     def _parts(self, theta, w):
         """The terms of the objective, as they were last computed where the records are lost."""
@@ -283,13 +276,10 @@ class Run:
 
     def _with_formula(self, theta, w):
         """(w, residual) with the best W for theta where that is a formula and the residual allows it."""
-        inside, graph_oracle = (
-            self.units.inside(theta),
-            self.problem.graph_oracle() if self.problem.learned else None,
-        )
+        problem, inside = self.problem, self.units.inside(theta)
         residual = self.algorithm.certificate(inside, w)
-        if getattr(graph_oracle, "closed_form", False):
-            best = graph_oracle.minimize(self.problem.half_distances(theta))[0]
+        if getattr(problem.graph_regularizer._oracle_class, "closed_form", False):
+            best = problem.graph_oracle().minimize(problem.half_distances(theta))[0]
             left = self.algorithm.certificate(inside, best)
             if max(left.values()) <= max(self.solver.tol, *residual.values()):
                 return best, left
@@ -319,10 +309,8 @@ def _warn(solver, result, algorithm):
     why = f"max_iter={solver.max_iter} is reached; {change}"
     way = "raise max_iter, loosen tol, or start from another init"
     if algorithm.diverged:
-        why = (
-            f"the steps are too long: the objective is infinite after {result.iterations} iterations, and the best "
-            f"iterate is returned"
-        )
+        after = f"the objective is infinite after {result.iterations} iterations"
+        why = f"the steps are too long: {after}, and the best iterate is returned"
         way = "give shorter steps, or leave step out: then they are found as needed"
     elif last[-1] < LOWEST or (algorithm.stalled and last[-1] < -FALLEN * (1 + abs(result.history[0]))):
         why = f"the objective has fallen to {last[-1]:.1e} and seems unbounded below"
@@ -330,7 +318,5 @@ def _warn(solver, result, algorithm):
     elif algorithm.stalled:
         why = "no step lowers the objective further in double precision"
         way = "loosen tol, if the residual is good enough"
-    ConvergenceWarning.warn(
-        f"{type(solver).__name__} stopped with residual {max(result.residual.values()):.1e} > tol={solver.tol:g}: {why}. "
-        f"You may {way}."
-    )
+    left = f"residual {max(result.residual.values()):.1e} > tol={solver.tol:g}"
+    ConvergenceWarning.warn(f"{type(solver).__name__} stopped with {left}: {why}. You may {way}.")

@@ -142,8 +142,8 @@ def zero(problem):
 
 def inside(problem, theta):
     """theta, with other parameters in the strata where the loss or its gradient is not finite there."""
-    bad = None if getattr(problem.loss, "quadratic", False) else ~problem.inside(theta)
-    if bad is None or not bad.any():
+    bad = np.zeros(1) if problem.loss.quadratic else ~problem.inside(theta)
+    if not bad.any():
         return theta
     if problem.start_point is not None:
         return problem.start_point(theta, bad)
@@ -155,17 +155,16 @@ def inside(problem, theta):
 
 def _theta(problem, name, seed, limit):
     theta = zero(problem)
-    if name == "separate":
-        return _fit(problem, theta, problem.edges.zeros(), limit)
-    if name == "lrsm":
-        return _fit(problem, theta, problem.w0, limit)
-    if name == "random":
-        units = Units(problem, theta)
-        size = np.sqrt(np.mean(units.inside(_fit(problem, theta, problem.w0, limit)) ** 2))
-        noise = units.outside(np.random.default_rng(seed).standard_normal(theta.shape))
-        noisy = problem.project(theta + size * noise)
-        return np.where(problem.inside(noisy)[:, None], noisy, theta)
-    return theta
+    if name in ("default", "zero"):
+        return theta
+    fitted = _fit(problem, theta, problem.edges.zeros() if name == "separate" else problem.w0, limit)
+    if name != "random":
+        return fitted
+    units = Units(problem, theta)
+    size = np.sqrt(np.mean(units.inside(fitted) ** 2))
+    noise = units.outside(np.random.default_rng(seed).standard_normal(theta.shape))
+    noisy = problem.project(theta + size * noise)
+    return np.where(problem.inside(noisy)[:, None], noisy, theta)
 
 
 def _fit(problem, theta, w, limit):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strat.oracles.base import Rescaled, RescaledProx
+from strat.oracles.base import Rescaled
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
 from strat.problem.joint_problem import JointProblem
@@ -75,19 +75,12 @@ class Units:
 
     def _rescaled(self, problem):
         self.unit = np.broadcast_to(self.unit, problem.n).copy()
-        couple = 1.0 if problem.couple is None else problem.couple
-        regularizer = Rescaled(problem.regularizer, 1 / self.worth, self.unit)
+        couple = (1.0 if problem.couple is None else problem.couple) * self.unit**2 / self.worth
+        loss, r = (Rescaled(f, 1 / self.worth, self.unit) for f in (problem.loss, problem.regularizer))
         if self.by_cones:
-            regularizer.prox = ConeProx(regularizer.cones, "the regularizer")
-        return JointProblem(
-            Rescaled(problem.loss, 1 / self.worth, self.unit),
-            regularizer,
-            problem.graph_regularizer._times(1 / self.worth),
-            problem.edges,
-            problem.w0,
-            couple * self.unit**2 / self.worth,
-            problem.outside,
-        )
+            r.prox = ConeProx(r.cones, "the regularizer")
+        h = problem.graph_regularizer._times(1 / self.worth)
+        return JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
 
     def inside(self, theta):
         """Parameters in these units."""
@@ -105,7 +98,7 @@ class Units:
 
 def _largest_of_ties(prox, sizes):
     """The largest of the sizes (n,) of the coordinates that a prox in closed form ties to each."""
-    prox, sizes = prox.of if isinstance(prox, RescaledProx) else prox, sizes.copy()
+    sizes = sizes.copy()
     for group in prox.ties(len(sizes)) if isinstance(prox, BlockProx) else ():
         sizes[group] = sizes[group].max()
     p = getattr(prox, "transposed", None)

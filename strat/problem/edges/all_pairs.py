@@ -37,10 +37,6 @@ class AllPairs(EdgeSet):
         i, j = self.ends
         return self.packed.positions(j, i)
 
-    def zeros(self):
-        """An edge array of zeros."""
-        return np.zeros(self.packed.size)
-
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
         return w[self._places]
@@ -71,9 +67,14 @@ class AllPairs(EdgeSet):
 
     def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j, exact to rounding of the largest such term."""
-        theta = theta - theta.mean(axis=0)
+        theta = theta - np.add.reduce(theta) / self.K
         self.packed.add_products(-1.0, theta, 1.0, g)
-        return self.add_ends(0.5 * np.vecdot(theta, theta) + a, g)
+        # With b = ends / c, ends_i + ends_j = c/2 ((b_i + 1)(b_j + 1) - (b_i - 1)(b_j - 1)).
+        ends = 0.5 * np.vecdot(theta, theta) + a
+        c = np.abs(ends).max() or 1.0
+        for sign in (1.0, -1.0):
+            self.packed.add_products(sign * c / 2, (ends / c + sign)[:, None], 1.0, g)
+        return g
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""

@@ -8,6 +8,7 @@ from scipy.linalg.blas import ddot
 
 from strat.errors import GraphError
 from strat.oracles.memory import check_memory
+from strat.oracles.sparse_cholesky import Factor
 from strat.problem.edges.packed import Packed
 
 DENSE = 2000  # strata up to which users see weights as an array
@@ -19,6 +20,10 @@ class EdgeSet:
 
     are_packed = False  # whether an edge array is a packed matrix
     sparse = False  # whether `precision` has a sparse factor
+
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros(len(self.mask))
 
     def norm(self, a):
         """Euclidean norm over the edges of an edge array that is zero off the edges."""
@@ -78,15 +83,15 @@ class Inverse:
             self._matrix = np.zeros(edges.packed.size)
 
     def log_det(self, w, shift, degrees):
-        """Factorise, and return the log det; None where the matrix is not positive definite."""
+        """Factorise, and return the log det; minus infinity where the matrix is not positive definite."""
         edges, packed = self.edges, self.edges.packed
         if not edges.sparse:
             definite = packed.factor(edges.precision(w, shift, degrees, self._matrix))
-            return 2 * float(np.log(self._matrix[packed.diagonal]).sum()) if definite else None
+            return 2 * float(np.log(self._matrix[packed.diagonal]).sum()) if definite else -np.inf
         try:
-            self._factor = edges.analysis.factor(degrees + shift, -w)
+            self._factor = Factor(edges.analysis, degrees + shift, -w)
         except np.linalg.LinAlgError:
-            return None
+            return -np.inf
         return self._factor.log_det
 
     def invert(self):

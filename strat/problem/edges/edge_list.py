@@ -54,10 +54,6 @@ class EdgeList(EdgeSet):
         """Arrays (i, j) of the edges' ends, i < j."""
         return self.i, self.j
 
-    def zeros(self):
-        """An edge array of zeros."""
-        return np.zeros(self.count)
-
     def vector(self, w):
         """One number per edge, shape (count,), in the order of `ends`."""
         return w
@@ -86,18 +82,11 @@ class EdgeList(EdgeSet):
         """Sum of the weights at every stratum, shape (K,)."""
         return np.bincount(self.i, w, self.K) + np.bincount(self.j, w, self.K)
 
-    def laplacian(self, w, theta, degrees):
-        """G(w) theta, shape (K, n)."""
-        product = _sum_of_others(w[0], theta) if self._is_uniform(w) else self._adjacency(w) @ theta
-        return degrees[:, None] * theta - product
-
     def adjacency_operator(self, w):
         """Function theta -> A(w) theta, for many products with one w."""
-        return partial(_sum_of_others, w[0]) if self._is_uniform(w) else self.to_sparse(w).__matmul__
-
-    def _is_uniform(self, w):
-        """Whether all pairs are edges of one weight, so that products need no list of them."""
-        return self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0
+        if self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0:  # all pairs have one weight
+            return partial(_sum_of_others, w[0])
+        return self._adjacency(w).__matmul__
 
     def add_half_distances(self, theta, g, a=0.0):
         """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
@@ -194,8 +183,9 @@ class EdgeList(EdgeSet):
         return out
 
     def _adjacency(self, w):
-        matrix, edge_of_entry = self._pattern
-        matrix.data = w[edge_of_entry]  # a new csr_array would cost as much as a small product
+        pattern, edge_of_entry = self._pattern
+        matrix = copy.copy(pattern)  # a new csr_array would cost as much as a small product
+        matrix.data = w[edge_of_entry]
         return matrix
 
 

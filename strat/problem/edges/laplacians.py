@@ -71,10 +71,12 @@ class Laplacians:
     def matrix(self):
         """All as one csr_array over strata and numbers, (K n, K n), number c of stratum k at k n + c."""
         K, n, (i, j) = self.edges.K, self.n, self.edges.ends
-        index = np.arange(K * n).reshape(K, n)
-        ends = index[i].ravel(), index[j].ravel()
-        upper = sp.coo_array((-self.entries.ravel(), ends), shape=(K * n, K * n))
-        return sp.csr_array(upper + upper.T + sp.diags_array(self.degrees.ravel()))
+        index, weights = np.arange(K * n).reshape(K, n), self.entries.ravel()
+        used = weights != 0
+        low, high, every = index[i].ravel()[used], index[j].ravel()[used], index.ravel()
+        places = np.concatenate([low, high, every]), np.concatenate([high, low, every])
+        values = np.concatenate([-weights[used], -weights[used], self.degrees.ravel()])
+        return sp.csr_array((values, places), shape=(K * n, K * n))
 
     def graph(self, c):
         """(v, p): the edge array v and the number p with G_c = p G(v); p is 0 where G_c is."""
@@ -86,8 +88,8 @@ class Laplacians:
     @cached_property
     def kind(self):
         """A code (n,) for each number of the parameters, the same where their Laplacians are."""
-        weights = self.couple[None] if self.alike else self.entries
-        return np.unique(weights, axis=1, return_inverse=True)[1].ravel()
+        weights, axis = (self.couple, None) if self.alike else (self.entries, 1)
+        return np.unique(weights, axis=axis, return_inverse=True)[1].ravel()
 
     @cached_property
     def components(self):

@@ -97,10 +97,8 @@ class GraphRegularizer(BaseEstimator):
         """Raise a GraphError unless h is finite somewhere on an edge set; `labels` are the strata, for its message."""
         name = type(self).__name__
         if self._needs_an_edge and edges.K == 1:
-            raise GraphError(
-                f"there is one stratum, and {name} needs an edge between two. "
-                "Use FixedGraph(), or give a graph with more nodes."
-            )
+            way = "Use FixedGraph(), or give a graph with more nodes."
+            raise GraphError(f"there is one stratum, and {name} needs an edge between two. {way}")
         lonely = np.flatnonzero(edges.degrees(edges.mask) == 0)
         if self._needs_degrees and lonely.size:
             raise GraphError(
@@ -134,7 +132,7 @@ class FixedGraph(GraphRegularizer):
 class GraphOracle:
     """Base class of the oracles: h at one point w, split into a smooth part and a rest that has a prox.
 
-    A subclass gives `set`, `split_gradient` and `curvature`. As it stands, the rest is the constraint w >= 0 alone; a
+    A subclass gives `smooth`, `split_gradient` and `curvature`. As it stands, the rest is the constraint w >= 0 alone; a
     subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights that
     minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
     """
@@ -148,6 +146,12 @@ class GraphOracle:
 
     def set(self, w, degrees=None):
         """Move to the weights w, with their degrees where known, and return the smooth part, +inf outside its domain."""
+        self._w, self._degrees = w, self.edges.degrees(w) if degrees is None else degrees
+        value = self.smooth()
+        return value if np.isfinite(value) else np.inf
+
+    def smooth(self):
+        """The smooth part at w, not finite outside its domain."""
         raise NotImplementedError
 
     def split_gradient(self, out):

@@ -15,9 +15,8 @@ class EntropyOracle(GraphOracle):
         super().__init__(h, edges, w0, outside)
         self.square = float(h.sigma) ** 2
 
-    def set(self, w, degrees=None):
-        """Move to the weights w and return the smooth part, zero."""
-        self._w = w
+    def smooth(self):
+        """Zero: there is no smooth part."""
         return 0.0
 
     def split_gradient(self, out):

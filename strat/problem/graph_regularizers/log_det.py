@@ -1,7 +1,5 @@
 """The log-determinant graph regularizer."""
 
-import math
-
 import numpy as np
 from scipy.linalg.blas import daxpy
 
@@ -31,21 +29,16 @@ class LogDetOracle(GraphOracle):
         self._pull = edges.zeros()  # w - w0
         self.factorizations = 0
 
-    def set(self, w, degrees=None):
-        """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
-        value, self._inverted, self._w, self._scale = 0.0, False, w, None
-        degrees = self.edges.degrees(w) if degrees is None else degrees
+    def smooth(self):
+        """h(w)."""
+        value, self._inverted, self._scale = 0.0, False, None
         if self.lambda1:
             self.factorizations += 1
-            log_det = self._matrix.log_det(w, self.mu, degrees)
-            if log_det is None:
-                return np.inf
-            value = -self.lambda1 * log_det
-        np.subtract(w, self.w0, out=self._pull)
-        self._total = float(np.add.reduce(degrees)) / 2
+            value = -self.lambda1 * self._matrix.log_det(self._w, self.mu, self._degrees)
+        np.subtract(self._w, self.w0, out=self._pull)
+        self._total = float(np.add.reduce(self._degrees)) / 2
         value += self.square / 2 * self.edges.dot(self._pull, self._pull)
-        value += self.linear * self._total + self.constant
-        return value if math.isfinite(value) else np.inf
+        return value + self.linear * self._total + self.constant
 
     def split_gradient(self, out):
         """The gradient over the edges is -lambda1 rho_e + 2 lambda2 ((1 - eta) (w_e - w0_e) + eta)."""
@@ -127,10 +120,7 @@ class LogDet(GraphRegularizer):
     _falls_with_weights = True
 
     def __init__(self, lambda1: float, lambda2: float, eta: float, mu: float) -> None:
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
-        self.eta = eta
-        self.mu = mu
+        self.lambda1, self.lambda2, self.eta, self.mu = lambda1, lambda2, eta, mu
 
     @classmethod
     def from_bayes(cls, n: int, c1: float, c2: float, mu: float) -> "LogDet":

@@ -18,16 +18,12 @@ class LogDiagonalOracle(GraphOracle):
         super().__init__(h, edges, w0, outside)
         self.lambda1, self.square = float(h.lambda1), 2.0 * h.lambda2
 
-    def set(self, w, degrees=None):
-        """Move to the weights w (and their degrees, where known) and return h(w), +inf outside the domain."""
-        self._w = w
-        self._degrees = self.edges.degrees(w) if degrees is None else degrees
-        value = self.square / 2 * self.edges.dot(w, w)
-        if self.lambda1:
-            if not np.min(self._degrees) > 0:
-                return np.inf
-            value -= self.lambda1 * float(np.log(self._degrees).sum())
-        return value if np.isfinite(value) else np.inf
+    def smooth(self):
+        """h(w)."""
+        value = self.square / 2 * self.edges.dot(self._w, self._w)
+        if self.lambda1 and not np.min(self._degrees) > 0:
+            return np.inf
+        return value - self.lambda1 * float(np.log(self._degrees).sum()) if self.lambda1 else value
 
     def split_gradient(self, out):
         """The gradient over the edges is 2 lambda2 w_e - lambda1 / deg_i - lambda1 / deg_j."""
@@ -69,8 +65,7 @@ class LogDiagonalOracle(GraphOracle):
         nearest = edges.nearest(c)
         if not squares and not np.min(nearest) > 0:
             raise OptionError(
-                "lambda2 = 0: two strata have equal parameters, so that the weight of their edge would grow without bound. "
-                "Give lambda2 > 0."
+                "lambda2 = 0: two strata have equal parameters, so that their edge's weight has no bound. Give lambda2 > 0."
             )
         count = edges.degrees(edges.mask)
         nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / count)) / 4
@@ -152,8 +147,7 @@ class LogDiagonal(GraphRegularizer):
     _falls_with_weights = _needs_an_edge = _needs_degrees = True
 
     def __init__(self, lambda1: float, lambda2: float) -> None:
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
+        self.lambda1, self.lambda2 = lambda1, lambda2
 
     def _formula(self, cp, W, W0):
         return -self.lambda1 * cp.sum(cp.log(cp.sum(W, axis=1))) + self.lambda2 / 2 * cp.sum_squares(W)

@@ -15,12 +15,9 @@ class TraceConstraintOracle(GraphOracle):
         super().__init__(h, edges, w0, outside)
         self.total, self.lambda2 = h.lambda1 / 2.0, float(h.lambda2)
 
-    def set(self, w, degrees=None):
-        """Move to the weights w (and their degrees, where known) and return the quadratic part of h."""
-        self._w = w
-        self._degrees = self.edges.degrees(w) if degrees is None else degrees
-        value = self.lambda2 * (float(self._degrees @ self._degrees) / 2 + self.edges.dot(w, w))
-        return value if np.isfinite(value) else np.inf
+    def smooth(self):
+        """The quadratic part of h."""
+        return self.lambda2 * (float(self._degrees @ self._degrees) / 2 + self.edges.dot(self._w, self._w))
 
     def split_gradient(self, out):
         """The gradient over the edges is lambda2 (2 w_e + deg_i + deg_j)."""
@@ -156,8 +153,7 @@ class TraceConstraint(GraphRegularizer):
     _weight = np.inf  # the size of W is given, however small h is
 
     def __init__(self, lambda1: float, lambda2: float) -> None:
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
+        self.lambda1, self.lambda2 = lambda1, lambda2
 
     def _formula(self, cp, W, W0):
         return self.lambda2 / 2 * (cp.sum_squares(cp.sum(W, axis=1)) + cp.sum_squares(W))

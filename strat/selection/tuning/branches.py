@@ -54,14 +54,13 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
     for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
         raise OptionError(
-            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave it out.'
+            f'{option}= is of edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
         )
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
     if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
         raise GraphError(
-            'wrt has "scale", but all weights of the graph are 0, so that no multiplier changes anything. '
-            'Give it positive weights, or tune "W0".'
+            'wrt has "scale", but all weights of the graph are 0. Give it positive weights, or tune "W0".'
         )
     others = [name for name in names if name not in ("W0", "scale")]
     scaling, wide, varied = Stage("scale", ("scale", *others)), prior, None
@@ -93,10 +92,8 @@ def _checked_penalties(penalty, several):
     if penalty is None:
         return PENALTIES if several else (0.0,)
     penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
-    if not all(map(is_nonnegative, penalties)):
+    if not penalties or not all(map(is_nonnegative, penalties)):
         raise OptionError(f"penalty must be a number of at least 0, or several of them, not {penalty!r}.")
-    if not penalties:
-        raise OptionError("penalty is empty; give a number, several to choose from, or None.")
     return sorted(map(float, set(penalties)), reverse=True)
 
 
@@ -164,9 +161,7 @@ def _learned_graph(candidate, model, prior, part):
     else:
         graph = read_graph(candidate)
     for label in (label for label in graph.labels if label not in prior.position):
-        raise GraphError(
-            f"candidates: {label!r} is not a stratum of the model's graph, whose strata are {some_of(prior.labels)}."
-        )
+        raise GraphError(f"candidates: {label!r} is not a stratum of the model: {some_of(prior.labels)}.")
     position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
     positive = graph.weights() > 0
     if not positive.any():

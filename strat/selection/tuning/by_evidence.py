@@ -123,19 +123,18 @@ def tuned_parts(model, prior, x, table):
 
     Each axis's geometric mean goes to its scale, the rest to the couplings, by factor where x is a `table`, not a product.
     """
-    base, names = model.base, prior.factors or ["all"]
-    start = model.scale if isinstance(model.scale, dict) else dict.fromkeys(names, model.scale)
-    scales = {name: float(start.get(name, 1.0)) for name in names}
+    base = model.base
+    scales = {name: float(scale) for name, scale in (model._scales() or {"all": model.scale}).items()}
     if x is not None:
-        couple, without_scale = table_of(model, prior), len(x) > len(names)  # as edges without a factor
+        couple, without_scale = table_of(model, prior), len(x) > len(scales)  # as edges without a factor
         varied = couple.any(axis=0)
         table = table or by_factor(base.couple)
         # A product is the same for every coefficient but for what all axes share: so are its scales.
         shared = 0.0 if table else x[-1] if without_scale else x[0] - x[0].mean()
         steps = (x - shared).mean(axis=1)
-        steps[len(names) :] = 0.0
+        steps[len(scales) :] = 0.0
         couple[:, varied] *= np.exp(x - steps[:, None])
-        scales = {name: scales[name] * float(np.exp(step)) for name, step in zip(names, steps, strict=False)}
+        scales = {name: scales[name] * float(np.exp(step)) for name, step in zip(scales, steps, strict=False)}
         base = copy.copy(base)
         base.couple = _by_name(base, prior, couple, table)
     return scales if prior.factors else scales["all"], base

@@ -8,8 +8,6 @@ import numpy as np
 from sklearn.base import clone
 
 from strat.errors import ConvergenceWarning, DataError, first_line
-from strat.graphs.prior_graph import read_graph
-from strat.problem.edges import EdgeList
 from strat.records.sample import Sample
 from strat.records.splitters import StrataKFold
 from strat.selection.tuning.branches import branches_of
@@ -66,9 +64,8 @@ def rounds_of(train, validation, folds, random_state, guard=True):
         # Each tunes on one origin more and leaves out the next; later records take no part.
         if len(pairs) < 3:
             raise DataError(
-                f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, "
-                f"one judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are "
-                f"then split."
+                f"the folds follow one another in time, and tuning needs three at least: one tunes, one says how far to go, one "
+                f"judges; there are {len(pairs)}. Give more origins, or a single one, whose held-out records are split."
             )
         rounds = [(pairs[:k], [pairs[k]]) for k in range(1, len(pairs))][-ROUNDS:]
     elif guard:
@@ -144,8 +141,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
         ConvergenceWarning.warn(f"tune: {count} evaluations came with a warning: {text}")
     parameters = {**values, "scale": scales}
     if "W0" in names:
-        graph = read_graph(W0)
-        parameters["W0"] = EdgeList(graph.K, graph.i, graph.j).matrix(graph.weights())
+        parameters["W0"] = tuned.W_.copy()
     found = {"improved": improved, "gain": gain, "gain_se": gain_se, "choice": _described(choice, branches)}
     found |= {"history": history, "table": _table(paths, branches)}
     found["folds"] = list(zip(start.counts.tolist(), before, after, strict=True))
@@ -159,10 +155,12 @@ def _walk_rounds(rounds, branches, clock, steps):
         for number, (tuning, left_out) in enumerate(rounds.rounds, start=1):
             paths.append({})
             for name, branch in branches.items():
-                path, label = {}, f"round {number} of {len(rounds.rounds)}  {name}"
+                path, label = (
+                    paths[-1].setdefault(name, {}),
+                    f"round {number} of {len(rounds.rounds)}  {name}",
+                )
                 try:
                     objectives = branch.objective(tuning), branch.objective(left_out)
-                    paths[-1][name] = path
                     walk(path, branch.stages, *objectives, label, check, **steps)
                 except FAILURES as error:
                     if name == "model":

@@ -58,13 +58,11 @@ class Evidence:
         # Where the prior is improper, the first stratum of each component gets a precision s, which changes no difference
         # within the component: det⁺ is the determinant with it, times the component's size, divided by s.
         self._pinned, self._log_det = np.zeros((problem.K, problem.n)), 0.0
+        component = problem.laplacians(problem.w0).components
         for c in np.flatnonzero(self.ridge == 0):
-            weight = terms.T @ self.table[:, c]
-            i, j = (end[weight > 0] for end in self.edges.ends)
-            links = sp.coo_array((np.ones(len(i)), (i, j)), shape=(problem.K,) * 2)
-            label = sp.csgraph.connected_components(links, directed=False)[1]
-            self._pinned[np.unique(label, return_index=True)[1], c] = s = weight.mean() or 1.0
-            self._log_det += np.log(np.bincount(label) / s).sum()
+            first, size = np.unique(component[:, c], return_index=True, return_counts=True)[1:]
+            self._pinned[first, c] = s = (terms.T @ self.table[:, c]).mean() or 1.0
+            self._log_det += np.log(size / s).sum()
 
     def at(self, x):
         """The table T, (A, n), for the logarithms x (A, m) of the multipliers of its coupled coefficients."""
@@ -155,10 +153,8 @@ def check(model, prior):
     jumps = [n for n in atoms if n.rule.curvature == "jumps" or n.rule.kinks_of(n.forms) != "none"]
     if base.smoothing is not None or jumps:
         what = "kinks that smoothing= rounds off" if base.smoothing is not None else text(jumps[0].expression)
-        raise NoOracleError(
-            f'method="evidence" needs a loss with third derivatives, but the second derivatives of {what} jump. Tune by '
-            "held-out loss."
-        )
+        what = f"a loss with third derivatives, but the second derivatives of {what} jump. Tune by held-out loss."
+        raise NoOracleError(f'method="evidence" needs {what}')
     attributes = (a for v in base.regularizer_program.variables for a in v.attributes.values())
     given = (a for a in attributes if not (a is None or a is False or sp.issparse(a) or np.size(a) == 0))
     if base.regularizer_program.constraints or any(True for _ in given):
@@ -176,8 +172,7 @@ def check(model, prior):
     without_factor = prior.factors and (prior.term_factor < 0).any()
     if without_factor and not isinstance(model.scale, dict) and model.scale != 1:
         raise OptionError(
-            'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them too; give the scale of '
-            "each factor as a dict."
+            'method="evidence" keeps the weights of edges without a factor, but scale= multiplies them; give a dict by factor.'
         )
     if not table_of(model, prior).any():
         raise OptionError('method="evidence": couple= uncouples every variable, so that no weight is left.')

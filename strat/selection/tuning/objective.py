@@ -12,9 +12,6 @@ from strat.model.fit import Refits
 from strat.selection.tuning.path import FAILURES
 from strat.solvers import NewtonCG
 
-#: Fits that are remembered: an accepted step was evaluated a moment before.
-REMEMBERED = 3
-
 
 class InnerFits:
     """Polished fits of a model to one part of a Sample at any x of a Space, each started at the last."""
@@ -23,28 +20,25 @@ class InnerFits:
         options = {"scale": 1.0, "solver": NewtonCG(), "n_starts": 1, "warm_start": False}
         model = clone(model).set_params(graph=space.prior, **options)
         self.refits = Refits(model, part.data, part.strata)
-        self.space, self.theta, self.remembered = space, None, {}
+        self.space, self.key, self.last = space, None, None
         w, values = space.at(space.start)
         loss = self.refits.bound_model.problem(w0=w, values=values).loss
         if not loss.has("hessian_operator"):
             raise NoOracleError(
-                f"tune needs derivatives of the fit, so a loss with second derivatives, but "
-                f"{loss.missing('hessian_operator')}. Smooth it: smoothing= on the BaseModel; strat.search chooses "
-                f"constants without derivatives."
+                f"tune needs derivatives of the fit, but {loss.missing('hessian_operator')}. Smooth it: smoothing= on "
+                f"the BaseModel; strat.search chooses constants without derivatives."
             )
 
     def at(self, x):
-        """The linearised optimality conditions at the fit."""
-        key = x.tobytes()
-        if key not in self.remembered:
+        """The linearised optimality conditions at the fit; an accepted step was evaluated just before."""
+        if self.key != x.tobytes():
             w, values = self.space.at(x)
-            fit = self.refits.fit(theta=self.theta, w0=w, values=values)
+            fit = self.refits.fit(theta=self.last and self.last.theta, w0=w, values=values)
             fit = Linearization(fit.problem, fit.theta, w)
             if not np.isfinite(fit.theta).all() or not np.isfinite(fit.residual):
                 raise np.linalg.LinAlgError("the fit is not finite")
-            self.theta = fit.theta
-            self.remembered = dict([*self.remembered.items()][1 - REMEMBERED :]) | {key: fit}
-        return self.remembered[key]
+            self.key, self.last = x.tobytes(), fit
+        return self.last
 
     def value_and_gradient(self, x, held):
         """Mean loss of records held out, and its gradient in x."""
@@ -70,11 +64,10 @@ class Objective:
     """
 
     def __init__(self, folds, where, notes):
-        read = [fits.refits.bound_model.held_out for fits, _ in folds]
-        held = [
-            read[k](part.data, part.strata, where=where, smooth=True) for k, (_, part) in enumerate(folds)
-        ]
-        self.folds = [(fits, records) for (fits, _), records in zip(folds, held, strict=True)]
+        self.folds = []
+        for fits, part in folds:
+            held = fits.refits.bound_model.held_out(part.data, part.strata, where=where, smooth=True)
+            self.folds.append((fits, held))
         self.counts = np.array([len(part) for _, part in folds])
         self.space, self.notes = folds[0][0].space, notes
 

@@ -70,6 +70,11 @@ class Point(NamedTuple):
     value: float  # mean validation loss without the penalty
     losses: np.ndarray | None = None  # of the records left out
 
+    @property
+    def held_out(self):
+        """Mean loss of the records left out; nan where there are none."""
+        return np.nan if self.losses is None else self.losses.mean()
+
 
 def walk(points, stages, objective, left_out, label, check, *, max_iter, patience):
     """Descend stage after stage, each from the end of the one before; `points` gets the path by stage and step, from (0, 0).
@@ -83,9 +88,8 @@ def walk(points, stages, objective, left_out, label, check, *, max_iter, patienc
         return Point(x, objective.mean_loss(x), None if left_out is None else left_out.losses(x))
 
     def descended(number, stage, start):
-        """The held-out losses at the start and at each step."""
-        x, steps, moves = start.x, [start], space.active(stage.moves)
-        held_out = [] if left_out is None else [start.losses.mean()]
+        """The start and all steps."""
+        steps, moves = [start], space.active(stage.moves)
 
         def function(x):
             check()
@@ -94,30 +98,29 @@ def walk(points, stages, objective, left_out, label, check, *, max_iter, patienc
             return loss / unit + stage.penalty * distance, gradient / unit + stage.penalty * slope
 
         def accept(x):
-            point = point_at(x)
-            steps.append(point)
-            text = f"tune  {label}  {stage.name}  step {len(steps) - 1}  validation loss {point.value:.6g}"
+            steps.append(point_at(x))
+            told = f"step {len(steps) - 1}  validation loss {steps[-1].value:.6g}"
+            told += f"  held out {steps[-1].held_out:.6g}" if left_out is not None else ""
+            logger.info("tune  %s  %s  %s", label, stage.name, told)
             if left_out is None or stage.tunes_edges:
-                points[number, len(steps) - 1] = point
-            if left_out is not None:
-                held_out.append(point.losses.mean())
-                text += f"  held out {held_out[-1]:.6g}"
-            logger.info(text)
-            return stage.tunes_edges and bool(held_out) and len(steps) - 1 - np.argmin(held_out) >= patience
+                points[number, len(steps) - 1] = steps[-1]
+            best = np.argmin([step.held_out for step in steps])
+            return stage.tunes_edges and left_out is not None and len(steps) - 1 - best >= patience
 
-        bounds = np.where(moves, space.lower, x), np.where(moves, space.upper, x)
-        descend(function, x, *bounds, accept, min(max_iter, stage.most))
+        bounds = np.where(moves, space.lower, start.x), np.where(moves, space.upper, start.x)
+        descend(function, start.x, *bounds, accept, min(max_iter, stage.most))
         if left_out is not None and not stage.tunes_edges:
             points[number, 1] = steps[-1]
-        return held_out
+        return steps
 
     check()
     points[0, 0] = point_at(space.start)
     unit = abs(points[0, 0].value) or 1.0
     for number, stage in enumerate(stages):
         *_, start = before = [*points.values()]
-        held_out = descended(number, stage, start)
-        if stage.tunes_edges and held_out and min(held_out) >= min(point.losses.mean() for point in before):
+        steps = descended(number, stage, start)
+        lowest, reached = (min(point.held_out for point in some) for some in (before, steps))
+        if stage.tunes_edges and reached >= lowest:
             return  # a weaker pull did not help, a still weaker one will not
 
 

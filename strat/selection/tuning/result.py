@@ -158,8 +158,6 @@ class Tuned(Table):
         lines += [aligned(self.texts())] if self.table else []
         return "\n".join([*lines, f"{self.status} after {self.seconds:.1f} s"])
 
-    __repr__ = __str__
-
 
 def _text(value):
     if isinstance(value, dict):

@@ -9,8 +9,8 @@ from sklearn.base import clone
 from strat.errors import OptionError, check_whole, type_name
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import check_options
+from strat.oracles.clock import Clock
 from strat.records.sample import Sample, joined
-from strat.selection.clock import Clock
 from strat.selection.tuning.by_evidence import tune_by_evidence
 from strat.selection.tuning.by_validation import rounds_of, tune_by_validation
 from strat.solvers.progress import listening
@@ -161,9 +161,7 @@ def tune(
 def _check_model(model):
     """Raise unless the model is an LRSM with a graph."""
     if not isinstance(model, StratifiedModel):
-        raise OptionError(
-            f"tune needs a StratifiedModel such as strat.lrsm(base, graph), not {type_name(model)}."
-        )
+        raise OptionError(f"tune needs a StratifiedModel as of strat.lrsm, not {type_name(model)}.")
     refused = {
         "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
         "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
