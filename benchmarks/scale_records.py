@@ -3,8 +3,9 @@
     python benchmarks/scale_records.py ROW [--records N]
 
 Rows: ``streamed`` (least squares and logistic from a memory map of float32), ``memory`` (logistic from float64 in memory),
-``threads`` (Hessian and gradient by one thread and by two), ``dask`` (logistic on two workers of a local cluster, with the
-sum of their work beside that of one process), ``driver`` (what parameters and sums cost on their way) and ``imports``.
+``threads`` (Hessian and gradient by one thread and by two), ``ceiling`` (by one process and by two), ``dask`` (logistic on two
+workers of a local cluster, with the sum of their work beside that of one process), ``driver`` (what parameters and sums cost on
+their way) and ``imports``.
 Records have 20 numbers and belong to 1,000 strata.
 """
 
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
 
@@ -103,13 +105,9 @@ def memory(N):
 
 def threads(N):
     """Value and gradient, and Hessian blocks with them, by one thread and by two; the fastest of five."""
-    X, y, z = filled(N, "logistic", lambda _, dtype, shape: np.empty(shape, _double(dtype)), ascending=True)
-    from strat.compiler.sharded import in_pieces
     from strat.oracles import shards
-    from strat.records.strata import Strata
 
-    program, theta = declared("logistic").loss_program, np.full((K, n + 1), 0.1)
-    loss = in_pieces(program, [X, y], Strata(list(range(K)), z), np.broadcast_to(1.0, N), {}).parts[0]
+    loss, theta = _pieces(N), np.full((K, n + 1), 0.1)
     for name, curved in (("gradient", False), ("Hessian", True)):
         best, same = {1: np.inf, 2: np.inf}, []
         for _ in range(5):
@@ -123,6 +121,48 @@ def threads(N):
             f"logistic {name}, N = {N:.0e}: {best[1]:.3f} s by one thread, {best[2]:.3f} s by two, "
             f"{best[1] / best[2]:.2f} times as fast, {'the same' if equal else 'OTHER'} bits (load {os.getloadavg()[0]:.1f})"
         )
+
+
+def ceiling(N):
+    """The same by one process, and by two with half of the records each: what threads could reach; the fastest of ten."""
+    spawn, best = get_context("spawn"), {}
+    for count in (1, 2):
+        barrier, times = spawn.Barrier(count), spawn.Queue()
+        workers = [spawn.Process(target=_timed, args=(N // count, barrier, times)) for _ in range(count)]
+        for worker in workers:
+            worker.start()
+        found = np.array([times.get() for _ in workers])  # (count, 2, rounds)
+        for worker in workers:
+            worker.join()
+        best[count] = found.max(axis=0).min(axis=1)
+    for name, one, two in zip(("gradient", "Hessian"), best[1], best[2], strict=True):
+        text = f"logistic {name}, N = {N:.0e}: {one:.3f} s by one process, {two:.3f} s by two with half each"
+        print(f"{text}, {one / two:.2f} times as fast (load {os.getloadavg()[0]:.1f})")
+
+
+def _timed(N, barrier, times, rounds=10):
+    """Put the seconds of gradients and of Hessians, both (rounds,), into a queue; all processes begin each one together."""
+    from strat.oracles import shards
+
+    shards.cores = lambda: 1
+    loss, theta, found = _pieces(N), np.full((K, n + 1), 0.1), np.empty((2, rounds))
+    for curved in (False, True):
+        for i in range(-2, rounds):  # the first two are not counted
+            barrier.wait()
+            start = perf_counter()
+            loss.engine.sum(partial(shards.evaluate, curved=curved), theta)
+            found[int(curved), i] = perf_counter() - start
+    times.put(found)
+
+
+def _pieces(N):
+    """A logistic loss in pieces that are kept."""
+    from strat.compiler.sharded import in_pieces
+    from strat.records.strata import Strata
+
+    X, y, z = filled(N, "logistic", lambda _, dtype, shape: np.empty(shape, _double(dtype)), ascending=True)
+    program, weight = declared("logistic").loss_program, np.broadcast_to(1.0, N)
+    return in_pieces(program, [X, y], Strata(list(range(K)), z), weight, {}).parts[0]
 
 
 def dask(N, shards=8):
@@ -256,6 +296,7 @@ ROWS = {
     "streamed": streamed,
     "memory": memory,
     "threads": threads,
+    "ceiling": ceiling,
     "dask": dask,
     "driver": driver,
     "imports": imports,

@@ -55,7 +55,7 @@ class Preconditioner:
         limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
         if self.edges.are_packed:  # of all pairs few may have a weight
             limit = ALL_PAIRS[blocks is None]
-        weak = 2 * np.count_nonzero(self.graph <= limit * diagonal) >= diagonal.size
+        weak = np.median(self.graph / diagonal, overwrite_input=True) <= limit
         if not (weak or self.edges.width > WIDE):
             whole = blocks is not None and free.all and self.laplacians.alike
             return whole and self._by_correlations(blocks, bend) or self.by_graph(diagonal)
@@ -174,6 +174,8 @@ class Preconditioner:
 
 def _inverses(A):
     """Inverses of symmetric positive definite matrices (K, n, n): L⁻ᵀ L⁻¹, with A = L Lᵀ, row by row."""
+    if A.size < PART // 4:  # too few to pay
+        return np.linalg.inv(A)
     try:
         L = np.linalg.cholesky(A)
     except np.linalg.LinAlgError:  # one is singular to rounding
