@@ -57,6 +57,15 @@ def test_fits_are_cvxpys(loss, compound):
     assert model.result_.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.parametrize("compound", ["pairs", "exponentials", "ball and plane", "cubic"])
+@pytest.mark.parametrize("loss", ["logistic", "weighted by data"])
+def test_programs_by_the_public_interface(monkeypatch, loss, compound):
+    """Releases of CVXPY whose inner parts are others give the same programs."""
+    expected = fitted(loss, compound).result_.objective
+    monkeypatch.setattr("strat.rules.atoms.Dcp2Cone", None)
+    assert fitted(loss, compound).result_.objective == pytest.approx(expected, rel=1e-8)
+
+
 @pytest.mark.parametrize("solver", [strat.MAPG(), strat.AlternatingMinimization()])
 @pytest.mark.parametrize("loss", ["squares", "logistic"])
 def test_joint_fits_never_raise_the_objective(loss, solver):

@@ -101,6 +101,8 @@ def _by_problem_data(objective, constraints, variables):
         p.value = np.full(p.shape, -1.0 if p.is_nonpos() else 1.0)
     data = problem.get_problem_data(cp.CLARABEL)[0]
     written, dims = data["param_prob"], data["dims"]
+    if getattr(dims, "pnd", None):
+        raise ValueError("it has power cones of more than three dimensions")
     starts = {
         v.id: written.var_id_to_col[theta.id] + start for v, start in zip(variables, first, strict=False)
     }

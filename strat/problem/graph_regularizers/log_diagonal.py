@@ -67,8 +67,7 @@ class LogDiagonalOracle(GraphOracle):
             raise OptionError(
                 "lambda2 = 0: two strata have equal parameters, so that their edge's weight has no bound. Give lambda2 > 0."
             )
-        count = edges.degrees(edges.mask)
-        nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / count)) / 4
+        nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / edges.degrees(edges.mask))) / 4
         if self.lambda1 * squares >= DIRECT * np.max(nu) ** 2:
             w, _, iterations = DegreeDual(edges, c, squares, strata).minimize(nu)
             return w, iterations
@@ -87,17 +86,15 @@ class LogDiagonalOracle(GraphOracle):
 
 
 class LogDegrees:
-    """The strata's part of the dual: -lambda1 sum_i log nu_i."""
+    """The strata's part of the dual: -lambda1 sum_i log nu_i, its value, +inf outside nu > 0, and gradient (K,)."""
 
     def __init__(self, lambda1):
         self.lambda1 = lambda1
 
     def value(self, nu):
-        """Value, +inf outside nu > 0."""
         return -self.lambda1 * float(np.log(nu).sum()) if np.min(nu) > 0 else np.inf
 
     def gradient(self, nu):
-        """Gradient, shape (K,)."""
         return -self.lambda1 / nu
 
     def size(self, mismatch, nu):
