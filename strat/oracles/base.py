@@ -58,7 +58,7 @@ class Oracle:
     A method that exists is a capability; ``has`` asks for one. ``theta`` and ``v`` are arrays (K, n).
 
     * ``value(theta)``: (K,), +inf outside the domain, never nan.
-    * ``value_and_gradient(theta)``: (K,) and (K, n).
+    * ``value_and_gradient(theta)``: (K,) and (K, n), read-only where the oracle keeps it.
     * ``hessian_operator(theta)``: the block-diagonal Hessian at theta as a map of (K, n) to (K, n).
     * ``hessian(theta)``: its blocks (K, n, n), where they are cheap; read-only where the oracle keeps them.
     * ``sizes``: root mean square (n,) of each coordinate's coefficients in the affine images of theta that it knows; 0 without.
@@ -232,7 +232,7 @@ class Rescaled(Oracle):
 
     def value_and_gradient(self, theta):
         value, gradient = self.oracle.value_and_gradient(self.unit * theta)
-        return self.weight * value, self.weight * self.unit * gradient
+        return self.weight * value, _scaled(self.weight * self.unit, gradient)
 
     def hessian_operator(self, theta):
         operator, size = self.oracle.hessian_operator(self.unit * theta), self.weight * self.unit
@@ -240,6 +240,9 @@ class Rescaled(Oracle):
 
     def hessian(self, theta):
         size = self.weight * np.multiply.outer(self.unit, self.unit)
-        blocks = self.oracle.hessian(self.unit * theta)
-        # Blocks that an oracle keeps are read-only; any others are nobody else's.
-        return np.multiply(size, blocks, out=blocks if blocks.flags.writeable else None)
+        return _scaled(size, self.oracle.hessian(self.unit * theta))
+
+
+def _scaled(size, array):
+    """size · array, in place unless the array is read-only, as those are that an oracle keeps."""
+    return np.multiply(size, array, out=array if array.flags.writeable else None)

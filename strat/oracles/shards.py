@@ -107,9 +107,9 @@ class Shards(Oracle):
         return self._at(theta)[0].copy()
 
     def value_and_gradient(self, theta):
-        """Values (K,) and gradients (K, n)."""
+        """Values (K,) and gradients (K, n), which are read-only."""
         sums = self._at(theta)
-        return sums[0].copy(), sums[2].copy()
+        return sums[0].copy(), sums[2]
 
     def hessian(self, theta):
         """The Hessian's blocks (K, n, n), which are given away where they are many."""

@@ -34,8 +34,9 @@ class Strata:
         """
         records = read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else nodes
-        nodes = nodes if isinstance(nodes, NodeList) else NodeList(nodes)
-        position = nodes.position
+        known = isinstance(nodes, NodeList)
+        nodes = nodes if known else list(nodes)
+        position = nodes.position if known else {label: k for k, label in enumerate(nodes)}
         where = np.array([position.get(label, -1) for label in records.values], dtype=np.int32)
         index = where[records.codes]
         if (where < 0).any():

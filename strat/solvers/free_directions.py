@@ -31,7 +31,7 @@ class FreeDirections:
     @classmethod
     def everywhere(cls, K, n, curvature=0.0):
         """All directions, with a diagonal curvature."""
-        return cls(np.ones((K, n), dtype=bool), np.broadcast_to(curvature, (K, n)))
+        return cls(np.broadcast_to(True, (K, n)), np.broadcast_to(curvature, (K, n)))
 
     @classmethod
     def of(cls, prox, v, t):

@@ -80,7 +80,7 @@ class NewtonSystem:
         diagonal = diagonal + (mean if self._matrices is None else np.einsum("kaa->ka", self._matrices))
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
-        diagonal = np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300))
+        np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300), out=diagonal)
         if self.coupled:
             self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
             if self.preconditioner.rest:  # products do without the blocks, which hold their inverses now

@@ -155,25 +155,28 @@ class ProximalNewton(Algorithm):
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
         z, slope, system = self.z, self.problem.regularizer_slope, self.system
-        b = -(x.theta_gradient + slope(x.theta) if self._slope is None else self._slope)
+        b = x.theta_gradient + slope(x.theta) if self._slope is None else self._slope
+        np.negative(b, out=b)
         accuracy, self._slope = self._accuracy(b, x, True), None
         x.forget()  # as a rule z is the next x, and the system needs memory
         self.differentiated = False
         free = FreeDirections.everywhere(*x.theta.shape, self.bend)
         system.set(free, self._ridge(x, 0.0))
-        d = system.solve(b, free, accuracy, checked=False)
+        z.theta = None
+        d = z.theta = system.solve(b, free, accuracy, checked=False)
         system.release()
         if not np.isfinite(d).all():
             return False
-        np.add(x.theta, d, out=z.theta)
+        promised = float(np.vdot(b, d))
+        d += x.theta
         gain = x.objective - z.evaluate(gradient=True).objective
         if not gain >= -x.noise:
             return False
         left = z.theta_gradient + slope(z.theta)
         nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(b)
-        if not (nearer or (gain >= SUFFICIENT * np.vdot(b, d) and not self.quadratic)):
+        if not (nearer or (gain >= SUFFICIENT * promised and not self.quadratic)):
             return False
-        foreseen = 0.5 * float(np.vdot(b, d))
+        foreseen = 0.5 * promised
         self.exact = self.quadratic and abs(gain - foreseen) <= EXACT * foreseen + x.noise
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.fresh, self.idle, self.differentiated = z, x, False, 0, True

@@ -137,6 +137,7 @@ def zero(problem):
     units = Units(problem, theta)
     theta = units.outside(units.problem.prox(theta, 1.0))
     theta[np.abs(theta) * np.maximum(problem.sizes, 1.0) < ROUNDING] = 0.0  # or just inside, next to a pole
+    theta = theta if theta.any() else np.zeros(theta.shape)  # which takes no memory, as nobody writes to it
     return inside(problem, theta)
 
 

@@ -46,7 +46,9 @@ class EdgeSet:
 
     def laplacian(self, w, theta, degrees):
         """G(w) theta, shape (K, n)."""
-        return degrees[:, None] * theta - self.adjacency_operator(w)(theta)
+        out = degrees[:, None] * theta
+        out -= self.adjacency_operator(w)(theta)
+        return out
 
     def matrix(self, w):
         """Symmetric weights as users see them: an array up to DENSE strata, and where all pairs are edges."""

@@ -47,7 +47,7 @@ class EdgeList(EdgeSet):
         row, column = (np.concatenate(ends, dtype=short) for ends in (self.ends, self.ends[::-1]))
         order = np.lexsort((column, row))
         starts = np.searchsorted(row[order], np.arange(self.K + 1)).astype(short)
-        pattern = sp.csr_array((np.ones(len(row)), column[order], starts), (self.K, self.K))
+        pattern = sp.csr_array((np.ones(len(row), np.int8), column[order], starts), (self.K, self.K))
         return pattern, (order % max(self.count, 1)).astype(short)
 
     @property

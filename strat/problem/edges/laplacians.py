@@ -46,7 +46,8 @@ class Laplacians:
     def times(self, theta):
         """G_c theta_c for all c, shape (K, n)."""
         if self.alike:
-            return self.edges.laplacian(self.w, theta, self._sums) * self.couple
+            out = self.edges.laplacian(self.w, theta, self._sums)
+            return np.multiply(out, self.couple, out=out)
         i, j = self.edges.ends
         return self.edges.incidence @ (self.entries * (theta[i] - theta[j]))
 
