@@ -34,6 +34,7 @@ class NewtonSystem:
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = self._blocks = None
         self.preconditioner = Preconditioner(self.laplacians)
+        self._work = np.empty((3, self.K, self.n))  # no memory before conjugate gradients write to it
 
     def measure(self, theta):
         """Take the losses' Hessian at theta; return every stratum's mean curvature (K,)."""
@@ -117,7 +118,7 @@ class NewtonSystem:
         between = self.coupled and self.preconditioner.rest
         rest = between and (lambda x: project(between(x)))
         d = conjugate_gradients(
-            product, lambda r: project(precondition(r)), project(b), tolerance, MOST, rest
+            product, lambda r: project(precondition(r)), project(b), tolerance, MOST, self._work, rest
         )
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is not a preconditioner
@@ -154,15 +155,18 @@ class GraphSystem:
         if np.linalg.norm(b - product(x)) <= EXACT * np.linalg.norm(b):
             return x
         rest = b - product(start)
-        return start + conjugate_gradients(product, self._near, rest, REDUCED * np.linalg.norm(rest), 500)
+        goal, work = REDUCED * np.linalg.norm(rest), np.empty((3, *b.shape))
+        return start + conjugate_gradients(product, self._near, rest, goal, 500, work)
 
 
-def conjugate_gradients(product, precondition, b, tolerance, most, rest=None):
+def conjugate_gradients(product, precondition, b, tolerance, most, work, rest=None):
     """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps.
 
-    Where the product is that with M plus `rest`, M⁻¹ the preconditioner, M p follows from M M⁻¹ r = r.
+    It works in the memory `work` (3, K, n). Where the product is that with M plus `rest`, M⁻¹ the preconditioner, M p follows
+    from M M⁻¹ r = r.
     """
-    x, r, p, Mp, rho = np.zeros_like(b), b.copy(), np.zeros_like(b), np.zeros_like(b), 1.0
+    x, (r, p, Mp), rho = np.zeros_like(b), work, 1.0
+    r[...], p[...], Mp[...] = b, 0.0, 0.0
     for _ in range(most):
         if not float(np.vdot(r, r)) > tolerance**2:
             break
