@@ -26,6 +26,8 @@ LARGEST_GAP = 1e-3
 FLAT = 1e-4
 #: Terms so many times as large as their sum have lost digits that count.
 CANCELS = 100.0
+#: A share of the gap with which a centred program is solved again as it is.
+WIDE = 1e-4
 #: Violation of the constraints that is accepted of it, in units of the solution.
 FEASIBLE = 3e-9
 
@@ -37,6 +39,7 @@ class Solution:
     theta: np.ndarray  # (K, n)
     error: np.ndarray  # what the dual solution leaves of the stationarity condition in theta
     gap: float  # between the primal and the dual objective
+    share: float  # of the gap in one plus the objective, in units of the program's own
     doubt: float  # the gap, and what violated constraints lower the objective by, to first order
 
 
@@ -68,7 +71,9 @@ class ConeProgram:
         centring = self.centred(H)
         if centring is not None:
             with suppress(NoOracleError):  # few programs are harder in those coordinates
-                return self._solved(H, g, weight, refined, accuracy, restricted, centring)
+                found = self._solved(H, g, weight, refined, accuracy, restricted, centring)
+                if found.share <= WIDE:
+                    return found
         return self._solved(H, g, weight, refined, accuracy, restricted)
 
     def _solved(self, H, g, weight, refined, accuracy, restricted, centring=None):
@@ -105,7 +110,8 @@ class ConeProgram:
         x, error = x[theta].reshape(shape), error[theta].reshape(shape)
         if centring is not None:
             x, error = x @ centring.T.T, error @ centring.inverse
-        return Solution(x, error, gap, gap + broken)
+        share = gap_of(solution) / (1 + abs(solution.obj_val))
+        return Solution(x, error, gap, share, gap + broken)
 
     def centred(self, H):
         """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
