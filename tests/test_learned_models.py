@@ -86,6 +86,13 @@ def test_fixed_steps_that_are_too_long_stay_in_the_domain():
     assert np.max(np.diff(result.history)) > 0  # verbatim Algorithm 1 is not monotone for long steps
 
 
+def test_weights_outside_the_domain_are_not_taken_for_rounding():
+    p = joint_problem(LogDiagonal(0.5, 0.2))
+    point = p.point(np.zeros((p.K, p.n)), p.edges.zeros() + 1.0)
+    point.w[...] = 0.0  # the loss at theta is known from before
+    assert point.noise > 0 and point.evaluate().objective == np.inf and point.noise == 0
+
+
 def test_alternating_minimization_of_a_given_graph_is_one_fit():
     p = problem()
     result = run(p, AlternatingMinimization(tol=1e-8))

@@ -235,7 +235,7 @@ class Point:
     @property
     def noise(self):
         """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term; 0 outside the domain."""
-        if not self.loss < np.inf:
+        if not self.smooth < np.inf:
             return 0.0
         # theta is not centred here, as it is not in the product either
         theta = self.problem.scaled(self.theta)

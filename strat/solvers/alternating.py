@@ -85,9 +85,8 @@ class BlockDescent(Algorithm):
         self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
-        self.best, self.move = np.full(
-            (2, *w.shape), np.nan
-        )  # the best weights last time, and what they differed by
+        # The best weights last time, and what they differed by.
+        self.best, self.move = np.full((2, *w.shape), np.nan)
         self.z = self.new_point()
 
     def step(self):
@@ -175,9 +174,9 @@ class BlockDescent(Algorithm):
             move = best - self.x.w
             turn = move - self.move
             self.best, self.move = best, move
-            c = -np.vdot(move, turn) / np.vdot(turn, turn)
-            if c > 0:
-                further = c * (best - before)
+            ahead = -np.vdot(move, turn)
+            if ahead > 0:
+                further = ahead / np.vdot(turn, turn) * (best - before)
                 length = max(np.linalg.norm(further) / np.linalg.norm(move), FURTHER)
                 yield np.maximum(best + FURTHER / length * further, 0.0)
             yield best
