@@ -133,7 +133,7 @@ class BlockProx:
         z = np.empty_like(v)
         for block, place in zip(self.blocks, self.places, strict=True):
             z[:, place] = block(v[:, place], t[:, place] if t.ndim and t.shape[1] > 1 else t)
-        return symmetric(z, self.transposed) / self.unit  # exactly
+        return symmetric(z, self.transposed) / self.unit  # so that z is exactly symmetric
 
 
 def _consecutive(columns):

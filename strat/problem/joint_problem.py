@@ -9,7 +9,7 @@ from strat.problem.edges.laplacians import Laplacians
 
 #: Step of a prox that projects, where the loss's coefficients are about 1.
 PROJECTION = 1e-14
-#: What a point knows of theta, besides gradients.
+#: The attributes of a point that depend on theta, without the gradients.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
 #: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
 PART = 2**17
@@ -70,7 +70,7 @@ class JointProblem:
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
-        if not math.isfinite(np.add.reduce(theta, axis=None)):  # whose factorisations may never return
+        if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of these may never return
             return np.full_like(theta, np.nan)
         if getattr(self.regularizer.prox, "costly", False):
             return self.regularizer.prox(theta, t)
@@ -189,7 +189,7 @@ class Point:
     def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
         loss = self.problem.loss
-        if not math.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
+        if not math.isfinite(np.add.reduce(self.theta, axis=None)):  # before a loss factorises them
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
         if gradient:

@@ -93,7 +93,8 @@ class ConeNewton(Algorithm):
         self.z = self.new_point()
         self.damping, self.left = RIDGE, None
         self.restricted = getattr(problem.regularizer.prox, "restricted", True)
-        self.accuracy, self.rough = _accuracy(left), 0.0  # of the next program; of that which gave x
+        # Accuracy of the next program, and of the one that gave x.
+        self.accuracy, self.rough = _accuracy(left), 0.0
 
     def step(self):
         """One iteration."""
@@ -151,7 +152,7 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         d = theta - x.theta
         promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
-        # What F may rise by where a rough program's constraints hold exactly.
+        # How much F may rise once the constraints, which a rough program breaks slightly, hold exactly.
         doubt = solution.doubt if self.accuracy and self.restricted else 0.0
         for k in range(LENGTHS):
             length = SHORTER**k
