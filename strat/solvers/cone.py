@@ -91,7 +91,7 @@ class ConeNewton(Algorithm):
         edges = self.x.degrees.any()
         program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
-        self.damping, self.left = RIDGE, None
+        self.damping, self.left, self.slack = RIDGE, None, 0.0
         self.restricted = getattr(problem.regularizer.prox, "restricted", True)
         # Accuracy of the next program, and of the one that gave x.
         self.accuracy, self.rough = _accuracy(left), 0.0
@@ -141,9 +141,10 @@ class ConeNewton(Algorithm):
         z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
         self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
+        self.slack = solution.gap + z.noise  # how far F at z may be above the minimum
         if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= x.objective + z.noise + solution.gap:
+            if not z.objective <= x.objective + self.slack:
                 return
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 
