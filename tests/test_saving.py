@@ -123,7 +123,7 @@ def test_a_fit_loaded_without_its_declaration_is_for_reading(tmp_path):
     model.save(tmp_path / "fit")
     record = strat.load(tmp_path / "fit")
     assert record.strata_ == model.strata_ and np.array_equal(record.theta_["theta"], model.theta_["theta"])
-    assert "Square" in record.declaration and str(record).endswith(str(record.result_))
+    assert "Square" in record.declaration
     with pytest.raises(AttributeError, match=r"has no predict; give it: strat.load\(path, base=base\)"):
         record.predict(strata=Z)
     assert pickle.loads(pickle.dumps(record)).strata_ == model.strata_

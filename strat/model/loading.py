@@ -27,9 +27,6 @@ class SavedFit:
     result_: Result
     declaration: str
 
-    def __str__(self):
-        return f"{self.declaration}\n{self.result_}"
-
     def __getattr__(self, name):
         if name in ("at", "fit", "losses", "predict", "score", "to_cvxpy"):
             why = f"a fit loaded without its declaration has no {name}"
