@@ -191,7 +191,7 @@ class Run:
         self.units = Units(self.problem, theta)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.algorithm.extra_factorizations += work
-        self.cones, self.least = None, np.inf
+        self.cones, self.earlier, self.least = None, None, np.inf
 
     def _converged(self, residual):
         """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
@@ -291,7 +291,7 @@ class Run:
 def _at_edge(problem, x):
     """Whether short steps downhill from a point leave the domain of a loss whose records' cones can be written."""
     loss = problem.loss
-    if not (loss.has("cones") and loss.has("value_and_gradient")):
+    if not (loss.has("cones") and loss.has("value_and_gradient")) or getattr(loss.cones, "size", 0) > WRITTEN:
         return False
     slope = x.differentiate().theta_gradient
     size = np.linalg.norm(x.theta, axis=1)
