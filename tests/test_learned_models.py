@@ -86,6 +86,28 @@ def test_fixed_steps_that_are_too_long_stay_in_the_domain():
     assert np.max(np.diff(result.history)) > 0  # verbatim Algorithm 1 is not monotone for long steps
 
 
+def test_weights_outside_the_domain_are_not_taken_for_rounding():
+    p = joint_problem(LogDiagonal(0.5, 0.2))
+    point = p.point(np.zeros((p.K, p.n)), p.edges.zeros() + 1.0)
+    point.w[...] = 0.0  # the loss at theta is known from before
+    assert point.noise > 0 and point.evaluate().objective == np.inf and point.noise == 0
+
+
+def test_cone_programs_are_trusted_to_their_gap_where_columns_are_far_from_zero():
+    rng, N, (w, b) = np.random.default_rng(1), 200, (cp.Variable(3, name="w"), cp.Variable(name="b"))
+    year, income, time = (
+        rng.integers(1990, 2025, N),
+        np.exp(rng.normal(10.6, 0.8, N)),
+        rng.uniform(1.6e9, 1.63e9, N),
+    )
+    z, x, y = rng.integers(0, 4, N), cp.Parameter(3, name="x"), cp.Parameter(name="y")
+    Y = np.sign(0.08 * (year - 2007) + np.log(income) - 10.6 + rng.logistic(size=N))
+    base = strat.BaseModel(cp.pos(1 - y * (x @ w + b)), 0.5 * cp.norm1(w), data=(x, y))
+    model = strat.log_diagonal(base, strat.graphs.path(4, weight=5.0))
+    result = model.fit(np.column_stack([year, income, time]), Y, strata=z).result_
+    assert result.status == "converged" and result.iterations < 10
+
+
 def test_alternating_minimization_of_a_given_graph_is_one_fit():
     p = problem()
     result = run(p, AlternatingMinimization(tol=1e-8))

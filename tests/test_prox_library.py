@@ -8,6 +8,7 @@ import pytest
 from against_cvxpy import assert_same_prox, directions, prox_by_cvxpy
 
 import strat
+from strat.oracles.prox_base import _root
 
 w, W = cp.Variable(6, name="w"), cp.Variable((3, 4), name="W")
 S, P = cp.Variable((3, 3), symmetric=True, name="S"), cp.Variable((3, 3), PSD=True, name="P")
@@ -298,6 +299,18 @@ def test_newton_is_at_rounding():
             g = oracle.gradient(z)
             for key in z:
                 assert np.abs(t * g[key] + z[key] - v[key]).max() <= 1e-9 * (1 + t)
+
+
+def test_newton_steps_below_rounding_end_the_search():
+    calls, (v, t) = [], np.array([[-8.0], [1e-6]])
+
+    def residual(z):
+        calls.append(z)
+        return 1 / (0.5 - z) - 1 / (0.5 + z) + (z - v) / t, (0.5 - z) ** -2 + (0.5 + z) ** -2 + 1 / t
+
+    with np.errstate(all="ignore"):
+        z = _root(residual, v, t, np.array([-0.5]), np.array([0.5]))
+    assert abs(z + 0.5 - t / 7.5) < 1e-12 and len(calls) < 45
 
 
 def test_exponentials_far_out():

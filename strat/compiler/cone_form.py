@@ -89,9 +89,8 @@ def _canonical(objective, constraints, variables, what, parameters=(), N=1, **ot
 def _by_problem_data(objective, constraints, variables):
     """The same as `atoms.cone_program` by what CVXPY makes public."""
     first = np.cumsum([0] + [v.size for v in variables])
-    theta = cp.Variable(
-        int(first[-1])
-    )  # without attributes, in place of which CVXPY puts unknowns of its own
+    # Without attributes, which CVXPY would replace by unknowns of its own.
+    theta = cp.Variable(int(first[-1]))
     plain = {}
     for v, start in zip(variables, first, strict=False):
         plain[id(v)] = with_sign(v, cp.reshape(theta[start : start + v.size], v.shape, order="F"))

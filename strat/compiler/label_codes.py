@@ -41,7 +41,8 @@ def _found(program, values, records, labels):
     arrays = []
     for i, (p, record) in enumerate(zip(program.data, records, strict=True)):
         one = record[:1] if p.ndim > 1 else rng.uniform(0.2, 0.8, (1, *p.shape))
-        one = one / one.sum() if p.ndim == 1 else one  # as classes do: a softmax is bounded for them
+        # Like shares of classes, for which a softmax loss is bounded below.
+        one = one / one.sum() if p.ndim == 1 else one
         array = np.repeat(one, np.prod(shape), axis=0)
         if i in labels:
             own = array.reshape(*shape, -1)[:, labels.index(i)]

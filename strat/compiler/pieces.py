@@ -49,7 +49,7 @@ def quadratic(binder, node, weight):
     if found is None:
         return None
     A, b = found
-    if isinstance(node.rule, Square) and all_single(A):  # a ridge, as most are
+    if isinstance(node.rule, Square) and all_single(A):  # such as a ridge
         row, column, scale, offset = single_rows(A, b)
         slope, n = 2.0 * weight[0, row] * scale, np.arange(binder.n + 1)
         diagonal = np.bincount(column, slope * scale, binder.n)

@@ -243,9 +243,8 @@ class Program:
         width = self.smoothing if smooth else None
         if binder.blocks is not None:
             weight = weight * binder.blocks.real.reshape(-1)
-            width = (
-                width if smooth or self.smoothing is None else 0.0
-            )  # of atoms within atoms only envelopes are computed there
+            # On devices, an atom within an atom is computed only as an envelope, here of width 0.
+            width = width if smooth or self.smoothing is None else 0.0
 
         def assembled(width):
             replaced = form if width is None else smoothed(form, walker, binder, width)

@@ -71,5 +71,5 @@ def _ends(W):
     """Ends i < j of the edges of a symmetric matrix."""
     if sp.issparse(W):
         return sp.triu(W, 1).tocoo().coords
-    i, j = np.divmod(np.flatnonzero(W != 0), len(W))  # of a flat mask: several times faster than of a square
+    i, j = np.divmod(np.flatnonzero(W != 0), len(W))  # a flat mask is several times faster than a square one
     return i[i < j], j[i < j]

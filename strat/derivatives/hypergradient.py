@@ -92,7 +92,7 @@ def implicit_gradient(fitted, held, linearization, names):
     loss, b = held.mean_loss_and_gradient(theta)
     v = linearization.solve(b)
     by_factor = coupling.by_factor(model.base.couple)
-    if by_factor or "scale" in names:  # otherwise the graph need not be read
+    if by_factor or "scale" in names:  # only these need the graph
         prior = fitted.bound_model.prior
         edges = over_edges(fitted.couple(prior.i, prior.j), theta, v, prior.i, prior.j)
     for name in names:

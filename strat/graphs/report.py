@@ -184,7 +184,8 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     bound = isolated * np.median(degrees[degrees > 0]) if len(w) else 0.0
     parts = [[strata[k] for k in part] for part in members]
     alone = [strata[k] for k in np.flatnonzero((degrees < bound) | (degrees == 0))]
-    of_edges = np.column_stack([i, j]), w, np.minimum(edge_resistances, 1 / w)  # more is rounding
+    # A resistance above 1/w is rounding.
+    of_edges = np.column_stack([i, j]), w, np.minimum(edge_resistances, 1 / w)
     numbers = component, degrees, neighbors, resistances, *of_edges, log_forests, alone
     of_model = _of_model(graph, edges, w) if hasattr(graph, "theta_") else {}
     return GraphReport(strata, 2 * len(w) / max(K * (K - 1), 1), parts, *numbers, **of_model)

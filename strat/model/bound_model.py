@@ -55,9 +55,8 @@ class BoundModel:
 
     def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None, edges=None):
         self.model, self.base, self.shared = model, model.base, model.shared
-        self.base.loss_program.hyperparameter_values(
-            model.values
-        )  # its error names Parameters that data= lacks
+        # Called for its error, which names the Parameters that data= lacks.
+        self.base.loss_program.hyperparameter_values(model.values)
         if records is None or callable(records):
             nodes = nodes if model.graph is None else self.prior.labels
             read = partial(Records.read, self.base.data, data, strata, "fit", model.strata)

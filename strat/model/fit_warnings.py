@@ -72,7 +72,8 @@ def warn_of_undetermined_predictions(model, program, index):
     for variable in program.expression.variables():
         used[layout.slices[variable.name()]] = True
     mask = mask & used & np.isin(np.arange(len(mask)), index)[:, None]
-    affected = mask.any(axis=1)[index[index < len(mask)]]  # not of strata that are not nodes
+    # Labels that are no nodes of the graph do not count.
+    affected = mask.any(axis=1)[index[index < len(mask)]]
     if affected.any():
         which, some = _words(mask, model.strata_, layout)
         DataWarning.warn(

@@ -119,7 +119,7 @@ def cones_of(kind, number, size, count):
 
 
 def solved(P, q, A, b, cones, gap, feasible):
-    """The solution of min ½ xᵀ P x + qᵀ x with b - A x in the cones, as far as time allows.
+    """The solution of min ½ xᵀ P x + qᵀ x with b - A x in the cones; the time limit may end it early.
 
     `gap` and `feasible` are the accuracies of the objective and of the equations that are asked for.
     """
@@ -127,7 +127,7 @@ def solved(P, q, A, b, cones, gap, feasible):
 
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_iter, settings.time_limit = False, 200, max(seconds_left(), 0.0)
-    settings.direct_solve_method = "qdldl"  # several times as fast as the other one but on dense graphs
+    settings.direct_solve_method = "qdldl"  # several times as fast as the other one, except on dense graphs
     settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = gap, gap, feasible
     settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
     settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6

@@ -11,7 +11,7 @@ from strat.oracles.design import Segments
 MOST = 40  # iterations
 INSIDE = 0.4  # least distance of the first slopes c from the ends of their intervals, relative to the length
 CENTRED = 0.2  # first complementarity, relative to a slope times an argument
-NEAR = 0.1  # its least share, near the solution
+NEAR = 0.1  # the least share of it, near the solution
 BACK = 0.995  # longest step, relative to the way to the boundary
 CLOSED = 1e-14  # the gap, relative to the first one, below which rounding decides
 EXACT = 1e-3  # relative residual of the linear systems

@@ -44,7 +44,7 @@ class Compiled:
     def paths(self, v, curvature, up, down):
         """The numbers of `strat.oracles.prox_groups.path_prox`, of v (P, L) and its terms."""
         (P, L), slopes = v.shape, np.stack([up, down])
-        out = np.empty(P * L + 8 * L + 6)  # and what is worked with
+        out = np.empty(P * L + 8 * L + 6)  # the result and the workspace
         self._loops.paths(P, L, up.shape[1], of_floats(v), of_floats(curvature), of_floats(slopes), out)
         return out[: P * L].reshape(P, L)
 

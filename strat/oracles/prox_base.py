@@ -133,7 +133,7 @@ class BlockProx:
         z = np.empty_like(v)
         for block, place in zip(self.blocks, self.places, strict=True):
             z[:, place] = block(v[:, place], t[:, place] if t.ndim and t.shape[1] > 1 else t)
-        return symmetric(z, self.transposed) / self.unit  # exactly
+        return symmetric(z, self.transposed) / self.unit  # so that z is exactly symmetric
 
 
 def _consecutive(columns):
@@ -244,7 +244,9 @@ def _root(residual, v, t, low, high):
     b = np.where(f < 0, np.minimum(high, z - t * f), z)
     done, last = at_low | at_high, np.full(v.shape, np.inf)
     for _ in range(200):
-        done |= np.abs(f) <= 4e-16 * (np.abs(z) + np.abs(v)) / t  # nothing but rounding
+        # Nothing is left but rounding, of f or of z. Beside a pole, where steps are short too, the first point says nothing.
+        known = np.where(np.isfinite(slope * last), slope, 0.0)
+        done |= np.abs(f) <= 4e-16 * np.maximum((np.abs(z) + np.abs(v)) / t, np.abs(z) * known)
         trial = z - f / slope
         inside = (trial > a) & (trial < b) & (np.abs(trial - z) <= 0.5 * last)
         new = np.where(done, z, np.where(inside, trial, _middle(a, b)))

@@ -10,7 +10,7 @@ from strat.problem.edges.laplacians import Laplacians
 #: Step of a prox that projects, where the loss's coefficients are about 1.
 PROJECTION = 1e-14
 COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
-#: What a point knows of theta, besides gradients.
+#: The attributes of a point that depend on theta, without the gradients.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
 #: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
 PART = 2**17
@@ -71,7 +71,7 @@ class JointProblem:
 
     def prox(self, theta, t):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
-        if not math.isfinite(np.add.reduce(theta, axis=None)):  # whose factorisations may never return
+        if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of these may never return
             return np.full_like(theta, np.nan)
         if getattr(self.regularizer.prox, "costly", False):
             return self.regularizer.prox(theta, t)
@@ -196,7 +196,7 @@ class Point:
     def evaluate_theta(self, gradient=False):
         """Compute the losses, with `gradient` also their gradient; return whether theta is in their domain."""
         loss = self.problem.loss
-        if not math.isfinite(np.add.reduce(self.theta, axis=None)):  # no loss factorises what is not finite
+        if not math.isfinite(np.add.reduce(self.theta, axis=None)):  # before a loss factorises them
             self.losses, self.loss = np.full(len(self.theta), np.inf), np.inf
             return False
         if gradient:
@@ -242,7 +242,7 @@ class Point:
     @property
     def noise(self):
         """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term; 0 outside the domain."""
-        if not self.loss < np.inf:
+        if not self.smooth < np.inf:
             return 0.0
         # theta is not centred here, as it is not in the product either
         theta = self.problem.scaled(self.theta)

@@ -10,7 +10,7 @@ from strat.oracles.thresholds import onto_l1_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Elementwise, Rule, at_point
 
-TINY = 1e-300  # in place of the width 0 of a function that is not smoothed
+TINY = 1e-300  # stands for the width 0 of a function that is not smoothed
 
 
 @rule(atoms.abs)
@@ -80,7 +80,7 @@ class Maximum(Elementwise):
 class Minimum(Maximum):
     """min(u, v, …), concave, as in ``cp.neg``: minus the largest of the negated arguments."""
 
-    portable = False  # it is read as a maximum
+    portable = False  # devices read it as a maximum
     example = at_point(lambda u: -cp.sum(cp.minimum(u, 0)), u=[0.3, -1.0, 2.0])
 
     @classmethod

@@ -107,7 +107,7 @@ class Comparison(Table):
 
     def cells(self):
         """Rows of values, one a model."""
-        shown, rows = slice(None) if self.splits > 1 else slice(1), []  # the standard error of several splits
+        shown, rows = slice(None) if self.splits > 1 else slice(1), []  # one split has no standard error
         for name, outcome in self._outcomes.items():
             means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
             rows.append([name, *sum(means, ()), *outcome])
@@ -152,7 +152,7 @@ class Comparison(Table):
         return ax
 
     def __str__(self):
-        width = 4 + len(self._measures)  # errors have lines of their own
+        width = 4 + len(self._measures)  # errors are printed below the table
         lines = [aligned([line[:width] for line in self.texts()])]
         lines += [f"failed  {name}: {error}" for name, (*_, error) in self._outcomes.items() if error]
         seeds = [run["seed"] for run in self.runs[:: len(self.models)] if run["seed"] is not None]

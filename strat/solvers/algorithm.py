@@ -33,7 +33,7 @@ class Algorithm:
         self.points = []
         self.extra_factorizations = 0  # those other than of mu I + G(w)
         self.x = self.new_point()
-        if isinstance(theta, Point):  # of another problem, with the same terms in theta, at w
+        if isinstance(theta, Point):  # a point of another problem with the same terms in theta, moved to w
             self.x.take(theta)
             gradient = False
         else:
@@ -63,7 +63,7 @@ class Algorithm:
         return self.differentiate_x().residual() if tol else None
 
     def certificate(self, theta, w):
-        """Residual of a point that is to be returned, which is x as a rule."""
+        """Residual of the point that is to be returned, usually x."""
         if np.array_equal(theta, self.x.theta) and np.array_equal(w, self.x.w):
             return self.differentiate_x().residual()
         return self.problem.residual(theta, w)

@@ -82,12 +82,12 @@ class BlockDescent(Algorithm):
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
         self.cones, self.by_cones = cones, bool(cones) or needs_cones(problem)
-        self.program = None  # the cone program of the last step
+        # The cone program of the last step, and how far F may be above its minimum in theta.
+        self.program, self.slack = None, 0.0
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
-        self.best, self.move = np.full(
-            (2, *w.shape), np.nan
-        )  # the best weights last time, and what they differed by
+        # The best weights last time, and what they differed by.
+        self.best, self.move = np.full((2, *w.shape), np.nan)
         self.z = self.new_point()
 
     def step(self):
@@ -102,7 +102,7 @@ class BlockDescent(Algorithm):
                 break
         fall = x.objective - z.objective
         self.idle = 0 if fall > noise else self.idle + 1
-        if fall >= -noise:
+        if fall >= -noise - self.slack:
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
 
@@ -147,8 +147,8 @@ class BlockDescent(Algorithm):
         self.extra_factorizations += inner.factorizations
         if self.by_cones and inner.subgradient is not None:
             self.subgradient = inner.subgradient
-        fall = start - inner.x.objective
-        if fall >= 0:
+        fall, self.slack = start - inner.x.objective, getattr(inner, "slack", 0.0)
+        if fall >= -self.slack:
             return inner.x.theta, x.objective - fall
         return x.theta, x.objective
 
@@ -175,9 +175,9 @@ class BlockDescent(Algorithm):
             move = best - self.x.w
             turn = move - self.move
             self.best, self.move = best, move
-            c = -np.vdot(move, turn) / np.vdot(turn, turn)
-            if c > 0:
-                further = c * (best - before)
+            ahead = -np.vdot(move, turn)
+            if ahead > 0:
+                further = ahead / np.vdot(turn, turn) * (best - before)
                 length = max(np.linalg.norm(further) / np.linalg.norm(move), FURTHER)
                 yield np.maximum(best + FURTHER / length * further, 0.0)
             yield best

@@ -91,9 +91,10 @@ class ConeNewton(Algorithm):
         edges = self.x.degrees.any()
         program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
-        self.damping, self.left = RIDGE, None
+        self.damping, self.left, self.slack = RIDGE, None, 0.0
         self.restricted = getattr(problem.regularizer.prox, "restricted", True)
-        self.accuracy, self.rough = _accuracy(left), 0.0  # of the next program; of that which gave x
+        # Accuracy of the next program, and of the one that gave x.
+        self.accuracy, self.rough = _accuracy(left), 0.0
 
     def step(self):
         """One iteration."""
@@ -140,9 +141,10 @@ class ConeNewton(Algorithm):
         z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
         self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
+        self.slack = solution.gap + z.noise  # how far F at z may be above the minimum
         if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= x.objective + z.noise + solution.gap:
+            if not z.objective <= x.objective + self.slack:
                 return
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 
@@ -151,7 +153,7 @@ class ConeNewton(Algorithm):
         x, z = self.x, self.z
         d = theta - x.theta
         promised = -float(np.vdot(x.theta_gradient, d)) + x.regularizer
-        # What F may rise by where a rough program's constraints hold exactly.
+        # How much F may rise once the constraints, which a rough program breaks slightly, hold exactly.
         doubt = solution.doubt if self.accuracy and self.restricted else 0.0
         for k in range(LENGTHS):
             length = SHORTER**k

@@ -178,7 +178,7 @@ def _inverses(A):
         return np.linalg.inv(A)
     try:
         L = np.linalg.cholesky(A)
-    except np.linalg.LinAlgError:  # one is singular to rounding
+    except np.linalg.LinAlgError:  # a matrix is singular up to rounding
         return np.linalg.inv(A)
     inverse = np.zeros(A.shape)
     for a in range(A.shape[-1]):

@@ -158,7 +158,7 @@ class ProximalNewton(Algorithm):
         b = x.theta_gradient + slope(x.theta) if self._slope is None else self._slope
         np.negative(b, out=b)
         accuracy, self._slope = self._accuracy(b, x, True), None
-        x.forget()  # as a rule z is the next x, and the system needs memory
+        x.forget()  # z is usually the next x, and the system needs the memory
         self.differentiated = False
         free = FreeDirections.everywhere(*x.theta.shape, self.bend)
         system.set(free, self._ridge(x, 0.0))

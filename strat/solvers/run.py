@@ -22,15 +22,15 @@ LOWEST = -1e130
 FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
-#: Iterations in which neither the objective nor the residual falls that can get no nearer, and those with an exact model.
+#: A fit can get no nearer if neither the objective nor the residual falls for so many iterations; the same with an exact model.
 IDLE, IDLE_EXACT = 500, 2
 #: What a checkpoint holds of the loop itself.
 SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
 SAVED += ("best_key", "best_iteration", "moved_to")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
-WRITTEN = 5_000_000  # numbers in the records, or in the model's blocks, up to which their cone program is written for that
-HIDDEN = 1e-6  # share of a parameter's curvature beside a free intercept below which residuals do not show it
+WRITTEN = 5_000_000  # most numbers in the records, or in the model's blocks, for which such a fit may go on by their cone program
+HIDDEN = 1e-6  # if a free intercept leaves less than this share of a parameter's curvature, the residual does not show it
 NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
 
 
@@ -245,7 +245,7 @@ class Run:
         for name in saved.keys() & set(SAVED):
             value = saved[name]
             setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
-        if cones := self._stuck():  # which a run that ends there does not ask
+        if cones := self._stuck():  # a run that ended here had not asked
             self._go_on_by(cones)
 
     def _result(self, status):

@@ -23,7 +23,7 @@ class GraphRegularizer(BaseEstimator):
     learned = True
     _oracle_class = None
     _ranges = {}
-    _powers = {}  # with x times these parameters, each to its power of x, h is x times as large; none are known
+    _powers = {}  # {parameter: p}: with x^p times each of them, h is x times as large; by default none are known
     _falls_with_weights = False  # whether h falls without bound in W where lambda1 > 0 and lambda2 = 0
     _needs_an_edge = False  # whether h is infinite or infeasible without edges
     _needs_degrees = False  # whether h is infinite where a stratum has no edge

@@ -126,7 +126,8 @@ def tuned_parts(model, prior, x, table):
     base = model.base
     scales = {name: float(scale) for name, scale in (model._scales() or {"all": model.scale}).items()}
     if x is not None:
-        couple, without_scale = table_of(model, prior), len(x) > len(scales)  # as edges without a factor
+        # Edges without a factor have no scale.
+        couple, without_scale = table_of(model, prior), len(x) > len(scales)
         varied = couple.any(axis=0)
         table = table or by_factor(base.couple)
         # A product is the same for every coefficient but for what all axes share: so are its scales.
