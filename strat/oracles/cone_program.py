@@ -55,7 +55,7 @@ class ConeProgram:
         unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
         self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
         self.size = int(self.first[-1])
-        self._pattern = self._scaled = self.centring = None
+        self._pattern = self._scaled = None
 
     def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0, restricted=True):
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
@@ -109,13 +109,13 @@ class ConeProgram:
 
     def centred(self, H):
         """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
-        if self.centring is None and (H is None or H.ndim == 3):
-            free = free_parameters([f for f in self.functions if f.strata is None], self.n)
-            if free.any() and not free.all():
-                found = Centring(self._curvature_of_records() if H is None else H.mean(axis=0), free)
-                self.centring = found if found.left < COLLINEAR else None
-        return self.centring
+        free = free_parameters([f for f in self.functions if f.strata is None], self.n)
+        if not free.any() or free.all() or (H is not None and H.ndim == 2):
+            return None
+        found = Centring(self._curvature_of_records if H is None else H.mean(axis=0), free)
+        return found if found.left < COLLINEAR else None
 
+    @cached_property
     def _curvature_of_records(self):
         """Σ a aᵀ over the coefficients a (n,) of the records' rows."""
         A, _, _, function, _ = self._constraints

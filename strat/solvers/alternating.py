@@ -100,9 +100,8 @@ class BlockDescent(Algorithm):
             noise = z.evaluate().noise
             if z.objective <= objective + noise:
                 break
-        fall = x.objective - z.objective
-        self.idle = 0 if fall > noise else self.idle + 1
-        if fall >= -noise:
+        self.idle = 0 if x.objective - z.objective > noise else self.idle + 1
+        if z.objective <= max(objective, x.objective) + noise:
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
 
@@ -129,7 +128,7 @@ class BlockDescent(Algorithm):
         return {"theta": share, "W": point.differentiate_w().w_residual() if self.problem.learned else 0.0}
 
     def _theta_step(self, tol):
-        """Parameters that are better for the graph of x, and F there."""
+        """Parameters that are better for the graph of x, or as good as a program's gap tells, and F there."""
         x, problem = self.x, self.problem
         inner = self._inner(for_given_graph(problem, x.w), tol)
         start, self.slow = inner.x.objective, True
@@ -148,7 +147,7 @@ class BlockDescent(Algorithm):
         if self.by_cones and inner.subgradient is not None:
             self.subgradient = inner.subgradient
         fall = start - inner.x.objective
-        if fall >= 0:
+        if fall >= 0 or inner.exact:
             return inner.x.theta, x.objective - fall
         return x.theta, x.objective
 

@@ -103,14 +103,16 @@ class ConeNewton(Algorithm):
         x = self.differentiate_x()
         H = hessian_blocks(self.problem.loss, x.theta)
         n, mean, g = self.problem.n, np.einsum("kaa->k", H) / self.problem.n, x.loss_gradient
-        # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
-        pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
-        ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
         if not self.quadratic:
-            centring = self.program.centred(H)
-            H = H + ridge[:, None, None] * (
-                np.eye(n) if centring is None else centring.metric(H.mean(axis=0))
-            )
+            # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
+            pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
+            bent = mean > FLAT * pull
+            ridge = np.where(bent, self.damping * (mean + mean.mean() + 1e-60), pull)[:, None, None]
+            centring, shape = self.program.centred(H), np.eye(n)
+            if centring is not None:  # the curvature of too few records has directions without any, too
+                centred = centring.metric(H.mean(axis=0)) + self.damping * shape
+                shape = np.where(bent[:, None, None], centred, shape)
+            H = H + ridge * shape
         if self.quadratic:
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return

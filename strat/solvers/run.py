@@ -191,7 +191,7 @@ class Run:
         self.units = Units(self.problem, theta)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.algorithm.extra_factorizations += work
-        self.cones, self.least = None, np.inf
+        self.cones, self.earlier, self.least = None, None, np.inf
 
     def _converged(self, residual):
         """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
