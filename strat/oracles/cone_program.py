@@ -16,16 +16,14 @@ from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8)
 #: Constraints further off than one over this share, in units of the solution without them, count as that far.
 FAR = 1e-6
-#: A solution or an objective so much smaller than the unit it was found in is refined, unless it is rounding alone.
-SMALL, NOISE = 1e-3, 1e-8
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one that is enough.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-9
 #: A refinement with a larger gap, in its own units, is none.
 LARGEST_GAP = 1e-3
 #: Roots of curvatures so small beside a coefficient, as those of a graph for columns far from 0, say nothing about theta's size.
 FLAT = 1e-4
-#: Terms so many times as large as their sum have lost digits that count.
-CANCELS = 100.0
+#: A share of the gap with which a centred program is solved again as it is.
+WIDE = 1e-4
 #: Violation of the constraints that is accepted of it, in units of the solution.
 FEASIBLE = 3e-9
 
@@ -37,6 +35,7 @@ class Solution:
     theta: np.ndarray  # (K, n)
     error: np.ndarray  # what the dual solution leaves of the stationarity condition in theta
     gap: float  # between the primal and the dual objective
+    share: float  # of the gap in one plus the objective, in units of the program's own
     doubt: float  # the gap, and what violated constraints lower the objective by, to first order
 
 
@@ -68,7 +67,9 @@ class ConeProgram:
         centring = self.centred(H)
         if centring is not None:
             with suppress(NoOracleError):  # few programs are harder in those coordinates
-                return self._solved(H, g, weight, refined, accuracy, restricted, centring)
+                found = self._solved(H, g, weight, refined, accuracy, restricted, centring)
+                if found.share <= WIDE:
+                    return found
         return self._solved(H, g, weight, refined, accuracy, restricted)
 
     def _solved(self, H, g, weight, refined, accuracy, restricted, centring=None):
@@ -91,11 +92,7 @@ class ConeProgram:
         rough = (accuracy, FEASIBLE if restricted else accuracy)
         accuracies = (rough, *ACCURACIES) if accuracy else ACCURACIES
         x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
-        # Small solutions have few digits, and so have those where the terms of rows cancel, as columns far from 0 make them.
-        terms, sums = (np.abs(A) @ np.abs(x)).max(initial=0.0), np.abs(A @ x).max(initial=0.0)
-        cancelled = centring is None and terms > CANCELS * max(sums, offset / size)
-        small = any(NOISE < v < SMALL for v in (np.abs(x[theta]).max(initial=0.0), abs(solution.obj_val)))
-        if not accuracy and (refined or small or cancelled):
+        if refined:
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
@@ -105,17 +102,21 @@ class ConeProgram:
         x, error = x[theta].reshape(shape), error[theta].reshape(shape)
         if centring is not None:
             x, error = x @ centring.T.T, error @ centring.inverse
-        return Solution(x, error, gap, gap + broken)
+        share = gap_of(solution) / (1 + abs(solution.obj_val))
+        return Solution(x, error, gap, share, gap + broken)
 
     def centred(self, H):
         """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
         free = free_parameters([f for f in self.functions if f.strata is None], self.n)
-        if not free.any() or free.all() or (H is not None and H.ndim == 2):
+        if (H is not None and H.ndim != 3) or not free.any():
             return None
-        found = Centring(self._curvature_of_records if H is None else H.mean(axis=0), free)
-        return found if found.left < COLLINEAR else None
+        M = self._curvature_of_records() if H is None else H.mean(axis=0)
+        if free.all():  # the column that goes along with the others most takes the intercept's part
+            root = np.sqrt(M.diagonal()) + 1e-300
+            free = np.arange(self.n) == np.argmax(np.abs(M / root / root[:, None]).sum(axis=0))
+        centring = Centring(M, free)
+        return centring if centring.left < COLLINEAR else None
 
-    @cached_property
     def _curvature_of_records(self):
         """Σ a aᵀ over the coefficients a (n,) of the records' rows."""
         A, _, _, function, _ = self._constraints

@@ -98,8 +98,8 @@ def rows_of(kind, number):
     return 3 if kind in ("exponential", "power") else number
 
 
-#: The accuracy that is accepted where rounding ends all, and that of the gap in terms of it.
-ACCEPTED, GAP = 1e-7, 1e-2
+#: The accuracy that is accepted where rounding ends all.
+ACCEPTED = 1e-7
 
 
 def cones_of(kind, number, size, count):
@@ -144,6 +144,5 @@ def usable(solution, accepted):
     status = str(solution.status)
     if status in ("Solved", "AlmostSolved"):
         return True
-    gap = GAP * gap_of(solution) / (1 + abs(solution.obj_val))
-    exact = max(solution.r_prim, solution.r_dual, gap) <= accepted
+    exact = max(solution.r_prim, solution.r_dual) <= accepted
     return status in ("InsufficientProgress", "MaxIterations", "NumericalError") and exact

@@ -9,6 +9,7 @@ from strat.problem.edges.laplacians import Laplacians
 
 #: Step of a prox that projects, where the loss's coefficients are about 1.
 PROJECTION = 1e-14
+COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
 #: What a point knows of theta, besides gradients.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
 #: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
@@ -88,6 +89,12 @@ class JointProblem:
     def sizes(self):
         """Root mean squares (n,) of the columns, 0 where there are none."""
         return np.broadcast_to(getattr(self.loss, "sizes", 0.0), self.n)
+
+    @property
+    def raw(self):
+        """Whether some columns are of a size that is not taken as it is."""
+        sizes = self.sizes[self.sizes > 0]
+        return bool(sizes.size) and not (sizes.min() >= COLUMNS[0] and sizes.max() <= COLUMNS[1])
 
     def project(self, theta):
         """The nearest point in the regularizer's domain: its prox with a step too short to follow a slope, in any units."""

@@ -134,8 +134,11 @@ def zero(problem):
     finite = free and needs_cones(problem) and np.isfinite(problem.regularizer.value(theta)).all()
     if finite and problem.inside(theta).all():
         return theta  # the fit is convex, so that any start will do, and the prox costs as much as the fit
-    units = Units(problem, theta)
-    theta = units.outside(units.problem.prox(theta, 1.0))
+    if problem.raw:
+        units = Units(problem, theta)
+        theta = units.outside(units.problem.prox(theta, 1.0))
+    else:
+        theta = problem.prox(theta, 1.0)
     theta[np.abs(theta) * np.maximum(problem.sizes, 1.0) < ROUNDING] = 0.0  # or just inside, next to a pole
     return inside(problem, theta)
 

@@ -7,8 +7,7 @@ from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_base import BlockProx
 from strat.problem.joint_problem import JointProblem
 
-#: The root mean squares of columns, and the losses, that are taken as they are.
-COLUMNS, LOSSES = (1e-2, 1e2), (1e-1, 1e6)
+LOSSES = (1e-1, 1e6)  # that are taken as they are
 APART = 1e3  # largest ratio of the units of coordinates that a closed prox ties together, and of F and h
 PERFECT = 1e-12  # share of the loss at 0 that a perfect fit leaves by rounding
 FACTOR, TRIALS = 4.0, 150  # between sizes of the parameters at which the loss is tried, and how many are
@@ -31,7 +30,7 @@ class Units:
         if theta is None:
             return
         sizes = problem.sizes
-        if not _within(sizes[sizes > 0], COLUMNS):
+        if problem.raw:
             tied = _largest_of_ties(problem.regularizer.prox, sizes)
             tied = np.where(tied > 0, tied, 1.0)
             sizes = np.where(sizes > 0, sizes, tied)
