@@ -66,6 +66,30 @@ def test_programs_by_the_public_interface(monkeypatch, loss, compound):
     assert fitted(loss, compound).result_.objective == pytest.approx(expected, rel=1e-8)
 
 
+def test_narrow_smoothed_kinks_beside_an_intercept(tmp_path):
+    """Too few records have curvature at once to tell how far the columns are from 0."""
+    b, path = cp.Variable(name="b"), tmp_path / "fit"
+    loss = strat.losses.pinball(y, x @ w + b, 0.8)
+    base = strat.BaseModel(loss, 0.1 * cp.norm1(w), data=(x, y), smoothing=0.01)
+
+    def fitted(solver=strat.Cone, **options):
+        return strat.lrsm(base, GRAPH, solver=solver(**options)).fit(X, Y, strata=STRATA).result_
+
+    whole = fitted()
+    assert whole.objective == pytest.approx(fitted(strat.MAPG).objective, rel=1e-8)
+    with pytest.warns(strat.ConvergenceWarning):
+        fitted(max_iter=4, checkpoint=path)
+    assert fitted(checkpoint=path).history == whole.history
+
+
+def test_joint_fits_take_what_is_as_good_as_the_gap_of_a_program():
+    base = strat.BaseModel(cp.abs(y - x @ w), 0, [cp.norm2(w) <= 1], data=(x, y))
+    solver = strat.AlternatingMinimization(tol=1e-7)
+    data = X, Y + np.random.default_rng(1).normal(size=N)
+    result = strat.entropy(base, GRAPH, sigma=0.7, solver=solver).fit(*data, strata=STRATA).result_
+    assert result.status == "converged" and result.iterations < 20
+
+
 @pytest.mark.parametrize("solver", [strat.MAPG(), strat.AlternatingMinimization()])
 @pytest.mark.parametrize("loss", ["squares", "logistic"])
 def test_joint_fits_never_raise_the_objective(loss, solver):

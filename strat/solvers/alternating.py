@@ -82,8 +82,7 @@ class BlockDescent(Algorithm):
         self.left = self.mark = 1.0  # the larger residual of x: now, and when F was last seen to fall
         self.idle = 0
         self.cones, self.by_cones = cones, bool(cones) or needs_cones(problem)
-        # The cone program of the last step, and how far F may be above its minimum in theta.
-        self.program, self.slack = None, 0.0
+        self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
         # The best weights last time, and what they differed by.
@@ -100,9 +99,8 @@ class BlockDescent(Algorithm):
             noise = z.evaluate().noise
             if z.objective <= objective + noise:
                 break
-        fall = x.objective - z.objective
-        self.idle = 0 if fall > noise else self.idle + 1
-        if fall >= -noise - self.slack:
+        self.idle = 0 if x.objective - z.objective > noise else self.idle + 1
+        if z.objective <= max(objective, x.objective) + noise:
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
 
@@ -129,7 +127,7 @@ class BlockDescent(Algorithm):
         return {"theta": share, "W": point.differentiate_w().w_residual() if self.problem.learned else 0.0}
 
     def _theta_step(self, tol):
-        """Parameters that are better for the graph of x, and F there."""
+        """Parameters that are better for the graph of x, or as good as a program's gap tells, and F there."""
         x, problem = self.x, self.problem
         inner = self._inner(for_given_graph(problem, x.w), tol)
         start, self.slow = inner.x.objective, True
@@ -147,8 +145,8 @@ class BlockDescent(Algorithm):
         self.extra_factorizations += inner.factorizations
         if self.by_cones and inner.subgradient is not None:
             self.subgradient = inner.subgradient
-        fall, self.slack = start - inner.x.objective, getattr(inner, "slack", 0.0)
-        if fall >= -self.slack:
+        fall = start - inner.x.objective
+        if fall >= 0 or inner.exact:
             return inner.x.theta, x.objective - fall
         return x.theta, x.objective
 

@@ -21,7 +21,7 @@ _WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product
 _WAYS = {
     "loss": (
         "Fit a given graph with strat.Cone(), or learn it with strat.AlternatingMinimization(), which take kinks as they are; "
-        "take strat.MAPG() for a loss with a gradient alone; or smooth the loss (smoothing=1e-3 on the BaseModel)"
+        "strat.MAPG() needs no second derivatives; or smooth the loss (smoothing=1e-3 on the BaseModel)"
     ),
     "regularizer": "Merge pieces that share a variable, drop one, or write one function with a known prox",
 }

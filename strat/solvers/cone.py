@@ -91,7 +91,7 @@ class ConeNewton(Algorithm):
         edges = self.x.degrees.any()
         program.laplacian = problem.laplacians(self.x.w, self.x.degrees).matrix() if edges else None
         self.z = self.new_point()
-        self.damping, self.left, self.slack = RIDGE, None, 0.0
+        self.damping, self.left = RIDGE, None
         self.restricted = getattr(problem.regularizer.prox, "restricted", True)
         # Accuracy of the next program, and of the one that gave x.
         self.accuracy, self.rough = _accuracy(left), 0.0
@@ -104,14 +104,16 @@ class ConeNewton(Algorithm):
         x = self.differentiate_x()
         H = hessian_blocks(self.problem.loss, x.theta)
         n, mean, g = self.problem.n, np.einsum("kaa->k", H) / self.problem.n, x.loss_gradient
-        # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
-        pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
-        ridge = np.where(mean > FLAT * pull, self.damping * (mean + mean.mean() + 1e-60), pull)
         if not self.quadratic:
-            centring = self.program.centred(H)
-            H = H + ridge[:, None, None] * (
-                np.eye(n) if centring is None else centring.metric(H.mean(axis=0))
-            )
+            # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
+            pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
+            bent = mean > FLAT * pull
+            ridge = np.where(bent, self.damping * (mean + mean.mean() + 1e-60), pull)[:, None, None]
+            centring, shape = self.program.centred(H), np.eye(n)
+            if centring is not None:  # the curvature of too few records has directions without any, too
+                centred = centring.metric(H.mean(axis=0)) + self.damping * shape
+                shape = np.where(bent[:, None, None], centred, shape)
+            H = H + ridge * shape
         if self.quadratic:
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return
@@ -141,10 +143,9 @@ class ConeNewton(Algorithm):
         z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
         self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
-        self.slack = solution.gap + z.noise  # how far F at z may be above the minimum
         if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= x.objective + self.slack:
+            if not z.objective <= x.objective + z.noise + solution.gap:
                 return
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 

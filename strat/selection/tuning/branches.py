@@ -54,7 +54,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
     for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
         raise OptionError(
-            f'{option}= is of edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
+            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
         )
     penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)

@@ -161,7 +161,7 @@ def tune(
 def _check_model(model):
     """Raise unless the model is an LRSM with a graph."""
     if not isinstance(model, StratifiedModel):
-        raise OptionError(f"tune needs a StratifiedModel as of strat.lrsm, not {type_name(model)}.")
+        raise OptionError(f"tune needs a StratifiedModel, as strat.lrsm makes, not {type_name(model)}.")
     refused = {
         "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
         "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
