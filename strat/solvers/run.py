@@ -96,9 +96,9 @@ class Run:
         except OutOfTime:
             status = "time_limit"
         except NoOracleError:
-            if not self.cones:
+            if not (self.cones or self.iteration):
                 raise
-            status = "max_iter"  # there is no better point than that before
+            status, self.algorithm.stalled = "max_iter", True  # there is no better point than that before
         except Lost as error:
             status, self.lost = "interrupted", error
         state = None
