@@ -22,8 +22,9 @@ LOWEST = -1e130
 FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
-#: A fit can get no nearer if neither the objective nor the residual falls for so many iterations; the same with an exact model.
-IDLE, IDLE_EXACT = 500, 2
+#: Iterations in which neither the objective falls visibly, nor the residual to this share of the least one, so that a fit can
+#: get no nearer; and those with an exact model.
+IDLE, IDLE_EXACT, NEARER = 100, 2, 0.9
 #: What a checkpoint holds of the loop itself.
 SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
 SAVED += ("best_key", "best_iteration", "moved_to")
@@ -124,7 +125,8 @@ class Run:
         point = self._theta(), algorithm.x.w
         state = State(self.iteration, self._objective(), residual, *point, seconds, algorithm.factorizations)
         left = np.inf if residual is None else max(residual.values())
-        if left < self.least or self.history[-1] < self.history[-2] or not algorithm.monotone:
+        falls = self.history[-2] - self.history[-1] > algorithm.x.noise * self.units.worth
+        if left < NEARER * self.least or falls or not algorithm.monotone:
             self.least, self.fallen = min(left, self.least), self.iteration
         if solver.tol and self.iteration - self.fallen >= (IDLE_EXACT if algorithm.exact else IDLE):
             algorithm.stalled = True
