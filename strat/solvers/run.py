@@ -24,7 +24,7 @@ FALLEN = 1e6
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
 #: Iterations in which neither the objective falls visibly, nor the residual to this share of the least one, so that a fit can
 #: get no nearer; and those with an exact model.
-IDLE, IDLE_EXACT, NEARER = 100, 2, 0.9
+IDLE, IDLE_EXACT, NEARER = 500, 2, 0.9
 #: What a checkpoint holds of the loop itself.
 SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
 SAVED += ("best_key", "best_iteration", "moved_to")
