@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import strat
+from strat.oracles.cone_program import ConeProgram
 from strat.solvers.starts import default_solver
 
 P, K, N = 4, 6, 90
@@ -101,6 +102,22 @@ def test_joint_fits_never_raise_the_objective(loss, solver):
     assert (np.diff(result.history) <= 1e-8 * (1 + np.abs(result.history[:-1]))).all()
     given = strat.lrsm(base, (list(range(K)), model.W_)).fit(X, TARGETS[target], strata=STRATA)
     np.testing.assert_allclose(given.theta_["w"], model.theta_["w"], atol=1e-3)
+
+
+def test_dense_joint_fits_write_their_program_once(monkeypatch):
+    made, init = [], ConeProgram.__init__
+    monkeypatch.setattr(
+        ConeProgram,
+        "__init__",
+        lambda self, *args, **names: (made.append(names), init(self, *args, **names))[1],
+    )
+    count = 44  # strata, with so many pairs that MAPG takes its own steps
+    z = np.arange(4 * count) % count
+    data = np.random.default_rng(0).normal(size=(len(z), P))
+    base = strat.BaseModel(LOSSES["squares"][0], *COMPOUNDS["overlapping groups"], data=(x, y))
+    model = strat.joint(base, strat.graphs.complete(count), solver=strat.MAPG(max_iter=30, tol=0))
+    assert model.fit(data, data[:, 0], strata=z).result_.status == "max_iter"
+    assert [names["what"] for names in made].count("the fit's cone program") == 1
 
 
 def test_what_cannot_hold_is_an_error_that_says_so():

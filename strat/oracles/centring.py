@@ -54,8 +54,6 @@ def free_parameters(functions, n):
     """The mask (n,) of parameters that none of the Cones of a stratum holds."""
     free = np.ones(n, dtype=bool)
     for f in functions:
-        used = np.concatenate([f.A.columns, f.P.columns, f.P.rows, np.flatnonzero(f.c.any(axis=0))]).astype(
-            int
-        )
-        free[used[used < n]] = False
+        used = np.concatenate([f.A.columns, f.P.columns, f.P.rows, np.flatnonzero(f.c.any(axis=0))])
+        free[used[used < n].astype(int)] = False
     return free

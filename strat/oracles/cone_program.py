@@ -107,16 +107,21 @@ class ConeProgram:
 
     def centred(self, H):
         """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
-        free = free_parameters([f for f in self.functions if f.strata is None], self.n)
+        free = self._free
         if (H is not None and H.ndim != 3) or not free.any():
             return None
-        M = self._curvature_of_records() if H is None else H.mean(axis=0)
+        M = self._curvature_of_records if H is None else H.mean(axis=0)
         if free.all():  # the column that goes along with the others most takes the intercept's part
             root = np.sqrt(M.diagonal()) + 1e-300
             free = np.arange(self.n) == np.argmax(np.abs(M / root / root[:, None]).sum(axis=0))
         centring = Centring(M, free)
         return centring if centring.left < COLLINEAR else None
 
+    @cached_property
+    def _free(self):
+        return free_parameters([f for f in self.functions if f.strata is None], self.n)
+
+    @cached_property
     def _curvature_of_records(self):
         """Σ a aᵀ over the coefficients a (n,) of the records' rows."""
         A, _, _, function, _ = self._constraints

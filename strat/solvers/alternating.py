@@ -154,7 +154,7 @@ class BlockDescent(Algorithm):
         """The algorithm for theta, at the parameters of x."""
         x, w = self.x, self.x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, x, w, self.cones, self.program, self.left)
+            inner = ConeNewton(fixed, x, w, self.cones, program=self.program, left=self.left)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):

@@ -58,8 +58,6 @@ class Solver(BaseEstimator):
     ways = {}
     learns_graphs = True
     follows_edges = False
-    #: Whether fits are in units of the solver's own, so that they do not depend on the user's.
-    rescales = True
     _ranges = {
         "tol": ("a number of at least 0", lambda v: isinstance(v, Real) and v >= 0),
         "max_iter": ("a whole number of at least 0", _whole),

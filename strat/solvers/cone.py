@@ -79,7 +79,7 @@ class ConeNewton(Algorithm):
 
     saved = ("damping", "accuracy", "rough")
 
-    def __init__(self, problem, theta, w, cones=None, program=None, left=1.0):
+    def __init__(self, problem, theta, w, cones=None, *, program=None, left=1.0):
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self.smooth = self.quadratic or (problem.loss.has("hessian_operator") and cones != "records")
         super().__init__(problem, theta, w, gradient=self.smooth)
@@ -102,21 +102,20 @@ class ConeNewton(Algorithm):
             self._whole(*self._solved())
             return
         x = self.differentiate_x()
-        H = hessian_blocks(self.problem.loss, x.theta)
-        n, mean, g = self.problem.n, np.einsum("kaa->k", H) / self.problem.n, x.loss_gradient
-        if not self.quadratic:
-            # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
-            pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
-            bent = mean > FLAT * pull
-            ridge = np.where(bent, self.damping * (mean + mean.mean() + 1e-60), pull)[:, None, None]
-            centring, shape = self.program.centred(H), np.eye(n)
-            if centring is not None:  # the curvature of too few records has directions without any, too
-                centred = centring.metric(H.mean(axis=0)) + self.damping * shape
-                shape = np.where(bent[:, None, None], centred, shape)
-            H = H + ridge * shape
+        H, g = hessian_blocks(self.problem.loss, x.theta), x.loss_gradient
         if self.quadratic:
             self._whole(*self._solved(H, g - times(H, x.theta)))
             return
+        # Where a loss is straight, as a Huber function far out, steps are about as long as theta.
+        n, mean = self.problem.n, np.einsum("kaa->k", H) / self.problem.n
+        pull = np.linalg.norm(g, axis=1) / (1 + np.linalg.norm(x.theta, axis=1))
+        bent = mean > FLAT * pull
+        ridge = np.where(bent, self.damping * (mean + mean.mean() + 1e-60), pull)[:, None, None]
+        centring, shape = self.program.centred(H), np.eye(n)
+        if centring is not None:  # the curvature of too few records has directions without any, too
+            centred = centring.metric(H.mean(axis=0)) + self.damping * shape
+            shape = np.where(bent[:, None, None], centred, shape)
+        H = H + ridge * shape
         try:
             theta, solution = self._solved(H, g - times(H, x.theta), self.accuracy)
         except NoOracleError:  # rounding may end one program and not one that is damped more

@@ -96,7 +96,7 @@ class JointSteps(Algorithm):
         alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
         fixed = for_given_graph(self.problem, x.w)
         if self.by_cones:
-            newton = ConeNewton(fixed, x, x.w, self.program, left=self.theta_estimate)
+            newton = ConeNewton(fixed, x, x.w, program=self.program, left=self.theta_estimate)
             newton.start, self.program = newton.x.objective, newton.program
             newton.step()
         else:

@@ -57,7 +57,7 @@ class Run:
     def __init__(self, solver, problem, theta, w, score, fingerprint, init, progress, started=None):
         self.solver, self.problem, self.init, self.progress = solver, problem, init, progress
         self.score = score if solver.patience is not None else None
-        self.units = Units(problem, theta if solver.rescales else None)
+        self.units = Units(problem, theta)
         steps = {name: value for name, value in sorted(vars(solver).items()) if name not in STOPS}
         parts = [type(solver).__name__, steps, init, self.score is not None, fingerprint]
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
@@ -153,7 +153,7 @@ class Run:
     def _hidden(self):
         """Whether columns are so far from 0 that their share of the residual is lost in that of the intercept."""
         problem, theta = self.units.problem, self.algorithm.x.theta
-        if not (np.ndim(self.units.unit) and self._may_go_on_by("model")):
+        if not (self.problem.raw and self._may_go_on_by("model")):
             return False
         free = free_parameters(problem.regularizer.cones(), problem.n)
         return Centring(hessian_blocks(problem.loss, theta).mean(axis=0), free).left < HIDDEN

@@ -21,14 +21,12 @@ class Units:
     tiny or huge, it is the unit of the objective, and the size at which parameters change it as much again is that of all
     parameters.
 
-    `theta` is the start, None for the problem's own units. `problem` is then the one in these units, or the given one where
-    its own will do; `unit` (n,) is that of every coordinate of theta, and `worth` that of the objective.
+    `theta` is the start. `problem` is then the one in these units, or the given one where its own will do; `unit` (n,) is that
+    of every coordinate of theta, and `worth` that of the objective.
     """
 
     def __init__(self, problem, theta):
         self.problem, self.unit, self.worth, self.by_cones = problem, 1.0, 1.0, False
-        if theta is None:
-            return
         sizes = problem.sizes
         if problem.raw:
             tied = _largest_of_ties(problem.regularizer.prox, sizes)
