@@ -19,7 +19,6 @@ from strat.selection.other_model import checked_models, with_strata
 from strat.selection.predictions import prediction_of
 
 
-#: The parts of the records on which models are measured, in the order of the columns.
 def compare(
     models: dict,
     *,

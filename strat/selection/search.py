@@ -1,4 +1,4 @@
-"""Choose constants by cross-validation, with simple models for comparison; the result and its table."""
+"""Choose constants by cross-validation, with simple models for comparison."""
 
 import math
 from collections import Counter
@@ -22,7 +22,6 @@ from strat.selection.search_result import Search
 from strat.solvers.progress import Progress
 
 
-#: Most rows that are printed.
 def search(
     models: Any,
     grid: dict | list | None = None,
