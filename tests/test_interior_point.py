@@ -69,15 +69,19 @@ def test_smoothed_kinks_reach_the_optimum_in_few_iterations(loss, smoothing, gra
     assert np.all(np.diff(model.result_.history) <= 1e-12 * abs(best))
 
 
+@pytest.mark.parametrize("smoothing", [0.5, 1e-4])
 @pytest.mark.parametrize("case", ["l1", "bounds"])
-def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps(case):
+def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps_and_a_cone_program(
+    case, smoothing
+):
     X, y, z, weight = records()
     l1 = (lambda theta: 2.0 * cp.sum(cp.abs(theta))) if case == "l1" else None
-    base = declared(LOSSES["pinball"], 0.5, l1, nonneg=case == "bounds")
+    base = declared(LOSSES["pinball"], smoothing, l1, nonneg=case == "bounds")
     model = strat.lrsm(base, graph_of("chain"), solver=strat.NewtonCG(tol=1e-8))
     model.fit(X, y, strata=z, sample_weight=weight)
-    best = by_cvxpy("pinball", 0.5, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
+    best = by_cvxpy("pinball", smoothing, graph_of("chain"), X, y, z, weight, l1, nonneg=case == "bounds")
     assert model.result_.smoothed_objective == pytest.approx(best, rel=1e-7)
+    assert model.result_.status == "converged" and model.result_.iterations <= 129
 
 
 KINKED = {

@@ -252,7 +252,7 @@ class Program:
 
         assembly = assembled(width)
         apart = None if first_kink(binder, assembly.roots) is None else lambda: assembled(0.0).parts()
-        return with_prox(self, assembly, walker, prox, constrained, smooth or part is not None, apart)
+        return with_prox(self, assembly, walker, prox, constrained, smooth, apart, part is None)
 
     def evaluation(self, arrays, strata, given=None, weight=None):
         """Values ``(N, *shape)`` of the expression on each record, as a function of theta (K, n).

@@ -24,16 +24,26 @@ from strat.rules import text
 from strat.rules.piecewise import Abs
 
 
-def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None):
+def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None, cones=True):
     """The oracle of a program with the prox of the expression, and of its constraints and attributes where `constrained`.
 
-    ``why["prox"]`` says why the prox has no closed form. What is smoothed has no cones, which are of another function.
+    ``why["prox"]`` says why the prox has no closed form. `cones`: whether records have a cone program.
     ``apart()`` gives the same parts with piecewise linear functions read as such, where the expression is of records.
     """
     binder, values, records = assembly.binder, walker.values, None
-    if program.data and not smoothed:
-        size = binder.segments.N * binder.n
-        records = Once(lambda: [record_cones(program, walker, binder, assembly.weight)], size)
+
+    def of_records():
+        if not smoothed:
+            return [record_cones(program, walker, binder, assembly.weight)]
+        part, *others = assembly.parts()
+        if others or not part.kinked_rows:
+            raise NoOracleError(
+                f"{program.what} with smoothing= has no cone program, as it is not one atom with kinks"
+            )
+        return [part.kinked_rows.cones()]
+
+    if program.data and cones:
+        records = Once(of_records, binder.segments.N * binder.n)
     if not prox:
         return assembly.oracle(records)
     check_fixed(program.constraints, values)

@@ -78,7 +78,7 @@ def in_chunks(program, records, shared, given, smooth=True):
 
 def follows_gradients(oracle):
     """Whether derivatives are all that methods need of a loss: it has two, no domain and no kinks that are smoothed."""
-    kinked = any(getattr(part, "kinked_rows", None) is not None for part in oracle.parts)
+    kinked = any(part.kinked_rows is not None for part in oracle.parts)
     nodes = [node for part in oracle.parts for node in getattr(part, "nodes", ())]
     return oracle.has("hessian_operator") and not kinked and not any(node.rule.restricted for node in nodes)
 

@@ -69,6 +69,7 @@ class Oracle:
 
     n, sizes = 0, 0.0
     quadratic = False  # whether the Hessian is the same everywhere
+    kinked_rows = None  # the records of a sum of piecewise linear functions, smoothed or not, as KinkedRows
 
     def has(self, name):
         """Whether the oracle has a method."""
@@ -223,8 +224,7 @@ class Rescaled(Oracle):
 
     @property
     def kinked_rows(self):
-        """The records of a sum of smoothed kinks; None where it is another function."""
-        rows = getattr(self.oracle, "kinked_rows", None)
+        rows = self.oracle.kinked_rows
         return rows and rows.rescaled(self.weight, self.unit)
 
     def value(self, theta):

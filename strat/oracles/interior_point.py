@@ -6,6 +6,7 @@ from functools import reduce
 import numpy as np
 
 from strat.oracles.base import Rescaled, hessian_blocks
+from strat.oracles.cones import Cones, Matrix
 from strat.oracles.design import Segments
 
 MOST = 40  # iterations
@@ -74,6 +75,21 @@ class KinkedRows:
     def slopes(self, r):
         """The c that attain the maximum: derivatives of the smoothed kinks."""
         return np.clip(r / (self.delta + 1e-300), self.low, self.high)
+
+    def cones(self):
+        """The same, where δ > 0, as cone programs of the records: min t + s² / (2 δ) over t >= high (r − s), t >= low (r − s)."""
+        N, m, n = *self.shift.shape, self.design.n
+        size = np.maximum(np.abs(self.low), np.abs(self.high))  # in units of which t is
+        slopes, every = np.hstack([self.high / size, self.low / size]), np.arange(2 * m)
+        a = np.stack([self.tangent(np.tile(e, (self.segments.K, 1))) for e in np.eye(n)], axis=2)
+        a = np.concatenate([a, a], axis=1) * slopes[:, :, None]
+        row, column = np.nonzero(a.any(axis=0))
+        t, s = n + every % m, n + m + every % m
+        values = np.hstack([a[:, row, column], -np.ones((N, 2 * m)), -slopes])
+        A = Matrix(np.r_[row, every, every], np.r_[column, t, s], values)
+        P = Matrix(s[:m], s[:m], 1 / self.delta)
+        b, c = -slopes * np.tile(self.shift, 2), np.hstack([np.zeros((N, n)), size, np.zeros((N, m))])
+        return Cones(n, n + 2 * m, [("nonnegative", 2 * m)], A, P, b, c, self.segments.index)
 
 
 class InteriorPoint:
@@ -192,9 +208,9 @@ class InteriorPoint:
 
 def kinked_and_quadratic(terms):
     """The `KinkedRows` of one of some oracles, and the others, which are quadratic; None where they are not such a sum."""
-    kinked = [term for term in terms if getattr(term, "kinked_rows", None) is not None]
+    kinked = [term for term in terms if term.kinked_rows is not None]
     rest = [term for term in terms if term not in kinked]
-    known = all(getattr(f, "quadratic", False) and f.has("hessian_operator") for f in rest)
+    known = all(f.quadratic and f.has("hessian_operator") for f in rest)
     return (kinked[0].kinked_rows, rest) if known and len(kinked) == 1 else None
 
 

@@ -143,7 +143,6 @@ class Tape(Oracle):
 
     @cached_property
     def kinked_rows(self):
-        """The rows where this is a sum of smoothed functions with one kink each; None where it is not."""
         node, *others = self.nodes
         return None if others else KinkedRows.of(node.rule, node.forms[0], self.weights[node])
 

@@ -164,7 +164,10 @@ class Run:
         if algorithm.stalled:
             return next((cones for cones in ("model", "records") if self._may_go_on_by(cones)), None)
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        slow = (algorithm.slow or doubled) and _at_edge(self.units.problem, algorithm.x)
+        # Newton's method goes from one smoothed kink to the next, where these are narrow.
+        kinked = any(part.kinked_rows for part in getattr(self.problem.loss, "parts", ()))
+        kinked = kinked and self.iteration > 2 * SLOW and not self.problem.learned
+        slow = (algorithm.slow or doubled) and (kinked or _at_edge(self.units.problem, algorithm.x))
         return "records" if slow and self._may_go_on_by("records") else None
 
     def _may_go_on_by(self, cones):
