@@ -20,6 +20,8 @@ class Algorithm:
     stalled = False
     #: Whether the last step, a fit of its own, ended before it was exact.
     slow = False
+    #: Iterations in which theta stayed far behind W.
+    apart = 0
     #: Set where x left the domain, so that no step leads on.
     diverged = False
     #: Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum

@@ -6,7 +6,6 @@ import time
 import numpy as np
 
 from strat.oracles.base import Oracle
-from strat.oracles.clock import seconds_left
 from strat.problem.joint_problem import JointProblem
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
@@ -16,10 +15,9 @@ from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 from strat.solvers.result import Result
 
 DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the metric of the step
-HEAVY = 1e-4  # damping of Newton steps above which strata that are behind take steps of their own
-FAR, LATE = 1e3, 5  # as they do after so many steps that gain next to nothing with theta so far behind
+HEAVY = 1e-4  # damping of Newton steps above which theta that is behind does not catch up
+FAR, LATE = 1e3, 5  # nor after so many steps that gain next to nothing with theta so far behind
 LITTLE = 1e-9  # share of F that is next to nothing
-MOST = 30  # most steps of their own in a row
 BEHIND = 10.0  # a Newton step is due where the residual in theta is this many times the residual in W
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
@@ -41,7 +39,7 @@ class JointSteps(Algorithm):
 
     saved = (
         *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
-        *("interval", "wait", "last", "damping", "fresh", "late"),
+        *("interval", "wait", "last", "damping", "fresh", "late", "apart"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
     )
@@ -58,7 +56,7 @@ class JointSteps(Algorithm):
         self.by_cones, self.program = needs_cones(problem), None
         self.interval = self.shortest = CONES if self.by_cones else 3 if problem.learned else 1
         self.wait, self.last = 1, -np.inf
-        self.damping, self.fresh, self.late = np.full(problem.K, RIDGE), True, 0
+        self.damping, self.fresh, self.late, self.apart = np.full(problem.K, RIDGE), True, 0, 0
 
     def step(self):
         """One iteration."""
@@ -89,47 +87,35 @@ class JointSteps(Algorithm):
     def _newton_step(self, behind):
         """Set z to a proximal Newton step in theta from x, with the same W; return whether F is lower there.
 
-        Where theta stays `behind` W although steps are damped or gain little, strata take steps of their own until it has
-        caught up.
+        `apart` counts the iterations in which theta stays `behind` W although steps are damped or gain little.
         """
         x, before = self.x, self.x.objective
-        alone = not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
+        self.apart += not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
         fixed = for_given_graph(self.problem, x.w)
         if self.by_cones:
             newton = ConeNewton(fixed, x, x.w, program=self.program, left=self.theta_estimate)
-            newton.start, self.program = newton.x.objective, newton.program
-            newton.step()
+            self.program = newton.program
         else:
-            newton = self._proximal_newton(fixed, alone)
+            accuracy, curvature = (
+                max(self.w_estimate / BEHIND, 0.1 * self.tol),
+                self.strata_metric.loss_curvature,
+            )
+            newton = ProximalNewton(fixed, x, x.w, accuracy, curvature, one_length=True)
+            newton.damping, newton.fresh = self.damping, self.fresh
+        start = newton.x.objective
+        newton.step()
+        if not self.by_cones:
+            self.damping, self.fresh = newton.damping, newton.fresh
         self.extra_factorizations += newton.factorizations
-        better = newton.x.objective < newton.start or getattr(newton, "polished", False)
+        better = newton.x.objective < start or getattr(newton, "polished", False)
         lower = better and self._move_theta(newton.x)
         gain = before - self.z.objective if lower else 0.0
-        far = not alone and self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
+        far = self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
         self.late = self.late + 1 if far else 0
-        worth = alone and lower or gain > WORTH * (self.last - before) and gain > 1e-13 * abs(before)
+        worth = gain > WORTH * (self.last - before) and gain > 1e-13 * abs(before)
         self.interval = self.wait = self.shortest if worth else min(2 * self.interval, RAREST)
         self.last = before - gain
         return lower
-
-    def _proximal_newton(self, fixed, alone):
-        """The method after one step, or after steps of the strata's own."""
-        x, curvature = self.x, self.strata_metric.loss_curvature
-        accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
-        newton = ProximalNewton(fixed, x, x.w, accuracy, curvature, one_length=not alone)
-        newton.start = newton.x.objective
-        if alone:
-            for _ in range(MOST):
-                newton.step()
-                late = seconds_left() <= 0
-                if late or newton.stalled or newton.differentiate_x().residual()["theta"] <= accuracy:
-                    break
-            self.damping = np.full(self.problem.K, RIDGE)
-            return newton
-        newton.damping, newton.fresh = self.damping, self.fresh
-        newton.step()
-        self.damping, self.fresh = newton.damping, newton.fresh
-        return newton
 
     def _move_theta(self, point):
         """Set z to (the theta of a point with the W of x, that W); return whether F is not higher there."""

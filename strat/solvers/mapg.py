@@ -29,9 +29,9 @@ class MAPG(Solver):
     """Monotone accelerated proximal gradient in parameters and edge weights together.
 
     Without `step` it finds its own steps, never raises the objective, and takes a Newton step in theta every few
-    iterations where the loss has second derivatives. Where the regularizer has no prox in closed form, it fits theta by
-    cone programs and W in turn, as ``AlternatingMinimization``, unless the graph is dense. With
-    ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
+    iterations where the loss has second derivatives. Where theta stays far behind W all the same, and where the
+    regularizer has no prox in closed form and the graph is not dense, it fits theta and W in turn, as
+    ``AlternatingMinimization``. With ``step=(alpha_x, alpha_y)`` it is Algorithm 1 of the paper, verbatim.
 
     Parameters
     ----------
@@ -77,6 +77,8 @@ class MAPG(Solver):
     def _algorithm(self, problem, theta, w, cones=None):
         if self.step is not None and not cones:
             return FixedSteps(problem, theta, w, self.step)
+        if cones == "turns":
+            return BlockDescent(problem, theta, w, self.tol)
         dense = problem.loss.has("value_and_gradient") and problem.edges.mask.size > DENSE * problem.K
         if not cones and (not needs_cones(problem) or (problem.learned and dense)):
             return JointSteps(problem, theta, w, self.tol)

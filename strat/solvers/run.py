@@ -30,6 +30,7 @@ SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best
 SAVED += ("best_key", "best_iteration", "moved_to")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
+APART = 10  # iterations with theta far behind W after which both are minimised in turn
 WRITTEN = 5_000_000  # most numbers in the records, or in the model's blocks, for which such a fit may go on by their cone program
 HIDDEN = 1e-6  # if a free intercept leaves less than this share of a parameter's curvature, the residual does not show it
 NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
@@ -159,10 +160,12 @@ class Run:
         return Centring(hessian_blocks(problem.loss, theta).mean(axis=0), free).left < HIDDEN
 
     def _stuck(self):
-        """The cone programs that are to go on after a stall, or at the edge of the loss's domain, looked for ever more rarely."""
+        """What is to go on: cone programs after a stall or at the edge of a domain, looked for ever more rarely, or "turns"."""
         algorithm = self.algorithm
         if algorithm.stalled:
             return next((cones for cones in ("model", "records") if self._may_go_on_by(cones)), None)
+        if algorithm.apart > APART and self.cones is None:
+            return "turns"
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
         # Newton's method goes from one smoothed kink to the next, where these are narrow.
         kinked = any(part.kinked_rows for part in getattr(self.problem.loss, "parts", ()))
