@@ -15,7 +15,7 @@ from strat.solvers.cone import ConeNewton
 from strat.solvers.joint_steps import JointSteps
 
 # Edges a stratum, with more of which a cone program of the whole graph costs more than many proxes.
-DENSE = 20
+DENSE = 50
 
 
 def _is_step(step):
