@@ -36,7 +36,7 @@ try:
     from cvxpy.utilities.coeff_extractor import CoeffExtractor
     from cvxpy.utilities.psd_utils import TriangleKind
     from cvxpy.utilities.solver_context import SolverInfo
-except ImportError:  # CVXPY 1.9.0, or a release to come
+except ImportError:  # a release to come
     Dcp2Cone = None
 
 #: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
@@ -79,11 +79,8 @@ def exponent(atom):
 
 def geometric_weights(atom):
     """Exponents of a weighted geometric mean, one for each entry it reduces; they sum to 1."""
-    given, keep = np.array(atom.w, dtype=float), getattr(atom, "_keep", None)
-    if keep is None:  # CVXPY 1.9.0
-        return given
-    weights = np.zeros(len(keep))
-    weights[keep] = given
+    weights = np.zeros(len(atom._keep))
+    weights[atom._keep] = np.array(atom.w, dtype=float)
     return weights
 
 

@@ -133,7 +133,7 @@ class LambdaSumLargest(_Eigenvalues):
 
     @classmethod
     def form(cls, walker, e, args):
-        return walker.apply(cls(k=float(e.k)), args, e.shape, e)
+        return walker.apply(cls(k=float(getattr(e, "k", 1))), args, e.shape, e)
 
     example = at_point(
         lambda u: cp.lambda_sum_largest(u, 2), u=[[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]
@@ -152,10 +152,6 @@ class LambdaSumLargest(_Eigenvalues):
 @rule(atoms.lambda_max)
 class LambdaMax(LambdaSumLargest):
     """Largest eigenvalue of a symmetric matrix."""
-
-    @classmethod
-    def form(cls, walker, e, args):
-        return walker.apply(cls(k=1), args, e.shape, e)
 
     example = at_point(cp.lambda_max, u=[[1.0, -0.5], [-0.5, 0.3]])
 
