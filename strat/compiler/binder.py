@@ -96,28 +96,21 @@ class Binder:
         if len(ids) > 1 and np.all(ids == ids[0]):
             return self.columns(ids[:1]) * factor
         owners = self.symbols.owner(ids)
-        places = {o: np.flatnonzero(owners == o) for o in np.unique(owners)}
+        places = {o: np.flatnonzero(owners == o) for o in dict.fromkeys(owners.tolist())}
         values = [
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
             for o, where in places.items()
         ]
-        rows, out = max(v.shape[0] for v in values), values[0]
-        if any(sp.issparse(v) for v in values):
-            if len(values) > 1:
-                blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
-                out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-                out = out[:, np.argsort(np.concatenate([*places.values()]))]
+        out, sparse, several = values[0], any(map(sp.issparse, values)), len(values) > 1
+        if several:
+            rows, order = max(v.shape[0] for v in values), np.concatenate([*places.values()])
+            blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
+            out = sp.hstack(blocks, format="csc") if sparse else np.concatenate(blocks, axis=1)
+            out = out if np.all(np.diff(order) > 0) else out[:, np.argsort(order)]
+        if sparse or scale is None:
             return out if scale is None else sp.csr_array(out @ sp.diags_array(scale))
-        if len(values) == 1 and scale is not None:
-            own = isinstance(self.symbols.nodes[owners[0]], Product) and out.shape[1] == len(ids)
-            return np.multiply(out, scale, out=out if own else None)
-        if len(values) == 1:
-            return out
-        out = np.empty((rows, len(ids)))
-        for where, value in zip(places.values(), values, strict=True):
-            near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
-            out[:, slice(where[0], where[-1] + 1) if near else where] = value
-        return np.multiply(out, factor, out=out)
+        own = several or (isinstance(self.symbols.nodes[owners[0]], Product) and out.shape[1] == len(ids))
+        return np.multiply(out, scale, out=out if own else None)
 
     def _pick(self, node, ids):
         positions = ids - node.start

@@ -26,11 +26,11 @@ from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
-from strat.records.tables import aligned
+from strat.records.tables import Shown, aligned
 from strat.rules import atoms
 
 
-class Program:
+class Program(Shown):
     """A compiled expression: what it is made of, before any data.
 
     Made by ``strat.compile``; ``print`` it to see which rule each piece got. ``layout`` says where each variable lies in a
@@ -87,8 +87,6 @@ class Program:
         head = ("weight", "piece", "rule", "argument", "oracles")
         pieces = aligned([head, *piece_rows(self)], numbers=False)
         return "\n".join([header(self), pieces, *prox_line(self)])
-
-    __repr__ = __str__
 
     def __getstate__(self):
         """All but what goes by identities of expressions, which a copy has not."""

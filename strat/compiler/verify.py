@@ -11,7 +11,7 @@ from strat.compiler.expressions import folded, symmetric, with_sign
 from strat.compiler.pieces import attribute_constraints
 from strat.errors import StratError
 from strat.records.strata import Strata
-from strat.records.tables import aligned
+from strat.records.tables import Shown, aligned
 from strat.rules import short, text
 from strat.rules.approximated import approximations
 
@@ -110,7 +110,7 @@ class Row:
         return self.error <= TOLERANCE.get(self.oracle, 1e-6)
 
 
-class Report:
+class Report(Shown):
     """What was compared with CVXPY (`rows`), and how well they agree; `notes` say what could not be. It prints as a table."""
 
     def __init__(self, rows, notes=()):
@@ -131,8 +131,6 @@ class Report:
             for r in self.rows
         ]
         return "\n".join([aligned([head, *cells], numbers=False), *(f"note  {note}" for note in self.notes)])
-
-    __repr__ = __str__
 
 
 def check_program(program, seed=0):

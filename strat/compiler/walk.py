@@ -59,13 +59,12 @@ class Symbols:
 
     def __init__(self):
         self.nodes, self._known, self._products = [], {}, {}
-        self._starts, self._first = [], np.zeros(0, dtype=np.int64)  # the second is the first as an array
-        self._end = 1
+        self._starts, self._end = np.zeros(0, dtype=np.int64), 1
 
     def copy(self):
         """The same blocks, to which others may be added."""
         twin = copy.copy(self)
-        for name in ("nodes", "_known", "_products", "_starts"):
+        for name in ("nodes", "_known", "_products"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
 
@@ -74,7 +73,6 @@ class Symbols:
         node.start = self._end
         self._end += max(node.size, 1)
         self.nodes.append(node)
-        self._starts.append(node.start)
         return node
 
     def known(self, key, kind, shape, depends, **own):
@@ -85,9 +83,9 @@ class Symbols:
 
     def owner(self, ids):
         """Position in ``nodes`` of the node that owns each id, -1 for the id 0."""
-        if len(self._first) != len(self._starts):
-            self._first = np.array(self._starts)
-        return self._first.searchsorted(ids, side="right") - 1
+        if len(self._starts) != len(self.nodes):
+            self._starts = np.array([node.start for node in self.nodes])
+        return self._starts.searchsorted(ids, side="right") - 1
 
     def depends(self, ids):
         """Union of what the given ids change with."""
@@ -95,6 +93,13 @@ class Symbols:
         for position in set(self.owner(ids[ids > 0]).tolist()):
             out |= self.nodes[position].depends
         return out
+
+    def single(self, form):
+        """(atom node, entries) of a form whose every row is a number times one entry of the atom; None of others."""
+        owners = np.unique(self.owner(form.column))
+        alone = len(owners) == 1 and owners[0] >= 0 and not form.coefficient.any()
+        node = self.nodes[owners[0]] if alone and np.array_equal(form.row, np.arange(form.size)) else None
+        return (node, form.column - node.start) if isinstance(node, AtomNode) else None
 
     def product(self, left, right):
         """Ids of the products of two arrays of coefficients; equal products get equal ids."""
@@ -130,27 +135,23 @@ class Walker:
 
     def __call__(self, expression):
         """Form of an expression."""
-        key = id(expression)
-        if key not in self._seen:  # the expression is kept with its form, so that its id stays taken
-            self._seen[key] = (expression, self._walk(expression))
-        return self._seen[key][1]
+        if id(expression) not in self._seen:  # it is kept with its form, so that its id stays taken
+            try:
+                self._seen[id(expression)] = (expression, self._read(expression))
+            except StratError:
+                raise
+            except Exception as error:  # what CVXPY lets pass, such as an axis that is not a number
+                raise DeclarationError(
+                    f"{text(expression)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY "
+                    f"documents for it, or the package does not know this spelling: write it with other atoms."
+                ) from error
+        return self._seen[id(expression)][1]
 
     def copy(self):
         """A walker that has read as much, with symbols of its own."""
         twin = Walker(self.symbols.copy(), self.data, self.values)
         twin._seen = dict(self._seen)
         return twin
-
-    def _walk(self, e):
-        try:
-            return self._read(e)
-        except StratError:
-            raise
-        except Exception as error:  # what CVXPY lets pass, such as an axis that is not a number
-            raise DeclarationError(
-                f"{text(e)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY documents "
-                f"for it, or the package does not know this spelling: write it with other atoms."
-            ) from error
 
     def _read(self, e):
         if isinstance(e, atoms.Constant):
@@ -196,10 +197,9 @@ class Walker:
 
     def times(self, a, b, shape, expression=None):
         """Entrywise product."""
-        if a.is_data:
-            return forms.multiply(self.symbols, self.opaque(a), b, shape)
-        if b.is_data:
-            return forms.multiply(self.symbols, self.opaque(b), a, shape)
+        if a.is_data or b.is_data:
+            data, other = (a, b) if a.is_data else (b, a)
+            return forms.multiply(self.symbols, self.opaque(data), other, shape)
         args = [forms.broadcast(a, shape), forms.broadcast(b, shape)]
         return self.apply(rule_of("product")(), args, shape, expression)
 

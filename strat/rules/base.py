@@ -79,7 +79,8 @@ class Rule:
 
     def pushforward(self, args, out, memo, tangents):
         """The usual case: Σ ⟨gradient, tangent⟩ over the part of the arguments that an output entry depends on."""
-        parts = [self.pullback(i, args, out, memo, np.ones_like(out)) * t for i, t in tangents.items()]
+        ones = np.ones_like(out)
+        parts = [times(t, self.pullback(i, args, out, memo, ones)) for i, t in tangents.items()]
         return sum(part.reshape(*out.shape, -1).sum(axis=-1) for part in parts)
 
     def kinks_of(self, forms_):
@@ -130,9 +131,6 @@ class Elementwise(Rule):
 
     def pullback(self, i, args, out, memo, g):
         return times(g, self.partial(i, args, out, memo))
-
-    def pushforward(self, args, out, memo, tangents):
-        return sum(times(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
 
     def curve(self, i, args, out, memo, g, tangents):
         return times(g, sum(times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
