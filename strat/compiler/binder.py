@@ -310,8 +310,7 @@ class Evaluation:
 
     def __init__(self, form, binder, order):
         self.order, self.segments, self.shape = order, binder.segments, form.shape
-        self.on_records = bool(binder.has_data(form) or binder.symbols.depends(form.column) & DATA)
-        self.bound = binder.form(form, self.on_records)
+        self.bound = binder.form(form, on_records=True)
         nodes = binder.nodes([node for node, _ in binder.atoms_of(form)])
         self.tape = Tape(nodes, {}, self.segments, binder.n)
 
@@ -324,10 +323,8 @@ class Evaluation:
         for node, (args, _, _) in states.items():
             legal = node.rule.domain(args)
             if legal is not None:
-                legal = legal[self.segments.index] if self.on_records and not node.on_records else legal
+                legal = legal if node.on_records else legal[self.segments.index]
                 value[~np.broadcast_to(legal, len(value))] = np.inf
-        if not self.on_records:
-            value = value[self.segments.index]
         out = np.empty((len(self.order), *self.shape))
         out[self.order] = value
         return out

@@ -7,9 +7,10 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.expressions import folded, symmetric, with_sign
-from strat.compiler.pieces import attribute_constraints
+from strat.compiler.expressions import folded, with_sign
+from strat.compiler.pieces import Sets, attribute_constraints
 from strat.errors import StratError
+from strat.oracles.base import symmetric
 from strat.records.strata import Strata
 from strat.records.tables import Shown, aligned
 from strat.rules import short, text
@@ -20,10 +21,7 @@ INDEX = np.array([0, 0, 0, 1, 1, 1, 1, 2])
 GROUPED = Strata([0, 1, 2], INDEX), np.ones(len(INDEX))
 KINDS = {
     "normal": lambda rng, shape: rng.normal(size=shape),
-    "zero or one": lambda rng, shape: rng.integers(0, 2, size=shape).astype(float),
     "positive": lambda rng, shape: rng.uniform(0.2, 2, size=shape),
-    "signs": lambda rng, shape: rng.choice([-1.0, 1.0], size=shape),
-    "counts": lambda rng, shape: rng.poisson(2.0, size=shape).astype(float),
     "unit interval": lambda rng, shape: rng.uniform(0.1, 0.9, size=shape),
     "negative": lambda rng, shape: -rng.uniform(0.2, 2, size=shape),
     "semidefinite": lambda rng, shape: _semidefinite(rng, shape),
@@ -277,11 +275,8 @@ class Reference:
 
 def _directions(program, rng, count):
     """Random directions (count, n), symmetric where variables are."""
-    out = {}
-    for v in program.variables:
-        d = rng.normal(size=(count, *v.shape))
-        out[v.name()] = 0.5 * (d + np.swapaxes(d, 1, 2)) if symmetric(v) else d
-    return program.layout.pack(out)
+    transposed = Sets(program.variables, program.layout).transposed
+    return symmetric(rng.normal(size=(count, program.layout.n)), transposed)
 
 
 def _missing_values(program, rng):
