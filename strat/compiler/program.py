@@ -46,8 +46,6 @@ class Program(Shown):
         The role of the expression, for messages.
     smoothing : float, optional
         Width of the envelopes of piecewise linear parts.
-    curvature : Curvature, optional
-        What is known of the expression's convexity.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class Program(Shown):
         variables: Any,
         what: str,
         smoothing: float | None = None,
-        curvature: "Curvature | None" = None,
     ) -> None:
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
@@ -68,8 +65,6 @@ class Program(Shown):
         self.form = walker(expression)
         if self.form.size == 1:
             self.form = self.form.reshaped(())
-        if curvature is not None:
-            self._curvature = curvature
         if not self.hyperparameters:  # whose values would be read as constants
             self._last = ({}, walker)
 
@@ -90,10 +85,11 @@ class Program(Shown):
 
     def __getstate__(self):
         """All but what goes by identities of expressions, which a copy has not."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_curvature", "_last")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("curvature", "_last")}
 
     @cached_property
-    def _curvature(self):
+    def curvature(self):
+        """What is known of the expression's convexity."""
         return Curvature(self.expression, self.what)
 
     def _walked(self, values):
@@ -105,7 +101,7 @@ class Program(Shown):
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
             walker = Walker(Symbols(), self._ids, values)
-            for expression in (self.expression, *self._curvature.factors):
+            for expression in (self.expression, *self.curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)
         return last[1].copy()
@@ -204,7 +200,7 @@ class Program(Shown):
     def bind_regularizer(self, given=None):
         """Flat oracle, of (K, n) arrays, of a program without data, with a prox; `given` are hyperparameters by name."""
         walker, binder, _ = self._read(given)
-        self._curvature.check_values(walker, binder)
+        self.curvature.check_values(walker, binder)
         form = split(walker(self.expression).reshaped(()), walker, binder)
         return with_prox(self, Assembly(form, binder, None), walker)
 
@@ -234,7 +230,7 @@ class Program(Shown):
         oracle is one of the strata that these belong to, in order, and has no cones.
         """
         walker, binder, origin = self._read(given, arrays, strata, weight, part)
-        self._curvature.check_values(walker, binder, origin)
+        self.curvature.check_values(walker, binder, origin)
         form = walker(self.expression).reshaped(())
         check_data_arguments(binder, form, origin)
         smooth, weight = smooth and self.smoothing is not None, weight[origin.order]
@@ -257,8 +253,8 @@ class Program(Shown):
 
         Only with weights must the records keep the expression convex, as in ``bind_records``.
         """
-        if weight is not None and not self._curvature.always:
-            self._curvature.check_values(*self._read(given, arrays, strata, weight))
+        if weight is not None and not self.curvature.always:
+            self.curvature.check_values(*self._read(given, arrays, strata, weight))
         walker, binder, origin = self._read(given, arrays, strata)
         return Evaluation(walker(self.expression), binder, origin.order)
 

@@ -19,13 +19,14 @@ from strat.rules.approximated import approximations
 #: The strata of the records, which all have weight 1.
 INDEX = np.array([0, 0, 0, 1, 1, 1, 1, 2])
 GROUPED = Strata([0, 1, 2], INDEX), np.ones(len(INDEX))
-KINDS = {
-    "normal": lambda rng, shape: rng.normal(size=shape),
-    "positive": lambda rng, shape: rng.uniform(0.2, 2, size=shape),
-    "unit interval": lambda rng, shape: rng.uniform(0.1, 0.9, size=shape),
-    "negative": lambda rng, shape: -rng.uniform(0.2, 2, size=shape),
-    "semidefinite": lambda rng, shape: _semidefinite(rng, shape),
-}
+#: Normal, positive and negative numbers, numbers between 0 and 1, and semidefinite matrices.
+KINDS = (
+    lambda rng, shape: rng.normal(size=shape),
+    lambda rng, shape: rng.uniform(0.2, 2, size=shape),
+    lambda rng, shape: rng.uniform(0.1, 0.9, size=shape),
+    lambda rng, shape: -rng.uniform(0.2, 2, size=shape),
+    lambda rng, shape: _semidefinite(rng, shape),
+)
 TRIES = 600
 
 
@@ -64,10 +65,9 @@ def _random_points(program, oracle, rng):
 
 def _draws(leaves, rng, count):
     """Values (count, *shape) of each leaf: of one kind for all first, then of kinds at random."""
-    names = list(KINDS)
-    for i in range(len(names) + TRIES * (len(leaves) > 1)):
-        kinds = rng.choice(names, len(leaves)) if i >= len(names) else [names[i]] * len(leaves)
-        values = [KINDS[kind](rng, (count, *leaf.shape)) for leaf, kind in zip(leaves, kinds, strict=True)]
+    for i in range(len(KINDS) + TRIES * (len(leaves) > 1)):
+        kinds = rng.choice(KINDS, len(leaves)) if i >= len(KINDS) else [KINDS[i]] * len(leaves)
+        values = [draw(rng, (count, *leaf.shape)) for leaf, draw in zip(leaves, kinds, strict=True)]
         yield [np.stack([_inside(x, v) for v in value]) for x, value in zip(leaves, values, strict=True)]
 
 

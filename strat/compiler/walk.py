@@ -167,7 +167,7 @@ class Walker:
             if isinstance(e, kinds):
                 return method(self, e, *args)
         if isinstance(e, atoms.AffAtom):
-            return self._probed(e, args)
+            return self._linear(e, args)
         return rule_of(e).form(self, e, args)
 
     def _leaf(self, e):
@@ -242,27 +242,27 @@ class Walker:
         outer = self.times(forms.take(a, pa), forms.take(b, pb), pa.shape, e)
         return forms.scatter(outer, pa + pb, e.shape)
 
-    def _select(self, e, *args):
-        offsets = np.cumsum([1] + [f.size for f in args[:-1]])
-        positions = [f.positions + offset for f, offset in zip(args, offsets, strict=True)]
-        index = np.asarray(e.numeric(positions), dtype=np.int64).reshape(e.shape) - 1
+    def _linear(self, e, args):
+        """Any other linear atom: a choice of entries and zeros, or a matrix that is read off one unit vector at a time."""
         whole = args[0] if len(args) == 1 else forms.concatenate(args)
-        return forms.take(whole, index)
+        ends = np.cumsum([f.size for f in args[:-1]], dtype=int)
 
-    def _probed(self, e, args):
-        """Any other linear atom of one argument: its matrix, read off one unit vector at a time."""
-        varying = [i for i, f in enumerate(args) if not f.is_constant]
-        if len(varying) > 1:
+        def applied(entries):
+            values = [part.reshape(f.shape) for part, f in zip(np.split(entries, ends), args, strict=True)]
+            return np.asarray(e.numeric(values), dtype=float).reshape(-1)
+
+        # 0, and ascending numbers none of which is a multiple of another or a sum of others.
+        marks = np.append(0.0, np.log(np.arange(whole.size) + 2.5))
+        out = applied(marks[1:])
+        places = marks.searchsorted(out).clip(max=whole.size)
+        if np.array_equal(marks[places], out):
+            return forms.take(whole, places - 1).reshaped(e.shape)
+        if len(args) > 1:
             raise no_rule(e)
-        values, (position,) = [f.array() for f in args], varying or (0,)
-        form, columns = args[position], []
-        for i in range(form.size):
-            unit = np.zeros(form.size)
-            unit[i] = 1.0
-            values[position] = unit.reshape(form.shape)
-            columns.append(sp.csc_array(np.asarray(e.numeric(values), dtype=float).reshape(-1, 1)))
+        units = (1.0 * (np.arange(whole.size) == i) for i in range(whole.size))
+        columns = [sp.csc_array(applied(unit)[:, None]) for unit in units]
         matrix = forms.constant(sp.hstack(columns))
-        product = forms.matmul(self.symbols, matrix, form.reshaped((form.size, 1)), (matrix.shape[0], 1))
+        product = forms.matmul(self.symbols, matrix, whole.reshaped((whole.size, 1)), (matrix.shape[0], 1))
         return product.reshaped(e.shape)
 
 
@@ -275,5 +275,4 @@ _AFFINE = (
     (atoms.Sum, lambda walker, e, u: walker.sum(u, e.shape, atoms.axis_of(e))),
     (atoms.kron, Walker._kron),
     ((atoms.conv, atoms.convolve), Walker._convolve),
-    (atoms.SELECTIONS, Walker._select),
 )

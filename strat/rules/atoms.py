@@ -11,14 +11,8 @@ from cvxpy import PSD, Constant, Constraint, Expression, FiniteSet, NonNeg, NonP
 from cvxpy import atoms as public
 from cvxpy.atoms.affine.affine_atom import AffAtom
 from cvxpy.atoms.affine.binary_operators import DivExpression
-from cvxpy.atoms.affine.concatenate import Concatenate
-from cvxpy.atoms.affine.diag import diag_mat, diag_vec
-from cvxpy.atoms.affine.hstack import Hstack
-from cvxpy.atoms.affine.index import index, special_index
-from cvxpy.atoms.affine.promote import Promote
 from cvxpy.atoms.affine.unary_operators import NegExpression
-from cvxpy.atoms.affine.vstack import Vstack
-from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap
+from cvxpy.atoms.affine.wraps import nonneg_wrap, nonpos_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
@@ -35,10 +29,6 @@ try:
     from cvxpy.utilities.solver_context import SolverInfo
 except ImportError:  # a release to come
     Dcp2Cone = None
-
-#: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
-SELECTIONS = (index, special_index, Promote, diag_vec, diag_mat, Wrap, Hstack, Vstack, Concatenate)
-SELECTIONS += (public.reshape, public.transpose, public.broadcast_to, public.upper_tri, public.real)
 
 
 def __getattr__(name):

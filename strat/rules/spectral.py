@@ -105,8 +105,7 @@ class SpectralNorm(_SingularValues):
 
     def prox(self, u, step):
         """The largest singular values are cut to one level."""
-        level = lambda s: np.maximum(excess_level(s, step), 0.0)  # noqa: E731
-        return on_singular_values(u, lambda s: np.minimum(s, level(s)[..., None]))
+        return on_singular_values(u, lambda s: np.minimum(s, excess_level(s, step).clip(0.0)[..., None]))
 
     def project(self, u, radius):
         """Singular values cut at the radius."""
