@@ -272,8 +272,8 @@ class Assembly:
         """The sum as one oracle, without a prox; `parts` are the oracles whose sum it is, where they are known."""
         kink = first_kink(self.binder, self.roots)
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
-        why = f"{text(kink.expression)} is not differentiable" if kink is not None else ""
-        whys = dict.fromkeys(("value_and_gradient", "hessian_operator"), why) if why else {}
+        why = kink and f"{text(kink.expression)} is not differentiable"
+        whys = dict.fromkeys(("value_and_gradient", "hessian_operator"), why) if kink else {}
         return SumOracle(parts or self.parts(), self.binder.n, kink is None, curved, None, whys, cones)
 
 
@@ -292,39 +292,33 @@ def _least_squares(form, weights):
     if np.any((left > ROUNDING * square) & (left < SPREAD * square)):
         return None  # a column is so far from 0 for its spread that the sums lose digits
 
-    def residual_sums(theta):
-        residual = form.value(theta, {}).reshape(-1, form.m)
-        return segments.sum((weights * residual**2).sum(axis=1)), 2.0 * design.rmatvec(weights * residual)
-
     # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
     ridge = 1e-9 * np.trace(hessian, axis1=1, axis2=2) / n + 1e-300
     slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
     centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
-    c, g = residual_sums(centre)
+    residual = form.value(centre, {}).reshape(-1, form.m)
+    c, g = segments.sum((weights * residual**2).sum(axis=1)), 2.0 * design.rmatvec(weights * residual)
     return Quadratic(c, g, hessian, centre, design.sizes())
 
 
-class Evaluation:
-    """Values on each record of a form of any shape, as a function of theta (K, n); `order` gives the records' positions."""
+def evaluation(form, binder, order):
+    """Values (N, *shape) of a form as a function of theta (K, n), +inf outside the domain; `order` are the records' places."""
+    bound = binder.form(form, on_records=True)
+    tape = Tape(binder.nodes([node for node, _ in binder.atoms_of(form)]), {}, binder.segments, binder.n)
 
-    def __init__(self, form, binder, order):
-        self.order, self.segments, self.shape = order, binder.segments, form.shape
-        self.bound = binder.form(form, on_records=True)
-        nodes = binder.nodes([node for node, _ in binder.atoms_of(form)])
-        self.tape = Tape(nodes, {}, self.segments, binder.n)
-
-    def __call__(self, theta):
-        """(N, *shape) values in the records' order; +inf outside the domain of an atom."""
+    def values(theta):
         with np.errstate(all="ignore"):
-            states, outs, _ = self.tape.run(theta)
-            value = self.bound.value(theta, outs)
+            states, outs, _ = tape.run(theta)
+            value = bound.value(theta, outs)
         value = np.where(np.isnan(value), np.inf, value)
         for node, (args, _, _) in states.items():
             legal = node.rule.domain(args)
             if legal is not None:
-                legal = legal if node.on_records else legal[self.segments.index]
+                legal = legal if node.on_records else legal[binder.segments.index]
                 value[~np.broadcast_to(legal, len(value))] = np.inf
-        out = np.empty((len(self.order), *self.shape))
-        out[self.order] = value
+        out = np.empty((len(order), *form.shape))
+        out[order] = value
         return out
+
+    return values

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from strat.compiler.binder import Assembly, Binder, Evaluation
+from strat.compiler.binder import Assembly, Binder, evaluation
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.device_binder import DeviceBinder
 from strat.compiler.pieces import split
@@ -256,7 +256,7 @@ class Program(Shown):
         if weight is not None and not self.curvature.always:
             self.curvature.check_values(*self._read(given, arrays, strata, weight))
         walker, binder, origin = self._read(given, arrays, strata)
-        return Evaluation(walker(self.expression), binder, origin.order)
+        return evaluation(walker(self.expression), binder, origin.order)
 
 
 def _rows(array, order):

@@ -87,11 +87,10 @@ class Curvature:
         """Position of a factor, and the sign it should have, that keep the expression from being convex; None if unclear."""
         found = []
         for wanted in filter(self._convex, self._assignments()[1:]):
-            pairs = enumerate(zip(signs, wanted, strict=True))
-            wrong = [(i, w) for i, (s, w) in pairs if s not in (w, "0")]
+            wrong = [i for i, (s, w) in enumerate(zip(signs, wanted, strict=True)) if s not in (w, "0")]
             # A factor may have any sign where the expression stays convex, the others being as wanted.
-            others = ((*wanted[:i], signs[i], *wanted[i + 1 :]) for i, _ in wrong)
-            found.append([p for p, others in zip(wrong, others, strict=True) if not self._convex(others)])
+            needed = (i for i in wrong if not self._convex((*wanted[:i], signs[i], *wanted[i + 1 :])))
+            found.append([(i, wanted[i]) for i in needed])
         return min(filter(None, found), key=len, default=[None])[0]
 
     def check_values(self, walker, binder, origin=None):

@@ -232,9 +232,7 @@ class Walker:
         return self.sum(self.times(a, b, full, e), e.shape, axis=(len(full) - 2,))
 
     def _kron(self, e, a, b):
-        full = (a.shape[0], b.shape[0], a.shape[1], b.shape[1])
-        pa = np.broadcast_to(a.positions[:, None, :, None], full).reshape(e.shape)
-        pb = np.broadcast_to(b.positions[None, :, None, :], full).reshape(e.shape)
+        pa, pb = np.kron(a.positions, 1 + 0 * b.positions), np.kron(1 + 0 * a.positions, b.positions)
         return self.times(forms.take(a, pa), forms.take(b, pb), e.shape, e)
 
     def _convolve(self, e, a, b):

@@ -115,10 +115,9 @@ def take(form, positions):
 
 
 def scatter(form, targets, shape):
-    """Add entry i into flat position ``targets[i]`` of a new form (-1 drops it)."""
+    """Add entry i into flat position ``targets[i]`` of a new form."""
     row = np.asarray(targets).reshape(-1)[form.row]
-    keep = row >= 0
-    return Form(shape, row[keep], form.column[keep], form.coefficient[keep], form.scale[keep])
+    return Form(shape, row, form.column, form.coefficient, form.scale)
 
 
 def concatenate(forms):
