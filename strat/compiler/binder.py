@@ -20,7 +20,7 @@ class Binder:
 
     By CVXPY id, `leaves` has each data Parameter's array (N, size), dense or sparse, and `coordinates` the slices of the
     variables in a stratum's vector of length n. `segments` is the grouping of records, None without records, and
-    ``on_illegal(node, mask)`` is called where data lie outside the domain of an atom.
+    ``on_illegal(node, mask)`` is called where data lie outside the domain of an atom, with i if they are its argument i.
     """
 
     blocks = None  # of records on a device
@@ -146,6 +146,10 @@ class Binder:
     def node(self, node):
         """The bound atom node."""
         if node not in self._nodes:
+            for i, (low, high) in node.rule.intervals.items():
+                value = self.values(node.forms[i]) if self.on_illegal and node.forms[i].is_data else None
+                if value is not None and np.any(bad := (value < low) | (value > high)):
+                    self.on_illegal(node, bad, i)
             bound = [self.form(f, node.has_data) for f in node.forms]
             self._nodes[node] = BoundNode(node.rule, bound, node.shape, node.has_data)
         return self._nodes[node]

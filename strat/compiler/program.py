@@ -16,7 +16,7 @@ from strat.compiler.pieces import split
 from strat.compiler.piecewise import first_kink, smoothed
 from strat.compiler.prox import with_prox
 from strat.compiler.report import header, piece_rows, prox_line
-from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
+from strat.compiler.value_checks import Curvature, Origin
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
@@ -232,7 +232,6 @@ class Program(Shown):
         walker, binder, origin = self._read(given, arrays, strata, weight, part)
         self.curvature.check_values(walker, binder, origin)
         form = walker(self.expression).reshaped(())
-        check_data_arguments(binder, form, origin)
         smooth, weight = smooth and self.smoothing is not None, weight[origin.order]
         width = self.smoothing if smooth else None
         if binder.blocks is not None:

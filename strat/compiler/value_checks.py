@@ -148,13 +148,16 @@ class Origin:
         more = f" ({count} records are affected)" if count > 1 and len(mask) > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
 
-    def illegal(self, node, mask):
-        """Raise DataError for data outside the domain of an atom of data alone."""
+    def illegal(self, node, mask, i=None):
+        """Raise DataError for data outside the domain of an atom of data alone, or for argument i of an atom."""
         e = node.expression
-        raise DataError(
-            f"{text(e)} is undefined or infinite: {self.first(on_rows(mask, len(self.order)), e.parameters())}. "
-            f"Correct or drop these records."
-        )
+        part, why = (e.args[i] if i is not None and i < len(e.args) else e), "is undefined or infinite:"
+        if i is not None:
+            low, high = node.rule.intervals[i]
+            limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
+            why = f"needs {text(part)} {limit}, but"
+        found = self.first(on_rows(mask, len(self.order)), part.parameters())
+        raise DataError(f"{text(e)} {why} {found}. Correct or drop these records.")
 
 
 def shown(value):
@@ -182,23 +185,6 @@ def check_fixed(constraints, values):
                 f"the constraint {text(c)} has no variable in it and does not hold{have and ' for '}{have}, so no point "
                 f"satisfies the constraints. Correct it, or leave it out."
             )
-
-
-def check_data_arguments(binder, form, origin):
-    """Raise DataError where a data argument of an atom of the variables is outside the atom's domain."""
-    for node in binder.inside([node for node, _ in binder.atoms_of(form)]):
-        for i, (low, high) in node.rule.intervals.items():
-            if not node.forms[i].is_data:
-                continue
-            value = binder.values(node.forms[i])
-            bad = (value < low) | (value > high)
-            if bad.any():
-                part = node.expression.args[i] if i < len(node.expression.args) else node.expression
-                limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
-                what = origin.first(on_rows(bad, len(origin.order)), part.parameters())
-                raise DataError(
-                    f"{text(node.expression)} needs {text(part)} {limit}, but {what}. Correct or drop these records."
-                )
 
 
 def check_tables(loss, data, N):
