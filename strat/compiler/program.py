@@ -63,8 +63,6 @@ class Program(Shown):
         self.symbols = Symbols()
         walker = Walker(self.symbols, self._ids)
         self.form = walker(expression)
-        if self.form.size == 1:
-            self.form = self.form.reshaped(())
         if not self.hyperparameters:  # whose values would be read as constants
             self._last = ({}, walker)
 

@@ -212,10 +212,8 @@ class Walker:
 
     def sum(self, form, shape=(), axis=None):
         """Sum over axes (a tuple of non-negative ints, or None for all)."""
-        if axis is None:
-            return forms.scatter(form, np.zeros(form.size, dtype=int), shape)
-        kept = [1 if d in axis else n for d, n in enumerate(form.shape)]
-        target = np.arange(int(np.prod(kept, dtype=int))).reshape(kept)
+        kept = [1 if axis is None or d in axis else n for d, n in enumerate(form.shape)]
+        target = np.arange(math.prod(kept)).reshape(kept)
         return forms.scatter(form, np.broadcast_to(target, form.shape), shape)
 
     def _matmul(self, e, a, b):
