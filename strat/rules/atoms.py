@@ -17,6 +17,7 @@ from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 from cvxpy.problems.problem import Minimize, Problem
+from scipy.sparse import issparse
 
 try:
     from cvxpy.constraints import SOC, ExpCone, PowCone3D, SvecPSD
@@ -80,8 +81,9 @@ def cone_program(objective, constraints, variables, held):
     ``held(v, v)`` gives those of CVXPY's own unknowns. Raises ImportError where the parts of CVXPY are not there, which take
     half of the time of ``Problem.get_problem_data``.
     """
-    if Dcp2Cone is None:
-        raise ImportError("this release of CVXPY has other parts")
+    ends = (end for v in variables for end in v.attributes["bounds"] or ())
+    if Dcp2Cone is None or any(map(issparse, ends)):
+        raise ImportError("this release of CVXPY has other parts, or none for sparse bounds")
     cones = {Zero: "zero", NonNeg: "nonnegative", SOC: "second order", SvecPSD: "psd"}
     cones |= {ExpCone: "exponential", PowCone3D: "power"}
     clarabel = SolverInfo("CLARABEL", frozenset(cones), False, TriangleKind.UPPER, psd_sqrt2_scaling=True)
