@@ -17,6 +17,7 @@ from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 from cvxpy.problems.problem import Minimize, Problem
+from numpy.lib.array_utils import normalize_axis_tuple
 from scipy.sparse import issparse
 
 try:
@@ -52,11 +53,7 @@ def nodes(*expressions, enter=None):
 def axis_of(atom):
     """Axis over which a reduction works: None for all, else a tuple of non-negative ints."""
     axis = getattr(atom, "axis", None)
-    if axis is None:
-        return None
-    ndim = len(atom.args[0].shape)
-    axes = (axis,) if np.isscalar(axis) else tuple(axis)
-    return tuple(int(a) % ndim for a in axes)
+    return None if axis is None else normalize_axis_tuple(axis, atom.args[0].ndim)
 
 
 def exponent(atom):
