@@ -87,4 +87,4 @@ def test_a_wrong_value_and_a_wrong_prox_are_found(monkeypatch):
 def test_what_no_random_data_fit_is_said():
     report = strat.compile((y - 100) * cp.square(b), data=(y,)).check()
     assert not report.ok and not report.rows
-    assert "no random records" in str(report)
+    assert "no random numbers" in str(report)

@@ -157,8 +157,7 @@ class BaseModel(Shown):
         rows += [("regularizer", *row) for row in piece_rows(regularizer)]
         rows += [("constraint", "", text(c, 46), "set", "", "prox") for c in self.constraints]
         for v in regularizer.variables:
-            names = [k for k, a in v.attributes.items() if k != "bounds" and isinstance(a, bool) and a]
-            names += ["bounds"] if v.attributes.get("bounds") is not None else []
+            names = [k for k, a in v.attributes.items() if a is True or (k == "bounds" and a is not None)]
             rows += [("attribute", "", f"{v.name()} {name}", "set", "", "prox") for name in names]
         lines = [header(loss).replace("the loss", "BaseModel", 1), aligned([head, *rows], numbers=False)]
         lines += [f"loss's {line}" for line in prox_line(loss, constrained=False)]

@@ -72,8 +72,7 @@ def in_chunks(program, records, shared, given, smooth=True):
     if smooth and not like.has("value_and_gradient"):
         raise NoOracleError(
             f"records in chunks or on a device are read by methods that follow gradients, but "
-            f"{like.missing('value_and_gradient')}. "
-            f"Round the kinks: smoothing=1e-3 on the BaseModel; or pass the records as arrays."
+            f"{like.missing('value_and_gradient')}. Round the kinks with smoothing=1e-3 on the BaseModel, or pass arrays."
         )
     make = partial(chunk_shard, program=program, read=records.read, shared=shared, given=given, smooth=smooth)
     return sum_over(records.engine.start(make, records.chunks, K), K, like)

@@ -137,9 +137,7 @@ def check_program(program, seed=0):
     piece, given = f"{program.what}: {text(program.expression)}", _missing_values(program, rng)
     arrays, oracle, theta = random_records(program, rng, given)
     if theta is None:
-        return Report(
-            [], [f"{piece}: no random records and points were found at which it is convex and finite"]
-        )
+        return Report([], [f"{piece}: no random numbers were found at which it is convex and finite"])
     reference, smoothed = Reference(program, arrays, given), program.smoothing is not None
     known = not approximations(program.expression)
     if not known:

@@ -296,15 +296,11 @@ class GeometricMean(Rows):
     def forward(self, args):
         return np.prod(np.maximum(args[0], 0.0) ** self.weights, axis=-1), None
 
-    def _relative(self, args):
-        """Derivatives of the logarithm of the output."""
-        return self.weights / args[0]
-
     def pullback(self, i, args, out, memo, g):
-        relative = self._relative(args)
+        relative = self.weights / args[0]  # derivatives of the logarithm
         return g[..., None] * np.where(np.isinf(relative), np.inf, out[..., None] * relative)
 
     def curve(self, i, args, out, memo, g, tangents):
-        relative, t = self._relative(args), tangents[0]
+        relative, t = self.weights / args[0], tangents[0]
         along = (relative * t).sum(axis=-1, keepdims=True)
         return (g * out)[..., None] * relative * (along - t / args[0])
