@@ -124,10 +124,8 @@ class Curvature:
             )
         labels = " Labels of a Bernoulli loss lie in [0, 1], counts are at least 0."
         hint = labels if "log(" in str(self.expression) else ""
-        bad = on_rows(sign * value < 0, value.shape[0])
-        raise DataError(
-            f"{only} {origin.first(bad, factor.parameters())}.{hint} Correct or drop these records."
-        )
+        have = origin.first(sign * value < 0, factor.parameters())
+        raise DataError(f"{only} {have}.{hint} Correct or drop these records.")
 
 
 class Origin:
@@ -137,15 +135,17 @@ class Origin:
         self.order, self.strata, self.data, self.arrays = order, strata, data, arrays
 
     def first(self, mask, parameters):
-        """The first of the masked sorted records, with its scalar data."""
-        first = int(self.order[mask].min()) if len(mask) == len(self.order) else int(self.order[0])
+        """The first of the sorted records with a masked entry, and its scalar data."""
+        mask = np.asarray(dense(mask)).reshape(mask.shape[0], -1).any(axis=1)
+        mask = np.broadcast_to(mask, len(self.order))
+        first = int(self.order[mask].min())
         label, ids = self.strata.labels[self.strata.index[first]], {p.id for p in parameters}
         pairs = zip(self.data, self.arrays, strict=True)
         have = [
             f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids and not sp.issparse(a)
         ]
         count = int(np.sum(mask))
-        more = f" ({count} records are affected)" if count > 1 and len(mask) > 1 else ""
+        more = f" ({count} records are affected)" if count > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
 
     def illegal(self, node, mask, i=None):
@@ -156,8 +156,8 @@ class Origin:
             low, high = node.rule.intervals[i]
             limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
             why = f"needs {text(part)} {limit}, but"
-        found = self.first(on_rows(mask, len(self.order)), part.parameters())
-        raise DataError(f"{text(e)} {why} {found}. Correct or drop these records.")
+        have = self.first(mask, part.parameters())
+        raise DataError(f"{text(e)} {why} {have}. Correct or drop these records.")
 
 
 def shown(value):
@@ -167,12 +167,6 @@ def shown(value):
         return f"{value:g}"
     line = np.array2string(value.reshape(-1)[:4], precision=4, separator=", ")
     return line if value.size <= 4 else line[:-1] + ", …]"
-
-
-def on_rows(mask, N):
-    """A mask of entries as one of N records."""
-    mask = np.asarray(dense(mask)).reshape(mask.shape[0], -1).any(axis=1)
-    return np.broadcast_to(mask, N) if len(mask) == 1 else mask
 
 
 def check_fixed(constraints, values):
