@@ -42,26 +42,19 @@ def values_at(expression, variables, point, data=(), arrays=(), index=None):
     return out
 
 
-def near(variables, v, steps, k):
-    """The variables of stratum k, and their distance term."""
-    signs = ("nonneg", "nonpos")
-    fresh = {x.name(): cp.Variable(x.shape, **{k: x.attributes[k] for k in signs}) for x in variables}
-    distance = sum(cp.sum_squares(z - v[name][k]) for name, z in fresh.items()) / (2 * steps[k])
-    return fresh, distance
-
-
 def prox_by_cvxpy(expression, variables, v, steps, constraints=(), data=(), arrays=(), index=()):
     """argmin of each stratum's sum plus ‖z − v‖²/(2t), all strata in one CVXPY problem: ``{name: (K, *shape)}``."""
     K, total, limits, found = len(steps), 0, [], []
     for k in range(K):
-        fresh, distance = near(variables, v, steps, k)
+        signs = [{name: x.attributes[name] for name in ("nonneg", "nonpos")} for x in variables]
+        fresh = {x.name(): cp.Variable(x.shape, **own) for x, own in zip(variables, signs, strict=True)}
         found.append(fresh)
         own = {id(x): with_sign(x, fresh[x.name()]) for x in variables}
         rows = np.flatnonzero(np.asarray(index) == k) if data else [None]
         for i in rows:
             record = zip(data, arrays, strict=True) if data else ()
             total = total + folded(expression, own | {id(p): cp.Constant(a[i]) for p, a in record})
-        total = total + distance
+        total += sum(cp.sum_squares(z - v[name][k]) for name, z in fresh.items()) / (2 * steps[k])
         limits += [c.copy([folded(e, own) for e in c.args]) for c in constraints]
         for x in variables:
             limits += attribute_constraints(x, fresh[x.name()])
@@ -86,7 +79,6 @@ def violation(constraints, variables, point, k):
     limits = [c.copy([rebuilt(e, own) for e in c.args]) for c in constraints]
     for x in variables:
         limits += attribute_constraints(x, fresh[x.name()])
-    for x in variables:
         fresh[x.name()].save_value(point[x.name()][k])
     return max((float(np.max(c.violation())) for c in limits), default=0.0)
 

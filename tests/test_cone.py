@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import strat
 from strat.oracles.cone_program import ConeProgram
@@ -65,6 +66,13 @@ def test_programs_by_the_public_interface(monkeypatch, loss, compound):
     expected = fitted(loss, compound).result_.objective
     monkeypatch.setattr("strat.rules.atoms.Dcp2Cone", None)
     assert fitted(loss, compound).result_.objective == pytest.approx(expected, rel=1e-8)
+
+
+def test_programs_with_sparse_bounds():
+    ends = [sp.diags_array([-0.2, -0.1]), sp.diags_array([0.3, 0.4])]
+    W = cp.Variable((2, 2), sparsity=([0, 1], [0, 1]), bounds=ends, name="W")
+    report = strat.compile(cp.normNuc(W)).check()
+    assert report.ok and "prox" in {row.oracle for row in report.rows}
 
 
 def test_narrow_smoothed_kinks_beside_an_intercept(tmp_path):

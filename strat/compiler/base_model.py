@@ -157,8 +157,7 @@ class BaseModel(Shown):
         rows += [("regularizer", *row) for row in piece_rows(regularizer)]
         rows += [("constraint", "", text(c, 46), "set", "", "prox") for c in self.constraints]
         for v in regularizer.variables:
-            names = [k for k, a in v.attributes.items() if k != "bounds" and isinstance(a, bool) and a]
-            names += ["bounds"] if v.attributes.get("bounds") is not None else []
+            names = [k for k, a in v.attributes.items() if a is True or (k == "bounds" and a is not None)]
             rows += [("attribute", "", f"{v.name()} {name}", "set", "", "prox") for name in names]
         lines = [header(loss).replace("the loss", "BaseModel", 1), aligned([head, *rows], numbers=False)]
         lines += [f"loss's {line}" for line in prox_line(loss, constrained=False)]
@@ -178,13 +177,12 @@ class BaseModel(Shown):
 def _check_parameters(base):
     """Raise for data that occur nowhere, and for two hyperparameters of one name, by which their values are set."""
     predict = [] if base.predict is None else [base.predict]
-    used = {p.id for source in (base.loss, base.regularizer, *predict) for p in source.parameters()}
+    found = [p for e in (base.loss, base.regularizer, *base.constraints, *predict) for p in e.parameters()]
     for p in base.data:
-        if p.id not in used:
+        if all(p.id != other.id for other in found):
             raise DeclarationError(
                 f"the data Parameter {p.name()} is used neither in the loss nor in predict; remove it from data."
             )
-    found = [p for e in (base.loss, base.regularizer, *base.constraints, *predict) for p in e.parameters()]
     data, first = {p.name(): p.id for p in base.data}, {}
     for p in found + coupling.parameters(base.couple):
         if data.get(p.name(), p.id) != p.id:

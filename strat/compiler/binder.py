@@ -20,7 +20,7 @@ class Binder:
 
     By CVXPY id, `leaves` has each data Parameter's array (N, size), dense or sparse, and `coordinates` the slices of the
     variables in a stratum's vector of length n. `segments` is the grouping of records, None without records, and
-    ``on_illegal(node, mask)`` is called where data lie outside the domain of an atom.
+    ``on_illegal(node, mask)`` is called where data lie outside the domain of an atom, with i if they are its argument i.
     """
 
     blocks = None  # of records on a device
@@ -96,28 +96,21 @@ class Binder:
         if len(ids) > 1 and np.all(ids == ids[0]):
             return self.columns(ids[:1]) * factor
         owners = self.symbols.owner(ids)
-        places = {o: np.flatnonzero(owners == o) for o in np.unique(owners)}
+        places = {o: np.flatnonzero(owners == o) for o in dict.fromkeys(owners.tolist())}
         values = [
             self._pick(self.symbols.nodes[o], ids[where]) if o >= 0 else np.ones((1, len(where)))
             for o, where in places.items()
         ]
-        rows, out = max(v.shape[0] for v in values), values[0]
-        if any(sp.issparse(v) for v in values):
-            if len(values) > 1:
-                blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
-                out = sp.hstack([sp.csc_array(b) for b in blocks], format="csc")
-                out = out[:, np.argsort(np.concatenate([*places.values()]))]
+        out, sparse, several = values[0], any(map(sp.issparse, values)), len(values) > 1
+        if several:
+            rows, order = max(v.shape[0] for v in values), np.concatenate([*places.values()])
+            blocks = [v if sp.issparse(v) else np.broadcast_to(v, (rows, v.shape[1])) for v in values]
+            out = sp.hstack(blocks, format="csc") if sparse else np.concatenate(blocks, axis=1)
+            out = out if np.all(np.diff(order) > 0) else out[:, np.argsort(order)]
+        if sparse or scale is None:
             return out if scale is None else sp.csr_array(out @ sp.diags_array(scale))
-        if len(values) == 1 and scale is not None:
-            own = isinstance(self.symbols.nodes[owners[0]], Product) and out.shape[1] == len(ids)
-            return np.multiply(out, scale, out=out if own else None)
-        if len(values) == 1:
-            return out
-        out = np.empty((rows, len(ids)))
-        for where, value in zip(places.values(), values, strict=True):
-            near = where[-1] - where[0] == len(where) - 1  # assigned faster as a slice
-            out[:, slice(where[0], where[-1] + 1) if near else where] = value
-        return np.multiply(out, factor, out=out)
+        own = several or (isinstance(self.symbols.nodes[owners[0]], Product) and out.shape[1] == len(ids))
+        return np.multiply(out, scale, out=out if own else None)
 
     def _pick(self, node, ids):
         positions = ids - node.start
@@ -153,6 +146,10 @@ class Binder:
     def node(self, node):
         """The bound atom node."""
         if node not in self._nodes:
+            for i, (low, high) in node.rule.intervals.items():
+                value = self.values(node.forms[i]) if self.on_illegal and node.forms[i].is_data else None
+                if value is not None and np.any(bad := (value < low) | (value > high)):
+                    self.on_illegal(node, bad, i)
             bound = [self.form(f, node.has_data) for f in node.forms]
             self._nodes[node] = BoundNode(node.rule, bound, node.shape, node.has_data)
         return self._nodes[node]
@@ -218,14 +215,12 @@ class Assembly:
     """
 
     def __init__(self, form, binder, weight, statistics=True):
-        self.statistics = statistics
-        self.binder, self.weight, self.segments = binder, weight, binder.segments
+        self.binder, self.weight, self.segments, self.statistics = binder, weight, binder.segments, statistics
         self.active = None if self.segments is None else self.segments.counts > 0
         variable, _, rest = binder.kinds(form)
         K, N = (1, 1) if self.segments is None else (self.segments.K, max(self.segments.N, 1))
         self.constant, self.linear = np.zeros(K), np.zeros((K, binder.n))
-        if rest.any():
-            self.constant += self._sums(binder.values(form.at(rest)))[:, 0]
+        self.constant += self._sums(binder.values(form.at(rest)))[:, 0]
         part = form.at(variable)
         columns = binder.flat(part.column)
         # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.
@@ -279,8 +274,8 @@ class Assembly:
         """The sum as one oracle, without a prox; `parts` are the oracles whose sum it is, where they are known."""
         kink = first_kink(self.binder, self.roots)
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
-        why = f"{text(kink.expression)} is not differentiable" if kink is not None else ""
-        whys = dict.fromkeys(("value_and_gradient", "hessian_operator"), why) if why else {}
+        why = kink and f"{text(kink.expression)} is not differentiable"
+        whys = dict.fromkeys(("value_and_gradient", "hessian_operator"), why) if kink else {}
         return SumOracle(parts or self.parts(), self.binder.n, kink is None, curved, None, whys, cones)
 
 
@@ -299,42 +294,33 @@ def _least_squares(form, weights):
     if np.any((left > ROUNDING * square) & (left < SPREAD * square)):
         return None  # a column is so far from 0 for its spread that the sums lose digits
 
-    def residual_sums(theta):
-        residual = form.value(theta, {}).reshape(-1, form.m)
-        return segments.sum((weights * residual**2).sum(axis=1)), 2.0 * design.rmatvec(weights * residual)
-
     # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
     ridge = 1e-9 * np.trace(hessian, axis1=1, axis2=2) / n + 1e-300
     slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
     centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
-    c, g = residual_sums(centre)
+    residual = form.value(centre, {}).reshape(-1, form.m)
+    c, g = segments.sum((weights * residual**2).sum(axis=1)), 2.0 * design.rmatvec(weights * residual)
     return Quadratic(c, g, hessian, centre, design.sizes())
 
 
-class Evaluation:
-    """Values on each record of a form of any shape, as a function of theta (K, n); `order` gives the records' positions."""
+def evaluation(form, binder, order):
+    """Values (N, *shape) of a form as a function of theta (K, n), +inf outside the domain; `order` are the records' places."""
+    bound = binder.form(form, on_records=True)
+    tape = Tape(binder.nodes([node for node, _ in binder.atoms_of(form)]), {}, binder.segments, binder.n)
 
-    def __init__(self, form, binder, order):
-        self.order, self.segments, self.shape = order, binder.segments, form.shape
-        self.on_records = bool(binder.has_data(form) or binder.symbols.depends(form.column) & DATA)
-        self.bound = binder.form(form, self.on_records)
-        nodes = binder.nodes([node for node, _ in binder.atoms_of(form)])
-        self.tape = Tape(nodes, {}, self.segments, binder.n)
-
-    def __call__(self, theta):
-        """(N, *shape) values in the records' order; +inf outside the domain of an atom."""
+    def values(theta):
         with np.errstate(all="ignore"):
-            states, outs, _ = self.tape.run(theta)
-            value = self.bound.value(theta, outs)
+            states, outs, _ = tape.run(theta)
+            value = bound.value(theta, outs)
         value = np.where(np.isnan(value), np.inf, value)
         for node, (args, _, _) in states.items():
             legal = node.rule.domain(args)
             if legal is not None:
-                legal = legal[self.segments.index] if self.on_records and not node.on_records else legal
+                legal = legal if node.on_records else legal[binder.segments.index]
                 value[~np.broadcast_to(legal, len(value))] = np.inf
-        if not self.on_records:
-            value = value[self.segments.index]
-        out = np.empty((len(self.order), *self.shape))
-        out[self.order] = value
+        out = np.empty((len(order), *form.shape))
+        out[order] = value
         return out
+
+    return values

@@ -21,11 +21,10 @@ class BoundOracle:
 
     def __init__(self, program, flat, strata):
         self.program, self.flat, self.strata = program, flat, strata
-        self._layout = program.layout
         self._transposed = Sets(program.variables, program.layout).transposed
 
     def _read(self, theta):
-        packed = self._layout.pack(theta)
+        packed = self.program.layout.pack(theta)
         if self.strata is not None and len(packed) != len(self.strata):
             raise ShapeError(
                 f"theta has {len(packed)} strata on its first axis, but the oracle is bound to {len(self.strata)}."
@@ -33,7 +32,7 @@ class BoundOracle:
         return packed
 
     def _write(self, packed, like):
-        named = self._layout.unpack(packed)
+        named = self.program.layout.unpack(packed)
         return named if isinstance(like, dict) else next(iter(named.values()))
 
     def _need(self, name, word):

@@ -66,8 +66,6 @@ def check_data(data):
                 f"data must hold cp.Parameter objects, the data of one record, but it holds {type_name(entry)}. "
                 f'Declare for example x = cp.Parameter(9, name="x") and use it in the loss.'
             )
-        if any(entry.attributes.get(name) for name in ("complex", "imag", "hermitian")):
-            raise DeclarationError(f"the data Parameter {entry.name()} is complex; records must be real.")
     names = [p.name() for p in data]
     for name in names:
         if names.count(name) > 1:

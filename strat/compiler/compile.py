@@ -62,4 +62,6 @@ def compiled(expression, data, constraints, what, smoothing=None, variables=()):
     curvature = Curvature(expression, what)
     curvature.check_declaration()
     check.warn_of_meanings(expression, constraints)
-    return Program(expression, data, constraints, tuple(found.values()), what, smoothing, curvature)
+    program = Program(expression, data, constraints, tuple(found.values()), what, smoothing)
+    program.curvature = curvature
+    return program

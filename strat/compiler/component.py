@@ -164,15 +164,12 @@ class Component:
 
     def _inside_absolute(self, form):
         """Rows of u for a form |u|; None for others."""
-        inner = self.builder.binder.atoms_of(form)
-        plain = np.all(form.scale == 1.0) and not form.coefficient.any()
-        if len(inner) != 1 or not (plain and np.array_equal(form.row, np.arange(form.size))):
-            return None
-        node = inner[0][0]
-        rows = self.builder.rows(node.forms[0]) if isinstance(node.rule, Abs) else None
+        node, entries = self.builder.binder.symbols.single(form) or (None, None)
+        plain = node is not None and isinstance(node.rule, Abs) and np.all(form.scale == 1.0)
+        rows = self.builder.rows(node.forms[0]) if plain else None
         if rows is None or len(rows[0]) < node.size:
             return None
-        return form.row, *(part[form.column - node.start] for part in rows[1:])
+        return form.row, *(part[entries] for part in rows[1:])
 
     def _simple(self, where):
         """Weights of absolute values and bounds (l1, low, high) of coordinates; None where kinks are not at 0."""

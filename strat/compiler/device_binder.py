@@ -79,9 +79,10 @@ class DeviceBinder(Binder):
 
     def _loss(self, node, weight):
         bound, rule = self.node(node), node.rule
-        if rule.separable and len(bound.forms) == 1 and _only_scales(bound.forms[0]):
-            (part,) = bound.forms[0].inner
-            bound, rule = part.node, Chained(rule, part.node.rule, float(part.values.flat[0]))
+        inner, entries = self.symbols.single(node.forms[0]) or (node, None)
+        own = rule.separable and inner.rule.separable and np.array_equal(entries, np.arange(inner.size))
+        if own and len(node.forms) == 1 and np.ptp(node.forms[0].scale) == 0:
+            bound, rule = self.node(inner), Chained(rule, inner.rule, float(node.forms[0].scale[0]))
         both = node.rule.portable and bound.rule.portable
         if not both or len(bound.varying) != 1 or any(form.inner for form in bound.forms):
             known = ", ".join(name for name, rule in rules().items() if rule.portable)
@@ -97,12 +98,3 @@ class DeviceBinder(Binder):
         return BlockLoss(
             self.device, self.blocks, rule, offsets, i, *map(self._placed, (design.a, weight)), design.S
         )
-
-
-def _only_scales(form):
-    """Whether a form is a number times the output of one elementwise atom."""
-    if form.design is not None or form.offset is not None or len(form.inner) != 1:
-        return False
-    part, own = form.inner[0], np.arange(form.m)
-    same = np.array_equal(part.component, own) and np.array_equal(part.spread.indices, own)
-    return same and part.node.rule.separable and part.node.size == form.m and np.ptp(part.values) == 0

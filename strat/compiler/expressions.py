@@ -93,12 +93,7 @@ def with_sign(variable, plain):
         return atoms.nonneg_wrap(plain)
     if variable.is_nonpos():
         return atoms.nonpos_wrap(plain)
-    return atoms.symmetric_wrap(plain) if symmetric(variable) else plain
-
-
-def symmetric(variable):
-    """Whether a variable is a symmetric matrix."""
-    return variable.ndim == 2 and variable.is_symmetric()
+    return atoms.symmetric_wrap(plain) if variable.ndim == 2 and variable.is_symmetric() else plain
 
 
 def contents(base):

@@ -51,29 +51,22 @@ def _found(program, values, records, labels):
     strata = Strata(list(range(len(points))), np.repeat(np.arange(len(points)), shape[1] * shape[2]))
     losses = program.evaluation(arrays, strata, values)(points).reshape(*STEPS.shape, DIRECTIONS, *shape[1:])
     near, far = np.moveaxis(losses, 1, -1)
-    found = {}
+    # Where losses fall without bound towards either side.
+    size = np.abs(np.where(np.isfinite(far), far, 0.0)).max(axis=-1, keepdims=True)
+    ends, before = far[..., [0, 3]], far[..., [1, 2]]
+    falls, found = ((ends < -ROUNDING * size) & (ends < 1.5 * before)).any(axis=-1), {}
     for k, i in enumerate(labels):
-        bounded, vector = ~_falls(far[:, k]).any(axis=0), program.data[i].ndim == 1
+        bounded, vector = ~falls[:, k].any(axis=0), program.data[i].ndim == 1
         kind = BOUNDED.get(tuple(CODES[bounded]))
-        if bounded.all() and not vector and _of_margin(near[:, k, 1:3], far[:, k, 2]):
-            kind = "signs"
+        if bounded.all() and not vector:
+            # That of a margin is constant but not 0 for the code 0, and does not grow towards one side for the code 1.
+            zero, one, side = near[:, k, 1], near[:, k, 2], ends[:, k, 2].min(axis=1)
+            falling = np.all(side <= one.min(axis=1)) and one.min() < one.max()
+            if falling and np.isfinite(zero).all() and zero.min() == zero.max() != 0:
+                kind = "signs"
         if kind is not None and (vector or kind != "one-hot"):
             found[i] = kind
     return found
-
-
-def _falls(far):
-    """Whether losses (…, 4) at far points fall without bound towards either side."""
-    size = np.abs(np.where(np.isfinite(far), far, 0.0)).max(axis=-1, keepdims=True)
-    ends, before = far[..., [0, 3]], far[..., [1, 2]]
-    return ((ends < -ROUNDING * size) & (ends < 1.5 * before)).any(axis=-1)
-
-
-def _of_margin(near, far):
-    """Whether a loss is constant but not 0 for the code 0, and does not grow towards one side for the code 1."""
-    zero, one = near[:, 0], near[:, 1]
-    falls = np.all(np.minimum(far[:, 0], far[:, 3]) <= one.min(axis=1)) and one.min() < one.max()
-    return bool(falls and np.isfinite(zero).all() and zero.min() == zero.max() != 0)
 
 
 def warn_of_label_codes(codes, parameters, arrays, weight):

@@ -180,10 +180,9 @@ class Sets:
             if not c.variables():
                 continue
             equal = isinstance(c, (atoms.Equality, atoms.Zero))
-            if equal or isinstance(c, (atoms.Inequality, atoms.NonPos)):
-                self._add(walker(c.expr), binder, text(c), equal)
-            elif isinstance(c, atoms.NonNeg):
-                self._add(walker(-c.args[0]), binder, text(c))
+            if equal or isinstance(c, (atoms.Inequality, atoms.NonPos, atoms.NonNeg)):
+                below = -c.args[0] if isinstance(c, atoms.NonNeg) else c.expr
+                self._add(walker(below), binder, text(c), equal)
             elif isinstance(c, atoms.PSD) and isinstance(c.args[0], atoms.Variable):
                 e = c.args[0]
                 if e.is_symmetric():

@@ -9,14 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from strat.compiler.binder import Assembly, Binder, Evaluation
+from strat.compiler.binder import Assembly, Binder, evaluation
 from strat.compiler.bound_oracle import BoundOracle
 from strat.compiler.device_binder import DeviceBinder
 from strat.compiler.pieces import split
 from strat.compiler.piecewise import first_kink, smoothed
 from strat.compiler.prox import with_prox
 from strat.compiler.report import header, piece_rows, prox_line
-from strat.compiler.value_checks import Curvature, Origin, check_data_arguments
+from strat.compiler.value_checks import Curvature, Origin
 from strat.compiler.verify import check_program
 from strat.compiler.walk import Symbols, Walker
 from strat.errors import DataError, DeclarationError
@@ -26,11 +26,11 @@ from strat.oracles.device import Blocks, Device
 from strat.oracles.layout import Layout
 from strat.records.records import read_records, read_weight
 from strat.records.strata import Strata
-from strat.records.tables import aligned
+from strat.records.tables import Shown, aligned
 from strat.rules import atoms
 
 
-class Program:
+class Program(Shown):
     """A compiled expression: what it is made of, before any data.
 
     Made by ``strat.compile``; ``print`` it to see which rule each piece got. ``layout`` says where each variable lies in a
@@ -46,8 +46,6 @@ class Program:
         The role of the expression, for messages.
     smoothing : float, optional
         Width of the envelopes of piecewise linear parts.
-    curvature : Curvature, optional
-        What is known of the expression's convexity.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class Program:
         variables: Any,
         what: str,
         smoothing: float | None = None,
-        curvature: "Curvature | None" = None,
     ) -> None:
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
@@ -66,10 +63,6 @@ class Program:
         self.symbols = Symbols()
         walker = Walker(self.symbols, self._ids)
         self.form = walker(expression)
-        if self.form.size == 1:
-            self.form = self.form.reshaped(())
-        if curvature is not None:
-            self._curvature = curvature
         if not self.hyperparameters:  # whose values would be read as constants
             self._last = ({}, walker)
 
@@ -88,14 +81,13 @@ class Program:
         pieces = aligned([head, *piece_rows(self)], numbers=False)
         return "\n".join([header(self), pieces, *prox_line(self)])
 
-    __repr__ = __str__
-
     def __getstate__(self):
         """All but what goes by identities of expressions, which a copy has not."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_curvature", "_last")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("curvature", "_last")}
 
     @cached_property
-    def _curvature(self):
+    def curvature(self):
+        """What is known of the expression's convexity."""
         return Curvature(self.expression, self.what)
 
     def _walked(self, values):
@@ -107,7 +99,7 @@ class Program:
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
             walker = Walker(Symbols(), self._ids, values)
-            for expression in (self.expression, *self._curvature.factors):
+            for expression in (self.expression, *self.curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)
         return last[1].copy()
@@ -206,7 +198,7 @@ class Program:
     def bind_regularizer(self, given=None):
         """Flat oracle, of (K, n) arrays, of a program without data, with a prox; `given` are hyperparameters by name."""
         walker, binder, _ = self._read(given)
-        self._curvature.check_values(walker, binder)
+        self.curvature.check_values(walker, binder)
         form = split(walker(self.expression).reshaped(()), walker, binder)
         return with_prox(self, Assembly(form, binder, None), walker)
 
@@ -236,9 +228,8 @@ class Program:
         oracle is one of the strata that these belong to, in order, and has no cones.
         """
         walker, binder, origin = self._read(given, arrays, strata, weight, part)
-        self._curvature.check_values(walker, binder, origin)
+        self.curvature.check_values(walker, binder, origin)
         form = walker(self.expression).reshaped(())
-        check_data_arguments(binder, form, origin)
         smooth, weight = smooth and self.smoothing is not None, weight[origin.order]
         width = self.smoothing if smooth else None
         if binder.blocks is not None:
@@ -259,10 +250,10 @@ class Program:
 
         Only with weights must the records keep the expression convex, as in ``bind_records``.
         """
-        if weight is not None and not self._curvature.always:
-            self._curvature.check_values(*self._read(given, arrays, strata, weight))
+        if weight is not None and not self.curvature.always:
+            self.curvature.check_values(*self._read(given, arrays, strata, weight))
         walker, binder, origin = self._read(given, arrays, strata)
-        return Evaluation(walker(self.expression), binder, origin.order)
+        return evaluation(walker(self.expression), binder, origin.order)
 
 
 def _rows(array, order):

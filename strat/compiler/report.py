@@ -5,7 +5,7 @@ import numpy as np
 from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
 from strat.compiler.verify import GROUPED, random_records
-from strat.compiler.walk import DATA, AtomNode, Leaf, Product, Value
+from strat.compiler.walk import DATA, Leaf, Product, Value
 from strat.rules import short, text
 
 
@@ -36,10 +36,8 @@ def piece_rows(program):
     """Rows (weight, piece, rule, argument, oracles) of the sum."""
     symbols, form = program.symbols, program.form
     binder = Binder(symbols, {}, {}, program.layout.n, None)
-    owners = symbols.owner(form.column)
-    places = {symbols.nodes[o]: np.flatnonzero(owners == o) for o in dict.fromkeys(owners.tolist()) if o >= 0}
-    rows = [_atom_row(binder, form.at(at), n) for n, at in places.items() if isinstance(n, AtomNode)]
-    linear = [node.name for node in places if isinstance(node, Leaf)]
+    rows = [_atom_row(binder, form.at(terms), node) for node, terms in binder.atoms_of(form)]
+    linear = [symbols.nodes[o].name for o in np.unique(symbols.owner(form.column[binder.kinds(form)[0]]))]
     if linear:
         what = "sum of records" if symbols.depends(form.coefficient) & DATA else "number"
         piece = "1", f"linear in {', '.join(linear)}", "linear", f"{what} a stratum"

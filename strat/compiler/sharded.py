@@ -25,7 +25,10 @@ def in_pieces(program, arrays, strata, weight, given, smooth=True):
     bind = partial(program.bind_records, arrays, weight=weight, given=given, smooth=smooth)
     some = np.flatnonzero(weight)
     like = bind(strata=strata.merged(), part=some[:: max(1, len(some) // SAMPLE)])
-    if not follows_gradients(like):
+    # Derivatives are all that methods need of a loss that has two, no domain and no kinks that are smoothed.
+    kinked = any(part.kinked_rows is not None for part in like.parts)
+    nodes = [node for part in like.parts for node in getattr(part, "nodes", ())]
+    if kinked or not like.has("hessian_operator") or any(node.rule.restricted for node in nodes):
         return None
     step = max(1, PIECE // width)
     # Neighbours in memory make a piece where they are in order, or its sums over all strata are no larger than itself.
@@ -69,18 +72,10 @@ def in_chunks(program, records, shared, given, smooth=True):
     if smooth and not like.has("value_and_gradient"):
         raise NoOracleError(
             f"records in chunks or on a device are read by methods that follow gradients, but "
-            f"{like.missing('value_and_gradient')}. "
-            f"Round the kinks: smoothing=1e-3 on the BaseModel; or pass the records as arrays."
+            f"{like.missing('value_and_gradient')}. Round the kinks with smoothing=1e-3 on the BaseModel, or pass arrays."
         )
     make = partial(chunk_shard, program=program, read=records.read, shared=shared, given=given, smooth=smooth)
     return sum_over(records.engine.start(make, records.chunks, K), K, like)
-
-
-def follows_gradients(oracle):
-    """Whether derivatives are all that methods need of a loss: it has two, no domain and no kinks that are smoothed."""
-    kinked = any(part.kinked_rows is not None for part in oracle.parts)
-    nodes = [node for part in oracle.parts for node in getattr(part, "nodes", ())]
-    return oracle.has("hessian_operator") and not kinked and not any(node.rule.restricted for node in nodes)
 
 
 def sum_over(engine, K, like):

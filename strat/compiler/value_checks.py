@@ -87,11 +87,10 @@ class Curvature:
         """Position of a factor, and the sign it should have, that keep the expression from being convex; None if unclear."""
         found = []
         for wanted in filter(self._convex, self._assignments()[1:]):
-            pairs = enumerate(zip(signs, wanted, strict=True))
-            wrong = [(i, w) for i, (s, w) in pairs if s not in (w, "0")]
+            wrong = [i for i, (s, w) in enumerate(zip(signs, wanted, strict=True)) if s not in (w, "0")]
             # A factor may have any sign where the expression stays convex, the others being as wanted.
-            others = ((*wanted[:i], signs[i], *wanted[i + 1 :]) for i, _ in wrong)
-            found.append([p for p, others in zip(wrong, others, strict=True) if not self._convex(others)])
+            needed = (i for i in wrong if not self._convex((*wanted[:i], signs[i], *wanted[i + 1 :])))
+            found.append([(i, wanted[i]) for i in needed])
         return min(filter(None, found), key=len, default=[None])[0]
 
     def check_values(self, walker, binder, origin=None):
@@ -125,10 +124,8 @@ class Curvature:
             )
         labels = " Labels of a Bernoulli loss lie in [0, 1], counts are at least 0."
         hint = labels if "log(" in str(self.expression) else ""
-        bad = on_rows(sign * value < 0, value.shape[0])
-        raise DataError(
-            f"{only} {origin.first(bad, factor.parameters())}.{hint} Correct or drop these records."
-        )
+        have = origin.first(sign * value < 0, factor.parameters())
+        raise DataError(f"{only} {have}.{hint} Correct or drop these records.")
 
 
 class Origin:
@@ -138,24 +135,29 @@ class Origin:
         self.order, self.strata, self.data, self.arrays = order, strata, data, arrays
 
     def first(self, mask, parameters):
-        """The first of the masked sorted records, with its scalar data."""
-        first = int(self.order[mask].min()) if len(mask) == len(self.order) else int(self.order[0])
+        """The first of the sorted records with a masked entry, and its scalar data."""
+        mask = np.asarray(dense(mask)).reshape(mask.shape[0], -1).any(axis=1)
+        mask = np.broadcast_to(mask, len(self.order))
+        first = int(self.order[mask].min())
         label, ids = self.strata.labels[self.strata.index[first]], {p.id for p in parameters}
         pairs = zip(self.data, self.arrays, strict=True)
         have = [
             f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids and not sp.issparse(a)
         ]
         count = int(np.sum(mask))
-        more = f" ({count} records are affected)" if count > 1 and len(mask) > 1 else ""
+        more = f" ({count} records are affected)" if count > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
 
-    def illegal(self, node, mask):
-        """Raise DataError for data outside the domain of an atom of data alone."""
+    def illegal(self, node, mask, i=None):
+        """Raise DataError for data outside the domain of an atom of data alone, or for argument i of an atom."""
         e = node.expression
-        raise DataError(
-            f"{text(e)} is undefined or infinite: {self.first(on_rows(mask, len(self.order)), e.parameters())}. "
-            f"Correct or drop these records."
-        )
+        part, why = (e.args[i] if i is not None and i < len(e.args) else e), "is undefined or infinite:"
+        if i is not None:
+            low, high = node.rule.intervals[i]
+            limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
+            why = f"needs {text(part)} {limit}, but"
+        have = self.first(mask, part.parameters())
+        raise DataError(f"{text(e)} {why} {have}. Correct or drop these records.")
 
 
 def shown(value):
@@ -165,12 +167,6 @@ def shown(value):
         return f"{value:g}"
     line = np.array2string(value.reshape(-1)[:4], precision=4, separator=", ")
     return line if value.size <= 4 else line[:-1] + ", …]"
-
-
-def on_rows(mask, N):
-    """A mask of entries as one of N records."""
-    mask = np.asarray(dense(mask)).reshape(mask.shape[0], -1).any(axis=1)
-    return np.broadcast_to(mask, N) if len(mask) == 1 else mask
 
 
 def check_fixed(constraints, values):
@@ -183,23 +179,6 @@ def check_fixed(constraints, values):
                 f"the constraint {text(c)} has no variable in it and does not hold{have and ' for '}{have}, so no point "
                 f"satisfies the constraints. Correct it, or leave it out."
             )
-
-
-def check_data_arguments(binder, form, origin):
-    """Raise DataError where a data argument of an atom of the variables is outside the atom's domain."""
-    for node in binder.inside([node for node, _ in binder.atoms_of(form)]):
-        for i, (low, high) in node.rule.intervals.items():
-            if not node.forms[i].is_data:
-                continue
-            value = binder.values(node.forms[i])
-            bad = (value < low) | (value > high)
-            if bad.any():
-                part = node.expression.args[i] if i < len(node.expression.args) else node.expression
-                limit = f"at least {low:g}" if np.isinf(high) else f"in [{low:g}, {high:g}]"
-                what = origin.first(on_rows(bad, len(origin.order)), part.parameters())
-                raise DataError(
-                    f"{text(node.expression)} needs {text(part)} {limit}, but {what}. Correct or drop these records."
-                )
 
 
 def check_tables(loss, data, N):

@@ -7,27 +7,26 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from strat.compiler.expressions import folded, symmetric, with_sign
-from strat.compiler.pieces import attribute_constraints
+from strat.compiler.expressions import folded, with_sign
+from strat.compiler.pieces import Sets, attribute_constraints
 from strat.errors import StratError
+from strat.oracles.base import symmetric
 from strat.records.strata import Strata
-from strat.records.tables import aligned
+from strat.records.tables import Shown, aligned
 from strat.rules import short, text
 from strat.rules.approximated import approximations
 
 #: The strata of the records, which all have weight 1.
 INDEX = np.array([0, 0, 0, 1, 1, 1, 1, 2])
 GROUPED = Strata([0, 1, 2], INDEX), np.ones(len(INDEX))
-KINDS = {
-    "normal": lambda rng, shape: rng.normal(size=shape),
-    "zero or one": lambda rng, shape: rng.integers(0, 2, size=shape).astype(float),
-    "positive": lambda rng, shape: rng.uniform(0.2, 2, size=shape),
-    "signs": lambda rng, shape: rng.choice([-1.0, 1.0], size=shape),
-    "counts": lambda rng, shape: rng.poisson(2.0, size=shape).astype(float),
-    "unit interval": lambda rng, shape: rng.uniform(0.1, 0.9, size=shape),
-    "negative": lambda rng, shape: -rng.uniform(0.2, 2, size=shape),
-    "semidefinite": lambda rng, shape: _semidefinite(rng, shape),
-}
+#: Normal, positive and negative numbers, numbers between 0 and 1, and semidefinite matrices.
+KINDS = (
+    lambda rng, shape: rng.normal(size=shape),
+    lambda rng, shape: rng.uniform(0.2, 2, size=shape),
+    lambda rng, shape: rng.uniform(0.1, 0.9, size=shape),
+    lambda rng, shape: -rng.uniform(0.2, 2, size=shape),
+    lambda rng, shape: _semidefinite(rng, shape),
+)
 TRIES = 600
 
 
@@ -66,10 +65,9 @@ def _random_points(program, oracle, rng):
 
 def _draws(leaves, rng, count):
     """Values (count, *shape) of each leaf: of one kind for all first, then of kinds at random."""
-    names = list(KINDS)
-    for i in range(len(names) + TRIES * (len(leaves) > 1)):
-        kinds = rng.choice(names, len(leaves)) if i >= len(names) else [names[i]] * len(leaves)
-        values = [KINDS[kind](rng, (count, *leaf.shape)) for leaf, kind in zip(leaves, kinds, strict=True)]
+    for i in range(len(KINDS) + TRIES * (len(leaves) > 1)):
+        kinds = rng.choice(KINDS, len(leaves)) if i >= len(KINDS) else [KINDS[i]] * len(leaves)
+        values = [draw(rng, (count, *leaf.shape)) for leaf, draw in zip(leaves, kinds, strict=True)]
         yield [np.stack([_inside(x, v) for v in value]) for x, value in zip(leaves, values, strict=True)]
 
 
@@ -110,7 +108,7 @@ class Row:
         return self.error <= TOLERANCE.get(self.oracle, 1e-6)
 
 
-class Report:
+class Report(Shown):
     """What was compared with CVXPY (`rows`), and how well they agree; `notes` say what could not be. It prints as a table."""
 
     def __init__(self, rows, notes=()):
@@ -132,8 +130,6 @@ class Report:
         ]
         return "\n".join([aligned([head, *cells], numbers=False), *(f"note  {note}" for note in self.notes)])
 
-    __repr__ = __str__
-
 
 def check_program(program, seed=0):
     """Compare a program's oracles with CVXPY, on leaves of its own: no Variable or Parameter changes its value."""
@@ -141,9 +137,7 @@ def check_program(program, seed=0):
     piece, given = f"{program.what}: {text(program.expression)}", _missing_values(program, rng)
     arrays, oracle, theta = random_records(program, rng, given)
     if theta is None:
-        return Report(
-            [], [f"{piece}: no random records and points were found at which it is convex and finite"]
-        )
+        return Report([], [f"{piece}: no random numbers were found at which it is convex and finite"])
     reference, smoothed = Reference(program, arrays, given), program.smoothing is not None
     known = not approximations(program.expression)
     if not known:
@@ -279,11 +273,8 @@ class Reference:
 
 def _directions(program, rng, count):
     """Random directions (count, n), symmetric where variables are."""
-    out = {}
-    for v in program.variables:
-        d = rng.normal(size=(count, *v.shape))
-        out[v.name()] = 0.5 * (d + np.swapaxes(d, 1, 2)) if symmetric(v) else d
-    return program.layout.pack(out)
+    transposed = Sets(program.variables, program.layout).transposed
+    return symmetric(rng.normal(size=(count, program.layout.n)), transposed)
 
 
 def _missing_values(program, rng):

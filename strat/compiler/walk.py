@@ -59,13 +59,12 @@ class Symbols:
 
     def __init__(self):
         self.nodes, self._known, self._products = [], {}, {}
-        self._starts, self._first = [], np.zeros(0, dtype=np.int64)  # the second is the first as an array
-        self._end = 1
+        self._starts, self._end = np.zeros(0, dtype=np.int64), 1
 
     def copy(self):
         """The same blocks, to which others may be added."""
         twin = copy.copy(self)
-        for name in ("nodes", "_known", "_products", "_starts"):
+        for name in ("nodes", "_known", "_products"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
 
@@ -74,7 +73,6 @@ class Symbols:
         node.start = self._end
         self._end += max(node.size, 1)
         self.nodes.append(node)
-        self._starts.append(node.start)
         return node
 
     def known(self, key, kind, shape, depends, **own):
@@ -85,9 +83,9 @@ class Symbols:
 
     def owner(self, ids):
         """Position in ``nodes`` of the node that owns each id, -1 for the id 0."""
-        if len(self._first) != len(self._starts):
-            self._first = np.array(self._starts)
-        return self._first.searchsorted(ids, side="right") - 1
+        if len(self._starts) != len(self.nodes):
+            self._starts = np.array([node.start for node in self.nodes])
+        return self._starts.searchsorted(ids, side="right") - 1
 
     def depends(self, ids):
         """Union of what the given ids change with."""
@@ -95,6 +93,13 @@ class Symbols:
         for position in set(self.owner(ids[ids > 0]).tolist()):
             out |= self.nodes[position].depends
         return out
+
+    def single(self, form):
+        """(atom node, entries) of a form whose every row is a number times one entry of the atom; None of others."""
+        owners = np.unique(self.owner(form.column))
+        alone = len(owners) == 1 and owners[0] >= 0 and not form.coefficient.any()
+        node = self.nodes[owners[0]] if alone and np.array_equal(form.row, np.arange(form.size)) else None
+        return (node, form.column - node.start) if isinstance(node, AtomNode) else None
 
     def product(self, left, right):
         """Ids of the products of two arrays of coefficients; equal products get equal ids."""
@@ -130,27 +135,23 @@ class Walker:
 
     def __call__(self, expression):
         """Form of an expression."""
-        key = id(expression)
-        if key not in self._seen:  # the expression is kept with its form, so that its id stays taken
-            self._seen[key] = (expression, self._walk(expression))
-        return self._seen[key][1]
+        if id(expression) not in self._seen:  # it is kept with its form, so that its id stays taken
+            try:
+                self._seen[id(expression)] = (expression, self._read(expression))
+            except StratError:
+                raise
+            except Exception as error:  # what CVXPY lets pass, such as an axis that is not a number
+                raise DeclarationError(
+                    f"{text(expression)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY "
+                    f"documents for it, or the package does not know this spelling: write it with other atoms."
+                ) from error
+        return self._seen[id(expression)][1]
 
     def copy(self):
         """A walker that has read as much, with symbols of its own."""
         twin = Walker(self.symbols.copy(), self.data, self.values)
         twin._seen = dict(self._seen)
         return twin
-
-    def _walk(self, e):
-        try:
-            return self._read(e)
-        except StratError:
-            raise
-        except Exception as error:  # what CVXPY lets pass, such as an axis that is not a number
-            raise DeclarationError(
-                f"{text(e)} cannot be read ({type(error).__name__}: {error}). Its arguments are not what CVXPY documents "
-                f"for it, or the package does not know this spelling: write it with other atoms."
-            ) from error
 
     def _read(self, e):
         if isinstance(e, atoms.Constant):
@@ -166,7 +167,7 @@ class Walker:
             if isinstance(e, kinds):
                 return method(self, e, *args)
         if isinstance(e, atoms.AffAtom):
-            return self._probed(e, args)
+            return self._linear(e, args)
         return rule_of(e).form(self, e, args)
 
     def _leaf(self, e):
@@ -196,10 +197,9 @@ class Walker:
 
     def times(self, a, b, shape, expression=None):
         """Entrywise product."""
-        if a.is_data:
-            return forms.multiply(self.symbols, self.opaque(a), b, shape)
-        if b.is_data:
-            return forms.multiply(self.symbols, self.opaque(b), a, shape)
+        if a.is_data or b.is_data:
+            data, other = (a, b) if a.is_data else (b, a)
+            return forms.multiply(self.symbols, self.opaque(data), other, shape)
         args = [forms.broadcast(a, shape), forms.broadcast(b, shape)]
         return self.apply(rule_of("product")(), args, shape, expression)
 
@@ -212,10 +212,8 @@ class Walker:
 
     def sum(self, form, shape=(), axis=None):
         """Sum over axes (a tuple of non-negative ints, or None for all)."""
-        if axis is None:
-            return forms.scatter(form, np.zeros(form.size, dtype=int), shape)
-        kept = [1 if d in axis else n for d, n in enumerate(form.shape)]
-        target = np.arange(int(np.prod(kept, dtype=int))).reshape(kept)
+        kept = [1 if axis is None or d in axis else n for d, n in enumerate(form.shape)]
+        target = np.arange(math.prod(kept)).reshape(kept)
         return forms.scatter(form, np.broadcast_to(target, form.shape), shape)
 
     def _matmul(self, e, a, b):
@@ -232,9 +230,7 @@ class Walker:
         return self.sum(self.times(a, b, full, e), e.shape, axis=(len(full) - 2,))
 
     def _kron(self, e, a, b):
-        full = (a.shape[0], b.shape[0], a.shape[1], b.shape[1])
-        pa = np.broadcast_to(a.positions[:, None, :, None], full).reshape(e.shape)
-        pb = np.broadcast_to(b.positions[None, :, None, :], full).reshape(e.shape)
+        pa, pb = np.kron(a.positions, 1 + 0 * b.positions), np.kron(1 + 0 * a.positions, b.positions)
         return self.times(forms.take(a, pa), forms.take(b, pb), e.shape, e)
 
     def _convolve(self, e, a, b):
@@ -242,27 +238,27 @@ class Walker:
         outer = self.times(forms.take(a, pa), forms.take(b, pb), pa.shape, e)
         return forms.scatter(outer, pa + pb, e.shape)
 
-    def _select(self, e, *args):
-        offsets = np.cumsum([1] + [f.size for f in args[:-1]])
-        positions = [f.positions + offset for f, offset in zip(args, offsets, strict=True)]
-        index = np.asarray(e.numeric(positions), dtype=np.int64).reshape(e.shape) - 1
+    def _linear(self, e, args):
+        """Any other linear atom: a choice of entries and zeros, or a matrix that is read off one unit vector at a time."""
         whole = args[0] if len(args) == 1 else forms.concatenate(args)
-        return forms.take(whole, index)
+        ends = np.cumsum([f.size for f in args[:-1]], dtype=int)
 
-    def _probed(self, e, args):
-        """Any other linear atom of one argument: its matrix, read off one unit vector at a time."""
-        varying = [i for i, f in enumerate(args) if not f.is_constant]
-        if len(varying) > 1:
+        def applied(entries):
+            values = [part.reshape(f.shape) for part, f in zip(np.split(entries, ends), args, strict=True)]
+            return np.asarray(e.numeric(values), dtype=float).reshape(-1)
+
+        # 0, and ascending numbers none of which is a multiple of another or a sum of others.
+        marks = np.append(0.0, np.log(np.arange(whole.size) + 2.5))
+        out = applied(marks[1:])
+        places = marks.searchsorted(out).clip(max=whole.size)
+        if np.array_equal(marks[places], out):
+            return forms.take(whole, places - 1).reshaped(e.shape)
+        if len(args) > 1:
             raise no_rule(e)
-        values, (position,) = [f.array() for f in args], varying or (0,)
-        form, columns = args[position], []
-        for i in range(form.size):
-            unit = np.zeros(form.size)
-            unit[i] = 1.0
-            values[position] = unit.reshape(form.shape)
-            columns.append(sp.csc_array(np.asarray(e.numeric(values), dtype=float).reshape(-1, 1)))
+        units = (1.0 * (np.arange(whole.size) == i) for i in range(whole.size))
+        columns = [sp.csc_array(applied(unit)[:, None]) for unit in units]
         matrix = forms.constant(sp.hstack(columns))
-        product = forms.matmul(self.symbols, matrix, form.reshaped((form.size, 1)), (matrix.shape[0], 1))
+        product = forms.matmul(self.symbols, matrix, whole.reshaped((whole.size, 1)), (matrix.shape[0], 1))
         return product.reshaped(e.shape)
 
 
@@ -275,5 +271,4 @@ _AFFINE = (
     (atoms.Sum, lambda walker, e, u: walker.sum(u, e.shape, atoms.axis_of(e))),
     (atoms.kron, Walker._kron),
     ((atoms.conv, atoms.convolve), Walker._convolve),
-    (atoms.SELECTIONS, Walker._select),
 )

@@ -5,7 +5,6 @@ expressions are written as short text.
 """
 
 import re
-from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -41,13 +40,11 @@ def rule(*classes):
 
 def rules():
     """All registered rule classes, by name."""
-    _load()
     return dict(sorted((cls.__name__, cls) for cls in _REGISTRY.values()))
 
 
 def rule_of(expression):
     """The rule class of an expression, of its class or a base of it; raises NoOracleError where there is none."""
-    _load()
     kinds = (expression,) if isinstance(expression, str) else type(expression).__mro__
     for kind in kinds:
         if kind in _REGISTRY:
@@ -61,13 +58,6 @@ def no_rule(expression):
     usual = "Rewrite it with other atoms, or add a rule under strat/rules (CONTRIBUTING.md says how)."
     way = _INSTEAD.get(name, usual)
     return NoOracleError(f"there is no rule for the atom {name} in {text(expression)}. {way}")
-
-
-@cache
-def _load():
-    """Import the modules of rules, once."""
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
 
 
 _RENAMED = (
@@ -105,3 +95,7 @@ def text(expression, width=None):
 def short(line, width):
     """Text cut to a width."""
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+for _module in iter_modules(__path__):  # which register their rules
+    import_module(f"{__name__}.{_module.name}")

@@ -11,37 +11,26 @@ from cvxpy import PSD, Constant, Constraint, Expression, FiniteSet, NonNeg, NonP
 from cvxpy import atoms as public
 from cvxpy.atoms.affine.affine_atom import AffAtom
 from cvxpy.atoms.affine.binary_operators import DivExpression
-from cvxpy.atoms.affine.concatenate import Concatenate
-from cvxpy.atoms.affine.diag import diag_mat, diag_vec
-from cvxpy.atoms.affine.hstack import Hstack
-from cvxpy.atoms.affine.index import index, special_index
-from cvxpy.atoms.affine.promote import Promote
 from cvxpy.atoms.affine.unary_operators import NegExpression
-from cvxpy.atoms.affine.vstack import Vstack
-from cvxpy.atoms.affine.wraps import Wrap, nonneg_wrap, nonpos_wrap
+from cvxpy.atoms.affine.wraps import nonneg_wrap, nonpos_wrap
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 from cvxpy.problems.problem import Minimize, Problem
+from numpy.lib.array_utils import normalize_axis_tuple
+from scipy.sparse import issparse
 
 try:
     from cvxpy.constraints import SOC, ExpCone, PowCone3D, SvecPSD
-    from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
     from cvxpy.reductions.cone2cone.exact import ExactCone2Cone
     from cvxpy.reductions.cvx_attr2constr import convex_attributes
+    from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
     from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
-    from cvxpy.reductions.inverse_data import InverseData
-    from cvxpy.reductions.subexpr_cache import StructuralKeyCache
     from cvxpy.settings import COO_CANON_BACKEND, DPP_PARAM_THRESHOLD
-    from cvxpy.utilities.coeff_extractor import CoeffExtractor
     from cvxpy.utilities.psd_utils import TriangleKind
     from cvxpy.utilities.solver_context import SolverInfo
-except ImportError:  # CVXPY 1.9.0, or a release to come
+except ImportError:  # a release to come
     Dcp2Cone = None
-
-#: Atoms whose every output entry is one entry of one argument, or zero: read off by applying them to positions.
-SELECTIONS = (index, special_index, Promote, diag_vec, diag_mat, Wrap, Hstack, Vstack, Concatenate)
-SELECTIONS += (public.reshape, public.transpose, public.broadcast_to, public.upper_tri, public.real)
 
 
 def __getattr__(name):
@@ -64,11 +53,7 @@ def nodes(*expressions, enter=None):
 def axis_of(atom):
     """Axis over which a reduction works: None for all, else a tuple of non-negative ints."""
     axis = getattr(atom, "axis", None)
-    if axis is None:
-        return None
-    ndim = len(atom.args[0].shape)
-    axes = (axis,) if np.isscalar(axis) else tuple(axis)
-    return tuple(int(a) % ndim for a in axes)
+    return None if axis is None else normalize_axis_tuple(axis, atom.args[0].ndim)
 
 
 def exponent(atom):
@@ -79,11 +64,8 @@ def exponent(atom):
 
 def geometric_weights(atom):
     """Exponents of a weighted geometric mean, one for each entry it reduces; they sum to 1."""
-    given, keep = np.array(atom.w, dtype=float), getattr(atom, "_keep", None)
-    if keep is None:  # CVXPY 1.9.0
-        return given
-    weights = np.zeros(len(keep))
-    weights[keep] = given
+    weights = np.zeros(len(atom._keep))
+    weights[atom._keep] = np.array(atom.w, dtype=float)
     return weights
 
 
@@ -93,65 +75,38 @@ def cone_program(objective, constraints, variables, held):
     Returns P (or None), (q, r) and (A, b), a row for each entry in Fortran order and a column for each entry of the Parameters
     and for 1, the first places in x by the variables' CVXPY id, the Parameters' first columns, the length of x, the rows of A
     cone by cone, and the (kind, size or exponent) of each cone. The variables' attributes are among the constraints;
-    ``held(v, v)`` gives those of CVXPY's own unknowns. Raises ImportError where the parts of CVXPY are not there, which take a
-    third of the time of ``Problem.get_problem_data``.
+    ``held(v, v)`` gives those of CVXPY's own unknowns. Raises ImportError where the parts of CVXPY are not there, which take
+    half of the time of ``Problem.get_problem_data``.
     """
-    if Dcp2Cone is None:
-        raise ImportError("this release of CVXPY has other parts")
-    if not all(part.is_dcp() for part in (objective, *constraints)):
-        raise ValueError("it breaks the rules of disciplined convex programming")
-    # The cones that Clarabel takes, in the order of the rows.
+    ends = (end for v in variables for end in v.attributes["bounds"] or ())
+    if Dcp2Cone is None or any(map(issparse, ends)):
+        raise ImportError("this release of CVXPY has other parts, or none for sparse bounds")
     cones = {Zero: "zero", NonNeg: "nonnegative", SOC: "second order", SvecPSD: "psd"}
     cones |= {ExpCone: "exponential", PowCone3D: "power"}
     clarabel = SolverInfo("CLARABEL", frozenset(cones), False, TriangleKind.UPPER, psd_sqrt2_scaling=True)
-    reduction = Dcp2Cone(quad_obj=objective.has_quadratic_term(), solver_context=clarabel)
-    known = {}, StructuralKeyCache(), {}
-    objective, parts = reduction.canonicalize_tree(objective, True, *known)
-
-    def add(constraints):
-        for c in constraints:
-            canonical, others = reduction.canonicalize_tree(c, False, *known)
-            parts.extend([*others, canonical])
-
-    add(constraints)
-    given, every = {v.id for v in variables}, Problem(Minimize(objective), parts).variables()
-    add(c for v in every if v.id not in given and convex_attributes([v]) for c in held(v, v))
-    parts = sorted(
-        (_rewritten(c, clarabel) for c in parts if c.size), key=lambda c: list(cones).index(type(c))
+    given, known = (
+        {v.id for e in some for v in e.variables()} for some in (variables, (objective, *constraints))
     )
-    arguments = [a for c in parts for a in c.args]
-    data = InverseData(problem := Problem(Minimize(objective), parts))
-    every = {v.id: v for v in (*variables, *problem.variables())}.values()
-    data.id_map, data.var_offsets, data.x_length, data.var_shapes = data.get_var_offsets(every)
-    # CVXPY's C++ is the fastest, but for many Parameters, and takes no other arrays than matrices.
-    fast = all(e.ndim <= 2 and e._supports_cpp() for e in nodes(objective, *arguments))
-    backend = None if fast and sum(data.param_to_size.values()) <= DPP_PARAM_THRESHOLD else COO_CANON_BACKEND
-
-    def tensor(*expressions):
-        forms, rows = [e.canonical_form[0] for e in expressions], sum(e.size for e in expressions)
-        sizes = data.param_to_size, data.param_id_map
-        return get_problem_matrix(forms, data.x_length, data.var_offsets, *sizes, rows, backend)
-
-    extractor = CoeffExtractor(data, backend)
-    P, q = extractor.quad_form(objective) if reduction.quad_obj else (None, tensor(objective))
+    objective = sum((0 * public.sum(v) for v in variables if v.id not in known), objective)
+    to_cones = Dcp2Cone(quad_obj=objective.has_quadratic_term(), solver_context=clarabel)
+    problem, _ = to_cones.apply(Problem(Minimize(objective), constraints))
+    own = [v for v in problem.variables() if v.id not in given and convex_attributes([v])]
+    parts = [*problem.constraints, *(c for v in own for c in held(v, v))]
+    problem = Problem(problem.objective, [c for c in parts if c.size])
+    others = ExactCone2Cone.CANON_METHODS.keys() - {SOC}
+    if others & set(map(type, problem.constraints)):
+        problem, _ = ExactCone2Cone(target_cones=others, solver_context=clarabel).apply(problem)
+    many = sum(p.size for p in problem.parameters()) > DPP_PARAM_THRESHOLD
+    matrices = ConeMatrixStuffing(to_cones.quad_obj, COO_CANON_BACKEND if many else None)
+    written, data = matrices.apply(problem)
     order, kinds = np.zeros(0, dtype=int), []
-    for c in parts:
+    for c in written.constraints:
         order = np.append(order, len(order) + _cone_by_cone(c))
         numbers = [c.size] if isinstance(c, (Zero, NonNeg)) else c.cone_sizes()
         numbers = c.alpha.value.ravel("F") if isinstance(c, PowCone3D) else numbers
         kinds += [(cones[type(c)], number) for number in numbers]
-    return P, q, tensor(*arguments), data.var_offsets, data.param_id_map, data.x_length, order, kinds
-
-
-def _rewritten(constraint, clarabel):
-    """A constraint of affine arguments as one that Clarabel takes."""
-    if isinstance(constraint, Inequality):
-        return NonNeg(-constraint.expr)
-    if isinstance(constraint, Equality):
-        return Zero(constraint.expr)
-    while (write := ExactCone2Cone.CANON_METHODS.get(type(constraint))) and not isinstance(constraint, SOC):
-        constraint, _ = write(constraint, constraint.args, clarabel)
-    return constraint
+    P = None if written.P is None else 0.5 * written.P
+    return P, written.q, written.A, data.var_offsets, data.param_id_map, data.x_length, order, kinds
 
 
 def _cone_by_cone(constraint):
@@ -159,6 +114,5 @@ def _cone_by_cone(constraint):
     places = np.arange(constraint.size)
     if isinstance(constraint, SOC):
         first, others = np.split(places, [constraint.num_cones()])
-        others = others.reshape(len(first), -1, order="F" if constraint.axis else "C")
-        return np.column_stack([first, others]).ravel()
+        return np.column_stack([first, others.reshape(len(first), -1)]).ravel()
     return places.reshape(len(constraint.args), -1).T.ravel()

@@ -3,6 +3,7 @@
 Arrays carry the records (or strata) on their leading axis.
 """
 
+import math
 from functools import reduce
 
 import cvxpy as cp
@@ -78,7 +79,8 @@ class Rule:
 
     def pushforward(self, args, out, memo, tangents):
         """The usual case: Σ ⟨gradient, tangent⟩ over the part of the arguments that an output entry depends on."""
-        parts = [self.pullback(i, args, out, memo, np.ones_like(out)) * t for i, t in tangents.items()]
+        ones = np.ones_like(out)
+        parts = [times(t, self.pullback(i, args, out, memo, ones)) for i, t in tangents.items()]
         return sum(part.reshape(*out.shape, -1).sum(axis=-1) for part in parts)
 
     def kinks_of(self, forms_):
@@ -130,9 +132,6 @@ class Elementwise(Rule):
     def pullback(self, i, args, out, memo, g):
         return times(g, self.partial(i, args, out, memo))
 
-    def pushforward(self, args, out, memo, tangents):
-        return sum(times(t, self.partial(i, args, out, memo)) for i, t in tangents.items())
-
     def curve(self, i, args, out, memo, g, tangents):
         return times(g, sum(times(t, self.mixed(i, j, args, out, memo)) for j, t in tangents.items()))
 
@@ -154,26 +153,20 @@ class Chained(Elementwise):
         self.outer, self.inner, self.factor = outer, inner, factor
 
     def forward(self, args):
-        u, memo = self.inner.forward(args)
-        out, last = self.outer.forward([self.factor * u])
-        return out, (u, memo, last)
+        inner = self.inner.forward(args)
+        v = [self.factor * inner[0]]
+        out, memo = self.outer.forward(v)
+        return out, (inner, (v, out, memo))
 
     def partial(self, i, args, out, memo):
-        slope, first, _ = self._slopes(i, args, out, memo)
-        return slope * first
+        inner, outer = memo
+        return self.outer.partial(0, *outer) * (self.factor * self.inner.partial(i, args, *inner))
 
     def mixed(self, i, j, args, out, memo):
-        slope, first, v = self._slopes(i, args, out, memo)
-        bend = self.factor * self.inner.mixed(i, j, args, *memo[:2])
-        return self.outer.mixed(0, 0, [v], out, memo[2]) * first**2 + slope * bend
-
-    def _slopes(self, i, args, out, memo):
-        v = self.factor * memo[0]
-        return (
-            self.outer.partial(0, [v], out, memo[2]),
-            self.factor * self.inner.partial(i, args, *memo[:2]),
-            v,
-        )
+        inner, outer = memo
+        first = self.factor * self.inner.partial(i, args, *inner)
+        bend = self.outer.partial(0, *outer) * self.factor * self.inner.mixed(i, j, args, *inner)
+        return self.outer.mixed(0, 0, *outer) * first**2 + bend
 
 
 class Rows(Rule):
@@ -204,9 +197,8 @@ def grouped(form, axis):
     if axis is None:
         return form.reshaped((1, form.size))
     kept = [d for d in range(len(form.shape)) if d not in axis]
-    length = int(np.prod([form.shape[d] for d in axis], dtype=int))
-    groups = int(np.prod([form.shape[d] for d in kept], dtype=int))
-    return forms.take(form, form.positions.transpose(*kept, *axis).reshape(groups, length))
+    shape = (math.prod(form.shape[d] for d in some) for some in (kept, axis))
+    return forms.take(form, form.positions.transpose(*kept, *axis).reshape(*shape))
 
 
 def symmetric(s):

@@ -77,11 +77,7 @@ class Xexp(Scalar):
     closed = (0,)
     value = staticmethod(lambda u: u * np.exp(u))
     slopes = (lambda u, out: (1.0 + u) * np.exp(u), lambda u, out: (2.0 + u) * np.exp(u))
-
-    @staticmethod
-    def example():
-        u = cp.Variable(3, nonneg=True, name="u")
-        return cp.sum(cp.xexp(u)), {"u": [0.1, 0.5, 1.0]}
+    example = at_point(lambda u: cp.sum(cp.xexp(atoms.nonneg_wrap(u))), u=[0.1, 0.5, 1.0])
 
 
 @rule(atoms.entr)

@@ -106,19 +106,14 @@ def block(node, as_columns):
 def take(form, positions):
     """Entries at flat positions (an integer array of any shape; -1 gives a zero)."""
     positions = np.asarray(positions)
-    flat = positions.reshape(-1)
-    start = np.searchsorted(form.row, flat, side="left")
-    count = np.where(flat >= 0, np.searchsorted(form.row, flat, side="right") - start, 0)
-    row = np.repeat(np.arange(flat.size), count)
-    term = _ranges(start, count)
+    row, term = _join(positions.reshape(-1), form.row)
     return Form(positions.shape, row, form.column[term], form.coefficient[term], form.scale[term])
 
 
 def scatter(form, targets, shape):
-    """Add entry i into flat position ``targets[i]`` of a new form (-1 drops it)."""
+    """Add entry i into flat position ``targets[i]`` of a new form."""
     row = np.asarray(targets).reshape(-1)[form.row]
-    keep = row >= 0
-    return Form(shape, row[keep], form.column[keep], form.coefficient[keep], form.scale[keep])
+    return Form(shape, row, form.column, form.coefficient, form.scale)
 
 
 def concatenate(forms):
@@ -172,11 +167,6 @@ def _join(left, right):
     ordered = right[order]
     start = np.searchsorted(ordered, left, side="left")
     count = np.searchsorted(ordered, left, side="right") - start
-    return np.repeat(np.arange(left.size), count), order[_ranges(start, count)]
-
-
-def _ranges(start, count):
-    """start[0], …, start[0] + count[0] - 1, start[1], … as one array."""
-    total = int(count.sum())
-    shift = np.repeat(start - np.concatenate([[0], np.cumsum(count)[:-1]]), count)
-    return np.arange(total) + shift
+    # start[0], …, start[0] + count[0] - 1, start[1], …
+    place = np.arange(count.sum()) + np.repeat(start - np.cumsum(count) + count, count)
+    return np.repeat(np.arange(left.size), count), order[place]

@@ -161,15 +161,12 @@ def square(walker, u, e):
 
 def _opened(walker, u):
     """For rows that are a number times a 2-norm or absolute value: the form inside, with one more axis; else None."""
-    if u.size == 0 or u.row.size != u.size or np.any(u.coefficient) or not u.column.all():
-        return None
-    owners = np.unique(walker.symbols.owner(u.column))
-    node = walker.symbols.nodes[owners[0]]
-    if owners.size > 1 or not isinstance(getattr(node, "rule", None), (Abs, Norm2)):
+    node, entries = walker.symbols.single(u) or (None, None)
+    if node is None or not isinstance(node.rule, (Abs, Norm2)):
         return None
     length = node.forms[0].size // node.size
     inner = node.forms[0].reshaped((node.size, length))
-    positions = (u.column - node.start)[:, None] * length + np.arange(length)
+    positions = entries[:, None] * length + np.arange(length)
     scale = forms.constant(u.scale[:, None] * np.ones((1, length)))
     inside = forms.multiply(walker.symbols, scale, forms.take(inner, positions), positions.shape)
     return inside.reshaped((*u.shape, length))
@@ -299,15 +296,11 @@ class GeometricMean(Rows):
     def forward(self, args):
         return np.prod(np.maximum(args[0], 0.0) ** self.weights, axis=-1), None
 
-    def _relative(self, args):
-        """Derivatives of the logarithm of the output."""
-        return self.weights / args[0]
-
     def pullback(self, i, args, out, memo, g):
-        relative = self._relative(args)
+        relative = self.weights / args[0]  # derivatives of the logarithm
         return g[..., None] * np.where(np.isinf(relative), np.inf, out[..., None] * relative)
 
     def curve(self, i, args, out, memo, g, tangents):
-        relative, t = self._relative(args), tangents[0]
+        relative, t = self.weights / args[0], tangents[0]
         along = (relative * t).sum(axis=-1, keepdims=True)
         return (g * out)[..., None] * relative * (along - t / args[0])

@@ -105,8 +105,7 @@ class SpectralNorm(_SingularValues):
 
     def prox(self, u, step):
         """The largest singular values are cut to one level."""
-        level = lambda s: np.maximum(excess_level(s, step), 0.0)  # noqa: E731
-        return on_singular_values(u, lambda s: np.minimum(s, level(s)[..., None]))
+        return on_singular_values(u, lambda s: np.minimum(s, excess_level(s, step).clip(0.0)[..., None]))
 
     def project(self, u, radius):
         """Singular values cut at the radius."""
@@ -133,7 +132,7 @@ class LambdaSumLargest(_Eigenvalues):
 
     @classmethod
     def form(cls, walker, e, args):
-        return walker.apply(cls(k=float(e.k)), args, e.shape, e)
+        return walker.apply(cls(k=float(getattr(e, "k", 1))), args, e.shape, e)
 
     example = at_point(
         lambda u: cp.lambda_sum_largest(u, 2), u=[[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]
@@ -152,10 +151,6 @@ class LambdaSumLargest(_Eigenvalues):
 @rule(atoms.lambda_max)
 class LambdaMax(LambdaSumLargest):
     """Largest eigenvalue of a symmetric matrix."""
-
-    @classmethod
-    def form(cls, walker, e, args):
-        return walker.apply(cls(k=1), args, e.shape, e)
 
     example = at_point(cp.lambda_max, u=[[1.0, -0.5], [-0.5, 0.3]])
 
