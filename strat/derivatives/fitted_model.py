@@ -30,19 +30,16 @@ class FittedModel:
         if common:
             theta, W = theta[:1], np.zeros((1, 1))
         if edges is None:
-            edges = EdgeList(len(theta), *_ends(W))
+            edges = EdgeList(len(theta), *sp.triu(W, 1).coords)
         self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
         self.bound_model = BoundModel(model, records=records, edges=edges)
 
-    def problem(self, values=None, w=None):
-        """The JointProblem in theta, with hyperparameters by name and weights in place of the model's own."""
-        w = self.w if w is None else w
-        return self.bound_model.problem(values=values, w0=w, graph_regularizer=FixedGraph())
+    def problem(self, values=None):
+        """The JointProblem in theta, with hyperparameters by name in place of the model's own."""
+        return self.bound_model.problem(values=values, w0=self.w, graph_regularizer=FixedGraph())
 
     def couple(self, i, j):
         """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
-        if not self.model.base.couple:
-            return np.ones(self.theta.shape[1])
         return coupling.on_edges(self.model.base, self.model.values, self.bound_model.prior, i, j)
 
     def linearized(self):
@@ -65,11 +62,3 @@ class FittedModel:
         """A hyperparameter's value in the fit, as an array."""
         parameter = self.model.base.hyperparameters[name]
         return np.asarray(self.model.values.get(name, parameter.value), dtype=float)
-
-
-def _ends(W):
-    """Ends i < j of the edges of a symmetric matrix."""
-    if sp.issparse(W):
-        return sp.triu(W, 1).tocoo().coords
-    i, j = np.divmod(np.flatnonzero(W != 0), len(W))  # a flat mask is several times faster than a square one
-    return i[i < j], j[i < j]
