@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from strat.derivatives.fitted_model import FittedModel
 from strat.errors import OptionError
 from strat.graphs.candidates import candidate_edges, ends_of_pairs
-from strat.records.tables import Table, aligned, number
+from strat.records.tables import Table
 
 SHOWN = 10
 RANGES = {
@@ -86,7 +86,10 @@ class Sensitivity(Table, Mapping):
     `influence` (E,) their norms.
     """
 
-    columns = ("edge", "weight", "influence", "most moved", "its share")
+    layout = (
+        ("edge", lambda edge: "{!r} – {!r}".format(*edge)),
+        *(("weight", 4), ("influence", 4), ("most moved", repr), ("its share", 2)),
+    )
 
     def __init__(self, pairs, derivatives, weights, strata, layout):
         self.pairs, self.derivatives, self.weights = pairs, derivatives, weights
@@ -120,21 +123,11 @@ class Sensitivity(Table, Mapping):
         rows = list(zip(self.pairs, *numbers, strict=True))
         return [list(rows[e]) for e in self._order]
 
-    def texts(self):
-        """Head and rows as texts."""
-        return [list(self.columns)] + [
-            [f"{a!r} – {b!r}", number(weight), number(size), repr(label), number(share, 2)]
-            for (a, b), weight, size, label, share in self.cells()
-        ]
-
     def __str__(self):
         if not self.pairs:
             return "no edges"
-        lines = [aligned(self.texts()[: SHOWN + 1])]
-        if len(self) > SHOWN:
-            lines.append(f"… and {len(self) - SHOWN} more (ranking, to_frame() have all)")
-        lines.append("influence: norm of the derivative of all strata's parameters in the edge's weight")
-        return "\n".join(lines)
+        about = "influence: norm of the derivative of all strata's parameters in the edge's weight"
+        return "\n".join([*self.printed(SHOWN), about])
 
 
 def sensitivity_bound(

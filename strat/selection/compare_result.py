@@ -7,7 +7,7 @@ import numpy as np
 
 from strat.errors import OptionError
 from strat.plot import canvas
-from strat.records.tables import Table, aligned, mean_and_error, number, text_of
+from strat.records.tables import Table, mean_and_error
 
 #: The parts of the records on which models are measured, in the order of the columns.
 PARTS = ("test", "train", "unseen")
@@ -29,10 +29,10 @@ class Comparison(Table):
         self.parts = [*PARTS] if any(run["unseen"] for run in runs) else [*PARTS[:2]]
         self.splits = len(runs) // len(models)
         self._measures = [(part, metric) for part in self.parts for metric in metrics]
-        kinds = ("", " s.e.") if self.splits > 1 else ("",)
-        measured = [f"{part} {metric}{kind}" for part, metric in self._measures for kind in kinds]
-        self.columns = ["model", *measured, "seconds", "status", "objective", "error"]
-        self._outcomes = {name: self._outcome(name) for name in models}
+        kinds = ("", " s.e.")[: self.splits]  # one split has no standard error
+        names = [f"{part} {metric}" for part, metric in self._measures]
+        self.layout = [("model", None), *((name, 4, *(name + kind for kind in kinds)) for name in names)]
+        self.layout += [("seconds", 2), ("status", None), ("objective", 8), ("error", None)]
 
     def mean(self, model, metric=None, part="test"):
         """Mean over the splits, and its standard error.
@@ -95,20 +95,17 @@ class Comparison(Table):
 
     def cells(self):
         """Rows of values, one a model."""
-        shown, rows = slice(None) if self.splits > 1 else slice(1), []  # one split has no standard error
-        for name, outcome in self._outcomes.items():
-            means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
-            rows.append([name, *sum(means, ()), *outcome])
+        rows = []
+        for name in self.models:
+            runs = [run for run in self.runs if run["model"] == name]
+            states = Counter(run["status"] for run in runs).most_common()
+            status = states[0][0] if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states)
+            seconds, _ = mean_and_error([run["seconds"] for run in runs])
+            objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
+            error = next((run["error"] for run in runs if run["error"]), None)
+            means = [self.mean(name, metric, part)[: self.splits] for part, metric in self._measures]
+            rows.append([name, *sum(means, ()), seconds, status, objective, error])
         return rows
-
-    def texts(self):
-        """Head and rows as texts, mean and standard error in one cell."""
-        failed = any(run["error"] for run in self.runs)
-        lines = [["model", *map(" ".join, self._measures), "seconds", "status", "objective", "error"]]
-        for name, (seconds, status, objective, error) in self._outcomes.items():
-            means = [text_of(*self.mean(name, metric, part), 4) for part, metric in self._measures]
-            lines.append([name, *means, number(seconds, 2), status, number(objective, 8), error or ""])
-        return lines if failed else [line[:-1] for line in lines]
 
     def plot(self, metric=None, ax=None):
         """Dots with standard errors: test records filled, training records empty.
@@ -140,9 +137,7 @@ class Comparison(Table):
         return ax
 
     def __str__(self):
-        width = 4 + len(self._measures)  # errors are printed below the table
-        lines = [aligned([line[:width] for line in self.texts()])]
-        lines += [f"failed  {name}: {error}" for name, (*_, error) in self._outcomes.items() if error]
+        lines = self.printed()
         seeds = [run["seed"] for run in self.runs[:: len(self.models)] if run["seed"] is not None]
         if self.splits > 1:
             how = f", seeds {seeds[0]} to {seeds[-1]}" if seeds else ""
@@ -162,12 +157,3 @@ class Comparison(Table):
             if name not in known:
                 raise OptionError(f"{name!r} is none of the {what} {', '.join(known)}.")
         return [run["values"].get((part, metric)) for run in self.runs if run["model"] == model]
-
-    def _outcome(self, name):
-        """Mean seconds, statuses, mean objective and first error of one model."""
-        runs = [run for run in self.runs if run["model"] == name]
-        states = Counter(run["status"] for run in runs).most_common()
-        status = states[0][0] if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states)
-        seconds, _ = mean_and_error([run["seconds"] for run in runs])
-        objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
-        return [seconds, status, objective, next((run["error"] for run in runs if run["error"]), None)]
