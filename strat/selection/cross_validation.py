@@ -3,7 +3,6 @@
 import copy
 import warnings
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from sklearn.base import clone
@@ -22,9 +21,8 @@ class Trial:
 
     constants: dict  # by full name
     fits: list = field(default_factory=list)  # of every fold
-    means: list = field(default_factory=list)  # the mean losses of the folds' held-out records
-    loss: float = np.inf  # mean over all held-out records
-    losses: object = field(default_factory=list)  # functions that give each fold's, then an array of all
+    losses: list = field(default_factory=list)  # of the held-out records, an array for each fold
+    loss: float = np.inf  # their mean
     error: str | None = None
     failure: Exception | None = None
 
@@ -67,11 +65,10 @@ class CrossValidation:
                     if k not in self.folds:
                         bind = _stratified if isinstance(self.model, StratifiedModel) else _other
                         self.folds[k] = bind(self, inside, outside)
-                    state, fit, mean, losses = self.folds[k](keywords, near and near.fits[k], clock.left)
+                    state, fit, losses = self.folds[k](keywords, near and near.fits[k], clock.left)
                 if state == "time_limit":
                     clock.check()
                 trial.fits.append(fit)
-                trial.means.append(mean)
                 trial.losses.append(losses)
                 states[state] += 1
         except OutOfTime:
@@ -80,22 +77,21 @@ class CrossValidation:
             trial.error = f"{first_line(error)} (fold {len(trial.fits) + 1} of {len(self.pairs)})"
             trial.failure = error
             return trial
-        totals = [self.weight[test].sum() for _, test in self.pairs]
-        trial.loss = float(np.average(trial.means, weights=totals))
+        weights = np.concatenate([self.weight[test] for _, test in self.pairs])
+        trial.loss = float(np.average(np.concatenate(trial.losses), weights=weights))
         return trial
 
 
 def _stratified(validation, inside, outside):
-    """Fits of a StratifiedModel to one fold: status, fit, mean held-out loss, and a function that gives each record's."""
+    """Fits of a StratifiedModel to one fold: status, fit, and losses of held-out records."""
     train, test = validation.sample.part(inside), validation.sample.part(outside)
     weight, options = validation.weight, {"nodes": validation.nodes, "tol": validation.tol}
     refits = Refits(validation.model, train.data, train.strata, weight[inside], **options)
     held = refits.bound_model.held_out(test.data, test.strata, weight[outside], where="train")
 
     def fit(keywords, near, seconds):
-        fit, values = refits.fit(*(near or ()), time_limit=seconds, **keywords), keywords.get("values")
-        losses = partial(held.losses, fit.theta, values)
-        return fit.result.status, (fit.theta, fit.w), held.mean_loss(fit.theta, values), losses
+        fit = refits.fit(*(near or ()), time_limit=seconds, **keywords)
+        return fit.result.status, (fit.theta, fit.w), held.losses(fit.theta, keywords.get("values"))
 
     return fit
 
@@ -108,8 +104,6 @@ def _other(validation, inside, outside):
 
     def fit(keywords, near, seconds):
         fitted = fit_within(clone(model), train.data, train.strata, weight)
-        losses = fitted.losses(*test.data, strata=test.strata)
-        mean = float(np.average(losses, weights=validation.weight[outside]))
-        return "converged", None, mean, lambda: losses
+        return "converged", None, fitted.losses(*test.data, strata=test.strata)
 
     return fit

@@ -51,7 +51,6 @@ class Job:
             self.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
         for trial in self.trials:
             trial.fits = []
-            trial.losses = None if trial.error else np.concatenate([losses() for losses in trial.losses])
         self.seconds, self.validation, self._last = time.perf_counter() - started, None, None
         return self
 

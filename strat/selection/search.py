@@ -190,8 +190,10 @@ def _rows(candidate, jobs, weight):
     count = 1 if candidate.each else sum(len(job.tried) for job in own)
     for t in trials:
         row = {"candidate": candidate.name, "model": candidate.model, "seconds": seconds, "trials": count}
-        row |= {"constants": t.constants, "mean": t.loss, "losses": t.losses, "error": t.error}
-        row["se"] = None if t.error else mean_and_error(t.losses, weight)[1]
-        row["infinite"] = [] if t.error else [str(k + 1) for k in np.flatnonzero(~np.isfinite(t.means))]
+        losses = None if t.error else np.concatenate(t.losses)
+        row |= {"constants": t.constants, "mean": t.loss, "losses": losses, "error": t.error}
+        row["se"] = None if t.error else mean_and_error(losses, weight)[1]
+        finite = [t.error or np.isfinite(of_fold).all() for of_fold in t.losses]
+        row["infinite"] = [str(k) for k, is_so in enumerate(finite, start=1) if not is_so]
         rows.append(row)
     return rows
