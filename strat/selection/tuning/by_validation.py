@@ -155,10 +155,8 @@ def _walk_rounds(rounds, branches, clock, steps):
         for number, (tuning, left_out) in enumerate(rounds.rounds, start=1):
             paths.append({})
             for name, branch in branches.items():
-                path, label = (
-                    paths[-1].setdefault(name, {}),
-                    f"round {number} of {len(rounds.rounds)}  {name}",
-                )
+                path = paths[-1][name] = {}
+                label = f"round {number} of {len(rounds.rounds)}  {name}"
                 try:
                     objectives = branch.objective(tuning), branch.objective(left_out)
                     walk(path, branch.stages, *objectives, label, check, **steps)

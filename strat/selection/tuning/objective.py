@@ -17,8 +17,7 @@ class InnerFits:
     """Polished fits of a model to one part of a Sample at any x of a Space, each started at the last."""
 
     def __init__(self, model, space, part):
-        options = {"scale": 1.0, "solver": NewtonCG(), "n_starts": 1, "warm_start": False}
-        model = clone(model).set_params(graph=space.prior, **options)
+        model = clone(model).set_params(graph=space.prior, scale=1.0, solver=NewtonCG())
         self.refits = Refits(model, part.data, part.strata)
         self.space, self.key, self.last = space, None, None
         w, values = space.at(space.start)
