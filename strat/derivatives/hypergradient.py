@@ -13,7 +13,7 @@ import numpy as np
 
 from strat.compiler import coupling
 from strat.derivatives.fitted_model import FittedModel
-from strat.errors import OptionError, StratError
+from strat.errors import OptionError, StratError, optional
 from strat.model.fitted import weighted_problem
 from strat.problem.edges import EdgeList
 from strat.rules import atoms
@@ -114,10 +114,7 @@ def implicit_gradient(fitted, held, linearization, names):
 
 def cvxpy_gradient(fitted, held, names):
     """Held-out loss and its gradient by differentiating the model's CVXPY problem: slow, and independent of all else here."""
-    try:
-        import diffcp  # noqa: F401
-    except ImportError as error:
-        raise OptionError('method="cvxpy" needs diffcp: pip install "strat[diffcp]".') from error
+    optional("diffcp", 'method="cvxpy"', "diffcp")
     model, prior, base = fitted.model, fitted.bound_model.prior, fitted.model.base
     values = {name: fitted.value_of(name) for name in names if name not in ("W0", "scale")}
     multipliers = {p.name() for p in coupling.parameters(base.couple)} & set(values)

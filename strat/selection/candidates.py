@@ -117,8 +117,13 @@ def simple_models(models, nodes):
     simple, by_declaration, first_of = [], {}, {}
     for name, model in models.items():
         if isinstance(model, StratifiedModel):
-            by_declaration.setdefault(_without_couple(model.base), {})[name] = model
-            first_of.setdefault(model.base, name)
+            base = model.base  # those that differ in nothing but `couple` and `predict` go together
+            parts = (base.loss, base.regularizer, *base.constraints)
+            key = fingerprint(
+                contents(base), [v.id for e in parts for v in (*e.variables(), *e.parameters())]
+            )
+            by_declaration.setdefault(key, {})[name] = model
+            first_of.setdefault(base, name)
     for group in by_declaration.values():
         # The first graph that has a node for every label, as a model's graph should.
         labels_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
@@ -142,12 +147,6 @@ def simple_models(models, nodes):
             name = kind if first is None else f"{first}: {kind}"
             simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
     return simple
-
-
-def _without_couple(base):
-    """What declarations have in common that differ in nothing but ``couple`` and ``predict``."""
-    parts = (base.loss, base.regularizer, *base.constraints)
-    return fingerprint(contents(base), [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())])
 
 
 def curvature(model, part, weight, nodes):

@@ -13,7 +13,6 @@ from strat.oracles.clock import OutOfTime
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
-COVER = SCAN["scale"]
 #: The last descent begins with steps of a factor 3, and ends where steps of 1.3 change the loss by a ten thousandth.
 STEP, SHORTEST, GAIN = 0.5, 0.1, 1e-4
 #: log10 of the factors beyond which no constant is tried.
@@ -79,7 +78,7 @@ class Job:
         while not learned and not np.array_equal(x, before):
             before = x
             for unit in units:
-                x = min([x, *(x * (1 - unit) + value * unit for value in COVER)], key=self.value)
+                x = min([x, *(x * (1 - unit) + value * unit for value in SCAN["scale"])], key=self.value)
         options = {"initial_simplex": np.vstack([x, x + STEP * units]), "xatol": SHORTEST}
         options["fatol"] = GAIN * abs(self.value(x))
         if math.isfinite(options["fatol"]):

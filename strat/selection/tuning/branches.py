@@ -10,12 +10,11 @@ from sklearn.base import clone
 from strat import graphs
 from strat.derivatives.hypergradient import wrt_names
 from strat.errors import GraphError, OptionError, is_nonnegative
-from strat.graphs.candidates import candidate_edges
+from strat.graphs.candidates import candidate_edges, position_of
 from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.baselines import joint
 from strat.model.estimator import StratifiedModel
 from strat.model.fit import fit_within
-from strat.records.strata import some_of
 from strat.selection.tuning.objective import InnerFits, Objective
 from strat.selection.tuning.path import Stage
 from strat.selection.tuning.space import Space
@@ -56,7 +55,12 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
         raise OptionError(
             f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
         )
-    penalties = _checked_penalties(penalty, "W0" in names and rounds.rounds)
+    penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
+    if penalty is None:
+        penalties = PENALTIES if "W0" in names and rounds.rounds else [0.0]
+    if not penalties or not all(map(is_nonnegative, penalties)):
+        raise OptionError(f"penalty must be a number of at least 0, or several of them, not {penalty!r}.")
+    penalties = sorted(map(float, set(penalties)), reverse=True)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
     if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
         raise GraphError(
@@ -85,16 +89,6 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     for name, candidate in candidates.items():
         branches[name] = Branch(model, rounds, [scaling], partial(scaled_space, candidate), notes)
     return names, branches
-
-
-def _checked_penalties(penalty, several):
-    """Penalties to try, from strong to weak."""
-    if penalty is None:
-        return PENALTIES if several else (0.0,)
-    penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
-    if not penalties or not all(map(is_nonnegative, penalties)):
-        raise OptionError(f"penalty must be a number of at least 0, or several of them, not {penalty!r}.")
-    return sorted(map(float, set(penalties)), reverse=True)
 
 
 def with_candidate_edges(prior, edges, parameters=None):
@@ -148,21 +142,16 @@ def _named_candidates(candidates):
 
 def _learned_graph(candidate, model, prior, part):
     """A candidate's graph over the model's strata, without factors, with the total weight of the model's graph `prior`."""
-    if isinstance(candidate, str) and candidate in KERNELS:
-        fitted = fit_within(clone(model), part.data, part.strata)
-        graph = read_graph(graphs.from_parameters(fitted, candidate))
-    elif isinstance(candidate, str | StratifiedModel):
-        learner = candidate
-        if isinstance(candidate, str):
+    if isinstance(candidate, str | StratifiedModel):
+        learner = model if isinstance(candidate, str) else candidate
+        if candidate == "joint":
             learner = joint(model.base, model.graph, scale=model.scale, strata=model.strata)
             learner._values = dict(model.values)
         fitted = fit_within(clone(learner), part.data, part.strata)
-        graph = read_graph((fitted.strata_, fitted.W_))
-    else:
-        graph = read_graph(candidate)
-    for label in (label for label in graph.labels if label not in prior.position):
-        raise GraphError(f"candidates: {label!r} is not a stratum of the model: {some_of(prior.labels)}.")
-    position = np.array([prior.position[label] for label in graph.labels], dtype=np.intp)
+        kernel = candidate in KERNELS
+        candidate = graphs.from_parameters(fitted, candidate) if kernel else (fitted.strata_, fitted.W_)
+    graph = read_graph(candidate)
+    position = np.array([position_of(label, prior, "candidates") for label in graph.labels])
     positive = graph.weights() > 0
     if not positive.any():
         raise GraphError("candidates: the graph has no edges of positive weight.")
