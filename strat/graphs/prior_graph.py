@@ -12,13 +12,11 @@ import numpy as np
 from scipy import sparse
 
 from strat.errors import DataError, DataWarning, GraphError, OptionError, is_nonnegative, type_name
-from strat.records.labels import all_plain, is_missing, label_list, plain
+from strat.records.labels import is_missing, label_list, plain
 from strat.records.strata import some_of
 
-#: A weight this much below 0, relative to the largest, is rounding and is clipped.
-NEGATIVE = 1e-12
-#: An asymmetry up to this much of the largest weight is rounding and is averaged away.
-ASYMMETRY = 1e-9
+NEGATIVE = 1e-12  # a weight this much below 0, relative to the largest, is rounding and is clipped
+ASYMMETRY = 1e-9  # an asymmetry up to this much of the largest weight is rounding and is averaged away
 
 
 @dataclass(frozen=True)
@@ -132,8 +130,6 @@ def node_labels(labels):
     labels = list(labels)
     if not labels:
         raise GraphError("the graph has no nodes. Give it one node per stratum.")
-    if all_plain(labels) and len(set(labels)) == len(labels):
-        return labels
     labels, seen = [plain(label) for label in labels], set()
     for label in labels:
         if not isinstance(label, Hashable):
@@ -244,14 +240,8 @@ def _from_edge_list(labels, i, j, w):
     try:
         i, j = (np.asarray(ends) for ends in (i, j))
         whole = not i.size or i.dtype.kind in "iu" and j.dtype.kind in "iu"
-        ends = np.concatenate([i, j])
-        if (
-            i.ndim != 1
-            or i.shape != j.shape
-            or not whole
-            or ends.min(initial=0) < 0
-            or ends.max(initial=0) >= K
-        ):
+        ends = np.stack([i, j])
+        if i.ndim != 1 or not whole or not ((ends >= 0) & (ends < K)).all():
             raise ValueError
         i, j, w = i.astype(np.intp), j.astype(np.intp), np.broadcast_to(np.asarray(w, dtype=float), i.shape)
     except (TypeError, ValueError):

@@ -18,8 +18,9 @@ from strat.model.fit import Refits
 from strat.oracles.base import hessian_blocks
 from strat.records.archive import fingerprint
 
-#: A complete graph has an edge for each pair: with more strata it would cost more than all others.
-MOST_COMPLETE = 500
+MOST_COMPLETE = (
+    500  # a complete graph has an edge for each pair: with more strata it would cost more than all others
+)
 #: Factors of its weight where a grid is given for the other models.
 COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.utils.parallel import Parallel, delayed
 
 from strat.oracles.clock import OutOfTime
 
@@ -15,10 +14,8 @@ from strat.oracles.clock import OutOfTime
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
 #: The last descent begins with steps of a factor 3, and ends where steps of 1.3 change the loss by a ten thousandth.
 STEP, SHORTEST, GAIN = 0.5, 0.1, 1e-4
-#: log10 of the factors beyond which no constant is tried.
-FAR = 8.0
-#: Points of a grid in one piece.
-PIECE = 12
+FAR = 8.0  # log10 of the factors beyond which no constant is tried
+PIECE = 12  # points of a grid in one piece
 
 
 @dataclass
@@ -114,10 +111,3 @@ def second_jobs(candidate, most, scanned):
     most = most if candidate.refines else most - len(known)
     share = most // max(len(starts), 1)
     return [{"start": x, "known": known, "most": share} for x in starts if share > 0]
-
-
-def done(jobs, n_jobs):
-    """The jobs when they are done, in their order."""
-    if n_jobs == 1:
-        return (job() for job in jobs)
-    return Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(map(delayed(Job.__call__), jobs))

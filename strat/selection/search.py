@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
 
 from strat.errors import OptionError, check_whole
 from strat.oracles.clock import Clock
@@ -16,7 +17,7 @@ from strat.records.strata import in_order
 from strat.records.tables import mean_and_error
 from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
 from strat.selection.cross_validation import CrossValidation
-from strat.selection.jobs import Job, done, first_jobs, second_jobs
+from strat.selection.jobs import Job, first_jobs, second_jobs
 from strat.selection.other_model import checked_models
 from strat.selection.search_result import Search
 from strat.solvers.progress import Progress
@@ -130,7 +131,8 @@ def search(
                 todo += [(scanned, Job(bound[id(c.model)], c, clock, **job)) for job in own]
             # The longest first, so that no process waits for another in the end.
             todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
-            for job in done([job for _, job in todo], n_jobs):
+            pool = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
+            for job in pool(delayed(Job.__call__)(job) for _, job in todo):
                 jobs[job.candidate.name].append(job)
                 failed = [trial for trial in job.trials if trial.error]
                 failures += [trial.failure for trial in failed]

@@ -3,8 +3,7 @@
 from strat.errors import OptionError
 from strat.records.tables import Table
 
-#: Most rows that are printed.
-SHOWN = 40
+SHOWN = 40  # most rows that are printed
 
 
 class Search(Table):

@@ -19,10 +19,8 @@ from strat.selection.tuning.objective import InnerFits, Objective
 from strat.selection.tuning.path import Stage
 from strat.selection.tuning.space import Space
 
-#: Penalties that are tried on edges, from strong to weak.
-PENALTIES = (1.0, 0.1, 0.01, 0.001)
-#: Kernels of ``graphs.from_parameters``.
-KERNELS = ("knn", "exponential", "entropy")
+PENALTIES = (1.0, 0.1, 0.01, 0.001)  # penalties that are tried on edges, from strong to weak
+KERNELS = ("knn", "exponential", "entropy")  # kernels of ``graphs.from_parameters``
 
 
 class Branch:

@@ -15,10 +15,8 @@ from strat.selection.tuning.path import FAILURES, START, best, choices, choose, 
 from strat.selection.tuning.result import Tuned, as_networkx
 from strat.solvers.progress import logger
 
-#: Rounds, each of which leaves out its own records.
-ROUNDS = 3
-#: Share of the time limit for the rounds; the rest is for the last descent.
-FOR_ROUNDS = 0.7
+ROUNDS = 3  # rounds, each of which leaves out its own records
+FOR_ROUNDS = 0.7  # share of the time limit for the rounds; the rest is for the last descent
 
 
 @dataclass

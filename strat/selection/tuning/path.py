@@ -12,10 +12,8 @@ from strat.solvers.progress import logger
 
 #: Relative reduction of a step, and size of the projected gradient of a function of size 1, at which a descent ends.
 FTOL, GTOL = 1e-6, 1e-5
-#: What a fit raises where it fails.
-FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
-#: The choice that changes nothing: branch, stage and step.
-START = ("model", 0, 0)
+FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what a fit raises where it fails
+START = ("model", 0, 0)  # the choice that changes nothing: branch, stage and step
 
 
 def descend(function, x, lower, upper, accept, max_iter):

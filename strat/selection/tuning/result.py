@@ -10,10 +10,8 @@ from strat.graphs.prior_graph import read_graph
 from strat.plot import canvas
 from strat.records.tables import Table, text_of
 
-#: Edges and hyperparameters that are printed.
-SHOWN = 5
-#: A weight that is smaller than this, relative to the largest, has vanished.
-VANISHED = 1e-9
+SHOWN = 5  # edges and hyperparameters that are printed
+VANISHED = 1e-9  # a weight that is smaller than this, relative to the largest, has vanished
 
 
 @dataclass(eq=False, repr=False)

@@ -5,8 +5,7 @@ import scipy.sparse as sp
 
 from strat.errors import OptionError
 
-#: Most that a logarithm may move: a factor of three million either way.
-MOST = 15.0
+MOST = 15.0  # most that a logarithm may move: a factor of three million either way
 
 
 class Space:
