@@ -70,12 +70,11 @@ class Comparison(Table):
         dict
             ``{model: (mean difference, its standard error)}``; below 0: lower than the reference.
         """
-        subtracted, found = self._values(reference, metric, part), {}
-        for name in self.models:
-            if name != reference:
-                pairs = zip(self._values(name, metric, part), subtracted, strict=True)
-                found[name] = mean_and_error([a - b for a, b in pairs if None not in (a, b)])
-        return found
+        subtracted, others = self._values(reference, metric, part), [m for m in self.models if m != reference]
+        pairs = {name: zip(self._values(name, metric, part), subtracted, strict=True) for name in others}
+        return {
+            m: mean_and_error([a - b for a, b in both if None not in (a, b)]) for m, both in pairs.items()
+        }
 
     def best(self, metric=None):
         """Name of the model with the lowest mean of a metric on the test records.
@@ -143,8 +142,8 @@ class Comparison(Table):
             how = f", seeds {seeds[0]} to {seeds[-1]}" if seeds else ""
             lines.append(f"mean ± standard error over {self.splits} splits{how}")
         if "unseen" in self.parts:
-            counts = [run["unseen"] for run in self.runs[:: len(self.models)]]
-            lines.append(f"unseen: {sum(counts)} test records in strata without training records")
+            count = sum(run["unseen"] for run in self.runs[:: len(self.models)])
+            lines.append(f"unseen: {count} test records in strata without training records")
         for name in self.models:
             texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
             lines += [f"note  {name}: {text}" for text in list(texts)[:2]]
