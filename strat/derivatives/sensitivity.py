@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from strat.derivatives.fitted_model import FittedModel
+from strat.derivatives.hypergradient import FittedModel
 from strat.errors import OptionError
 from strat.graphs.candidates import candidate_edges, ends_of_pairs
 from strat.records.tables import Table

@@ -1,6 +1,5 @@
 """The result of a comparison: one table for all models and metrics."""
 
-import math
 from collections import Counter
 
 import numpy as np
@@ -8,9 +7,6 @@ import numpy as np
 from strat.errors import OptionError
 from strat.plot import canvas
 from strat.records.tables import Table, mean_and_error
-
-#: The parts of the records on which models are measured, in the order of the columns.
-PARTS = ("test", "train", "unseen")
 
 
 class Comparison(Table):
@@ -20,13 +16,12 @@ class Comparison(Table):
     ----------
     runs : list of dict
         One for each split and model: model, seed, seconds, status, objective, error (text or None), notes, and values
-        ``{(part, metric): value}``; the parts are test, train, and unseen: the test records of strata that had no
-        training records.
+        ``{(part, metric): value}``; the part "unseen" are the test records of strata without training records.
     """
 
     def __init__(self, models, metrics, runs, notes=()):
         self.models, self.metrics, self.runs, self.notes = models, metrics, runs, list(notes)
-        self.parts = [*PARTS] if any(run["unseen"] for run in runs) else [*PARTS[:2]]
+        self.parts = ["test", "train"] + ["unseen"] * any(run["unseen"] for run in runs)
         self.splits = len(runs) // len(models)
         self._measures = [(part, metric) for part in self.parts for metric in metrics]
         kinds = ("", " s.e.")[: self.splits]  # one split has no standard error
@@ -72,9 +67,7 @@ class Comparison(Table):
         """
         subtracted, others = self._values(reference, metric, part), [m for m in self.models if m != reference]
         pairs = {name: zip(self._values(name, metric, part), subtracted, strict=True) for name in others}
-        return {
-            m: mean_and_error([a - b for a, b in both if None not in (a, b)]) for m, both in pairs.items()
-        }
+        return {m: mean_and_error([a - b for a, b in p if None not in (a, b)]) for m, p in pairs.items()}
 
     def best(self, metric=None):
         """Name of the model with the lowest mean of a metric on the test records.
@@ -90,7 +83,7 @@ class Comparison(Table):
             The model.
         """
         means = {name: self.mean(name, metric)[0] for name in self.models}
-        return min(self.models, key=lambda name: math.inf if means[name] is None else means[name])
+        return min(self.models, key=lambda name: (means[name] is None, means[name]))
 
     def cells(self):
         """Rows of values, one a model."""
@@ -141,8 +134,7 @@ class Comparison(Table):
         if self.splits > 1:
             how = f", seeds {seeds[0]} to {seeds[-1]}" if seeds else ""
             lines.append(f"mean ± standard error over {self.splits} splits{how}")
-        if "unseen" in self.parts:
-            count = sum(run["unseen"] for run in self.runs[:: len(self.models)])
+        if count := sum(run["unseen"] for run in self.runs[:: len(self.models)]):
             lines.append(f"unseen: {count} test records in strata without training records")
         for name in self.models:
             texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
