@@ -12,12 +12,6 @@ from strat.graphs.candidates import candidate_edges, ends_of_pairs
 from strat.records.tables import Table
 
 SHOWN = 10
-RANGES = {
-    "share": "above 0 and at most 1",
-    "ratio": "above 0",
-    "delta": "at least 0",
-    "delta_center": "at least 0",
-}
 
 
 def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
@@ -171,8 +165,8 @@ def sensitivity_bound(
     >>> strat.sensitivity_bound(share=0.1, ratio=[2.0, 10.0, 100.0], delta=0.0, delta_center=0.05).round(3)
     array([1.25 , 0.125, 0.011])
     """
-    values = []
-    for name, value in {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}.items():
+    given, values = {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}, []
+    for name, value in given.items():
         try:
             array = np.asarray(value, dtype=float)
         except (TypeError, ValueError):
@@ -181,13 +175,14 @@ def sensitivity_bound(
             raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
         valid = (array >= 0) & ((array > 0) | name.startswith("delta")) & ((array <= 1) | (name != "share"))
         if not valid.all():
-            raise OptionError(f"{name} is {array[~valid].flat[0]:g}, but it must be {RANGES[name]}.")
+            least = {"share": "above 0 and at most 1", "ratio": "above 0"}.get(name, "at least 0")
+            raise OptionError(f"{name} is {array[~valid].flat[0]:g}, but it must be {least}.")
         values.append(array)
     try:
         p, A, delta, center = np.broadcast_arrays(*values)
     except ValueError:
         shapes = [value.shape for value in values]
-        raise OptionError(f"{', '.join(RANGES)} have shapes {shapes}, which do not go together.") from None
+        raise OptionError(f"{', '.join(given)} have shapes {shapes}, which do not go together.") from None
     numerator = 2 * (delta + center + delta * p * A)
     denominator = (1 - (1 + 2 * delta) * p - delta) * A - 1 + p - 2 * (delta + center)
     bound = np.full(numerator.shape, np.inf)

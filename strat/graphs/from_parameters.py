@@ -132,9 +132,8 @@ def from_parameters(
     if len(joined) < 2:
         return graph
     if kernel == "knn":
-        part = nearest(
-            joined, points[~few], int(np.ceil(np.log2(len(joined)))) if k is None else k, name=name
-        )
+        k = int(np.ceil(np.log2(len(joined)))) if k is None else k
+        part = nearest(joined, points[~few], k, name=name)
     else:
         rate, power = (tau, 1) if kernel == "exponential" else (sigma and 0.5 / sigma**2, 2)
         part = exponential(joined, pdist(points[~few]), rate, name, power)

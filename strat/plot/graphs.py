@@ -99,9 +99,7 @@ def _given(pos, graph, labels):
     except (KeyError, TypeError, ValueError):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
-        raise OptionError(
-            "pos must be {label: (x, y)} of all nodes, or a finite array (K, 2) in their order."
-        )
+        raise OptionError("pos must be {label: (x, y)} of all nodes, or a finite (K, 2) array in order.")
     return places
 
 

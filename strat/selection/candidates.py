@@ -18,9 +18,7 @@ from strat.model.fit import Refits
 from strat.oracles.base import hessian_blocks
 from strat.records.archive import fingerprint
 
-MOST_COMPLETE = (
-    500  # a complete graph has an edge for each pair: with more strata it would cost more than all others
-)
+MOST_COMPLETE = 500  # strata; with more, a complete graph would cost more than all other candidates
 #: Factors of its weight where a grid is given for the other models.
 COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
@@ -120,10 +118,8 @@ def simple_models(models, nodes):
         if isinstance(model, StratifiedModel):
             base = model.base  # those that differ in nothing but `couple` and `predict` go together
             parts = (base.loss, base.regularizer, *base.constraints)
-            key = fingerprint(
-                contents(base), [v.id for e in parts for v in (*e.variables(), *e.parameters())]
-            )
-            by_declaration.setdefault(key, {})[name] = model
+            leaves = [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())]
+            by_declaration.setdefault(fingerprint(contents(base), leaves), {})[name] = model
             first_of.setdefault(base, name)
     for group in by_declaration.values():
         # The first graph that has a node for every label, as a model's graph should.

@@ -32,9 +32,7 @@ class Search(Table):
         first = {row["candidate"]: row for row in reversed(table) if not row["error"]}
         self._fitted, self._rows, self._models = fitted, first, {table[0]["candidate"]: best}
         names = dict.fromkeys(name for row in table for name in row["constants"])
-        constants = [
-            (name.removeprefix("graph_regularizer__").removeprefix("base__"), 3, name) for name in names
-        ]
+        constants = [(n.removeprefix("graph_regularizer__").removeprefix("base__"), 3, n) for n in names]
         self.layout = [("candidate", None), ("held-out loss", 5, "mean", "s.e.")]
         self.layout += [("above the best", 2, "difference", "difference s.e."), *constants]
         self.layout += [("trials", None), ("seconds", 2), ("error", None)]

@@ -51,7 +51,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     used = {"edges": not (isinstance(edges, str) and edges == "prior"), "tie": tie is not None}
     for option in (option for option, is_used in used.items() if is_used and "W0" not in names):
         raise OptionError(
-            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or leave {option} out.'
+            f'{option}= says which edges to tune, but wrt has no "W0"; add it, or drop {option}.'
         )
     penalties = [penalty] if np.ndim(penalty) == 0 else list(penalty)
     if penalty is None:
@@ -61,9 +61,7 @@ def branches_of(model, rounds, notes, *, wrt, edges, tie, penalty, candidates):
     penalties = sorted(map(float, set(penalties)), reverse=True)
     candidates, prior = _named_candidates(candidates), read_graph(model.graph)
     if "scale" in names and "W0" not in names and not prior.weights(model.scale).any():
-        raise GraphError(
-            'wrt has "scale", but all weights of the graph are 0. Give it positive weights, or tune "W0".'
-        )
+        raise GraphError('wrt has "scale", but all weights of the graph are 0. Give others, or tune "W0".')
     others = [name for name in names if name not in ("W0", "scale")]
     scaling, wide, varied = Stage("scale", ("scale", *others)), prior, None
     stages = [Stage(", ".join(names), tuple(names), penalty) for penalty in penalties]

@@ -129,8 +129,17 @@ def tune(
     >>> min(tuned.W0.edges(data="weight"), key=lambda edge: edge[2])[:2]
     (3, 4)
     """
-    _check_model(model)
+    if not isinstance(model, StratifiedModel):
+        raise OptionError(f"tune needs a StratifiedModel, as strat.lrsm makes, not {type_name(model)}.")
     check_options(model)
+    refused = {
+        "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
+        "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
+        "on: strat.joint(base, graph=tuned.W0).": model.graph_regularizer.learned,
+        "the model has no graph. Give one, such as strat.lrsm(base, graph).": model.graph is None,
+    }
+    for why in (why for why, is_so in refused.items() if is_so):
+        raise OptionError(f"tune: {why}")
     check_whole("max_iter", max_iter, 1)
     check_whole("patience", patience, 1)
     clock = Clock(time_limit)
@@ -156,21 +165,6 @@ def tune(
         options |= {"random_state": random_state, "method": method}
         tuned.unguarded_call = partial(tune, clone(model), train, validation, guard=False, **options)
     return tuned
-
-
-def _check_model(model):
-    """Raise unless the model is an LRSM with a graph."""
-    if not isinstance(model, StratifiedModel):
-        raise OptionError(f"tune needs a StratifiedModel, as strat.lrsm makes, not {type_name(model)}.")
-    refused = {
-        "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
-        "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
-        "on: strat.joint(base, graph=tuned.W0).": model.graph_regularizer.learned,
-        "the model has no graph. Give one, such as strat.lrsm(base, graph).": model.graph is None,
-    }
-    for why, is_so in refused.items():
-        if is_so:
-            raise OptionError(f"tune: {why}")
 
 
 def _is_by_evidence(method, options):
