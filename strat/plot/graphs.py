@@ -196,7 +196,7 @@ def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: 
     else:
         W0 = _prior(graph, prior, labels)
         title, name, shown = "Change of the weights W − W0", "W − W0", _pooled(W - W0)
-        most, ends = _extent(shown, _usual(W0) or _usual(W))
+        most, ends = _extent(shown, W0, W)
         shades = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
     if "norm" in options:
         shades, ends = {"cmap": shades["cmap"]}, "neither"
@@ -228,13 +228,9 @@ def _prior(graph, prior, labels):
     return weighted.matrix()[order][:, order]
 
 
-def _usual(W):
-    """The median of the weights above 0; 0 where there are none."""
-    return float(np.median(W.data[W.data > 0])) if (W.data > 0).any() else 0.0
-
-
-def _extent(change, weight):
-    """The size of the darkest colour, at least a usual weight, and which ends go beyond it."""
+def _extent(change, *graphs):
+    """The size of the darkest colour, at least a usual weight of the first graph with edges, and which ends go beyond it."""
+    weight = next((float(np.median(W.data[W.data > 0])) for W in graphs if (W.data > 0).any()), 0.0)
     sizes = np.abs(change[change != 0])
     if not sizes.size:
         return weight or 1.0, "neither"
