@@ -5,14 +5,14 @@ import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 
 import networkx as nx
 import numpy as np
 from scipy import sparse
 
 from strat.errors import DataError, DataWarning, GraphError, OptionError, is_nonnegative, type_name
-from strat.records.labels import is_missing, label_list, plain
+from strat.records.labels import all_plain, is_missing, label_list, plain
 from strat.records.strata import some_of
 
 NEGATIVE = 1e-12  # a weight this much below 0, relative to the largest, is rounding and is clipped
@@ -130,6 +130,8 @@ def node_labels(labels):
     labels = list(labels)
     if not labels:
         raise GraphError("the graph has no nodes. Give it one node per stratum.")
+    if all_plain(labels) and len(set(labels)) == len(labels):
+        return labels
     labels, seen = [plain(label) for label in labels], set()
     for label in labels:
         if not isinstance(label, Hashable):
@@ -180,10 +182,8 @@ def _from_networkx(graph):
             "directions, or (list(graph), A + A.T) where each edge has one direction; graph.to_undirected() would keep one "
             "of two weights."
         )
-    labels, position = node_labels(graph), {node: k for k, node in enumerate(graph)}
-    edges = list(graph.edges(data=True))
-    i, j = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2).T
-    attributes = [each for *_, each in edges]
+    labels = node_labels(graph)
+    i, j, attributes = _edges(graph)
     weights = [edge.get("weight", 1.0) for edge in attributes]
     for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
         if not isinstance(weight, numbers.Real | np.bool_):
@@ -197,6 +197,20 @@ def _from_networkx(graph):
     factors = (edge.get("factor") for edge in compress(attributes, joins))
     factors = [None if factor is None else str(factor) for factor in factors]
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
+
+
+def _edges(graph):
+    """Positions of the ends of a graph's edges among its nodes, and the attributes of each edge."""
+    position = {node: k for k, node in enumerate(graph)}
+    neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`
+    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
+    i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
+    attributes = list(chain.from_iterable(near.values() for near in neighbors))
+    if graph.is_multigraph():  # parallel edges have attributes by key
+        i, j = (np.repeat(ends, list(map(len, attributes))) for ends in (i, j))
+        attributes = list(chain.from_iterable(keys.values() for keys in attributes))
+    once = i <= j  # every edge is there from both ends, and a loop once
+    return i[once], j[once], list(compress(attributes, once.tolist()))
 
 
 def _from_matrix(labels, W):
