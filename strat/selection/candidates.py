@@ -132,8 +132,7 @@ def simple_models(models, nodes):
         first, made = next(iter(group)) if len(by_declaration) > 1 else None, []
         if not any(m.shared for m in group.values()):
             made.append(("common", first, common(model.base, without_edges, **options)))
-        together = [m.shared or m.graph_regularizer.learned or _has_weights(m) for m in group.values()]
-        if all(together):
+        if all(m.shared or m.graph_regularizer.learned or _has_weights(m) for m in group.values()):
             made.append(("separate", first, separate(model.base, without_edges, **options)))
         for base in dict.fromkeys(m.base for m in group.values()):
             if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(base.couple):

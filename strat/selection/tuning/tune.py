@@ -129,6 +129,7 @@ def tune(
     >>> min(tuned.W0.edges(data="weight"), key=lambda edge: edge[2])[:2]
     (3, 4)
     """
+    arguments = dict(locals())
     if not isinstance(model, StratifiedModel):
         raise OptionError(f"tune needs a StratifiedModel, as strat.lrsm makes, not {type_name(model)}.")
     check_options(model)
@@ -161,9 +162,8 @@ def tune(
             tuned = tune_by_validation(model, rounds, everything, clock, steps, **options)
     tuned.status, tuned.seconds = clock.status, clock.seconds
     if guard:
-        options |= {"folds": folds, "max_iter": max_iter, "patience": patience, "time_limit": time_limit}
-        options |= {"random_state": random_state, "method": method}
-        tuned.unguarded_call = partial(tune, clone(model), train, validation, guard=False, **options)
+        other = {"model": clone(model), "verbose": False, "guard": False}
+        tuned.unguarded_call = partial(tune, **arguments | other)
     return tuned
 
 
