@@ -63,8 +63,7 @@ class CrossValidation:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     if k not in self.folds:
-                        bind = _stratified if isinstance(self.model, StratifiedModel) else _other
-                        self.folds[k] = bind(self, inside, outside)
+                        self.folds[k] = self._fold(inside, outside)
                     state, fit, losses = self.folds[k](keywords, near and near.fits[k], clock.left)
                 if state == "time_limit":
                     clock.check()
@@ -81,29 +80,22 @@ class CrossValidation:
         trial.loss = float(np.average(np.concatenate(trial.losses), weights=weights))
         return trial
 
+    def _fold(self, inside, outside):
+        """For one fold, a function of constants, a fit near by and seconds: status, fit, and losses of held-out records."""
+        train, test, weight = self.sample.part(inside), self.sample.part(outside), self.weight
+        if isinstance(self.model, StratifiedModel):
+            refits = Refits(self.model, train.data, train.strata, weight[inside], self.nodes, self.tol)
+            held = refits.bound_model.held_out(test.data, test.strata, weight[outside], where="train")
 
-def _stratified(validation, inside, outside):
-    """Fits of a StratifiedModel to one fold: status, fit, and losses of held-out records."""
-    train, test = validation.sample.part(inside), validation.sample.part(outside)
-    weight, options = validation.weight, {"nodes": validation.nodes, "tol": validation.tol}
-    refits = Refits(validation.model, train.data, train.strata, weight[inside], **options)
-    held = refits.bound_model.held_out(test.data, test.strata, weight[outside], where="train")
+            def fit(keywords, near, seconds):
+                fit = refits.fit(*(near or ()), time_limit=seconds, **keywords)
+                return fit.result.status, (fit.theta, fit.w), held.losses(fit.theta, keywords.get("values"))
+        else:  # which has no constants
+            model = with_strata(self.model, self.nodes)
+            given = None if (weight == 1).all() else weight[inside]
 
-    def fit(keywords, near, seconds):
-        fit = refits.fit(*(near or ()), time_limit=seconds, **keywords)
-        return fit.result.status, (fit.theta, fit.w), held.losses(fit.theta, keywords.get("values"))
+            def fit(keywords, near, seconds):
+                fitted = fit_within(clone(model), train.data, train.strata, given)
+                return "converged", None, fitted.losses(*test.data, strata=test.strata)
 
-    return fit
-
-
-def _other(validation, inside, outside):
-    """The same of a model of another kind, which has no constants."""
-    model = with_strata(validation.model, validation.nodes)
-    train, test = validation.sample.part(inside), validation.sample.part(outside)
-    weight = None if (validation.weight == 1).all() else validation.weight[inside]
-
-    def fit(keywords, near, seconds):
-        fitted = fit_within(clone(model), train.data, train.strata, weight)
-        return "converged", None, fitted.losses(*test.data, strata=test.strata)
-
-    return fit
+        return fit
