@@ -244,13 +244,13 @@ def wrt_names(model, wrt):
 
 
 class FittedModel:
-    """A fitted model's problem for fixed weights w on `edges`, by default those of its ``W_``.
+    """A fitted model's problem for fixed weights w on the edges of its ``W_``.
 
     `what` names the caller in messages; only where `shared` is True may all strata share their parameters, and the
     problem then has a single stratum. `theta` are the fitted parameters (K, n), `bound_model` has the records of the fit.
     """
 
-    def __init__(self, model, what, edges=None, shared=False):
+    def __init__(self, model, what, shared=False):
         common = getattr(model, "shared", False)
         if common and not shared:
             why = "but the strata of a common model share their parameters; use strat.lrsm."
@@ -259,8 +259,7 @@ class FittedModel:
         records, theta, W = training_records(model, what), model._flat(), model.W_
         if common:
             theta, W = theta[:1], np.zeros((1, 1))
-        if edges is None:
-            edges = EdgeList(len(theta), *sp.triu(W, 1).coords)
+        edges = EdgeList(len(theta), *sp.triu(W, 1).coords)
         self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
         self.bound_model = BoundModel(model, records=records, edges=edges)
 
