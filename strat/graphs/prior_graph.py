@@ -182,8 +182,16 @@ def _from_networkx(graph):
             "directions, or (list(graph), A + A.T) where each edge has one direction; graph.to_undirected() would keep one "
             "of two weights."
         )
-    labels = node_labels(graph)
-    i, j, attributes = _edges(graph)
+    labels, position = node_labels(graph), {node: k for k, node in enumerate(graph)}
+    neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`
+    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
+    i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
+    attributes = list(chain.from_iterable(near.values() for near in neighbors))
+    if graph.is_multigraph():  # parallel edges have attributes by key
+        i, j = (np.repeat(ends, list(map(len, attributes))) for ends in (i, j))
+        attributes = list(chain.from_iterable(keys.values() for keys in attributes))
+    once = i <= j  # every edge is there from both ends, and a loop once
+    i, j, attributes = i[once], j[once], list(compress(attributes, once.tolist()))
     weights = [edge.get("weight", 1.0) for edge in attributes]
     for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
         if not isinstance(weight, numbers.Real | np.bool_):
@@ -197,20 +205,6 @@ def _from_networkx(graph):
     factors = (edge.get("factor") for edge in compress(attributes, joins))
     factors = [None if factor is None else str(factor) for factor in factors]
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
-
-
-def _edges(graph):
-    """Positions of the ends of a graph's edges among its nodes, and the attributes of each edge."""
-    position = {node: k for k, node in enumerate(graph)}
-    neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`
-    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
-    i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
-    attributes = list(chain.from_iterable(near.values() for near in neighbors))
-    if graph.is_multigraph():  # parallel edges have attributes by key
-        i, j = (np.repeat(ends, list(map(len, attributes))) for ends in (i, j))
-        attributes = list(chain.from_iterable(keys.values() for keys in attributes))
-    once = i <= j  # every edge is there from both ends, and a loop once
-    return i[once], j[once], list(compress(attributes, once.tolist()))
 
 
 def _from_matrix(labels, W):
