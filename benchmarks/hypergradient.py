@@ -32,9 +32,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import strat
-from strat.derivatives.fitted_model import FittedModel
-from strat.derivatives.hypergradient import implicit_gradient
+from strat.derivatives.hypergradient import FittedModel, implicit_gradient
 from strat.derivatives.linearization import Linearization
+from strat.problem.graph_regularizers import FixedGraph
 
 REPEAT = 9
 MOST_WRITTEN = 800  # edges
@@ -74,7 +74,7 @@ def timed(f, repeat=1):
 def error(model, validation, G):
     """Largest error of G against central differences of polished solves on a few edges, relative to its largest entry."""
     fit = FittedModel(model, "the benchmark")
-    held, edges = fit.held_out(validation), fit.bound_model.edges
+    held, edges = fit.bound_model.validation(validation, smooth=True), fit.bound_model.edges
     i, j = edges.ends
     worst = 0.0
     for e in np.linspace(0, edges.count - 1, 5).astype(int):
@@ -82,7 +82,8 @@ def error(model, validation, G):
         for h in (-1e-5, 1e-5):
             moved = fit.w.copy()
             moved[e] += h
-            sides.append(held.mean_loss(Linearization(fit.problem(w=moved), fit.theta, moved).theta))
+            problem = fit.bound_model.problem(w0=moved, graph_regularizer=FixedGraph())
+            sides.append(held.mean_loss(Linearization(problem, fit.theta, moved).theta))
         worst = max(worst, abs((sides[1] - sides[0]) / 2e-5 - G[i[e], j[e]]))
     return worst / np.abs(G).max()
 
@@ -208,7 +209,7 @@ def compare(loss, name, graph, n):
     """The rows of one graph."""
     model, validation = model_of(loss, graph, n)
     fit = FittedModel(model, "the benchmark")
-    held = fit.held_out(validation)
+    held = fit.bound_model.validation(validation, smooth=True)
 
     def again():
         return strat.hypergradient(model, validation)

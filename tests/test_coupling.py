@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from fitted_models import Refitted, derivative, edge_matrix, slopes, slopes_in
 
 import strat
-from strat.derivatives.fitted_model import FittedModel
+from strat.derivatives.hypergradient import FittedModel
 from strat.errors import GraphError, OptionError
 from strat.graphs.prior_graph import read_graph
 from strat.solvers import NewtonCG

@@ -1,4 +1,4 @@
-"""Derivatives of a held-out loss through the fit: in edge weights, scales of the graph's factors and hyperparameters.
+"""A fitted model as a convex problem, and the derivatives of a held-out loss through the fit.
 
 With b the gradient of the held-out loss in theta and v = (H + C + G(w))⁻¹ b over the free directions, a change of the
 optimality conditions' gradient by δ changes the held-out loss by −⟨v, δ⟩.
@@ -10,12 +10,16 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from strat.compiler import coupling
-from strat.derivatives.fitted_model import FittedModel
-from strat.errors import OptionError, StratError
-from strat.model.fitted import weighted_problem
+from strat.derivatives.linearization import LOOSE, Linearization
+from strat.errors import ConvergenceWarning, OptionError, StratError, optional
+from strat.model.bound_model import BoundModel
+from strat.model.estimator import check_fitted
+from strat.model.fitted import training_records, weighted_problem
 from strat.problem.edges import EdgeList
+from strat.problem.graph_regularizers import FixedGraph
 from strat.rules import atoms
 
 STEP = 1e-5  # relative step of the differences of oracles in a hyperparameter
@@ -114,10 +118,7 @@ def implicit_gradient(fitted, held, linearization, names):
 
 def cvxpy_gradient(fitted, held, names):
     """Held-out loss and its gradient by differentiating the model's CVXPY problem: slow, and independent of all else here."""
-    try:
-        import diffcp  # noqa: F401
-    except ImportError as error:
-        raise OptionError('method="cvxpy" needs diffcp: pip install "strat[diffcp]".') from error
+    optional("diffcp", 'method="cvxpy"', "diffcp")
     model, prior, base = fitted.model, fitted.bound_model.prior, fitted.model.base
     values = {name: fitted.value_of(name) for name in names if name not in ("W0", "scale")}
     multipliers = {p.name() for p in coupling.parameters(base.couple)} & set(values)
@@ -240,3 +241,53 @@ def wrt_names(model, wrt):
         why = "has no graph" if model.graph is None else "learns W, which is held fixed here"
         raise OptionError(f'wrt has "scale", but the model {why}. Use strat.lrsm with a graph.')
     return names
+
+
+class FittedModel:
+    """A fitted model's problem for fixed weights w on the edges of its ``W_``.
+
+    `what` names the caller in messages; only where `shared` is True may all strata share their parameters, and the
+    problem then has a single stratum. `theta` are the fitted parameters (K, n), `bound_model` has the records of the fit.
+    """
+
+    def __init__(self, model, what, shared=False):
+        common = getattr(model, "shared", False)
+        if common and not shared:
+            why = "but the strata of a common model share their parameters; use strat.lrsm."
+            raise OptionError(f"{what} follows the graph, {why}")
+        check_fitted(model, what)
+        records, theta, W = training_records(model, what), model._flat(), model.W_
+        if common:
+            theta, W = theta[:1], np.zeros((1, 1))
+        edges = EdgeList(len(theta), *sp.triu(W, 1).coords)
+        self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
+        self.bound_model = BoundModel(model, records=records, edges=edges)
+
+    def problem(self, values=None):
+        """The JointProblem in theta, with hyperparameters by name in place of the model's own."""
+        return self.bound_model.problem(values=values, w0=self.w, graph_regularizer=FixedGraph())
+
+    def couple(self, i, j):
+        """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
+        return coupling.on_edges(self.model.base, self.model.values, self.bound_model.prior, i, j)
+
+    def linearized(self):
+        """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
+        fit = Linearization(self.problem(), self.theta, self.w)
+        kinks = int(fit.hessian.free.kinks.sum())
+        if not fit.residual <= LOOSE:
+            ConvergenceWarning.warn(
+                f"the fit is not at its optimum: Newton steps left a residual of {fit.residual:.1e}, so that its "
+                f"derivatives are inaccurate. Fit it to a smaller tol, or give the solver more iterations."
+            )
+        if kinks:
+            ConvergenceWarning.warn(
+                f"the fit lies on a kink of the regularizer in {kinks} strata: the derivatives there are those of one "
+                f"side, or between both sides."
+            )
+        return fit
+
+    def value_of(self, name):
+        """A hyperparameter's value in the fit, as an array."""
+        parameter = self.model.base.hyperparameters[name]
+        return np.asarray(self.model.values.get(name, parameter.value), dtype=float)

@@ -204,11 +204,8 @@ class ReducedHessian:
             for step in range(2 * ROUNDS):
                 if residual <= 10 * tolerance * size or (step >= ROUNDS and self.matrix.nnz > FEW):
                     break
-                change = (
-                    self._system.solve(rest, self.free, tolerance * size)
-                    if step < ROUNDS
-                    else self._direct(rest)
-                )
+                solve = self._system.solve if step < ROUNDS else self._direct
+                change = solve(rest, self.free, tolerance * size)
                 if not np.isfinite(change).all():
                     continue
                 x += change
@@ -225,7 +222,7 @@ class ReducedHessian:
         diagonal = self.matrix.diagonal()
         ridge = RIDGE * np.maximum(diagonal + diagonal.mean(), 1e-200)
         factor = splu(sp.csc_array(self.matrix + sp.diags_array(ridge)), **SYMMETRIC)
-        return lambda b: (self.basis @ factor.solve(self.basis.T @ b.ravel())).reshape(b.shape)
+        return lambda b, *_: (self.basis @ factor.solve(self.basis.T @ b.ravel())).reshape(b.shape)
 
     def _warn(self, residual):
         if self.singular.any():

@@ -6,18 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from strat.derivatives.fitted_model import FittedModel
+from strat.derivatives.hypergradient import FittedModel
 from strat.errors import OptionError
 from strat.graphs.candidates import candidate_edges, ends_of_pairs
-from strat.records.tables import Table, aligned, number
+from strat.records.tables import Table
 
 SHOWN = 10
-RANGES = {
-    "share": "above 0 and at most 1",
-    "ratio": "above 0",
-    "delta": "at least 0",
-    "delta_center": "at least 0",
-}
 
 
 def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
@@ -86,7 +80,10 @@ class Sensitivity(Table, Mapping):
     `influence` (E,) their norms.
     """
 
-    columns = ("edge", "weight", "influence", "most moved", "its share")
+    layout = (
+        ("edge", lambda edge: "{!r} – {!r}".format(*edge)),
+        *(("weight", 4), ("influence", 4), ("most moved", repr), ("its share", 2)),
+    )
 
     def __init__(self, pairs, derivatives, weights, strata, layout):
         self.pairs, self.derivatives, self.weights = pairs, derivatives, weights
@@ -120,21 +117,11 @@ class Sensitivity(Table, Mapping):
         rows = list(zip(self.pairs, *numbers, strict=True))
         return [list(rows[e]) for e in self._order]
 
-    def texts(self):
-        """Head and rows as texts."""
-        return [list(self.columns)] + [
-            [f"{a!r} – {b!r}", number(weight), number(size), repr(label), number(share, 2)]
-            for (a, b), weight, size, label, share in self.cells()
-        ]
-
     def __str__(self):
         if not self.pairs:
             return "no edges"
-        lines = [aligned(self.texts()[: SHOWN + 1])]
-        if len(self) > SHOWN:
-            lines.append(f"… and {len(self) - SHOWN} more (ranking, to_frame() have all)")
-        lines.append("influence: norm of the derivative of all strata's parameters in the edge's weight")
-        return "\n".join(lines)
+        about = "influence: norm of the derivative of all strata's parameters in the edge's weight"
+        return "\n".join([*self.printed(SHOWN), about])
 
 
 def sensitivity_bound(
@@ -178,8 +165,8 @@ def sensitivity_bound(
     >>> strat.sensitivity_bound(share=0.1, ratio=[2.0, 10.0, 100.0], delta=0.0, delta_center=0.05).round(3)
     array([1.25 , 0.125, 0.011])
     """
-    values = []
-    for name, value in {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}.items():
+    given, values = {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}, []
+    for name, value in given.items():
         try:
             array = np.asarray(value, dtype=float)
         except (TypeError, ValueError):
@@ -188,13 +175,14 @@ def sensitivity_bound(
             raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
         valid = (array >= 0) & ((array > 0) | name.startswith("delta")) & ((array <= 1) | (name != "share"))
         if not valid.all():
-            raise OptionError(f"{name} is {array[~valid].flat[0]:g}, but it must be {RANGES[name]}.")
+            least = {"share": "above 0 and at most 1", "ratio": "above 0"}.get(name, "at least 0")
+            raise OptionError(f"{name} is {array[~valid].flat[0]:g}, but it must be {least}.")
         values.append(array)
     try:
         p, A, delta, center = np.broadcast_arrays(*values)
     except ValueError:
         shapes = [value.shape for value in values]
-        raise OptionError(f"{', '.join(RANGES)} have shapes {shapes}, which do not go together.") from None
+        raise OptionError(f"{', '.join(given)} have shapes {shapes}, which do not go together.") from None
     numerator = 2 * (delta + center + delta * p * A)
     denominator = (1 - (1 + 2 * delta) * p - delta) * A - 1 + p - 2 * (delta + center)
     bound = np.full(numerator.shape, np.inf)

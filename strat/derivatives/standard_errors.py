@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from strat.derivatives.fitted_model import FittedModel
+from strat.derivatives.hypergradient import FittedModel
 from strat.derivatives.linearization import Linearization, block_diagonal
 from strat.errors import DataWarning, OptionError, is_nonnegative
 from strat.oracles.sparse_cholesky import inverse_entries

@@ -38,7 +38,7 @@ def candidate_edges(edges, prior, parameters=None):
             ends = sp.triu(A + A @ A, 1).tocoo().coords
     elif labels_and_W or isinstance(edges, nx.Graph | PriorGraph):
         graph = read_graph(edges)
-        position = np.array([_position(label, prior) for label in graph.labels], dtype=np.intp)
+        position = np.array([position_of(label, prior) for label in graph.labels], dtype=np.intp)
         ends = position[graph.i], position[graph.j]
     else:
         ends = ends_of_pairs(edges, prior)
@@ -55,17 +55,18 @@ def ends_of_pairs(edges, prior):
         pairs = [(u, v) for u, v in edges]
     except (TypeError, ValueError):
         raise GraphError(f"edges: {edges!r:.90} is not a list of pairs of labels.") from None
-    i, j = np.array([[_position(label, prior) for label in pair] for pair in pairs], int).reshape(-1, 2).T
+    i, j = np.array([[position_of(label, prior) for label in pair] for pair in pairs], int).reshape(-1, 2).T
     for e in np.flatnonzero(i == j):
         raise GraphError(f"edges: {pairs[e]!r} joins a stratum to itself. An edge joins two strata.")
     return i, j
 
 
-def _position(label, prior):
+def position_of(label, prior, what="edges"):
+    """The position of a label among the nodes; `what` names the option."""
     try:
         return prior.position[plain(label)]
     except (KeyError, TypeError):
         raise GraphError(
-            f"edges: {label!r} is not a node of the graph, which has {prior.K:,} nodes, such as "
+            f"{what}: {label!r} is not a node of the graph, which has {prior.K:,} nodes, such as "
             f"{some_of(prior.labels)}. {did_you_mean(plain(label), prior.labels)}".rstrip()
         ) from None

@@ -43,7 +43,7 @@ def knn(
     >>> list(graphs.knn([[0.0], [1.0], [5.0]], k=1).edges)
     [(0, 1), (1, 2)]
     """
-    nodes, features, _ = _read(features, metric)
+    nodes, features = _read(features, metric)
     if len(nodes) < 2:
         raise DataError("features holds a single stratum, which has no neighbours. Give one row per stratum.")
     return nearest(nodes, features, k, metric, name)
@@ -82,9 +82,9 @@ def exponential_kernel(
     >>> list(graphs.exponential_kernel([[0.0], [2.0]], tau=math.log(2)).edges(data="weight"))
     [(0, 1, 0.25)]
     """
-    nodes, features, precomputed = _read(features, metric)
+    nodes, features = _read(features, metric)
     with _errors_of(metric):
-        distances = squareform(features) if precomputed else pdist(features, metric)
+        distances = squareform(features) if metric == "precomputed" else pdist(features, metric)
     return exponential(nodes, distances, tau, name)
 
 
@@ -211,13 +211,12 @@ def _errors_of(metric):
 
 
 def _read(features, metric):
-    """The nodes, one row of features per node or the distances of all nodes, and whether it is these."""
+    """The nodes, and one row of features per node or the distances of all nodes."""
     values = as_floats("features", features)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] < 1:
         raise DataError(f"features has shape {values.shape}, but it is one row of numbers per stratum.")
-    precomputed = isinstance(metric, str) and metric == "precomputed"
-    return row_labels(features, len(values)), _distances(values) if precomputed else values, precomputed
+    return row_labels(features, len(values)), _distances(values) if metric == "precomputed" else values
 
 
 def _distances(values):

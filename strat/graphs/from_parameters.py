@@ -127,20 +127,18 @@ def from_parameters(
             "Lower min_records, or add edges for them by hand."
         )
     graph = weighted(nodes, [], 1.0, name)  # all nodes, in the order of the strata
-    if len(joined) > 1:
-        graph.add_edges_from(_joined(joined, points[~few], kernel, k, tau, sigma, name).edges(data=True))
-    return graph
-
-
-def _joined(nodes, points, kernel, k, tau, sigma, name):
-    """The graph on the strata whose parameters are to be trusted."""
-    if kernel == "knn":
-        return nearest(nodes, points, int(np.ceil(np.log2(len(nodes)))) if k is None else k, name=name)
-    if kernel == "exponential":
-        return exponential(nodes, pdist(points), tau, name)
     if sigma is not None and not (is_nonnegative(sigma) and sigma):
         raise OptionError(f"sigma is {sigma!r}, but it is a finite number above 0.")
-    return exponential(nodes, pdist(points), None if sigma is None else 0.5 / sigma**2, name, power=2)
+    if len(joined) < 2:
+        return graph
+    if kernel == "knn":
+        k = int(np.ceil(np.log2(len(joined)))) if k is None else k
+        part = nearest(joined, points[~few], k, name=name)
+    else:
+        rate, power = (tau, 1) if kernel == "exponential" else (sigma and 0.5 / sigma**2, 2)
+        part = exponential(joined, pdist(points[~few]), rate, name, power)
+    graph.add_edges_from(part.edges(data=True))
+    return graph
 
 
 def read_parameters(theta, labels=None):

@@ -15,10 +15,8 @@ from strat.errors import DataError, DataWarning, GraphError, OptionError, is_non
 from strat.records.labels import all_plain, is_missing, label_list, plain
 from strat.records.strata import some_of
 
-#: A weight this much below 0, relative to the largest, is rounding and is clipped.
-NEGATIVE = 1e-12
-#: An asymmetry up to this much of the largest weight is rounding and is averaged away.
-ASYMMETRY = 1e-9
+NEGATIVE = 1e-12  # a weight this much below 0, relative to the largest, is rounding and is clipped
+ASYMMETRY = 1e-9  # an asymmetry up to this much of the largest weight is rounding and is averaged away
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,6 @@ class PriorGraph:
     def _edge_of(self, i, j):
         """The positions of other edges (i < j) among the graph's, E where it has none."""
         keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
-        if np.array_equal(keys, wanted):
-            return np.arange(len(keys))
         edge = np.searchsorted(keys, wanted)
         return np.where(np.append(keys, -1)[edge] == wanted, edge, len(keys))
 
@@ -125,10 +121,7 @@ class PriorGraph:
 def unique_edges(i, j, K):
     """Return distinct edges (i < j, sorted) and the position among them of each edge given."""
     low, high = np.minimum(i, j).astype(np.intp), np.maximum(i, j).astype(np.intp)
-    keys = low * K + high
-    if (keys[1:] > keys[:-1]).all():  # as those of a checked graph are
-        return low, high, np.arange(len(keys))
-    keys, position = np.unique(keys, return_inverse=True)
+    keys, position = np.unique(low * K + high, return_inverse=True)
     return keys // K, keys % K, position
 
 
@@ -189,8 +182,16 @@ def _from_networkx(graph):
             "directions, or (list(graph), A + A.T) where each edge has one direction; graph.to_undirected() would keep one "
             "of two weights."
         )
-    labels = node_labels(graph)
-    i, j, attributes = _edges(graph)
+    labels, position = node_labels(graph), {node: k for k, node in enumerate(graph)}
+    neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`
+    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
+    i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
+    attributes = list(chain.from_iterable(near.values() for near in neighbors))
+    if graph.is_multigraph():  # parallel edges have attributes by key
+        i, j = (np.repeat(ends, list(map(len, attributes))) for ends in (i, j))
+        attributes = list(chain.from_iterable(keys.values() for keys in attributes))
+    once = i <= j  # every edge is there from both ends, and a loop once
+    i, j, attributes = i[once], j[once], list(compress(attributes, once.tolist()))
     weights = [edge.get("weight", 1.0) for edge in attributes]
     for a, b, weight in () if set(map(type, weights)) <= {float, int} else zip(i, j, weights, strict=True):
         if not isinstance(weight, numbers.Real | np.bool_):
@@ -206,21 +207,6 @@ def _from_networkx(graph):
     return PriorGraph.from_terms(labels, i, j, weights, factors, str(graph.name or ""))
 
 
-def _edges(graph):
-    """Positions of the ends of a graph's edges among its nodes, and the attributes of each edge."""
-    position = {node: k for k, node in enumerate(graph)}
-    if graph.is_multigraph():
-        edges = list(graph.edges(data=True))
-        ends = np.array([(position[u], position[v]) for u, v, _ in edges], dtype=np.intp).reshape(-1, 2)
-        return *ends.T, [attributes for _, _, attributes in edges]
-    neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`
-    j = np.array(list(map(position.__getitem__, chain.from_iterable(neighbors))), dtype=np.intp)
-    i = np.repeat(np.arange(len(neighbors)), list(map(len, neighbors)))
-    once = i <= j  # every edge is there from both ends, and a loop once
-    attributes = chain.from_iterable(near.values() for near in neighbors)
-    return i[once], j[once], list(compress(attributes, once.tolist()))
-
-
 def _from_matrix(labels, W):
     W = _as_csr(W)
     try:
@@ -230,14 +216,11 @@ def _from_matrix(labels, W):
     if W.shape != (len(labels), len(labels)):
         text = f"W has shape {W.shape}, but there are {len(labels):,} labels"
         raise GraphError(f"{text}. W must be square, with one row per label.")
-    _checked(labels, *W.tocoo(copy=False).coords, W.data)
+    i, j, w, _ = _checked(labels, *W.tocoo(copy=False).coords, W.data)
     # Each edge stands twice in W: its weight is the mean of both, which averages rounding away.
-    (edges, upper), (others, lower) = _above_diagonal(W), _above_diagonal(W.T.tocsr())
-    if not np.array_equal(edges, others):
-        both, halves = np.union1d(edges, others), ((edges, upper), (others, lower))
-        upper, lower = (np.bincount(np.searchsorted(both, some), w, len(both)) for some, w in halves)
-        edges = both
-    i, j = np.divmod(edges, len(labels))
+    halves = np.where(i < j, w, 1j * w), (np.minimum(i, j), np.maximum(i, j))
+    halves = sparse.coo_array(halves, shape=W.shape).tocsr().tocoo()
+    (i, j), upper, lower = halves.coords, halves.data.real, halves.data.imag
     gap = np.abs(upper - lower)
     if gap.size and gap.max() > ASYMMETRY * max(upper.max(), lower.max()):
         worst, sums = int(gap.argmax()), np.asarray(W.sum(axis=1)).ravel()
@@ -265,14 +248,8 @@ def _from_edge_list(labels, i, j, w):
     try:
         i, j = (np.asarray(ends) for ends in (i, j))
         whole = not i.size or i.dtype.kind in "iu" and j.dtype.kind in "iu"
-        ends = np.concatenate([i, j])
-        if (
-            i.ndim != 1
-            or i.shape != j.shape
-            or not whole
-            or ends.min(initial=0) < 0
-            or ends.max(initial=0) >= K
-        ):
+        ends = np.stack([i, j])
+        if i.ndim != 1 or not whole or not ((ends >= 0) & (ends < K)).all():
             raise ValueError
         i, j, w = i.astype(np.intp), j.astype(np.intp), np.broadcast_to(np.asarray(w, dtype=float), i.shape)
     except (TypeError, ValueError):
@@ -298,13 +275,6 @@ def _as_csr(W):
     W = sparse.csr_array(W.astype(float))  # a copy
     W.sum_duplicates()
     return W
-
-
-def _above_diagonal(W):
-    """Row K + column of a csr_array's entries above the diagonal, ascending, and their values without rounding below 0."""
-    rows, columns = W.tocoo(copy=False).coords
-    above = rows < columns
-    return rows[above] * np.int64(W.shape[1]) + columns[above], np.maximum(W.data[above], 0.0)
 
 
 def _checked(labels, i, j, weights):

@@ -184,7 +184,11 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
 def _lines(W, labels, values, bands, names, variable, without, ax, options):
     K, ordered = len(labels), canvas.are_numbers(labels)
     places = np.array(labels, dtype=float) if ordered else np.arange(K)
-    order, line = np.argsort(places, kind="stable"), "-" if ordered or _is_path(W) else ""
+    W = sparse.csr_array(W)
+    is_path = (
+        K > 1 and (W.diagonal(1) > 0).all() and W.nnz == 2 * (K - 1)
+    )  # each stratum is joined to the next
+    order, line = np.argsort(places, kind="stable"), "-" if ordered or is_path else ""
     ax = canvas.axes(ax, (7.0 if ordered or K <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels))))
     marker, size = "" if line and K > 200 else "o", np.clip(150 / K, 1.5, 5.0)
     marked = bool(marker) and without.any()
@@ -219,12 +223,6 @@ def _lines(W, labels, values, bands, names, variable, without, ax, options):
         ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     ax.grid(alpha=0.3)
     return ax
-
-
-def _is_path(W):
-    """Whether each stratum is joined to the next."""
-    W = sparse.csr_array(W)
-    return W.shape[0] > 1 and bool(np.all(W.diagonal(1) > 0)) and W.nnz == 2 * (W.shape[0] - 1)
 
 
 def history(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from strat.errors import DataError, OptionError, check_whole
+from strat.errors import DataError, OptionError, check_whole, optional
 from strat.graphs.features import centres, shapes_of
 from strat.graphs.prior_graph import read_graph
 from strat.graphs.report import read_weights
@@ -51,6 +51,7 @@ def graph(
     '12 strata, 12 edges of weight 1'
     """
     check_whole("most", most, 1)
+    patheffects = optional("matplotlib.patheffects", "strat.plot", "plot")
     prior, ax = read_weights(graph), canvas.axes(ax, (7.0, 6.0))
     labels, i, j, w = prior.labels, prior.i, prior.j, prior.weights()
     heaviest = np.argsort(w, kind="stable")[-most:]  # the heaviest last, on top
@@ -70,7 +71,11 @@ def graph(
     size = float(np.clip(3000 / len(labels), 3, 60))
     ax.scatter(*places.T, s=size, color="0.2", edgecolors="white", linewidths=0.5, zorder=2)
     if grid is None:
-        _name_strata(ax, labels, places)
+        ax.set_axis_off()
+        style = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": 8 if len(labels) <= 20 else 6.5}
+        halo = [patheffects.withStroke(linewidth=2, foreground="white")]
+        for label, place in zip(labels, places, strict=True) if len(labels) <= NAMED else ():
+            ax.annotate(canvas.short(label), place, **style, path_effects=halo)
     else:
         for axis, values, title in zip((ax.yaxis, ax.xaxis), grid[0], canvas.axis_names(graph), strict=True):
             canvas.set_ticks(axis, values)
@@ -94,9 +99,7 @@ def _given(pos, graph, labels):
     except (KeyError, TypeError, ValueError):
         places = np.empty(0)
     if places.shape != (len(labels), 2) or not np.isfinite(places).all():
-        raise OptionError(
-            "pos must be {label: (x, y)} of all nodes, or a finite array (K, 2) in their order."
-        )
+        raise OptionError("pos must be {label: (x, y)} of all nodes, or a finite (K, 2) array in order.")
     return places
 
 
@@ -121,17 +124,6 @@ def _draw_edges(ax, curves, w, thickest, alike, options):
     ax.add_collection(lines)
     opaque = ScalarMappable(lines.norm, lines.cmap)
     ax.figure.colorbar(opaque, ax=ax, shrink=0.8).set_label("weight")
-
-
-def _name_strata(ax, labels, places):
-    from matplotlib.patheffects import withStroke
-
-    ax.set_axis_off()
-    halo = [withStroke(linewidth=2, foreground="white")]
-    for label, place in zip(labels, places, strict=True) if len(labels) <= NAMED else ():
-        beside = {"xytext": (4, 4), "textcoords": "offset points"}
-        label = canvas.short(label)
-        ax.annotate(label, place, **beside, fontsize=8 if len(labels) <= 20 else 6.5, path_effects=halo)
 
 
 def _layout(K, i, j, w):
@@ -204,7 +196,7 @@ def weights(graph: Any, prior: Any = None, ax: "Axes | None" = None, **options: 
     else:
         W0 = _prior(graph, prior, labels)
         title, name, shown = "Change of the weights W − W0", "W − W0", _pooled(W - W0)
-        most, ends = _extent(shown, _usual(W0) or _usual(W))
+        most, ends = _extent(shown, W0, W)
         shades = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
     if "norm" in options:
         shades, ends = {"cmap": shades["cmap"]}, "neither"
@@ -236,13 +228,9 @@ def _prior(graph, prior, labels):
     return weighted.matrix()[order][:, order]
 
 
-def _usual(W):
-    """The median of the weights above 0; 0 where there are none."""
-    return float(np.median(W.data[W.data > 0])) if (W.data > 0).any() else 0.0
-
-
-def _extent(change, weight):
-    """The size of the darkest colour, at least a usual weight, and which ends go beyond it."""
+def _extent(change, *graphs):
+    """The size of the darkest colour, at least a usual weight of the first graph with edges, and which ends go beyond it."""
+    weight = next((float(np.median(W.data[W.data > 0])) for W in graphs if (W.data > 0).any()), 0.0)
     sizes = np.abs(change[change != 0])
     if not sizes.size:
         return weight or 1.0, "neither"

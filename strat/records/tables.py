@@ -2,6 +2,7 @@
 
 import math
 from html import escape
+from itertools import islice
 
 import numpy as np
 
@@ -19,7 +20,31 @@ class Shown:
 
 
 class Table(Shown):
-    """A subclass has ``columns`` (names), ``cells()`` (rows of values or None) and ``texts()`` (head and rows)."""
+    """A subclass has ``cells()``, rows of values or None, and ``layout``, the head and the digits of each printed column.
+
+    The names of a mean and its standard error follow where a column has both. A last column "error" stands below the table.
+    """
+
+    @property
+    def columns(self):
+        """The names of the values in a row."""
+        return [name for head, _, *names in self.layout for name in names or [head]]
+
+    def texts(self, errors=False):
+        """Head and rows as texts; with `errors` these too, where there are some."""
+        lines = [[head for head, *_ in self.layout]]
+        for row in self.cells():
+            row = iter(row)
+            lines.append([text_of(*islice(row, len(names) or 1), digits=n) for _, n, *names in self.layout])
+        without = lines[0][-1] == "error" and not (errors and any(line[-1] for line in lines[1:]))
+        return [line[:-1] for line in lines] if without else lines
+
+    def printed(self, most=None):
+        """The table of the first rows, how many more there are, and errors, by the names in the first column."""
+        lines, rows = self.texts(), self.cells()
+        more = [f"… and {len(rows) - most} more (to_frame() has all)"] if most and len(rows) > most else []
+        errors = [f"failed  {name}: {error}" for name, *_, error in rows if error]
+        return [aligned(lines[: most and most + 1]), *more, *(errors if self.columns[-1] == "error" else [])]
 
     def _repr_html_(self):
         before, table, after = str(self).partition(aligned(self.texts()))
@@ -41,7 +66,7 @@ class Table(Shown):
         pandas.DataFrame
             One row for each row of the table.
         """
-        return optional("pandas", "to_frame()", "pandas").DataFrame(self.cells(), columns=list(self.columns))
+        return optional("pandas", "to_frame()", "pandas").DataFrame(self.cells(), columns=self.columns)
 
     def to_markdown(self):
         """The table as Markdown.
@@ -51,7 +76,7 @@ class Table(Shown):
         str
             Lines with ``|`` between cells.
         """
-        head, *rows = self.texts()
+        head, *rows = self.texts(errors=True)
         rows = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
@@ -65,15 +90,6 @@ def aligned(lines, numbers=True):
         right = numbers and columns and are_numbers
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
     return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
-
-
-def number(value, digits=4):
-    """A number as text with `digits` significant digits."""
-    if value is None:
-        return ""
-    if not math.isfinite(value):
-        return str(value)
-    return f"{value:#.{digits}g}".rstrip(".") if 1e-3 <= abs(value) < 10**digits else f"{value:.{digits}g}"
 
 
 def mean_and_error(values, weight=None):
@@ -92,6 +108,11 @@ def mean_and_error(values, weight=None):
     return mean, float(np.sqrt(n / (n - 1) * np.sum((share * (values - mean)) ** 2)))
 
 
-def text_of(mean, error, digits):
-    """A mean and its standard error as text."""
-    return number(mean, digits) + ("" if error is None else f" ± {number(error, 2)}")
+def text_of(value, error=None, digits=4):
+    """A value as text, floats with significant digits and perhaps a standard error; `digits` may be what makes the text."""
+    if callable(digits):
+        return digits(value)
+    if not isinstance(value, float) or not math.isfinite(value):
+        return "" if value is None else str(value)
+    text = f"{value:#.{digits}g}".rstrip(".") if 1e-3 <= abs(value) < 10**digits else f"{value:.{digits}g}"
+    return text if error is None else f"{text} ± {text_of(error, digits=2)}"

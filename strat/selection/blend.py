@@ -113,18 +113,6 @@ class Blend(ScoredByPrediction):
                 predicted = np.stack([prediction_of(model, test) for model in those], axis=1)
                 losses = LossOfPrediction(self.base, self.values, arrays, "blend")
                 held.append((losses, predicted, records.weight[outside]))
-        self.weights_, self.losses_ = self._choose(held)
-        self.models_ = fitted(sample.part(), sample_weight)
-        return self
-
-    def prediction(self, *data, strata=None):
-        """Predictions (N,) for all data arguments, of which the target is not used."""
-        part = Sample(list(self.models), (*data, strata), "predict").part()
-        used = [(w, m) for w, m in zip(self.weights_, self.models_, strict=True) if w]
-        return sum(w * prediction_of(m, part) for w, m in used)
-
-    def _choose(self, held):
-        """The weights, and the mean held-out losses of every model and of the blend."""
         units = np.eye(len(self.models))
         w = units.mean(axis=0)
         ways, alone = [w] * len(held), [_mean_loss(held, [unit] * len(held)) for unit in units]
@@ -133,8 +121,16 @@ class Blend(ScoredByPrediction):
             ways = [_stacked(held[:k] + held[k + 1 :] or held) for k in range(len(held))]
             w = _stacked(held)
         both = _mean_loss(held, ways)
-        w = units[np.argmin(alone)] if self.guard and not both < min(alone) else w
-        return w, {**dict(enumerate(alone)), "blend": both}
+        self.weights_ = units[np.argmin(alone)] if self.guard and not both < min(alone) else w
+        self.losses_ = {**dict(enumerate(alone)), "blend": both}
+        self.models_ = fitted(sample.part(), sample_weight)
+        return self
+
+    def prediction(self, *data, strata=None):
+        """Predictions (N,) for all data arguments, of which the target is not used."""
+        part = Sample(list(self.models), (*data, strata), "predict").part()
+        used = [(w, m) for w, m in zip(self.weights_, self.models_, strict=True) if w]
+        return sum(w * prediction_of(m, part) for w, m in used)
 
 
 def _mean_loss(held, ways):

@@ -18,8 +18,7 @@ from strat.model.fit import Refits
 from strat.oracles.base import hessian_blocks
 from strat.records.archive import fingerprint
 
-#: A complete graph has an edge for each pair: with more strata it would cost more than all others.
-MOST_COMPLETE = 500
+MOST_COMPLETE = 500  # strata; with more, a complete graph would cost more than all other candidates
 #: Factors of its weight where a grid is given for the other models.
 COMPLETE_SCALES = tuple(10.0**e for e in np.arange(-3.0, 2.5, 0.5))
 
@@ -117,8 +116,11 @@ def simple_models(models, nodes):
     simple, by_declaration, first_of = [], {}, {}
     for name, model in models.items():
         if isinstance(model, StratifiedModel):
-            by_declaration.setdefault(_without_couple(model.base), {})[name] = model
-            first_of.setdefault(model.base, name)
+            base = model.base  # those that differ in nothing but `couple` and `predict` go together
+            parts = (base.loss, base.regularizer, *base.constraints)
+            leaves = [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())]
+            by_declaration.setdefault(fingerprint(contents(base), leaves), {})[name] = model
+            first_of.setdefault(base, name)
     for group in by_declaration.values():
         # The first graph that has a node for every label, as a model's graph should.
         labels_of = [(m, nodes if m.graph is None else read_graph(m.graph).labels) for m in group.values()]
@@ -130,8 +132,7 @@ def simple_models(models, nodes):
         first, made = next(iter(group)) if len(by_declaration) > 1 else None, []
         if not any(m.shared for m in group.values()):
             made.append(("common", first, common(model.base, without_edges, **options)))
-        together = [m.shared or m.graph_regularizer.learned or _has_weights(m) for m in group.values()]
-        if all(together):
+        if all(m.shared or m.graph_regularizer.learned or _has_weights(m) for m in group.values()):
             made.append(("separate", first, separate(model.base, without_edges, **options)))
         for base in dict.fromkeys(m.base for m in group.values()):
             if 2 <= len(labels) <= MOST_COMPLETE and not coupling.by_factor(base.couple):
@@ -142,12 +143,6 @@ def simple_models(models, nodes):
             name = kind if first is None else f"{first}: {kind}"
             simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
     return simple
-
-
-def _without_couple(base):
-    """What declarations have in common that differ in nothing but ``couple`` and ``predict``."""
-    parts = (base.loss, base.regularizer, *base.constraints)
-    return fingerprint(contents(base), [leaf.id for e in parts for leaf in (*e.variables(), *e.parameters())])
 
 
 def curvature(model, part, weight, nodes):

@@ -92,17 +92,24 @@ def compare(
         raise OptionError("train= and test= go together; give both, or data= to be split.")
     if (train is None) == (data is None):
         raise OptionError("give either train= and test=, or data= to be split.")
-    everyone, seeds = list(models.values()), [None]
+    everyone, seeds = list(models.values()), None
     if train is not None:
         parts = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]
     else:
         sample = Sample(everyone, data, "data")
-        pairs, seeds = _pairs(sample, splits, test_size, random_state)
-        parts = [(sample.part(a), sample.part(b)) for a, b in pairs]
+        if isinstance(splits, Integral) and not isinstance(splits, bool):
+            check_whole("splits", splits, 1)
+            if isinstance(test_size, bool) or not 0 < test_size < 1:
+                raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
+            check_whole("random_state", random_state, 0)
+            seeds, everything = range(random_state, random_state + splits), np.zeros(len(sample))
+            splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
+            splits = [next(splitter.split(everything)) for splitter in splitters]
+        parts = [(sample.part(a), sample.part(b)) for a, b in sample.splits(splits)]
     strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels))
     runs, notes = [], []
     try:
-        for pair, seed in zip(parts, seeds, strict=True):
+        for pair, seed in zip(parts, seeds or [None] * len(parts), strict=True):
             clones = [(name, with_strata(model, strata)) for name, model in models.items()]
             runs += [_run(name, seed, model, *pair, metrics) for name, model in clones]
     except KeyboardInterrupt:
@@ -140,17 +147,3 @@ def _run(name, seed, model, train, test, metrics):
             run["error"] = first_line(error)
     run["notes"] = [str(w.message) for w in caught if w.category.__module__.startswith("strat")]
     return {"seconds": time.perf_counter() - started, **run}
-
-
-def _pairs(sample, splits, test_size, random_state):
-    """Positions (training, test) of every split, and the seeds of random ones."""
-    if isinstance(splits, bool) or not isinstance(splits, Integral):
-        pairs = sample.splits(splits)
-        return pairs, [None] * len(pairs)
-    check_whole("splits", splits, 1)
-    if isinstance(test_size, bool) or not 0 < test_size < 1:
-        raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
-    check_whole("random_state", random_state, 0)
-    seeds, all_records = list(range(random_state, random_state + splits)), np.zeros(len(sample))
-    splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
-    return sample.splits([next(splitter.split(all_records)) for splitter in splitters]), seeds

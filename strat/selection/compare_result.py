@@ -1,16 +1,12 @@
 """The result of a comparison: one table for all models and metrics."""
 
-import math
 from collections import Counter
 
 import numpy as np
 
 from strat.errors import OptionError
 from strat.plot import canvas
-from strat.records.tables import Table, aligned, mean_and_error, number, text_of
-
-#: The parts of the records on which models are measured, in the order of the columns.
-PARTS = ("test", "train", "unseen")
+from strat.records.tables import Table, mean_and_error
 
 
 class Comparison(Table):
@@ -20,19 +16,18 @@ class Comparison(Table):
     ----------
     runs : list of dict
         One for each split and model: model, seed, seconds, status, objective, error (text or None), notes, and values
-        ``{(part, metric): value}``; the parts are test, train, and unseen: the test records of strata that had no
-        training records.
+        ``{(part, metric): value}``; the part "unseen" are the test records of strata without training records.
     """
 
     def __init__(self, models, metrics, runs, notes=()):
         self.models, self.metrics, self.runs, self.notes = models, metrics, runs, list(notes)
-        self.parts = [*PARTS] if any(run["unseen"] for run in runs) else [*PARTS[:2]]
+        self.parts = ["test", "train"] + ["unseen"] * any(run["unseen"] for run in runs)
         self.splits = len(runs) // len(models)
         self._measures = [(part, metric) for part in self.parts for metric in metrics]
-        kinds = ("", " s.e.") if self.splits > 1 else ("",)
-        measured = [f"{part} {metric}{kind}" for part, metric in self._measures for kind in kinds]
-        self.columns = ["model", *measured, "seconds", "status", "objective", "error"]
-        self._outcomes = {name: self._outcome(name) for name in models}
+        kinds = ("", " s.e.")[: self.splits]  # one split has no standard error
+        names = [f"{part} {metric}" for part, metric in self._measures]
+        self.layout = [("model", None), *((name, 4, *(name + kind for kind in kinds)) for name in names)]
+        self.layout += [("seconds", 2), ("status", None), ("objective", 8), ("error", None)]
 
     def mean(self, model, metric=None, part="test"):
         """Mean over the splits, and its standard error.
@@ -70,12 +65,9 @@ class Comparison(Table):
         dict
             ``{model: (mean difference, its standard error)}``; below 0: lower than the reference.
         """
-        subtracted, found = self._values(reference, metric, part), {}
-        for name in self.models:
-            if name != reference:
-                pairs = zip(self._values(name, metric, part), subtracted, strict=True)
-                found[name] = mean_and_error([a - b for a, b in pairs if None not in (a, b)])
-        return found
+        subtracted, others = self._values(reference, metric, part), [m for m in self.models if m != reference]
+        pairs = {name: zip(self._values(name, metric, part), subtracted, strict=True) for name in others}
+        return {m: mean_and_error([a - b for a, b in p if None not in (a, b)]) for m, p in pairs.items()}
 
     def best(self, metric=None):
         """Name of the model with the lowest mean of a metric on the test records.
@@ -91,24 +83,21 @@ class Comparison(Table):
             The model.
         """
         means = {name: self.mean(name, metric)[0] for name in self.models}
-        return min(self.models, key=lambda name: math.inf if means[name] is None else means[name])
+        return min(self.models, key=lambda name: (means[name] is None, means[name]))
 
     def cells(self):
         """Rows of values, one a model."""
-        shown, rows = slice(None) if self.splits > 1 else slice(1), []  # one split has no standard error
-        for name, outcome in self._outcomes.items():
-            means = [self.mean(name, metric, part)[shown] for part, metric in self._measures]
-            rows.append([name, *sum(means, ()), *outcome])
+        rows = []
+        for name in self.models:
+            runs = [run for run in self.runs if run["model"] == name]
+            states = Counter(run["status"] for run in runs).most_common()
+            status = states[0][0] if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states)
+            seconds, _ = mean_and_error([run["seconds"] for run in runs])
+            objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
+            error = next((run["error"] for run in runs if run["error"]), None)
+            means = [self.mean(name, metric, part)[: self.splits] for part, metric in self._measures]
+            rows.append([name, *sum(means, ()), seconds, status, objective, error])
         return rows
-
-    def texts(self):
-        """Head and rows as texts, mean and standard error in one cell."""
-        failed = any(run["error"] for run in self.runs)
-        lines = [["model", *map(" ".join, self._measures), "seconds", "status", "objective", "error"]]
-        for name, (seconds, status, objective, error) in self._outcomes.items():
-            means = [text_of(*self.mean(name, metric, part), 4) for part, metric in self._measures]
-            lines.append([name, *means, number(seconds, 2), status, number(objective, 8), error or ""])
-        return lines if failed else [line[:-1] for line in lines]
 
     def plot(self, metric=None, ax=None):
         """Dots with standard errors: test records filled, training records empty.
@@ -140,16 +129,13 @@ class Comparison(Table):
         return ax
 
     def __str__(self):
-        width = 4 + len(self._measures)  # errors are printed below the table
-        lines = [aligned([line[:width] for line in self.texts()])]
-        lines += [f"failed  {name}: {error}" for name, (*_, error) in self._outcomes.items() if error]
+        lines = self.printed()
         seeds = [run["seed"] for run in self.runs[:: len(self.models)] if run["seed"] is not None]
         if self.splits > 1:
             how = f", seeds {seeds[0]} to {seeds[-1]}" if seeds else ""
             lines.append(f"mean ± standard error over {self.splits} splits{how}")
-        if "unseen" in self.parts:
-            counts = [run["unseen"] for run in self.runs[:: len(self.models)]]
-            lines.append(f"unseen: {sum(counts)} test records in strata without training records")
+        if count := sum(run["unseen"] for run in self.runs[:: len(self.models)]):
+            lines.append(f"unseen: {count} test records in strata without training records")
         for name in self.models:
             texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
             lines += [f"note  {name}: {text}" for text in list(texts)[:2]]
@@ -162,12 +148,3 @@ class Comparison(Table):
             if name not in known:
                 raise OptionError(f"{name!r} is none of the {what} {', '.join(known)}.")
         return [run["values"].get((part, metric)) for run in self.runs if run["model"] == model]
-
-    def _outcome(self, name):
-        """Mean seconds, statuses, mean objective and first error of one model."""
-        runs = [run for run in self.runs if run["model"] == name]
-        states = Counter(run["status"] for run in runs).most_common()
-        status = states[0][0] if len(states) == 1 else ", ".join(f"{n} {s}" for s, n in states)
-        seconds, _ = mean_and_error([run["seconds"] for run in runs])
-        objective, _ = mean_and_error([run["objective"] for run in runs if run["objective"] is not None])
-        return [seconds, status, objective, next((run["error"] for run in runs if run["error"]), None)]

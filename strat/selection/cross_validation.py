@@ -3,7 +3,6 @@
 import copy
 import warnings
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from sklearn.base import clone
@@ -22,9 +21,8 @@ class Trial:
 
     constants: dict  # by full name
     fits: list = field(default_factory=list)  # of every fold
-    means: list = field(default_factory=list)  # the mean losses of the folds' held-out records
-    loss: float = np.inf  # mean over all held-out records
-    losses: object = field(default_factory=list)  # functions that give each fold's, then an array of all
+    losses: list = field(default_factory=list)  # of the held-out records, an array for each fold
+    loss: float = np.inf  # their mean
     error: str | None = None
     failure: Exception | None = None
 
@@ -65,13 +63,11 @@ class CrossValidation:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     if k not in self.folds:
-                        bind = _stratified if isinstance(self.model, StratifiedModel) else _other
-                        self.folds[k] = bind(self, inside, outside)
-                    state, fit, mean, losses = self.folds[k](keywords, near and near.fits[k], clock.left)
+                        self.folds[k] = self._fold(inside, outside)
+                    state, fit, losses = self.folds[k](keywords, near and near.fits[k], clock.left)
                 if state == "time_limit":
                     clock.check()
                 trial.fits.append(fit)
-                trial.means.append(mean)
                 trial.losses.append(losses)
                 states[state] += 1
         except OutOfTime:
@@ -80,36 +76,26 @@ class CrossValidation:
             trial.error = f"{first_line(error)} (fold {len(trial.fits) + 1} of {len(self.pairs)})"
             trial.failure = error
             return trial
-        totals = [self.weight[test].sum() for _, test in self.pairs]
-        trial.loss = float(np.average(trial.means, weights=totals))
+        weights = np.concatenate([self.weight[test] for _, test in self.pairs])
+        trial.loss = float(np.average(np.concatenate(trial.losses), weights=weights))
         return trial
 
+    def _fold(self, inside, outside):
+        """For one fold, a function of constants, a fit near by and seconds: status, fit, and losses of held-out records."""
+        train, test, weight = self.sample.part(inside), self.sample.part(outside), self.weight
+        if isinstance(self.model, StratifiedModel):
+            refits = Refits(self.model, train.data, train.strata, weight[inside], self.nodes, self.tol)
+            held = refits.bound_model.held_out(test.data, test.strata, weight[outside], where="train")
 
-def _stratified(validation, inside, outside):
-    """Fits of a StratifiedModel to one fold: status, fit, mean held-out loss, and a function that gives each record's."""
-    train, test = validation.sample.part(inside), validation.sample.part(outside)
-    weight, options = validation.weight, {"nodes": validation.nodes, "tol": validation.tol}
-    refits = Refits(validation.model, train.data, train.strata, weight[inside], **options)
-    held = refits.bound_model.held_out(test.data, test.strata, weight[outside], where="train")
+            def fit(keywords, near, seconds):
+                fit = refits.fit(*(near or ()), time_limit=seconds, **keywords)
+                return fit.result.status, (fit.theta, fit.w), held.losses(fit.theta, keywords.get("values"))
+        else:  # which has no constants
+            model = with_strata(self.model, self.nodes)
+            given = None if (weight == 1).all() else weight[inside]
 
-    def fit(keywords, near, seconds):
-        fit, values = refits.fit(*(near or ()), time_limit=seconds, **keywords), keywords.get("values")
-        losses = partial(held.losses, fit.theta, values)
-        return fit.result.status, (fit.theta, fit.w), held.mean_loss(fit.theta, values), losses
+            def fit(keywords, near, seconds):
+                fitted = fit_within(clone(model), train.data, train.strata, given)
+                return "converged", None, fitted.losses(*test.data, strata=test.strata)
 
-    return fit
-
-
-def _other(validation, inside, outside):
-    """The same of a model of another kind, which has no constants."""
-    model = with_strata(validation.model, validation.nodes)
-    train, test = validation.sample.part(inside), validation.sample.part(outside)
-    weight = None if (validation.weight == 1).all() else validation.weight[inside]
-
-    def fit(keywords, near, seconds):
-        fitted = fit_within(clone(model), train.data, train.strata, weight)
-        losses = fitted.losses(*test.data, strata=test.strata)
-        mean = float(np.average(losses, weights=validation.weight[outside]))
-        return "converged", None, mean, lambda: losses
-
-    return fit
+        return fit

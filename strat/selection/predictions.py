@@ -6,8 +6,7 @@ from strat.errors import OptionError
 from strat.model.estimator import StratifiedModel
 from strat.records.strata import Strata
 
-#: Of the losses of one prediction by two parameter vectors.
-ROUNDING = 1e-6
+ROUNDING = 1e-6  # of the losses of one prediction by two parameter vectors
 
 
 def check_predictable(base, who):

@@ -1,10 +1,9 @@
 """The result of a search: its table of candidates."""
 
 from strat.errors import OptionError
-from strat.records.tables import Table, aligned, number, text_of
+from strat.records.tables import Table
 
-#: Most rows that are printed.
-SHOWN = 40
+SHOWN = 40  # most rows that are printed
 
 
 class Search(Table):
@@ -32,9 +31,11 @@ class Search(Table):
         self.seconds, self.notes = seconds, notes
         first = {row["candidate"]: row for row in reversed(table) if not row["error"]}
         self._fitted, self._rows, self._models = fitted, first, {table[0]["candidate"]: best}
-        self.names = list(dict.fromkeys(name for row in table for name in row["constants"]))
-        self.columns = ["candidate", "mean", "s.e.", "difference", "difference s.e."]
-        self.columns += [*self.names, "trials", "seconds", "error"]
+        names = dict.fromkeys(name for row in table for name in row["constants"])
+        constants = [(n.removeprefix("graph_regularizer__").removeprefix("base__"), 3, n) for n in names]
+        self.layout = [("candidate", None), ("held-out loss", 5, "mean", "s.e.")]
+        self.layout += [("above the best", 2, "difference", "difference s.e."), *constants]
+        self.layout += [("trials", None), ("seconds", 2), ("error", None)]
 
     @property
     def chosen(self):
@@ -61,27 +62,9 @@ class Search(Table):
         keys = [names.get(column, column) for column in self.columns]
         return [[{**row, **row["constants"]}.get(key) for key in keys] for row in self.table]
 
-    def texts(self):
-        """Head and rows as texts."""
-        names = [name.removeprefix("graph_regularizer__").removeprefix("base__") for name in self.names]
-        lines = [["candidate", "held-out loss", "above the best", *names, "trials", "seconds"]]
-        for row in self.table:
-            loss = "failed" if row["error"] else text_of(row["mean"], row["se"], 5)
-            above = text_of(row["difference"], row["difference_se"], 2) if row["difference"] else ""
-            given = [row["constants"].get(name, "") for name in self.names]
-            given = [number(float(c), 3) if isinstance(c, (int, float)) else str(c) for c in given]
-            work = [str(row["trials"]), number(row["seconds"], 2)]
-            lines.append([row["candidate"], loss, above, *given, *work])
-        return lines
-
     def __str__(self):
-        lines = self.texts()
-        text = [aligned(lines[: SHOWN + 1])]
-        if len(lines) > SHOWN + 1:
-            text.append(f"… and {len(lines) - SHOWN - 1} more (to_frame() has all)")
-        text += [f"failed  {row['candidate']}: {row['error']}" for row in self.table if row["error"]]
-        text.append(
+        about = (
             f"mean ± standard error over {self.records} held-out records of {self.folds} folds, differences record by "
             f"record; {self.seconds:.1f} s"
         )
-        return "\n".join(text + [f"note  {note}" for note in self.notes])
+        return "\n".join([*self.printed(SHOWN), about, *(f"note  {note}" for note in self.notes)])

@@ -30,7 +30,10 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
             'method="evidence" ignores time, and may do harm where a fit extrapolates: rolling folds need three '
             f"origins at least for its guard, and there are {len(parts)}. Give more, or tune by held-out loss."
         )
-    ways, scaled = ways_of(model, prior), max(len(prior.factors), 1)
+    ways, scaled, coupled = [PRODUCT], max(len(prior.factors), 1), table_of(model, prior)
+    several = len(coupled) > 1 and np.count_nonzero(coupled.any(axis=0)) > 1  # else a table is a product
+    if several and not prior.factor_on(prior.i, prior.j)[1].any():
+        ways.append(TABLE)
     losses, x, path = [], None, None
     with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
@@ -63,13 +66,6 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     found |= {"history": history, "folds": counts, "table": table, "log_evidence": path}
     W0 = as_networkx(model.graph, prior, prior.weights(scales))
     return Tuned(model, tuned, W0, parameters, **found)
-
-
-def ways_of(model, prior):
-    """What is tried: products, and tables where these are not the same and the model can have them."""
-    table = table_of(model, prior)
-    several = len(table) > 1 and np.count_nonzero(table.any(axis=0)) > 1
-    return (PRODUCT, TABLE) if several and not prior.factor_on(prior.i, prior.j)[1].any() else (PRODUCT,)
 
 
 def maximised(evidence, ways, scaled, clock):

@@ -15,10 +15,8 @@ from strat.selection.tuning.path import FAILURES, START, best, choices, choose, 
 from strat.selection.tuning.result import Tuned, as_networkx
 from strat.solvers.progress import logger
 
-#: Rounds, each of which leaves out its own records.
-ROUNDS = 3
-#: Share of the time limit for the rounds; the rest is for the last descent.
-FOR_ROUNDS = 0.7
+ROUNDS = 3  # rounds, each of which leaves out its own records
+FOR_ROUNDS = 0.7  # share of the time limit for the rounds; the rest is for the last descent
 
 
 @dataclass
@@ -155,10 +153,8 @@ def _walk_rounds(rounds, branches, clock, steps):
         for number, (tuning, left_out) in enumerate(rounds.rounds, start=1):
             paths.append({})
             for name, branch in branches.items():
-                path, label = (
-                    paths[-1].setdefault(name, {}),
-                    f"round {number} of {len(rounds.rounds)}  {name}",
-                )
+                path = paths[-1][name] = {}
+                label = f"round {number} of {len(rounds.rounds)}  {name}"
                 try:
                     objectives = branch.objective(tuning), branch.objective(left_out)
                     walk(path, branch.stages, *objectives, label, check, **steps)

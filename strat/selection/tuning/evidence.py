@@ -38,13 +38,9 @@ class Evidence:
     """Log evidence of some records, and its gradient, as functions of the logarithms x of multipliers of the numbers T_ac."""
 
     def __init__(self, model, prior, part):
-        fits = clone(model).set_params(graph=prior, solver=NewtonCG(), n_starts=1, warm_start=False)
+        fits = clone(model).set_params(graph=prior, solver=NewtonCG())
         self.bound_model = Refits(fits, part.data, part.strata).bound_model
         self.problem = problem = self.bound_model.problem()
-        if not problem.loss.has("hessian_operator"):
-            raise NoOracleError(
-                f'method="evidence" needs a loss with second derivatives, but {problem.loss.missing("hessian_operator")}.'
-            )
         positive, weight = prior.weights(model.scale) > 0, prior.scaled_terms(model.scale)
         self.edges = EdgeList(prior.K, prior.i[positive], prior.j[positive])
         codes = [prior.factors.index(axis) if axis is not None else -1 for axis in axes(prior)]

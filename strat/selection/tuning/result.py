@@ -8,12 +8,10 @@ import numpy as np
 
 from strat.graphs.prior_graph import read_graph
 from strat.plot import canvas
-from strat.records.tables import Table, aligned, number, text_of
+from strat.records.tables import Table, text_of
 
-#: Edges and hyperparameters that are printed.
-SHOWN = 5
-#: A weight that is smaller than this, relative to the largest, has vanished.
-VANISHED = 1e-9
+SHOWN = 5  # edges and hyperparameters that are printed
+VANISHED = 1e-9  # a weight that is smaller than this, relative to the largest, has vanished
 
 
 @dataclass(eq=False, repr=False)
@@ -72,7 +70,7 @@ class Tuned(Table):
     status: str = "finished"
     seconds: float = 0.0
     unguarded_call: object = None
-    columns = ("tried", "step", "held-out loss", "gain", "gain s.e.")
+    layout = ("tried", None), ("step", None), ("held-out loss", 5), ("gain", 3, "gain", "gain s.e.")
 
     def __post_init__(self, start):
         self.before = self.after = np.nan
@@ -98,14 +96,6 @@ class Tuned(Table):
     def cells(self):
         """Rows of values, one for each thing tried."""
         return [[row[key] for key in ("tried", "step", "loss", "gain", "gain_se")] for row in self.table]
-
-    def texts(self):
-        """Head and rows as texts."""
-        lines = [["tried", "step", "held-out loss", "gain"]]
-        for tried, step, loss, gain, se in self.cells():
-            gain, step = "" if gain is None else text_of(gain, se, 3), "" if step is None else str(step)
-            lines.append([tried, step, number(loss, 5), gain])
-        return lines
 
     def plot(self, ax=None):
         """Draw the mean validation loss after each accepted step.
@@ -142,20 +132,20 @@ class Tuned(Table):
         lines = [
             f"tuned       {', '.join(self.parameters)}: {verdict}",
             f"gain        {gain}, on records held out of tuning",
-            f"validation  {number(self.before, 5)} at the start, {number(self.after, 5)} now, with {self.choice}",
+            f"validation  {text_of(self.before, digits=5)} at the start, {text_of(self.after, digits=5)} now, with {self.choice}",
         ]
         lines += [f"{name:<11} {_text(value)}" for name, value in self.parameters.items() if name != "W0"]
         if self.log_evidence:
             first, *_, last = self.log_evidence
-            lines.append(f"evidence    log {number(first, 6)} → {number(last, 6)}")
+            lines.append(f"evidence    log {text_of(first, digits=6)} → {text_of(last, digits=6)}")
         moved = {"grew": self.grew, "fell": self.fell, "vanished": self.vanished}
         if any(moved.values()):
             counts = ", ".join(f"{len(edges)} {name}" for name, edges in moved.items())
             lines.append(f"edges       {counts}, of {self.W0.number_of_edges()}")
             shown = [(name, edge) for name, edges in moved.items() for edge in edges[:SHOWN]]
             for name, (u, v, a, b) in shown:
-                lines.append(f"  {name:<9} {u!r} – {v!r}  {number(a, 3)} → {number(b, 3)}")
-        lines += [aligned(self.texts())] if self.table else []
+                lines.append(f"  {name:<9} {u!r} – {v!r}  {text_of(a, digits=3)} → {text_of(b, digits=3)}")
+        lines += self.printed() if self.table else []
         return "\n".join([*lines, f"{self.status} after {self.seconds:.1f} s"])
 
 
@@ -163,7 +153,7 @@ def _text(value):
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     flat = np.ravel(value)
-    return ", ".join(number(float(entry), 4) for entry in flat[:SHOWN]) + (", …" if len(flat) > SHOWN else "")
+    return ", ".join(text_of(float(entry)) for entry in flat[:SHOWN]) + (", …" if len(flat) > SHOWN else "")
 
 
 def as_networkx(graph, prior, w):

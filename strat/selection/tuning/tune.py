@@ -129,8 +129,18 @@ def tune(
     >>> min(tuned.W0.edges(data="weight"), key=lambda edge: edge[2])[:2]
     (3, 4)
     """
-    _check_model(model)
+    arguments = dict(locals())
+    if not isinstance(model, StratifiedModel):
+        raise OptionError(f"tune needs a StratifiedModel, as strat.lrsm makes, not {type_name(model)}.")
     check_options(model)
+    refused = {
+        "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
+        "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
+        "on: strat.joint(base, graph=tuned.W0).": model.graph_regularizer.learned,
+        "the model has no graph. Give one, such as strat.lrsm(base, graph).": model.graph is None,
+    }
+    for why in (why for why, is_so in refused.items() if is_so):
+        raise OptionError(f"tune: {why}")
     check_whole("max_iter", max_iter, 1)
     check_whole("patience", patience, 1)
     clock = Clock(time_limit)
@@ -152,25 +162,9 @@ def tune(
             tuned = tune_by_validation(model, rounds, everything, clock, steps, **options)
     tuned.status, tuned.seconds = clock.status, clock.seconds
     if guard:
-        options |= {"folds": folds, "max_iter": max_iter, "patience": patience, "time_limit": time_limit}
-        options |= {"random_state": random_state, "method": method}
-        tuned.unguarded_call = partial(tune, clone(model), train, validation, guard=False, **options)
+        other = {"model": clone(model), "verbose": False, "guard": False}
+        tuned.unguarded_call = partial(tune, **arguments | other)
     return tuned
-
-
-def _check_model(model):
-    """Raise unless the model is an LRSM with a graph."""
-    if not isinstance(model, StratifiedModel):
-        raise OptionError(f"tune needs a StratifiedModel, as strat.lrsm makes, not {type_name(model)}.")
-    refused = {
-        "the strata of a common model share their parameters, so no graph matters; use strat.lrsm.": model.shared,
-        "the model learns W itself. Tune the prior on an LRSM, tuned = strat.tune(strat.lrsm(base, graph), …), and pass it "
-        "on: strat.joint(base, graph=tuned.W0).": model.graph_regularizer.learned,
-        "the model has no graph. Give one, such as strat.lrsm(base, graph).": model.graph is None,
-    }
-    for why, is_so in refused.items():
-        if is_so:
-            raise OptionError(f"tune: {why}")
 
 
 def _is_by_evidence(method, options):
