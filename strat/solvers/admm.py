@@ -198,7 +198,7 @@ class Consensus(Algorithm):
         problem, loss = self.problem, self.problem.loss
         nearby = self._loss_prox(theta - self.y / self.rho, 1 / self.rho)
         g = self.rho * (theta - nearby) - self.y
-        product = problem.laplacian(w, theta)
+        product = problem.laplacians(w).times(theta)
         step = theta - problem.prox(theta - g - product, 1.0)
         size = 1 + max(np.linalg.norm(g), np.linalg.norm(product))
         gap = float(np.sum(loss.value(theta)) - np.sum(loss.value(nearby)) - np.vdot(g, theta - nearby))

@@ -123,7 +123,7 @@ class ProximalNewton(Algorithm):
             return np.zeros(K, dtype=np.intp)
         if not self.system.coupled:
             return np.arange(K)
-        (i, j), weight = edges.ends, edges.vector(self.x.w)
+        (i, j), weight = edges.ends, self.x.w
         joined = weight > 0
         links = sp.coo_array((weight[joined], (i[joined], j[joined])), shape=(K, K))
         return connected_components(links, directed=False)[1]
