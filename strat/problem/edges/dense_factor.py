@@ -63,7 +63,7 @@ class DenseFactor:
             half = device.xp.linalg.inv(device.array(self._square()))
             inverse = host(device.xp.linalg.matmul(device.xp.linalg.matrix_transpose(half), half))
             self.packed[...] = dtrttf(inverse, **FORMAT)[0]
-        return self.packed[edges.diagonal], self.packed[edges.places]
+        return self.packed[edges.diagonal], self.packed.take(edges.places)
 
     @property
     def solve(self):
