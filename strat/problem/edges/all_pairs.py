@@ -4,13 +4,14 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg.blas import dtpmv
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import cdist, pdist, squareform
 
 from strat.oracles.memory import check_memory
 from strat.problem.edges.dense_factor import DenseFactor
 from strat.problem.edges.edge_list import EdgeList
 
 ARRAYS = 20  # edge arrays that a fit holds
+FEW = 80  # strata up to which the distances of all ordered pairs are there sooner, as pdist takes a while to begin
 
 
 class AllPairs(EdgeList):
@@ -56,6 +57,8 @@ class AllPairs(EdgeList):
 
     def distances(self, theta):
         """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        if self.K <= FEW:
+            return squareform(cdist(theta, theta, "sqeuclidean"), checks=False)
         return pdist(theta, "sqeuclidean")
 
     def solver(self, w, shift, degrees=None):

@@ -179,11 +179,11 @@ class EdgeList:
 
     def factor(self, w, diagonal, old=None):
         """The Cholesky factor of diag(diagonal) - A(w), with its ``log_det`` and ``inverse()``: its diagonal and edge array."""
-        if self.sparse:
+        if old is None and self.sparse:
             check_memory("the sparse factors of this graph", POINTS * self.analysis.bytes)
-            return Factor(self.analysis, diagonal, -w)
-        check_memory("dense matrices over the strata", POINTS * 4.0 * self.K**2, "give fewer edges")
-        return DenseFactor(self, diagonal, w, old)
+        elif old is None:
+            check_memory("dense matrices over the strata", POINTS * 4.0 * self.K**2, "give fewer edges")
+        return Factor(self.analysis, diagonal, -w) if self.sparse else DenseFactor(self, diagonal, w, old)
 
     def adjacency(self, w):
         """The symmetric matrix A(w), a csr_array that shares its pattern."""
