@@ -11,7 +11,7 @@ from strat.problem.edges.dense_factor import DenseFactor
 from strat.problem.edges.edge_list import EdgeList
 
 ARRAYS = 20  # edge arrays that a fit holds
-FEW = 80  # strata up to which the distances of all ordered pairs are there sooner, as pdist takes a while to begin
+FEW = 150  # strata up to which the distances of all ordered pairs are there sooner, as pdist takes a while to begin
 
 
 class AllPairs(EdgeList):
