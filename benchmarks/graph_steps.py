@@ -71,7 +71,7 @@ def row(h, theta, problem):
     """One line: the graph step alone, learn_graph, CVXPY, the ratios, and how far the objectives are apart."""
     edges = AllPairs(len(theta))
     half, graph_oracle = (
-        edges.from_vector(pdist(theta, "sqeuclidean") / 2),
+        pdist(theta, "sqeuclidean") / 2,
         h._oracle_class(h, edges, edges.zeros()),
     )
     exact = hasattr(graph_oracle, "minimize")

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 import strat
 from strat.oracles import kernels
 from strat.problem.edges import AllPairs
-from strat.problem.edges.base import Inverse
+from strat.problem.edges.dense_factor import DenseFactor
 from strat.problem.joint_problem import JointProblem
 from strat.records.strata import Strata
 
@@ -79,7 +79,7 @@ def one_run(problem, most):
     for _ in range(5):
         algorithm.step()
     before, seconds = algorithm.factorizations, []
-    with patch.object(Inverse, "invert", autospec=True, side_effect=Inverse.invert) as invert:
+    with patch.object(DenseFactor, "inverse", autospec=True, side_effect=DenseFactor.inverse) as invert:
         for _ in range(most):
             start = time.process_time()
             algorithm.step()

@@ -119,7 +119,8 @@ def test_dense_joint_fits_write_their_program_once(monkeypatch):
         "__init__",
         lambda self, *args, **names: (made.append(names), init(self, *args, **names))[1],
     )
-    count = 44  # strata, with so many pairs that MAPG takes its own steps
+    monkeypatch.setattr("strat.solvers.mapg.DENSE", 20)  # from which on MAPG takes its own steps
+    count = 44
     z = np.arange(4 * count) % count
     data = np.random.default_rng(0).normal(size=(len(z), P))
     base = strat.BaseModel(LOSSES["squares"][0], *COMPOUNDS["overlapping groups"], data=(x, y))

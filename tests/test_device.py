@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import strat
 from strat.oracles.base import hessian_blocks
 from strat.oracles.device import BlockLoss, Device
-from strat.problem.edges.packed import DevicePacked, Packed
+from strat.problem.edges import AllPairs
 from strat.records import chunks
 from strat.records.labels import read_labels
 from strat.records.strata import Strata
@@ -108,13 +108,14 @@ def test_every_portable_rule_is_fitted():
 
 def test_dense_inverses(library):
     device, array = library
-    rng, there, here = np.random.default_rng(0), DevicePacked(7, Device(array(0.0))), Packed(7)
-    A = rng.normal(size=(7, 9))
-    one, two = here.pack(A @ A.T), here.pack(A @ A.T)
-    assert there.factor(one) and here.factor(two)
-    np.testing.assert_allclose(one, two, rtol=1e-10)
-    np.testing.assert_allclose(there.invert(one), here.invert(two), rtol=1e-8)
-    assert not there.factor(here.pack(-A @ A.T))
+    here, there, w = AllPairs(7), AllPairs(7), np.random.default_rng(0).random(21)
+    there.device = Device(array(0.0))
+    one, two = (edges.factor(w, edges.degrees(w) + 0.1) for edges in (here, there))
+    assert two.log_det == pytest.approx(one.log_det, rel=1e-10)
+    for found, expected in zip(two.inverse(), one.inverse(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+    with pytest.raises(np.linalg.LinAlgError):
+        there.factor(w, -there.degrees(w))
 
 
 def test_what_a_device_cannot_do_says_so(library, records):

@@ -10,7 +10,7 @@ from strat.errors import GraphError, OptionError
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph
 from strat.problem.edges import AllPairs, EdgeList
-from strat.problem.edges.base import Inverse
+from strat.problem.edges.laplacians import Laplacians
 
 K, N = 7, 3
 
@@ -29,7 +29,7 @@ def some_pairs():
 
 
 def weights(edges, rng):
-    return edges.from_vector(rng.random(edges.count))
+    return rng.random(edges.count)
 
 
 @pytest.mark.parametrize(
@@ -37,35 +37,31 @@ def weights(edges, rng):
 )
 def test_conversions_are_inverse(edges, rng):
     w = weights(edges, rng)
-    W = edges.to_matrix(w)
+    W = edges.matrix(w)
     assert np.array_equal(W, W.T)
     assert not np.diag(W).any()
     assert np.array_equal(edges.from_matrix(W), w)
     assert np.array_equal(edges.from_matrix(sp.csr_array(W)), w)
-    assert np.array_equal(sp.csr_array(edges.matrix(w)).toarray(), W)
-    assert np.array_equal(edges.from_vector(edges.vector(w)), w)
     i, j = edges.ends
     assert np.all(i < j)
-    assert np.array_equal(edges.vector(w), W[i, j])
+    assert np.array_equal(w, W[i, j])
 
 
 @pytest.mark.parametrize("edges", [AllPairs(K), every_pair(K), some_pairs()])
 def test_numbers_against_matrices(edges, rng):
     w, theta = weights(edges, rng), rng.standard_normal((K, N))
-    W, (i, j) = edges.to_matrix(w), edges.ends
+    W, (i, j) = edges.matrix(w), edges.ends
     L = np.diag(W.sum(axis=1)) - W
     degrees = edges.degrees(w)
     d = ((theta[i] - theta[j]) ** 2).sum(axis=1)
     np.testing.assert_allclose(degrees, W.sum(axis=1), rtol=1e-14)
     for order in "CF":
-        product = edges.laplacian(w, np.array(theta, order=order), degrees)
+        product = Laplacians(edges, w, np.ones(N)).times(np.array(theta, order=order))
         np.testing.assert_allclose(product, L @ theta, atol=1e-13)
-    np.testing.assert_allclose(edges.laplacian(w, theta[:, :1], degrees), L @ theta[:, :1], atol=1e-13)
     np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
-    g, a = edges.vector(edges.add_half_distances(theta, w.copy(), degrees)), degrees
-    np.testing.assert_allclose(g, edges.vector(w) + d / 2 + a[i] + a[j], atol=1e-13)
-    precision = edges.packed.square(edges.precision(w, 0.3))
-    np.testing.assert_allclose(np.tril(precision), np.tril(L + 0.3 * np.eye(K)), atol=1e-14)
+    g, a = edges.add_half_distances(theta, w.copy(), degrees), degrees
+    np.testing.assert_allclose(g, w + d / 2 + a[i] + a[j], atol=1e-13)
+    assert edges.factor(w, degrees + 0.3).log_det == pytest.approx(np.linalg.slogdet(L + 0.3 * np.eye(K))[1])
     shift = rng.random(K) + 0.1
     assert np.allclose(edges.solver(w, shift)(theta), np.linalg.solve(L + np.diag(shift), theta), atol=1e-11)
 
@@ -84,16 +80,14 @@ def test_sparse_factors_are_those_of_dense_matrices(graph, rng):
         apart = i >= (0 if graph == "grid" else size // 2)  # nodes without edges, too
         i, j = i[apart], j[apart]
     edges, w = EdgeList(size, i, j), rng.random(len(i))
-    packed = EdgeList(size, i, j)
-    edges.sparse, packed.sparse = True, False
-    sparse, dense, degrees = Inverse(edges), Inverse(packed), edges.degrees(w)
-    log_det = dense.log_det(w, 0.1, degrees)
-    assert sparse.log_det(w, 0.1, degrees) == pytest.approx(log_det, abs=1e-10)
-    for inverse in (dense, sparse):
-        inverse.invert()
-    np.testing.assert_allclose(sparse.entries, dense.entries, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(sparse.diagonal, dense.diagonal, rtol=0, atol=1e-10)
-    assert sparse.log_det(-w, 0.0, -degrees) == dense.log_det(-w, 0.0, -degrees) == -np.inf
+    factors = []
+    for edges.sparse in (True, False):
+        factors.append(edges.factor(w, edges.degrees(w) + 0.1))
+        with pytest.raises(np.linalg.LinAlgError):
+            edges.factor(-w, -edges.degrees(w))
+    assert factors[0].log_det == pytest.approx(factors[1].log_det, abs=1e-10)
+    for sparse, dense in zip(*(factor.inverse() for factor in factors), strict=True):
+        np.testing.assert_allclose(sparse, dense, rtol=0, atol=1e-10)
 
 
 def test_what_does_not_fit_into_memory_is_refused_before_it_starts():
@@ -101,7 +95,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_starts():
     with pytest.raises(OptionError, match=text):
         AllPairs(1_000_000)
     with pytest.raises(OptionError, match="the sparse factors of this graph would take"):
-        Inverse(SimpleNamespace(sparse=True, analysis=SimpleNamespace(bytes=1e15)))
+        EdgeList.factor(SimpleNamespace(sparse=True, analysis=SimpleNamespace(bytes=1e15)), None, None)
 
 
 def test_a_list_is_sorted_and_checked():
@@ -125,5 +119,5 @@ def test_a_graph_that_fills_the_factor_is_not_factorised(rng):
     for edges, exact in ((random, False), (chain, True)):
         w = np.ones(edges.count)
         x = edges.solver(w, shift)(b)
-        left = edges.laplacian(w, x, edges.degrees(w)) + shift[:, None] * x
+        left = Laplacians(edges, w, np.ones(1)).times(x) + shift[:, None] * x
         assert np.allclose(left, b) == exact

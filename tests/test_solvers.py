@@ -355,7 +355,8 @@ def test_starts_by_name_and_by_value():
     assert np.array_equal(a, b) and not np.array_equal(a, c)
     theta, w = point(p, {"theta": np.ones((p.K, P))})
     assert np.all(theta == 1) and np.array_equal(w, p.w0)
-    assert point(p, {"w": p.edges.mask})[1] is p.edges.mask
+    w = np.ones(p.edges.count)
+    assert point(p, {"w": w})[1] is w
     with pytest.raises(strat.OptionError, match="init = 'best' is unknown"):
         point(p, "best")
 

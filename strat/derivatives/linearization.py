@@ -87,7 +87,7 @@ class Linearization:
         It is −⟨v, g(theta)⟩ of that problem, plus what follows from its prox.
         """
         gradient = problem.loss.value_and_gradient(self.theta)[1]
-        gradient = gradient + problem.laplacian(self.w, self.theta, self.degrees)
+        gradient = gradient + problem.laplacians(self.w, self.degrees).times(self.theta)
         prox = problem.prox(self.units.outside(self._argument), self.units.steps(self._t))
         fixed, right = self._split(self.units.inside(prox) - self._theta)
         unit, worth = self.units.unit, self.units.worth
@@ -104,7 +104,7 @@ class Linearization:
     def _evaluate(self):
         """Take the gradient at theta; return whether it is finite."""
         value, of_loss = self._problem.loss.value_and_gradient(self._theta)
-        of_laplacian = self._problem.laplacian(self.w, self._theta, self.degrees)
+        of_laplacian = self._newton.laplacians.times(self._theta)
         self._gradient = of_loss + of_laplacian
         self._size = 1 + max(np.linalg.norm(of_loss), np.linalg.norm(of_laplacian))
         return bool(np.isfinite(value).all() and np.isfinite(of_loss).all())

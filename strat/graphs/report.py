@@ -175,8 +175,9 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     prior = read_weights(graph)
     strata, K, w = prior.labels, prior.K, prior.weights()
     i, j, w = (values[w > 0] for values in (prior.i, prior.j, w))
-    edges = EdgeList(K, i, j)
-    W, degrees, neighbors = edges.to_sparse(w), edges.degrees(w), edges.degrees(edges.mask).astype(int)
+    edges, W = EdgeList(K, i, j), prior.matrix()
+    W.eliminate_zeros()
+    degrees, neighbors = edges.degrees(w), edges.neighbors.astype(int)
     component = connected_components(W, directed=False)[1]
     component = np.argsort(np.argsort(-np.bincount(component), kind="stable"))[component]  # the largest first
     members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])

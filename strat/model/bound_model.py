@@ -130,7 +130,7 @@ class BoundModel:
         if not model.graph_regularizer.learned:
             return EdgeList(prior.K, prior.i, prior.j)
         edges = learned_edges(model.edges, prior, self._rough_parameters)
-        if coupling.by_factor(self.base.couple) and isinstance(edges, AllPairs):
+        if coupling.by_factor(self.base.couple) and edges.all_pairs:
             return EdgeList(prior.K, *edges.ends)  # which can differ in their weights
         return edges
 
@@ -237,11 +237,7 @@ def learned_edges(edges, prior, parameters):
 
 def prior_weights(prior, edges, scale=1.0):
     """W0 on a set of edges, as an edge array, and the sum of the squares of its other weights."""
-    if isinstance(edges, AllPairs):
-        w0 = edges.zeros()
-        w0[edges.packed.positions(prior.j, prior.i)] = prior.weights(scale)
-        return w0, 0.0
-    w0 = prior.weights_on(edges.i, edges.j, scale)
+    w0 = prior.weights_on(*edges.ends, scale)
     return w0, max(float(np.sum(prior.weights(scale) ** 2) - w0 @ w0), 0.0)
 
 

@@ -21,8 +21,7 @@ from strat.model.bound_model import BoundModel
 from strat.oracles.base import is_elsewhere
 from strat.oracles.dask_engine import engine_of
 from strat.oracles.device import device_of
-from strat.problem.edges import AllPairs, EdgeList
-from strat.problem.edges.packed import DevicePacked
+from strat.problem.edges import EdgeList
 from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords, chunks_of
 from strat.solvers.starts import default_solver, solve
@@ -43,7 +42,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
     if device is not None:
-        edges.packed = DevicePacked(edges.K, device)
+        edges.device = device
     check_tables(base.loss, base.data, records.strata.N)
     fit_warnings.warn_of_lost_digits(base, records)
     problem = bound_model.problem()
@@ -185,7 +184,7 @@ def _fingerprint(bound_model, problem, start, held_out):
     couple = [(factor, base.couple_weights(model.values, factor)) for factor in coupling.factors(base.couple)]
     parts = [contents(base), values, couple, model.graph_regularizer, model.scale, model.random_state, start]
     parts += [model.shared, bound_model.regularizer_weight, bound_model.prior.labels, problem.w0]
-    parts += [problem.outside, None if isinstance(edges, AllPairs) else edges.ends]
+    parts += [problem.outside, None if edges.all_pairs else edges.ends]
     for records in (bound_model.records, getattr(held_out, "records", None)):
         if records is not None:
             parts += [records.arrays, records.strata.index, records.weight]

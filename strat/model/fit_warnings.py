@@ -49,7 +49,7 @@ def warn_of_undetermined(bound_model, problem):
             f"they resemble, and the learned graph ties them to all others alike. Give a graph with weights if one is known."
         )
     if not filled.all() and not bound_model.shared:
-        component = problem.laplacians(edges.mask if problem.learned else problem.w0).components
+        component = problem.laplacians(np.ones(edges.count) if problem.learned else problem.w0).components
         mask = ~np.isin(component, component[filled])
     if not mask.any():
         return mask, []
@@ -148,7 +148,8 @@ def strata_without_minimum(problem, theta, w):
         doubled = problem.project(2 * theta)
         move = doubled - theta
         before, after = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, doubled))
-        pull, laplacians = problem.laplacian(w, theta), problem.laplacians(w)
+        laplacians = problem.laplacians(w)
+        pull = laplacians.times(theta)
         across = np.vecdot(pull, move)
         change = after - before + across + 0.5 * np.vecdot(laplacians.degrees * move, move)
         change_of_all = np.sum(after - before) + across.sum() + laplacians.energy(move)

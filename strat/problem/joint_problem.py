@@ -12,8 +12,6 @@ PROJECTION = 1e-14
 COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
 #: The attributes of a point that depend on theta, without the gradients.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
-#: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
-PART = 2**17
 
 
 class JointProblem:
@@ -31,7 +29,10 @@ class JointProblem:
         self.edges, self.w0 = edges, w0
         self.K, self.n, self.outside = edges.K, loss.n, outside
         self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
-        self.learned = graph_regularizer.learned
+        self._weights, self.learned = (
+            np.ones(self.n) if self.couple is None else self.couple,
+            graph_regularizer.learned,
+        )
         if self.learned and self.couple is not None and self.couple.ndim == 2:
             self.edges = edges.coupled(self.couple)
         self.start_point = None
@@ -46,9 +47,9 @@ class JointProblem:
         return h._oracle_class(h, self.edges, self.w0, self.outside)
 
     @cached_property
-    def degrees(self):
-        """Degrees (K,) of the graph W0."""
-        return self.edges.degrees(self.w0)
+    def given(self):
+        """The Laplacians of the graph W0."""
+        return self.laplacians(self.w0)
 
     def feasible(self, w):
         """Whether h is finite at w, so that a solver may start there."""
@@ -56,14 +57,7 @@ class JointProblem:
 
     def laplacians(self, w, degrees=None):
         """The Laplacians of the numbers of theta, weighted by `couple`."""
-        couple = np.ones(self.n) if self.couple is None else self.couple
-        return Laplacians(self.edges, w, couple, degrees)
-
-    def laplacian(self, w, theta, degrees=None):
-        """Gradient of the Laplacian term in theta, shape (K, n): G(w) theta, weighted by `couple`."""
-        if self.couple is None:
-            return self.edges.laplacian(w, theta, self.edges.degrees(w) if degrees is None else degrees)
-        return self.laplacians(w, degrees).times(theta)
+        return Laplacians(self.edges, w, self._weights, degrees)
 
     def scaled(self, theta):
         """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
@@ -73,17 +67,7 @@ class JointProblem:
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
         if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of these may never return
             return np.full_like(theta, np.nan)
-        if getattr(self.regularizer.prox, "costly", False):
-            return self.regularizer.prox(theta, t)
-        return _by_parts(self.regularizer.prox, theta, t)
-
-    def regularizer_values(self, theta):
-        """The regularizer's values (K,)."""
-        return _by_parts(lambda some, _: self.regularizer.value(some), theta)
-
-    def regularizer_slope(self, theta):
-        """Gradient (K, n) of a regularizer that has one."""
-        return _by_parts(lambda some, _: self.regularizer.value_and_gradient(some)[1], theta)
+        return self.regularizer.prox(theta, t)
 
     @cached_property
     def sizes(self):
@@ -102,7 +86,7 @@ class JointProblem:
 
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""
-        return self.edges.from_vector(self.edges.distances(self.scaled(theta)) / 2)
+        return self.edges.distances(self.scaled(theta)) / 2
 
     @np.errstate(all="ignore")
     def inside(self, theta):
@@ -116,7 +100,7 @@ class JointProblem:
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
         graph_oracle = self.graph_oracle() if self.learned else None
         graph = graph_oracle.set(w) + graph_oracle.rest() if self.learned else 0.0
-        loss, regularizer = (float(np.sum(f(theta))) for f in (self.loss.value, self.regularizer_values))
+        loss, regularizer = (float(np.sum(f(theta))) for f in (self.loss.value, self.regularizer.value))
         laplacian = self.laplacians(w).energy(theta)
         return {"loss": loss, "regularizer": regularizer, "laplacian": laplacian, "graph": float(graph)}
 
@@ -149,7 +133,7 @@ class Point:
         if problem.learned:
             self.w, self.w_gradient, self.graph_oracle = edges.zeros(), edges.zeros(), problem.graph_oracle()
         else:
-            self.w, self.degrees = problem.w0, problem.degrees
+            self.w, self.laplacians = problem.w0, problem.given
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
         self._product = None
@@ -189,7 +173,7 @@ class Point:
     def evaluate_w(self):
         """Compute what depends on w alone; return whether it is in the domain."""
         if self.graph_oracle is not None:  # a given w does not change
-            self.degrees = self.problem.edges.degrees(self.w)
+            self.laplacians = self.problem.laplacians(self.w)
             self.graph = self.graph_oracle.set(self.w, self.degrees)
         return self.graph < np.inf
 
@@ -220,15 +204,20 @@ class Point:
         self.smooth = self.loss + self.laplacian + self.graph
 
     @property
+    def degrees(self):
+        """Degrees (K,) of the graph."""
+        return self.laplacians.sums
+
+    @property
     def product(self):
         """Gradient of the Laplacian term in theta, shape (K, n), computed when it is first needed."""
         if self._product is None:
-            self._product = self.problem.laplacian(self.w, self.theta, self.degrees)
+            self._product = self.laplacians.times(self.theta)
         return self._product
 
     def add_regularizer(self):
         """Compute the regularizer, and F."""
-        self.regularizer = float(np.add.reduce(self.problem.regularizer_values(self.theta)))
+        self.regularizer = float(np.add.reduce(self.problem.regularizer.value(self.theta)))
         self.add_up()
 
     def add_up(self):
@@ -280,25 +269,15 @@ class Point:
         """||prox(w - gradient) - w||, with step 1, over the size of its terms; 0 for a given graph."""
         if self.graph_oracle is None:
             return 0.0
-        edges = self.problem.edges
-        moved = (self.w - self.w_gradient) * edges.mask
+        moved = self.w - self.w_gradient
         self.graph_oracle.prox(moved, 1.0, out=moved)
-        return _share(edges.norm(moved - self.w), self.w_scale())
+        return _share(np.linalg.norm(moved - self.w), self.w_scale())
 
     def w_scale(self):
         """The size of the terms in the W part of the residual."""
-        edges = self.problem.edges
-        half = edges.add_half_distances(self.problem.scaled(self.theta), edges.zeros()) * edges.mask
+        problem = self.problem
+        half = problem.edges.add_half_distances(problem.scaled(self.theta), problem.edges.zeros())
         return self.graph_oracle.size(half)
-
-
-def _by_parts(function, theta, t=1.0):
-    """function(theta, t), an array with a row for each of the strata, computed for some of them at a time."""
-    step = max(1, PART // theta.shape[1])
-    if len(theta) <= step:
-        return function(theta, t)
-    parts = [slice(first, first + step) for first in range(0, len(theta), step)]
-    return np.concatenate([function(theta[part], t[part] if np.ndim(t) else t) for part in parts])
 
 
 def _share(step, size):

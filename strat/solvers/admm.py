@@ -111,7 +111,7 @@ class Consensus(Algorithm):
             if np.linalg.norm(gradient) < 1e3 * (1 + np.linalg.norm(product) + self.x.theta.size):
                 return -gradient
         if self.problem.regularizer.has("value_and_gradient"):
-            return product + self.problem.regularizer_slope(self.x.theta)
+            return product + self.problem.regularizer.value_and_gradient(self.x.theta)[1]
         return 0.5 * product
 
     def _first_rho(self):
@@ -198,7 +198,7 @@ class Consensus(Algorithm):
         problem, loss = self.problem, self.problem.loss
         nearby = self._loss_prox(theta - self.y / self.rho, 1 / self.rho)
         g = self.rho * (theta - nearby) - self.y
-        product = problem.laplacian(w, theta)
+        product = problem.laplacians(w).times(theta)
         step = theta - problem.prox(theta - g - product, 1.0)
         size = 1 + max(np.linalg.norm(g), np.linalg.norm(product))
         gap = float(np.sum(loss.value(theta)) - np.sum(loss.value(nearby)) - np.vdot(g, theta - nearby))

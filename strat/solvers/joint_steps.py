@@ -187,19 +187,18 @@ class JointSteps(Algorithm):
 
     def _shrink(self, y, z, noise):
         """Shorten the steps of the block whose model fails, of both if only their interaction does; return which."""
-        problem, strata, metric = self.problem, self.strata_metric, self.edge_metric
+        strata, metric, both = self.strata_metric, self.edge_metric, False
 
-        def energy(w, theta):
-            return 0.5 * float(np.vdot(theta, problem.laplacian(w, theta)))
+        def energy(point, theta):
+            return 0.5 * float(np.vdot(theta, point.laplacians.times(theta)))
 
-        both = False
-        if problem.learned:
-            w_rest = z.graph - y.graph - (metric.slope - energy(z.w, y.theta) + y.laplacian)
+        if self.problem.learned:
+            w_rest = z.graph - y.graph - (metric.slope - energy(z, y.theta) + y.laplacian)
             if w_rest > 0.5 * metric.square + noise:
                 metric.shrink(0.5 * metric.square / w_rest)
                 return False, True
             # Twice what the model leaves to the Laplacian is `graph_square`; below it only the product of both moves is too much.
-            both = energy(y.w, strata.move) <= 0.5 * strata.graph_square + noise
+            both = energy(y, strata.move) <= 0.5 * strata.graph_square + noise
         if both:
             metric.shrink(0.6)
         strata.share *= 1.3
@@ -226,7 +225,7 @@ class JointSteps(Algorithm):
 
 def swap_graphs(a, b):
     """Exchange what two points know about W, factorisation included."""
-    for name in ("w", "degrees", "graph", "graph_oracle"):
+    for name in ("w", "laplacians", "graph", "graph_oracle"):
         of_a, of_b = getattr(a, name), getattr(b, name)
         setattr(a, name, of_b)
         setattr(b, name, of_a)

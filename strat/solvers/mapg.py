@@ -79,7 +79,7 @@ class MAPG(Solver):
             return FixedSteps(problem, theta, w, self.step)
         if cones == "turns":
             return BlockDescent(problem, theta, w, self.tol)
-        dense = problem.loss.has("value_and_gradient") and problem.edges.mask.size > DENSE * problem.K
+        dense = problem.loss.has("value_and_gradient") and problem.edges.count > DENSE * problem.K
         if not cones and (not needs_cones(problem) or (problem.learned and dense)):
             return JointSteps(problem, theta, w, self.tol)
         if problem.learned:
@@ -142,8 +142,6 @@ class FixedSteps(Algorithm):
         problem = self.problem
         target.theta[...] = problem.prox(base.theta - alpha * base.theta_gradient, alpha)
         if problem.learned:
-            np.multiply(base.w_gradient, problem.edges.mask, out=target.w)
-            target.w *= -alpha / 2
-            target.w += base.w
+            np.subtract(base.w, alpha / 2 * base.w_gradient, out=target.w)
             target.graph_oracle.prox(target.w, alpha / 2, out=target.w)
         target.evaluate()

@@ -80,8 +80,7 @@ class EdgeMetric:
             return
         y.graph_oracle.curvature(self.curvature)
         np.maximum(self.curvature, FLATTEST, out=self.curvature)
-        np.divide(self.problem.edges.mask, self.curvature, out=self.inverse)
-        self.curvature *= self.problem.edges.mask
+        np.divide(1.0, self.curvature, out=self.inverse)
         self.age, self.total, self.scale = 0, total, y.w_scale()
 
     def step(self, x, y, z):

@@ -53,7 +53,7 @@ class Preconditioner:
             if self.exact:
                 return exact
         limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
-        if self.edges.are_packed:  # of all pairs few may have a weight
+        if self.edges.all_pairs:  # of all pairs few may have a weight
             limit = ALL_PAIRS[blocks is None]
         weak = np.median(self.graph / diagonal, overwrite_input=True) <= limit
         if not (weak or self.edges.width > WIDE):

@@ -1,7 +1,8 @@
-"""A sparse set of candidate edges."""
+"""Candidate edges, in sparse matrices, and what all edge sets share."""
 
 import copy
-from functools import cached_property, partial
+import math
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,9 +10,12 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 from strat.errors import GraphError
-from strat.oracles.sparse_cholesky import SparseCholesky
-from strat.problem.edges.base import EdgeSet, dense
+from strat.oracles.memory import check_memory
+from strat.oracles.sparse_cholesky import Factor, SparseCholesky
+from strat.problem.edges.dense_factor import DenseFactor, positions
 
+STRATA = 2000  # up to which users see weights as an array
+POINTS = 3  # of which a fit holds the factors
 WIDTH = 500  # mean entries in a column of a sparse factor up to which systems are solved by it
 FULL = 0.25  # a graph with this share of all pairs is as good as dense
 SMALL = 200  # strata for which dense matrices are always as fast
@@ -19,10 +23,15 @@ CHUNK = 32768  # edges of which differences are taken at a time
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
 
 
-class EdgeList(EdgeSet):
-    """A sparse set of candidate edges with the ends i and j; every pair once, i != j."""
+class EdgeList:
+    """A set of candidate edges with the ends i and j; every pair once, i != j.
 
+    An "edge array" has one number per edge, shape (count,), in the order of the arrays (i, j) of `ends`, i < j.
+    """
+
+    all_pairs = False
     couple = None  # weights of the numbers of theta in the distances; see `coupled`
+    device = None  # that computes with dense matrices over the strata
 
     def __init__(self, K, i, j):
         self.K = int(K)
@@ -36,9 +45,7 @@ class EdgeList(EdgeSet):
             if (key[1:] == key[:-1]).any():
                 raise GraphError("a candidate edge is listed twice; list every pair of strata once.")
             low, high = np.divmod(key, self.K)
-        self.i, self.j = low, high
-        self.count = self.i.size
-        self.mask = np.broadcast_to(1.0, self.count)
+        self.ends, self.count = (low, high), low.size
 
     @cached_property
     def _pattern(self):
@@ -50,71 +57,71 @@ class EdgeList(EdgeSet):
         pattern = sp.csr_array((np.ones(len(row), np.int8), column[order], starts), (self.K, self.K))
         return pattern, (order % max(self.count, 1)).astype(short)
 
-    @property
-    def ends(self):
-        """Arrays (i, j) of the edges' ends, i < j."""
-        return self.i, self.j
+    def zeros(self):
+        """An edge array of zeros."""
+        return np.zeros(self.count)
 
-    def vector(self, w):
-        """One number per edge, shape (count,), in the order of `ends`."""
-        return w
+    @cached_property
+    def neighbors(self):
+        """Number of edges at every stratum, shape (K,)."""
+        return self.degrees(np.ones(self.count))
 
-    def assign(self, v, out):
-        """Write the numbers v, shape (count,), to an edge array."""
-        out[...] = v
-        return out
-
-    def to_matrix(self, w):
-        """Symmetric (K, K) array of the weights w."""
-        return self._adjacency(w).toarray()
-
-    def to_sparse(self, w):
-        """Symmetric csr_array of the weights w."""
-        W = self._adjacency(w).copy()
+    def matrix(self, w):
+        """Symmetric weights as users see them: an array up to STRATA strata, a csr_array of more."""
+        W = self.adjacency(w)
+        if self.K <= STRATA:
+            return W.toarray()
+        W = W.copy()
         W.eliminate_zeros()
         return W
 
     def from_matrix(self, W):
         """Edge array of a symmetric (K, K) array or sparse array; pairs that are not candidate edges are left out."""
-        W = sp.csr_array(W) if sp.issparse(W) else dense(W, self.K)
-        return np.asarray(W[self.i, self.j], dtype=float).ravel() if self.count else self.zeros()
+        if W.shape != (self.K, self.K):
+            raise GraphError(
+                f"W has shape {W.shape}, but the graph has {self.K} strata: give a {self.K} x {self.K} matrix."
+            )
+        W = sp.csr_array(W) if sp.issparse(W) else W
+        return np.asarray(W[self.ends], dtype=float).ravel() if self.count else self.zeros()
 
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""
-        return np.bincount(self.i, w, self.K) + np.bincount(self.j, w, self.K)
+        i, j = self.ends
+        return np.bincount(i, w, self.K) + np.bincount(j, w, self.K)
 
     def adjacency_operator(self, w):
         """Function theta -> A(w) theta, for many products with one w."""
-        if self.count == self.K * (self.K - 1) // 2 > 0 and np.ptp(w) == 0:  # all pairs have one weight
-            return partial(_sum_of_others, w[0])
-        return self._adjacency(w).__matmul__
+        if self.count == self.K * (self.K - 1) // 2 > 0 and w[0] == w[-1] and np.ptp(w) == 0:
+            return lambda theta: w[0] * (theta.sum(axis=0) - theta)  # all pairs have one weight
+        return self.adjacency(w).__matmul__
 
-    def add_half_distances(self, theta, g, a=0.0):
-        """In place: g_e += ||theta_i - theta_j||^2 / 2 + a_i + a_j."""
-        g += self.distances(theta) / 2
-        return self.add_ends(np.broadcast_to(a, self.K), g)
+    def add_half_distances(self, theta, g, a=None):
+        """In place: g_e += ||theta_i - theta_j||^2 / 2, and a_i + a_j where a is given."""
+        g += self.distances(math.sqrt(0.5) * theta)
+        return g if a is None else self.add_ends(a, g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
-        g += a[self.i]
-        g += a[self.j]
+        for end in self.ends:
+            g += a[end]
         return g
 
     @cached_property
     def incidence(self):
         """csr_array (K, count): 1 where an edge starts, -1 where it ends."""
         edges, ones = np.arange(self.count), np.ones(self.count)
-        ends = np.concatenate([self.i, self.j]), np.concatenate([edges, edges])
+        ends = np.concatenate(self.ends), np.concatenate([edges, edges])
         return sp.csr_array((np.concatenate([ones, -ones]), ends), shape=(self.K, self.count))
 
     @cached_property
-    def _places(self):
-        """Positions of the edges in a packed matrix."""
-        return self.packed.positions(self.j, self.i)
+    def places(self):
+        """Positions of the edges in a `DenseFactor`."""
+        return positions(self.K, *self.ends[::-1])
 
-    def entries(self, S):
-        """Edge array of the entries S_ij of a packed matrix."""
-        return S[self._places]
+    @cached_property
+    def diagonal(self):
+        """Positions of the diagonal in a `DenseFactor`."""
+        return positions(self.K, np.arange(self.K), np.arange(self.K))
 
     def coupled(self, couple):
         """The same edges, whose distances weigh the numbers of theta by `couple`, shape (count, n)."""
@@ -124,10 +131,10 @@ class EdgeList(EdgeSet):
 
     def distances(self, theta):
         """||theta_i - theta_j||^2, weighted by `couple` where edges have it, from explicit differences, shape (count,)."""
-        out = np.empty(self.count)
+        out, (i, j) = np.empty(self.count), self.ends
         for start in range(0, self.count, CHUNK):
             chunk = slice(start, start + CHUNK)
-            difference = theta[self.i[chunk]] - theta[self.j[chunk]]
+            difference = theta[i[chunk]] - theta[j[chunk]]
             weighted = difference if self.couple is None else self.couple[chunk] * difference
             np.einsum("en,en->e", weighted, difference, out=out[chunk])
         return out
@@ -142,14 +149,14 @@ class EdgeList(EdgeSet):
         diagonal = (self.degrees(w) if degrees is None else degrees) + shift
         if not self.exact_solver:
             return lambda b: b / diagonal[:, None]
-        matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self._adjacency(w))
+        matrix = sp.csc_array(sp.diags_array(diagonal, format="csr") - self.adjacency(w))
         return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
 
     @cached_property
     def analysis(self):
         """The analysis for sparse Cholesky factors; None where the graph is as good as dense."""
         full = self.count > FULL * self.K * (self.K - 1) / 2
-        return None if full and self.K > 1 else SparseCholesky(self.K, self.i, self.j)
+        return None if full and self.K > 1 else SparseCholesky(self.K, *self.ends)
 
     @cached_property
     def sparse(self):
@@ -164,32 +171,23 @@ class EdgeList(EdgeSet):
         return self.K / 2 if self.analysis is None else float(self.analysis.count.mean())
 
     @cached_property
-    def _place(self):
-        """Every stratum's place in a band order (reverse Cuthill-McKee)."""
-        place = np.empty(self.K, dtype=np.intp)
-        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern[0]), symmetric_mode=True)] = np.arange(self.K)
-        return place
-
-    @cached_property
     def band(self):
-        """Every stratum's place (K,) in an order that keeps neighbours near, and how far apart they are at most."""
-        return self._place, int(np.abs(self._place[self.i] - self._place[self.j]).max(initial=0))
+        """Every stratum's place (K,) in a band order (reverse Cuthill-McKee), and how far apart neighbours are at most."""
+        place, (i, j) = np.empty(self.K, dtype=np.intp), self.ends
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern[0]), symmetric_mode=True)] = np.arange(self.K)
+        return place, int(np.abs(place[i] - place[j]).max(initial=0))
 
-    def precision(self, w, shift, degrees=None, out=None):
-        """Packed matrix G(w) + diag(shift), shift a scalar or one number per stratum."""
-        out = np.empty(self.packed.size) if out is None else out
-        out.fill(0.0)
-        out[self._places] = -w
-        out[self.packed.diagonal] = (self.degrees(w) if degrees is None else degrees) + shift
-        return out
+    def factor(self, w, diagonal, old=None):
+        """The Cholesky factor of diag(diagonal) - A(w), with its ``log_det`` and ``inverse()``: its diagonal and edge array."""
+        if old is None and self.sparse:
+            check_memory("the sparse factors of this graph", POINTS * self.analysis.bytes)
+        elif old is None:
+            check_memory("dense matrices over the strata", POINTS * 4.0 * self.K**2, "give fewer edges")
+        return Factor(self.analysis, diagonal, -w) if self.sparse else DenseFactor(self, diagonal, w, old)
 
-    def _adjacency(self, w):
+    def adjacency(self, w):
+        """The symmetric matrix A(w), a csr_array that shares its pattern."""
         pattern, edge_of_entry = self._pattern
         matrix = copy.copy(pattern)  # a new csr_array would cost as much as a small product
         matrix.data = w[edge_of_entry]
         return matrix
-
-
-def _sum_of_others(weight, theta):
-    """The weight times the sum over the other strata, for each."""
-    return weight * (theta.sum(axis=0) - theta)

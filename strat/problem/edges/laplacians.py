@@ -17,25 +17,19 @@ class Laplacians:
     def __init__(self, edges, w, couple, degrees=None):
         self.edges, self.w, self.couple, self.alike = edges, w, couple, couple.ndim == 1
         self.n = couple.shape[-1]
-        if degrees is not None:
-            self._sums = degrees
-
-    @cached_property
-    def _sums(self):
-        """Degrees (K,) by w alone."""
-        return self.edges.degrees(self.w)
+        self.sums = edges.degrees(w) if degrees is None else degrees  # (K,), by w alone
 
     @cached_property
     def entries(self):
         """Weight of every edge for every number, shape (E, n)."""
-        return self.edges.vector(self.w)[:, None] * self.couple
+        return self.w[:, None] * self.couple
 
     @cached_property
     def degrees(self):
         """Their diagonals, shape (K, n)."""
         if self.alike:
             couple = self.couple[:1] if np.ptp(self.couple) == 0 else self.couple
-            return np.broadcast_to(self._sums[:, None] * couple, (len(self._sums), self.n))
+            return np.broadcast_to(self.sums[:, None] * couple, (len(self.sums), self.n))
         return abs(self.edges.incidence) @ self.entries
 
     @cached_property
@@ -46,7 +40,8 @@ class Laplacians:
     def times(self, theta):
         """G_c theta_c for all c, shape (K, n)."""
         if self.alike:
-            out = self.edges.laplacian(self.w, theta, self._sums)
+            out = self.sums[:, None] * theta
+            out -= self.edges.adjacency_operator(self.w)(theta)
             return np.multiply(out, self.couple, out=out)
         i, j = self.edges.ends
         return self.edges.incidence @ (self.entries * (theta[i] - theta[j]))
@@ -100,7 +95,7 @@ class Laplacians:
         for kind in range(self.kind.max(initial=-1) + 1):
             (alike,) = np.nonzero(self.kind == kind)
             v, p = self.graph(alike[0])
-            used = self.edges.vector(v) * p > 0
+            used = v * p > 0
             links = sp.coo_array((np.ones(used.sum()), (i[used], j[used])), shape=(K, K))
             count, component = connected_components(links, directed=False)
             out[:, alike] = first + component[:, None] + count * np.arange(len(alike))
@@ -119,6 +114,6 @@ class Laplacians:
         """1/2 sum_c theta_c . G_c theta_c, from explicit differences."""
         if self.alike:
             distances = self.edges.distances(theta * np.sqrt(self.couple))
-            return 0.5 * float(self.edges.vector(self.w) @ distances)
+            return 0.5 * float(self.w @ distances)
         i, j = self.edges.ends
         return 0.5 * float(np.vdot(self.entries, (theta[i] - theta[j]) ** 2))

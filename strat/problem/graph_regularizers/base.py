@@ -99,7 +99,7 @@ class GraphRegularizer(BaseEstimator):
         if self._needs_an_edge and edges.K == 1:
             way = "Use FixedGraph(), or give a graph with more nodes."
             raise GraphError(f"there is one stratum, and {name} needs an edge between two. {way}")
-        lonely = np.flatnonzero(edges.degrees(edges.mask) == 0)
+        lonely = np.flatnonzero(edges.neighbors == 0)
         if self._needs_degrees and lonely.size:
             raise GraphError(
                 f"edges: stratum {labels[lonely[0]]!r} ({lonely.size} in all) has no candidate edge, so that its degree "
@@ -168,11 +168,11 @@ class GraphOracle:
 
     def scale(self):
         """Size of the terms of h that balance the distances where the objective is stationary."""
-        return self.edges.norm(self.gradient(self.edges.zeros()) * self.edges.mask)
+        return np.linalg.norm(self.gradient(self.edges.zeros()))
 
     def size(self, half):
         """1 + size of the terms in the residual of W: half the distances, and the terms of h."""
-        return 1 + max(self.edges.norm(half), self.scale())
+        return 1 + max(np.linalg.norm(half), self.scale())
 
     def rest(self):
         """Value at w of what the smooth part leaves out."""

@@ -27,12 +27,11 @@ class DegreeDual:
     """
 
     def __init__(self, edges, c, rho, strata):
-        self.edges, self.rho, self.strata = edges, rho, strata
-        self._negative_c = np.where(edges.mask, -c, -np.inf)
+        self.edges, self.c, self.rho, self.strata = edges, c, rho, strata
 
     def weights(self, nu):
         """Edge array of the weights at nu."""
-        w = self.edges.add_ends(nu, self._negative_c.copy())
+        w = self.edges.add_ends(nu, -self.c)
         np.maximum(w, 0.0, out=w)
         w /= 2 * self.rho
         return w
@@ -61,7 +60,7 @@ class DegreeDual:
         """Weights, value, and the mismatch of the degrees with its size."""
         w = self.weights(nu)
         mismatch = self.edges.degrees(w) + self.strata.gradient(nu)
-        value = self.edges.dot(w, self.rho * w) + self.strata.value(nu)
+        value = float(w @ (self.rho * w)) + self.strata.value(nu)
         return w, value, mismatch, self.strata.size(mismatch, nu)
 
     def solver(self, w):
@@ -71,11 +70,7 @@ class DegreeDual:
 
         def at(shift):
             shift = shift + 1e-15 * (degrees + shift)
-            approximate = edges.solver(-a, shift, degrees)
-
-            def product(x):
-                x = x.reshape(-1, 1)
-                return (edges.laplacian(-a, x, degrees) + shift[:, None] * x)[:, 0]
+            approximate, neighbors = edges.solver(-a, shift, degrees), edges.adjacency_operator(a)
 
             def solve(b):
                 x = approximate(b[:, None])[:, 0]
@@ -83,7 +78,8 @@ class DegreeDual:
                     return x
                 shape = (edges.K, edges.K)
                 M = LinearOperator(shape, matvec=lambda r: approximate(r.reshape(-1, 1))[:, 0])
-                return cg(LinearOperator(shape, matvec=product), b, x0=x, rtol=1e-10, maxiter=1000, M=M)[0]
+                A = LinearOperator(shape, matvec=lambda x: (degrees + shift) * x + neighbors(x))
+                return cg(A, b, x0=x, rtol=1e-10, maxiter=1000, M=M)[0]
 
             return solve
 

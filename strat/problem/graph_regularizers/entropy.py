@@ -31,24 +31,21 @@ class EntropyOracle(GraphOracle):
 
     def size(self, half):
         """1 + size of the weights: the large distances of far strata would hide the errors of near ones."""
-        return 1 + self.edges.norm(self._w)
+        return 1 + np.linalg.norm(self._w)
 
     def rest(self):
         """h(w), +inf where a weight is negative."""
-        w = self.edges.vector(self._w)
-        if not np.min(w, initial=0.0) >= 0:
-            return np.inf
-        return self.square * float(np.sum(xlogy(w, w) - w))
+        w = self._w
+        return self.square * float(np.sum(xlogy(w, w) - w)) if np.min(w, initial=0.0) >= 0 else np.inf
 
     def prox(self, v, t, out):
         """Prox of h: the z with z + t sigma^2 log z = v, by the Wright omega function."""
-        vector = self.edges.vector
-        s = self.square * (vector(t) if isinstance(t, np.ndarray) else t)
-        return self.edges.assign(s * wrightomega(vector(v) / s - np.log(s)), out)
+        s = self.square * t
+        return np.multiply(s, wrightomega(v / s - np.log(s)), out=out)
 
     def minimize(self, c):
         """Exact graph step: the weights exp(-c / sigma^2), which minimise sum_e c_e w_e + h(w)."""
-        return np.exp(c / -self.square) * self.edges.mask, 0
+        return np.exp(c / -self.square), 0
 
 
 class Entropy(GraphRegularizer):

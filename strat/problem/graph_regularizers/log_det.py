@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.linalg.blas import daxpy
 
-from strat.problem.edges.base import Inverse
 from strat.problem.graph_regularizers.base import (
     NONNEGATIVE,
     POSITIVE,
@@ -25,42 +24,36 @@ class LogDetOracle(GraphOracle):
         self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
         self.lambda1, self.mu = float(h.lambda1), float(h.mu)
         self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
-        self._matrix = Inverse(edges) if self.lambda1 else None  # M
-        self._pull = edges.zeros()  # w - w0
-        self.factorizations = 0
+        self._factor, self._pull = None, edges.zeros()  # w - w0
 
     def smooth(self):
         """h(w)."""
-        value, self._inverted, self._scale = 0.0, False, None
+        value, self._inverse, self._scale = 0.0, None, None
         if self.lambda1:
             self.factorizations += 1
-            value = -self.lambda1 * self._matrix.log_det(self._w, self.mu, self._degrees)
+            try:
+                self._factor = self.edges.factor(self._w, self._degrees + self.mu, self._factor)
+            except np.linalg.LinAlgError:
+                return np.inf
+            value = -self.lambda1 * self._factor.log_det
         np.subtract(self._w, self.w0, out=self._pull)
         self._total = float(np.add.reduce(self._degrees)) / 2
-        value += self.square / 2 * self.edges.dot(self._pull, self._pull)
+        value += self.square / 2 * float(self._pull @ self._pull)
         return value + self.linear * self._total + self.constant
 
     def split_gradient(self, out):
         """The gradient over the edges is -lambda1 rho_e + 2 lambda2 ((1 - eta) (w_e - w0_e) + eta)."""
-        if not self.lambda1:
-            np.multiply(self._pull, self.square, out=out)
-            return np.full(self.edges.K, self.linear / 2)
-        inverse = self._inverse()
-        np.multiply(inverse.entries, 2 * self.lambda1, out=out)
+        diagonal, entries = self._inverted()
+        np.multiply(entries, 2 * self.lambda1, out=out)
         if out.size:
             daxpy(self._pull, out, a=self.square)  # in place
-        return self.linear / 2 - self.lambda1 * inverse.diagonal
+        return self.linear / 2 - self.lambda1 * diagonal
 
     def resistances(self, out):
-        """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij, zero off the edges."""
-        if not self.lambda1:
-            out[...] = 0.0
-            return out
-        inverse = self._inverse()
-        np.multiply(inverse.entries, -2.0, out=out)
-        out = self.edges.add_ends(inverse.diagonal, out)
-        out *= self.edges.mask
-        return out
+        """rho_ij = (M^-1)_ii + (M^-1)_jj - 2 (M^-1)_ij."""
+        diagonal, entries = self._inverted()
+        np.multiply(entries, -2.0, out=out)
+        return self.edges.add_ends(diagonal, out)
 
     def curvature(self, out):
         """Write a diagonal that bounds the Hessian over the edges up to a modest factor to out.
@@ -72,22 +65,21 @@ class LogDetOracle(GraphOracle):
         least = self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
         s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
         rho = self.resistances(out)
-        self._scale = self.lambda1 * self.edges.norm(rho)
-        rho *= self.lambda1 / (self._w + s) if self.lambda1 else 0.0
+        self._scale = self.lambda1 * np.linalg.norm(rho)
+        rho *= self.lambda1 / (self._w + s)
         rho += least
         return rho
 
     def scale(self):
         """Size of the terms that balance the distances: lambda1 ||rho||."""
         if self._scale is None:
-            self._scale = self.lambda1 * self.edges.norm(self.resistances(self.edges.zeros()))
+            self._scale = self.lambda1 * np.linalg.norm(self.resistances(self.edges.zeros()))
         return self._scale
 
-    def _inverse(self):
-        if not self._inverted:
-            self._matrix.invert()
-            self._inverted = True
-        return self._matrix
+    def _inverted(self):
+        if self._inverse is None and self.lambda1:
+            self._inverse = self._factor.inverse()
+        return self._inverse or (np.zeros(self.edges.K), self.edges.zeros())
 
 
 class LogDet(GraphRegularizer):

@@ -20,7 +20,7 @@ class LogDiagonalOracle(GraphOracle):
 
     def smooth(self):
         """h(w)."""
-        value = self.square / 2 * self.edges.dot(self._w, self._w)
+        value = self.square / 2 * float(self._w @ self._w)
         if self.lambda1 and not np.min(self._degrees) > 0:
             return np.inf
         return value - self.lambda1 * float(np.log(self._degrees).sum()) if self.lambda1 else value
@@ -39,7 +39,7 @@ class LogDiagonalOracle(GraphOracle):
         out[...] = 0.0
         if self.lambda1:
             edges = self.edges
-            mean = edges.add_ends(edges.degrees(edges.mask) / self._degrees, edges.zeros())  # 1 / s_e
+            mean = edges.add_ends(edges.neighbors / self._degrees, edges.zeros())  # 1 / s_e
             edges.add_ends(2 * self.lambda1 / self._degrees, out)
             out *= mean
             out /= 1.0 + mean * self._w
@@ -50,8 +50,7 @@ class LogDiagonalOracle(GraphOracle):
         """Size of the terms that balance the distances: lambda1 ||1/deg_i + 1/deg_j||."""
         if not self.lambda1:
             return 0.0
-        edges = self.edges
-        return edges.norm(edges.add_ends(self.lambda1 / self._degrees, edges.zeros()) * edges.mask)
+        return np.linalg.norm(self.edges.add_ends(self.lambda1 / self._degrees, self.edges.zeros()))
 
     def minimize(self, c):
         """Exact graph step: the weights that minimise sum_e c_e w_e + h(w), c >= 0, and the Newton iterations.
@@ -62,25 +61,26 @@ class LogDiagonalOracle(GraphOracle):
         edges, strata, squares = self.edges, LogDegrees(self.lambda1), self.square / 2
         if not self.lambda1:
             return edges.zeros(), 0
-        nearest = edges.nearest(c)
+        nearest = np.full(edges.K, np.inf)
+        for end in edges.ends:
+            np.minimum.at(nearest, end, c)
         if not squares and not np.min(nearest) > 0:
             raise OptionError(
                 "lambda2 = 0: two strata have equal parameters, so that their edge's weight has no bound. Give lambda2 > 0."
             )
-        nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / edges.degrees(edges.mask))) / 4
+        nu = (nearest + np.sqrt(nearest**2 + 16 * self.lambda1 * squares / edges.neighbors)) / 4
         if self.lambda1 * squares >= DIRECT * np.max(nu) ** 2:
             w, _, iterations = DegreeDual(edges, c, squares, strata).minimize(nu)
             return w, iterations
         w, total, ends = edges.zeros(), 0, edges.add_ends(nu, edges.zeros())
         for k in range(OUTER):
             # sum_e c_e w_e + h(w) + sum_e extra_e (w_e - old_e)^2
-            rho = ends**2 * (max(10.0**-k, 10 * DIRECT) / self.lambda1)
-            rho = np.where(edges.mask, np.maximum(rho, squares), 1.0)
+            rho = np.maximum(ends**2 * (max(10.0**-k, 10 * DIRECT) / self.lambda1), squares)
             extra, old = rho - squares, w
             w, nu, iterations = DegreeDual(edges, c - 2 * extra * old, rho, strata).minimize(nu)
             total += iterations
             ends = edges.add_ends(nu, edges.zeros())
-            if np.all(edges.vector(np.abs(2 * extra * (w - old))) <= ACCURATE * edges.vector(ends)):
+            if np.all(np.abs(2 * extra * (w - old)) <= ACCURATE * ends):
                 break
         return w, total
 

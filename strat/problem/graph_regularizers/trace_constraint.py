@@ -17,7 +17,7 @@ class TraceConstraintOracle(GraphOracle):
 
     def smooth(self):
         """The quadratic part of h."""
-        return self.lambda2 * (float(self._degrees @ self._degrees) / 2 + self.edges.dot(self._w, self._w))
+        return self.lambda2 * (float(self._degrees @ self._degrees) / 2 + float(self._w @ self._w))
 
     def split_gradient(self, out):
         """The gradient over the edges is lambda2 (2 w_e + deg_i + deg_j)."""
@@ -32,7 +32,7 @@ class TraceConstraintOracle(GraphOracle):
         """
         edges, s = self.edges, (self.total or 1.0) / max(self.edges.count, 1)
         out[...] = 0.0
-        edges.add_ends(self.lambda2 * (self._degrees + s * edges.degrees(edges.mask)), out)
+        edges.add_ends(self.lambda2 * (self._degrees + s * edges.neighbors), out)
         out /= self._w + s
         out += 2 * self.lambda2 or 1.0  # never zero, as it is divided by
         return out
@@ -44,22 +44,21 @@ class TraceConstraintOracle(GraphOracle):
 
     def prox(self, v, t, out):
         """Projection on the simplex in the metric 1/t, written to out."""
-        vector = self.edges.vector
-        t = vector(t) if isinstance(t, np.ndarray) else 1.0
-        return self.edges.assign(onto_simplex(vector(v), t, self.total), out)
+        out[...] = onto_simplex(v, t, self.total)
+        return out
 
     def minimize(self, c):
         """Exact graph step: the weights that minimise sum_e c_e w_e + h(w), and the Newton iterations."""
         edges = self.edges
         if not self.total:
             return edges.zeros(), 0
-        distances = edges.vector(c) - edges.vector(c).min()  # the sum of the weights is given
+        distances = c - c.min()  # the sum of the weights is given
         if not self.lambda2:
             nearest = distances == 0.0
-            return edges.from_vector(nearest * (self.total / nearest.sum())), 0
+            return nearest * (self.total / nearest.sum()), 0
         level = water_level(-distances, 1.0, 2 * self.lambda2 * self.total)
         strata = FixedTotal(self.total, self.lambda2, edges.K)
-        dual = DegreeDual(edges, edges.from_vector(distances), self.lambda2, strata)
+        dual = DegreeDual(edges, distances, self.lambda2, strata)
         w, _, steps = dual.minimize(np.full(edges.K, level / 2))
         return w * (self.total / (float(edges.degrees(w).sum()) / 2)), steps
 
