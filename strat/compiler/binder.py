@@ -220,7 +220,8 @@ class Assembly:
         variable, _, rest = binder.kinds(form)
         K, N = (1, 1) if self.segments is None else (self.segments.K, max(self.segments.N, 1))
         self.constant, self.linear = np.zeros(K), np.zeros((K, binder.n))
-        self.constant += self._sums(binder.values(form.at(rest)))[:, 0]
+        if rest.any():
+            self.constant += self._sums(binder.values(form.at(rest)))[:, 0]
         part = form.at(variable)
         columns = binder.flat(part.column)
         # A few columns at a time: for x @ B @ y there are as many as entries of B, each as long as the data.
