@@ -43,9 +43,8 @@ class AllPairs(EdgeList):
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""
         out, ones = np.zeros(self.K), np.ones(self.K - 1)
-        if (
-            ones.size
-        ):  # w is a packed triangle of the order K - 1: the products with it and with its transpose
+        if ones.size:
+            # w is a packed triangle of the order K - 1: the products with it and with its transpose.
             out[:-1] = dtpmv(ones.size, w, ones, lower=1, trans=1)
             out[1:] += dtpmv(ones.size, w, ones, lower=1)
         return out
