@@ -196,3 +196,16 @@ def test_chunks_hold_declared_columns_of_strata(records):
         chunks = [(rows[first : first + 300], Y[first : first + 300]) for first in range(0, N, 300)]
         model = strat.separate(base, strata=declared).fit(chunks=chunks)
         assert np.allclose(model.theta_["theta"], expected, rtol=1e-6)
+
+
+def test_blocks_that_are_held_keep_their_memory():
+    """Sums of blocks take the memory of earlier ones once nobody has these, nor views of them, any more."""
+    blocks = np.arange(24.0).reshape(K, 2, 2)
+    engine = shards.LocalSum(lambda: [lambda: lambda task, factor: (np.arange(K), (factor * blocks,))], K)
+    first = engine.sum(None, 1.0)[0][1:]
+    second = engine.sum(None, 2.0)[0]
+    assert (first == blocks[1:]).all() and (second == 2 * blocks).all()
+    place = second.ctypes.data
+    del second
+    third = engine.sum(None, 3.0)[0]
+    assert third.ctypes.data == place and (third == 3 * blocks).all() and (first == blocks[1:]).all()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from problems import graph, problem
 
+from strat.problem import joint_problem
 from strat.problem.graph_regularizers import LogDet
 
 H = LogDet(0.7, 0.3, 0.2, 0.4)
@@ -54,9 +55,12 @@ def test_objective_from_its_definition_and_its_gradients_are_differences(edges, 
     assert w_gradient @ change == pytest.approx(by_w, rel=1e-6)
 
 
-def test_residual_from_its_definition():
+@pytest.mark.parametrize("part", [7, 2**17])  # numbers that are worked on at a time
+def test_residual_from_its_definition(part, monkeypatch):
+    monkeypatch.setattr(joint_problem, "PART", part)
     p = joint()
     theta, w = point(p)
+    np.testing.assert_array_equal(*(f(theta, np.arange(1.0, p.K + 1)) for f in (p.prox, p.regularizer.prox)))
     i, j = p.edges.ends
     v, L = w, np.diag(p.edges.degrees(w)) - p.edges.matrix(w)
     loss_gradient = p.loss.value_and_gradient(theta)[1]

@@ -18,6 +18,7 @@ import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from weakref import ref
 
 import numpy as np
 
@@ -151,20 +152,33 @@ class LocalSum:
 
     def __init__(self, shards, K):
         self.shards, self.K = shards, K
+        self._memory, self._lent = np.zeros(0), lambda: None
 
     def sum(self, task, *arrays):
         """The sums of what the shards give."""
-        return added(in_order(lambda make: make()(task, *arrays), self.shards()), self.K)
+        return added(in_order(lambda make: make()(task, *arrays), self.shards()), self.K, self._zeros)
+
+    def _zeros(self, shape):
+        """Zeros, those of blocks in the memory of earlier ones that nobody has any more: new memory costs as much as the sums."""
+        if len(shape) < 3:
+            return np.zeros(shape)
+        if self._lent() is None and self._memory.shape == shape:
+            self._memory.fill(0.0)
+        else:
+            self._memory = np.zeros(shape)
+        out = np.asarray(memoryview(self._memory))  # the base of its views, which keep it
+        self._lent = ref(out)
+        return out
 
 
-def added(results, K):
+def added(results, K, zeros=np.zeros):
     """The sums over K strata of pairs (strata, arrays with a row for each)."""
     totals = None
     for strata, parts in results:
         if not len(strata):
             continue
         if totals is None:
-            totals = tuple(np.zeros((K, *part.shape[1:])) for part in parts)
+            totals = tuple(zeros((K, *part.shape[1:])) for part in parts)
         for total, part in zip(totals, parts, strict=True):
             neighbours = strata[-1] - strata[0] + 1 == len(strata)
             total[slice(strata[0], strata[-1] + 1) if neighbours else strata] += part

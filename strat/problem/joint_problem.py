@@ -12,6 +12,8 @@ PROJECTION = 1e-14
 COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
 #: The attributes of a point that depend on theta, without the gradients.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
+#: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
+PART = 2**17
 
 
 class JointProblem:
@@ -67,7 +69,17 @@ class JointProblem:
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite."""
         if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of these may never return
             return np.full_like(theta, np.nan)
-        return self.regularizer.prox(theta, t)
+        if getattr(self.regularizer.prox, "costly", False):
+            return self.regularizer.prox(theta, t)
+        return _by_parts(self.regularizer.prox, theta, t)
+
+    def regularizer_values(self, theta):
+        """The regularizer's values (K,)."""
+        return _by_parts(lambda some, _: self.regularizer.value(some), theta)
+
+    def regularizer_slope(self, theta):
+        """Gradient (K, n) of a regularizer that has one."""
+        return _by_parts(lambda some, _: self.regularizer.value_and_gradient(some)[1], theta)
 
     @cached_property
     def sizes(self):
@@ -100,7 +112,7 @@ class JointProblem:
         """The terms of the objective, each computed afresh: loss, regularizer, laplacian, graph."""
         graph_oracle = self.graph_oracle() if self.learned else None
         graph = graph_oracle.set(w) + graph_oracle.rest() if self.learned else 0.0
-        loss, regularizer = (float(np.sum(f(theta))) for f in (self.loss.value, self.regularizer.value))
+        loss, regularizer = (float(np.sum(f(theta))) for f in (self.loss.value, self.regularizer_values))
         laplacian = self.laplacians(w).energy(theta)
         return {"loss": loss, "regularizer": regularizer, "laplacian": laplacian, "graph": float(graph)}
 
@@ -217,7 +229,7 @@ class Point:
 
     def add_regularizer(self):
         """Compute the regularizer, and F."""
-        self.regularizer = float(np.add.reduce(self.problem.regularizer.value(self.theta)))
+        self.regularizer = float(np.add.reduce(self.problem.regularizer_values(self.theta)))
         self.add_up()
 
     def add_up(self):
@@ -278,6 +290,15 @@ class Point:
         problem = self.problem
         half = problem.edges.add_half_distances(problem.scaled(self.theta), problem.edges.zeros())
         return self.graph_oracle.size(half)
+
+
+def _by_parts(function, theta, t=1.0):
+    """function(theta, t), an array with a row for each of the strata, computed for some of them at a time."""
+    step = max(1, PART // theta.shape[1])
+    if len(theta) <= step:
+        return function(theta, t)
+    parts = [slice(first, first + step) for first in range(0, len(theta), step)]
+    return np.concatenate([function(theta[part], t[part] if np.ndim(t) else t) for part in parts])
 
 
 def _share(step, size):

@@ -111,7 +111,7 @@ class Consensus(Algorithm):
             if np.linalg.norm(gradient) < 1e3 * (1 + np.linalg.norm(product) + self.x.theta.size):
                 return -gradient
         if self.problem.regularizer.has("value_and_gradient"):
-            return product + self.problem.regularizer.value_and_gradient(self.x.theta)[1]
+            return product + self.problem.regularizer_slope(self.x.theta)
         return 0.5 * product
 
     def _first_rho(self):

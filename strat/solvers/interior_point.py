@@ -24,7 +24,7 @@ class Smoothed:
     def minimiser(self, point, tol):
         """Theta from a differentiated point on, as far as a gradient of norm tol."""
         rows, theta = self.rows, point.theta
-        slope = point.theta_gradient + self.problem.regularizer.value_and_gradient(theta)[1]
+        slope = point.theta_gradient + self.problem.regularizer_slope(theta)
         slope = slope - rows.back(rows.slopes(rows.arguments(theta)))
         self.quadratic = sum(hessian_blocks(oracle, theta) for oracle in self.rest)
         return InteriorPoint(rows, self.quadratic, self).solve(theta, slope, tol)

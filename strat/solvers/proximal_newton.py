@@ -154,8 +154,8 @@ class ProximalNewton(Algorithm):
 
     def _plain_step(self, x):
         """Take Newton's step from x where nothing has a kink, if F falls as its model says; return whether it did."""
-        z, slope, system = self.z, self.problem.regularizer.value_and_gradient, self.system
-        b = x.theta_gradient + slope(x.theta)[1] if self._slope is None else self._slope
+        z, slope, system = self.z, self.problem.regularizer_slope, self.system
+        b = x.theta_gradient + slope(x.theta) if self._slope is None else self._slope
         np.negative(b, out=b)
         accuracy, self._slope = self._accuracy(b, x, True), None
         x.forget()  # z is usually the next x, and the system needs the memory
@@ -172,7 +172,7 @@ class ProximalNewton(Algorithm):
         gain = x.objective - z.evaluate(gradient=True).objective
         if not gain >= -x.noise:
             return False
-        left = z.theta_gradient + slope(z.theta)[1]
+        left = z.theta_gradient + slope(z.theta)
         nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(b)
         if not (nearer or (gain >= SUFFICIENT * promised and not self.quadratic)):
             return False
@@ -187,7 +187,7 @@ class ProximalNewton(Algorithm):
         """F of every part, at an evaluated point."""
         if not self.part.any():
             return np.array([point.objective])
-        strata = point.losses + self.problem.regularizer.value(point.theta)
+        strata = point.losses + self.problem.regularizer_values(point.theta)
         return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product))
 
     def _noise(self, point):
