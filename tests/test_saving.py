@@ -90,7 +90,8 @@ def test_a_file_of_an_earlier_version_is_loaded(tmp_path, changes):
         with pytest.warns(strat.ConvergenceWarning):
             again = model.fit(Y, strata=Z)
         assert np.isclose(again.result_.objective, 3.3325033536548, rtol=1e-9)
-    assert strat.load(path).declaration == META["declaration"]
+    fit = strat.load(path)
+    assert fit.declaration == META["declaration"] and "base=base" in str(fit).splitlines()[0]
 
 
 LEARN = strat.joint, strat.log_diagonal, strat.trace_constraint, strat.entropy

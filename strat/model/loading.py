@@ -14,11 +14,12 @@ from strat.model.estimator import StratifiedModel
 from strat.model.saving import META, check_file, read_labels, read_weights
 from strat.problem.graph_regularizers import GraphRegularizer
 from strat.records.archive import as_path, read_archive
+from strat.records.tables import Shown
 from strat.solvers import Result, Solver
 
 
-@dataclass
-class SavedFit:
+@dataclass(repr=False)
+class SavedFit(Shown):
     """A stored fit without its declaration, for reading; ``declaration`` is the printed base model."""
 
     theta_: dict
@@ -33,8 +34,12 @@ class SavedFit:
             raise AttributeError(f"{why}; give it: strat.load(path, base=base).")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __str__(self):
+        about = f"fit of {len(self.strata_)} strata without its declaration, which predicts with strat.load(path, base=base)"
+        return f"{about}\n{self.result_}\n{self.declaration}"
 
-def load(path: str | str | PathLike, base: BaseModel | None = None) -> "StratifiedModel | SavedFit":
+
+def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedModel | SavedFit":
     """Read a model that ``save`` wrote.
 
     Parameters

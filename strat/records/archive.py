@@ -16,8 +16,7 @@ import scipy.sparse as sp
 
 from strat.errors import OptionError, optional
 
-#: The entry with the fingerprint of every other one; files of earlier versions have none.
-CONTENTS = "contents"
+CONTENTS = "contents"  # the entry with the fingerprints of the others, which files of earlier versions lack
 
 
 def as_path(path, what):

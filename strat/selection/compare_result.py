@@ -139,8 +139,7 @@ class Comparison(Table):
         for name in self.models:
             texts = Counter(text for run in self.runs if run["model"] == name for text in run["notes"])
             lines += [f"note  {name}: {text}" for text in list(texts)[:2]]
-        lines += [f"note  {text}" for text in self.notes]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"note  {text}" for text in self.notes)])
 
     def _values(self, model, metric, part):
         metric = self.metrics[0] if metric is None else metric

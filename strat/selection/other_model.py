@@ -129,8 +129,7 @@ def checked_models(models):
             raise OptionError(f"the model {name!r} is {type_name(model)}, {what}")
     like = next((model for model in models.values() if hasattr(model, "base")), None)
     if like is None:
-        what = "such as strat.common(base), whose loss measures all."
-        raise OptionError(f"the models need a StratifiedModel among them, {what}")
+        raise OptionError("models needs a StratifiedModel, whose loss measures all, as strat.common(base).")
     return {str(name): as_model(model, like) for name, model in models.items()}
 
 
