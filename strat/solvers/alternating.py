@@ -108,7 +108,7 @@ class BlockDescent(Algorithm):
         """Residual of x."""
         residual = self._certificate(self.x)
         self.left = max(residual.values())
-        if self.idle == 0 or (self.idle >= IDLE and self.left <= 0.5 * self.mark):
+        if self.idle == 0 or (self.idle >= IDLE and self.left < 0.5 * self.mark):
             self.mark, self.idle = self.left, 0
         self.stalled = self.idle >= IDLE
         return residual
