@@ -30,7 +30,7 @@ SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best
 SAVED += ("best_key", "best_iteration", "moved_to")
 #: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
 SLOW = 32
-APART = 10  # iterations with theta far behind W after which both are minimised in turn
+APART = 3  # iterations with theta far behind a learned W, after which both are minimised in turn
 WRITTEN = 5_000_000  # most numbers in the records, or in the model's blocks, for which such a fit may go on by their cone program
 HIDDEN = 1e-6  # if a free intercept leaves less than this share of a parameter's curvature, the residual does not show it
 NEAR = 1e-6  # a step of this length, relative to theta, leads out of the domain at its edge
@@ -131,6 +131,8 @@ class Run:
             self.least, self.fallen = min(left, self.least), self.iteration
         if solver.tol and self.iteration - self.fallen >= (IDLE_EXACT if algorithm.exact else IDLE):
             algorithm.stalled = True
+        if self.cones == "turns" and algorithm.x.objective < -FALLEN * (1 + abs(self.earlier.x.objective)):
+            algorithm.stalled = True  # steps in turn would take long to fall below LOWEST
         status, small, last = None, self._converged(residual), self.iteration >= solver.max_iter
         if solver.callback is not None and solver.callback(state):
             status = "interrupted"
@@ -164,7 +166,7 @@ class Run:
         algorithm = self.algorithm
         if algorithm.stalled:
             return next((cones for cones in ("model", "records") if self._may_go_on_by(cones)), None)
-        if algorithm.apart > APART and self.cones is None:
+        if algorithm.apart > APART * self.problem.learned and self.cones is None:
             return "turns"
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
         # Newton's method goes from one smoothed kink to the next, where these are narrow.
