@@ -262,6 +262,21 @@ def test_few_strata(solver, K):
             assert model.fit(Y, strata=z).result_.status == "converged"
 
 
+@pytest.mark.parametrize("h", LEARNED)
+def test_theta_that_stays_behind_the_graph_is_fitted_in_turn_with_it(h):
+    """As beside narrow kinks, where every joint step is short."""
+    rng = np.random.default_rng(0)
+    X, z = rng.standard_normal((200, 4)), rng.integers(10, size=200)
+    Y = np.sign(X @ np.ones(4) + rng.standard_t(3, 200))
+    theta, x, y = cp.Variable(4), cp.Parameter(4), cp.Parameter()
+    base = strat.BaseModel(
+        cp.pos(1 - y * (x @ theta)), 0.1 * cp.sum_squares(theta), data=(x, y), smoothing=1e-3
+    )
+    fits = [strat.StratifiedModel(base, None, h, solver=s()).fit(X, Y, strata=z).result_ for s in SOLVERS]
+    assert all(r.status == "converged" and r.iterations <= 150 and is_monotone(r) for r in fits)
+    assert fits[0].objective == pytest.approx(fits[1].objective, rel=1e-4)
+
+
 def test_errors_of_the_estimator():
     Y, z = records()
     graph = strat.graphs.path(list("abcde"))
