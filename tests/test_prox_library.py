@@ -201,6 +201,12 @@ def test_compounds_are_cone_programs(name):
     checked(expression, constraints, "have no joint closed form", 1e-5, 1e-7)
 
 
+def test_few_of_many_pieces_are_named():
+    v = cp.Variable(8)
+    text = str(strat.compile(sum(cp.maximum(v[i], v[j], 0) for i in range(8) for j in range(i))))
+    assert text.count("; Maximum") == 3 and "24 more functions" in text
+
+
 @pytest.mark.parametrize(
     "name", ["total variation", "fused lasso", "increasing", "simplex", "sum of largest"]
 )

@@ -8,8 +8,8 @@ from strat.oracles.prox_groups import ChainBlock, ConeBlock, GroupBlock, Hyperpl
 from strat.rules import text
 from strat.rules.piecewise import Abs
 
-#: Coordinates of one component up to which a dense system is factorised.
-DENSE = 3000
+DENSE = 3000  # coordinates of one component up to which a dense system is factorised
+SHOWN = 4  # most functions that are named where there is no closed form
 
 
 class Component:
@@ -56,7 +56,9 @@ class Component:
             found = way()
             if found is not None:
                 return found
-        rules = [f"{node.rule.name} in {text(node.expression)}" for node in self.several + self.single]
+        nodes = self.several + self.single
+        rules = [f"{node.rule.name} in {text(node.expression)}" for node in nodes[:SHOWN]]
+        rules += [f"{len(nodes) - SHOWN} more functions"] if len(nodes) > SHOWN else []
         rules += [ball[3] for ball in self.balls]
         rules += ["affine constraints"] if len(self.equal[1]) or len(self.less[1]) else []
         rules += ["bounds"] if self.bounded else []
