@@ -31,10 +31,8 @@ class JointProblem:
         self.edges, self.w0 = edges, w0
         self.K, self.n, self.outside = edges.K, loss.n, outside
         self.couple = None if couple is None or np.all(couple == 1) else np.asarray(couple, dtype=float)
-        self._weights, self.learned = (
-            np.ones(self.n) if self.couple is None else self.couple,
-            graph_regularizer.learned,
-        )
+        self._weights = np.ones(self.n) if self.couple is None else self.couple
+        self.learned = graph_regularizer.learned
         if self.learned and self.couple is not None and self.couple.ndim == 2:
             self.edges = edges.coupled(self.couple)
         self.start_point = None

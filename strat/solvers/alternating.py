@@ -61,8 +61,8 @@ class AlternatingMinimization(Solver, max_iter=1000):
     needs = {"loss": ("value_and_gradient", "cones"), "regularizer": "prox"}
     ways = {"loss": "Write the loss with other atoms, or smooth it (smoothing=1e-3 on the BaseModel)"}
 
-    def _algorithm(self, problem, theta, w, cones=None):
-        return BlockDescent(problem, theta, w, self.tol, cones)
+    def _algorithm(self, problem, theta, w, way=None):
+        return BlockDescent(problem, theta, w, self.tol, way)
 
 
 class BlockDescent(Algorithm):

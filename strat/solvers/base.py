@@ -49,9 +49,10 @@ class Solver(BaseEstimator):
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `learns_graphs` is False where W is not fitted.
-    Where a solver `follows_edges`, its `_algorithm` is asked to go on from where nothing else does, such as the edge of the
-    loss's domain, by cone programs: with ``cones="model"`` or ``cones="records"`` (`ConeNewton`). A subclass may name its
-    own default of `max_iter`; one with more options has an `__init__` of its own, whose signature scikit-learn reads.
+    Where a solver `follows_edges`, its `_algorithm` takes a `way` to go on from where nothing else does, such as the edge of the
+    loss's domain: cone programs, "model" or "records" (`ConeNewton`), or "turns" in theta and W if its algorithm counts
+    iterations in which these are `apart`. A subclass may name its own default of `max_iter`; one with more options has an
+    `__init__` of its own, whose signature scikit-learn reads.
     """
 
     needs = {}

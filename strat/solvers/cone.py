@@ -63,8 +63,8 @@ class Cone(Solver, max_iter=100):
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
     learns_graphs = False
 
-    def _algorithm(self, problem, theta, w, cones=None):
-        return ConeNewton(problem, theta, w, cones)
+    def _algorithm(self, problem, theta, w, way=None):
+        return ConeNewton(problem, theta, w, way)
 
 
 class ConeNewton(Algorithm):

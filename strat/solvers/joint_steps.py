@@ -96,11 +96,10 @@ class JointSteps(Algorithm):
             newton = ConeNewton(fixed, x, x.w, program=self.program, left=self.theta_estimate)
             self.program = newton.program
         else:
-            accuracy, curvature = (
-                max(self.w_estimate / BEHIND, 0.1 * self.tol),
-                self.strata_metric.loss_curvature,
+            accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
+            newton = ProximalNewton(
+                fixed, x, x.w, accuracy, self.strata_metric.loss_curvature, one_length=True
             )
-            newton = ProximalNewton(fixed, x, x.w, accuracy, curvature, one_length=True)
             newton.damping, newton.fresh = self.damping, self.fresh
         start = newton.x.objective
         newton.step()

@@ -74,17 +74,17 @@ class MAPG(Solver):
         super().__init__(tol=tol, max_iter=max_iter, patience=patience, time_limit=time_limit)
         self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
-    def _algorithm(self, problem, theta, w, cones=None):
-        if self.step is not None and not cones:
+    def _algorithm(self, problem, theta, w, way=None):
+        if self.step is not None and not way:
             return FixedSteps(problem, theta, w, self.step)
-        if cones == "turns":
+        if way == "turns":
             return BlockDescent(problem, theta, w, self.tol)
         dense = problem.loss.has("value_and_gradient") and problem.edges.count > DENSE * problem.K
-        if not cones and (not needs_cones(problem) or (problem.learned and dense)):
+        if not way and (not needs_cones(problem) or (problem.learned and dense)):
             return JointSteps(problem, theta, w, self.tol)
         if problem.learned:
-            return BlockDescent(problem, theta, w, self.tol, cones)
-        return ConeNewton(problem, theta, w, cones)
+            return BlockDescent(problem, theta, w, self.tol, way)
+        return ConeNewton(problem, theta, w, way)
 
 
 class FixedSteps(Algorithm):

@@ -53,9 +53,9 @@ class NewtonCG(Solver, max_iter=500):
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
     learns_graphs = False
 
-    def _algorithm(self, problem, theta, w, cones=None):
-        if cones or needs_cones(problem):
-            return ConeNewton(problem, theta, w, cones)
+    def _algorithm(self, problem, theta, w, way=None):
+        if way or needs_cones(problem):
+            return ConeNewton(problem, theta, w, way)
         return ProximalNewton(problem, theta, w, self.tol)
 
 

@@ -64,7 +64,7 @@ class Run:
         self.checkpoint = Checkpoint(solver.checkpoint, [*parts, self.units.unit, self.units.worth])
         self.started, self.before = time.perf_counter() if started is None else started, 0.0
         self.algorithm = solver._algorithm(self.units.problem, self.units.inside(theta), w)
-        self.cones, self.earlier, self.moved_to, self.lost = None, None, None, None
+        self.way, self.earlier, self.moved_to, self.lost = None, None, None, None
         self.iteration, self.history, self.times = 0, [self._objective()], [self.seconds]
         self.best_theta, self.best_w, self.best_key, self.best_iteration = None, None, np.inf, 0
         # The least residual, and the last iteration in which it or the objective fell.
@@ -98,7 +98,7 @@ class Run:
         except OutOfTime:
             status = "time_limit"
         except NoOracleError:
-            if not (self.cones or self.iteration):
+            if not (self.way or self.iteration):
                 raise
             status, self.algorithm.stalled = "max_iter", True  # there is no better point than that before
         except Lost as error:
@@ -131,7 +131,7 @@ class Run:
             self.least, self.fallen = min(left, self.least), self.iteration
         if solver.tol and self.iteration - self.fallen >= (IDLE_EXACT if algorithm.exact else IDLE):
             algorithm.stalled = True
-        if self.cones == "turns" and algorithm.x.objective < -FALLEN * (1 + abs(self.earlier.x.objective)):
+        if self.way == "turns" and algorithm.x.objective < -FALLEN * (1 + abs(self.earlier.x.objective)):
             algorithm.stalled = True  # steps in turn would take long to fall below LOWEST
         status, small, last = None, self._converged(residual), self.iteration >= solver.max_iter
         if solver.callback is not None and solver.callback(state):
@@ -144,8 +144,8 @@ class Run:
             status = "early_stopped"
         elif last or algorithm.diverged or self._objective() < LOWEST:
             status = "max_iter"
-        elif cones := "model" if small else self._stuck():
-            self._go_on_by(cones)
+        elif way := "model" if small else self._stuck():
+            self._go_on_by(way)
         elif algorithm.stalled:
             status = "max_iter"
         elif seconds_left() <= 0:
@@ -165,35 +165,38 @@ class Run:
         """What is to go on: cone programs after a stall or at the edge of a domain, looked for ever more rarely, or "turns"."""
         algorithm = self.algorithm
         if algorithm.stalled:
-            return next((cones for cones in ("model", "records") if self._may_go_on_by(cones)), None)
-        if algorithm.apart > APART * self.problem.learned and self.cones is None:
+            return next((way for way in ("model", "records") if self._may_go_on_by(way)), None)
+        if algorithm.apart > APART * self.problem.learned and self.way is None:
             return "turns"
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        # Newton's method goes from one smoothed kink to the next, where these are narrow.
-        kinked = any(part.kinked_rows for part in getattr(self.problem.loss, "parts", ()))
-        kinked = kinked and self.iteration > 2 * SLOW and not self.problem.learned
-        slow = (algorithm.slow or doubled) and (kinked or _at_edge(self.units.problem, algorithm.x))
+        slow = algorithm.slow or doubled
+        slow = slow and (self._from_kink_to_kink() or _at_edge(self.units.problem, algorithm.x))
         return "records" if slow and self._may_go_on_by("records") else None
 
-    def _may_go_on_by(self, cones):
+    def _from_kink_to_kink(self):
+        """Whether smoothed kinks, if there are some, must be so narrow that Newton's method goes from one to the next."""
+        late = self.iteration > 2 * SLOW and not self.problem.learned
+        return late and any(part.kinked_rows for part in getattr(self.problem.loss, "parts", ()))
+
+    def _may_go_on_by(self, way):
         """Whether the cone programs of the losses' quadratic model, or of the records, can be written and were not tried."""
         problem, loss = self.units.problem, self.problem.loss
-        if not self.solver.follows_edges or self.cones == "records":
+        if not self.solver.follows_edges or self.way == "records":
             return False
-        if cones == "model":
-            tried = self.cones or getattr(self.algorithm, "program", None) is not None
+        if way == "model":
+            tried = self.way == "model" or getattr(self.algorithm, "program", None) is not None
             known = loss.has("hessian_operator") and problem.K * problem.n**2 <= WRITTEN
             return known and not tried and has_cones(problem.regularizer)
         small = getattr(getattr(loss, "cones", None), "size", 0) <= WRITTEN
         return small and has_cones(problem.loss) and has_cones(problem.regularizer)
 
-    def _go_on_by(self, cones):
+    def _go_on_by(self, way):
         """Let an algorithm go on that needs no small steps, or for "records" no derivatives."""
         self.earlier = self.earlier or self.algorithm
         x, work = self.algorithm.x, self.algorithm.factorizations
-        self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, cones)
+        self.algorithm = self.solver._algorithm(self.units.problem, x.theta, x.w, way)
         self.algorithm.extra_factorizations += work
-        self.cones = cones
+        self.way = way
 
     def _change_units(self, theta, w):
         """Go on in the units of a point where the loss is far below that at the start, as after a start next to a pole."""
@@ -201,7 +204,7 @@ class Run:
         self.units = Units(self.problem, theta)
         self.algorithm = self.solver._algorithm(self.units.problem, self.units.inside(theta), w)
         self.algorithm.extra_factorizations += work
-        self.cones, self.earlier, self.least = None, None, np.inf
+        self.way, self.earlier, self.least = None, None, np.inf
 
     def _converged(self, residual):
         """Whether the residual is small, and the last iteration changed F little, relative to its size and its change so far.
@@ -241,22 +244,22 @@ class Run:
 
     def _state(self):
         state = {f"algorithm_{name}": value for name, value in self.algorithm.state().items()}
-        state |= {"seconds": self.seconds, "cones": self.cones or ""}
+        state |= {"seconds": self.seconds, "way": self.way or ""}
         return state | {name: getattr(self, name) for name in SAVED if getattr(self, name) is not None}
 
     def _restore(self, saved):
         prefix = "algorithm_"
         if "moved_to" in saved:
             self._change_units(saved["moved_to"], self.algorithm.x.w)
-        if cones := str(saved["cones"]):
-            self._go_on_by(cones)
+        if way := str(saved["way"]):
+            self._go_on_by(way)
         self.algorithm.restore({k[len(prefix) :]: v for k, v in saved.items() if k.startswith(prefix)})
         self.before = float(saved["seconds"])
         for name in saved.keys() & set(SAVED):
             value = saved[name]
             setattr(self, name, value if name in ("best_theta", "best_w", "moved_to") else value.tolist())
-        if cones := self._stuck():  # a run that ended here had not asked
-            self._go_on_by(cones)
+        if way := self._stuck():  # a run that ended here had not asked
+            self._go_on_by(way)
 
     def _result(self, status):
         fall = self.earlier.x.objective - self.algorithm.x.objective if self.earlier else np.inf
