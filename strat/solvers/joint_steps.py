@@ -18,9 +18,10 @@ DECREASE = 1e-4  # z is accepted if F(z) <= F(x) - DECREASE/2 ||z - y||^2 in the
 HEAVY = 1e-4  # damping of Newton steps above which theta that is behind does not catch up
 FAR, LATE = 1e3, 5  # nor after so many steps that gain next to nothing with theta so far behind
 LITTLE = 1e-9  # share of F that is next to nothing
-BEHIND = 10.0  # a Newton step is due where the residual in theta is this many times the residual in W
+BEHIND = 30.0  # theta is behind W where its residual is this many times that of W
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
+STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
 CONES = 10  # iterations between two that are cone programs
 TRIALS = 60  # most steps tried from one point
 
@@ -54,7 +55,8 @@ class JointSteps(Algorithm):
         self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
         # Newton steps: iterations between two, iterations until the next, F after the last, and their own memory
         self.by_cones, self.program = needs_cones(problem), None
-        self.interval = self.shortest = CONES if self.by_cones else 3 if problem.learned else 1
+        self.shortest, self.often = (CONES, CONES) if self.by_cones else STEPS if problem.learned else (1, 1)
+        self.interval = self.often
         self.wait, self.last = 1, -np.inf
         self.damping, self.fresh, self.late, self.apart = np.full(problem.K, RIDGE), True, 0, 0
 
@@ -112,7 +114,7 @@ class JointSteps(Algorithm):
         far = self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
         self.late = self.late + 1 if far else 0
         worth = gain > WORTH * (self.last - before) and gain > 1e-13 * abs(before)
-        self.interval = self.wait = self.shortest if worth else min(2 * self.interval, RAREST)
+        self.interval = self.wait = self.often if worth else min(2 * self.interval, RAREST)
         self.last = before - gain
         return lower
 

@@ -10,6 +10,7 @@ from strat.solvers.preconditioner import Preconditioner
 
 BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
 COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
+ONCE = 16  # the same for a system of a single step
 DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
 EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
@@ -30,7 +31,7 @@ class NewtonSystem:
         self.coupled, self.laplacian = self.laplacians.any, self.laplacians.operator
         self.forms_blocks = self.K * self.n**2 <= BLOCKS and (self.coupled or self.n <= DIRECT)
         self.quadratic = getattr(problem.loss, "quadratic", False)
-        cheap = problem.loss.has("hessian") and (self.quadratic or (self.n <= COUPLED and not once))
+        cheap = problem.loss.has("hessian") and (self.quadratic or self.n <= (ONCE if once else COUPLED))
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = self._blocks = None
         self.preconditioner = Preconditioner(self.laplacians)
