@@ -1,7 +1,7 @@
 """Regularizers and constraints without a closed prox (tests/compounds.py) on a grid: strat against CVXPY with Clarabel.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/compounds.py [--K 20 1000] [--only NAME ...] [--loss NAME ...]
-        [--limit SECONDS] [--solver NAME] [--tol TOL] [--units] [--direct METHOD]
+        [--limit SECONDS] [--solver NAME] [--tol TOL] [--units] [--direct METHOD] [--loop]
 
 CPU seconds, one run each, in a process of its own that ends after `--limit` of them. "strat" is declaration, model
 and `fit` at default settings, or with the solver that `--solver` and `--tol` name. "CVXPY" is the problem on all
@@ -10,7 +10,8 @@ atoms along an axis where CVXPY has them: its construction, canonicalisation and
 tolerances. "solver" is Clarabel alone on the compiled data. Rows marked "loop" have atoms without such a form, and a
 Python loop over the strata; they are left out for more than 100 strata, where most of their time would be CVXPY's own. "ratio"
 is CVXPY's time over strat's: below 1 strat loses; with < or > one of the two ran into the limit. Clarabel's own choice of a
-direct solver may cost several times as much as the other; `--direct qdldl` names it for CVXPY.
+direct solver may cost several times as much as the other; `--direct qdldl` names it for CVXPY. With `--loop` CVXPY has, in
+place of the atoms along an axis, the declaration of a stratum once for each, whatever K.
 
 "above" is how far F at strat's parameters lies above Clarabel's optimal value, relative; "outside" is the largest
 violation of a constraint there. Both are CVXPY's evaluations of the stacked problem. With `--units` every fit is
@@ -24,6 +25,7 @@ import resource
 import sys
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -34,7 +36,7 @@ import numpy as np
 import strat
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from compounds import COMPOUNDS, LOSSES, declared, graph, records, stacked
+from compounds import COMPOUNDS, LOSSES, declared, graph, records, rows_of, stacked
 
 GAP = 1e-6
 LOOPED = 100  # most strata with a Python loop
@@ -80,6 +82,17 @@ def by_strat(row, loss, K, data, solver=None, unit=1.0, size=1.0):
     model = strat.lrsm(declared(row, loss, unit, size), g, solver=solver).fit(X, Y, strata=z)
     seconds = time.process_time() - start
     return seconds, model.theta_["w"].reshape(K, -1) / unit, model.result_.status
+
+
+def in_a_loop(row):
+    """The row, with all strata stacked by a loop over `one`."""
+
+    def every(V):
+        parts = [(w, *row.one(w)) for w in rows_of(V, row.shape)]
+        cones = [c for w, *_ in parts for c in (w >> 0, w == w.T)] if row.psd else []
+        return sum(one for _, one, _ in parts), sum((some for *_, some in parts), cones)
+
+    return replace(row, all=every, loops=True)
 
 
 def by_cvxpy(row, loss, K, data, settings=None):
@@ -167,6 +180,7 @@ def read_options():
     parser.add_argument("--solver", help="a solver's name in strat, such as ADMM")
     parser.add_argument("--tol", type=float, help="its tolerance")
     parser.add_argument("--direct", help="Clarabel's direct_solve_method in CVXPY, such as qdldl or faer")
+    parser.add_argument("--loop", action="store_true", help="stack CVXPY's problem by a loop over the strata")
     parser.add_argument("--units", action="store_true", help="repeat in other units")
     options = parser.parse_args()
     if options.tol is not None and options.solver is None:
@@ -186,8 +200,8 @@ def main():
     for K in options.K:
         chosen = [
             row
-            for row in COMPOUNDS
-            if any(part in row.name for part in options.only) and not (row.loops and K > LOOPED)
+            for row in (map(in_a_loop, COMPOUNDS) if options.loop else COMPOUNDS)
+            if any(part in row.name for part in options.only) and (options.loop or not row.loops or K <= LOOPED)
         ]
         measures = [measure(row, loss, K, options) for row in chosen for loss in options.loss]
         ratios = [ratio for ratio, _, _ in measures if not np.isnan(ratio)]
