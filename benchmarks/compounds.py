@@ -201,7 +201,8 @@ def main():
         chosen = [
             row
             for row in (map(in_a_loop, COMPOUNDS) if options.loop else COMPOUNDS)
-            if any(part in row.name for part in options.only) and (options.loop or not row.loops or K <= LOOPED)
+            if any(part in row.name for part in options.only)
+            and (options.loop or not row.loops or K <= LOOPED)
         ]
         measures = [measure(row, loss, K, options) for row in chosen for loss in options.loss]
         ratios = [ratio for ratio, _, _ in measures if not np.isnan(ratio)]
