@@ -26,8 +26,10 @@ from strat.solvers.progress import Progress
 
 #: log10 of the factors of the first scan, by the kind of constant; and those on each axis from there.
 SCAN = {"scale": (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0), "regularizer": (-2.0, 0.0, 2.0)}
-#: The last descent begins with steps of a factor 3, and ends where steps of 1.3 change the loss by a ten thousandth.
-STEP, SHORTEST, GAIN = 0.5, 0.1, 1e-4
+STEP, SHORTEST = (
+    0.5,
+    0.1,
+)  # of the last descent: it begins with steps of a factor 3, and ends with those of 1.3
 FAR = 8.0  # log10 of the factors beyond which no constant is tried
 PIECE = 12  # points of a grid in one piece
 
@@ -54,8 +56,8 @@ def search(
     hyperparameter Parameter that only the regularizer has, and lambda1, lambda2 or sigma where the graph is learned. The
     scales of a given graph count from the curvature of the loss, so that the weights it comes with do not matter. A scan
     over powers of ten moves all scales together; from its best points every constant is covered by itself, over powers of
-    ten again, until none helps, and then a descent by Nelder and Mead's method follows. Fits are warm-started. Ctrl-C and
-    `time_limit` end the search with the best constants tried so far.
+    ten again, until none helps, and then a descent from the best by Nelder and Mead's method follows. Fits are warm-started.
+    Ctrl-C and `time_limit` end the search with the best constants tried so far.
 
     Parameters
     ----------
@@ -132,12 +134,12 @@ def search(
     bound = {id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates}
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
-        for pieces in (first_jobs, second_jobs):
+        for pieces in (scans, coverings, descents):
             todo = []
             for c in candidates:
-                scanned = jobs[(c.refines or c).name]
-                own = pieces(c, max_trials, scanned)
-                todo += [(scanned, Job(bound[id(c.model)], c, clock, **job)) for job in own]
+                before = jobs[(c.refines or c).name]
+                own = pieces(c, max_trials, jobs)
+                todo += [(before, Job(bound[id(c.model)], c, clock, **job)) for job in own]
             # The longest first, so that no process waits for another in the end.
             todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
             pool = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
@@ -212,12 +214,13 @@ def _rows(candidate, jobs, weight):
 
 @dataclass
 class Job:
-    """Some points of a candidate to try, and a descent from one; what came of it stands in the fields below."""
+    """Points of a candidate to try, a covering or a descent from one; what came of it stands in the fields below."""
 
     validation: object
     candidate: object
     clock: object
     scan: list = ()
+    cover: tuple | None = None
     start: tuple | None = None
     known: dict = field(default_factory=dict)  # losses by points that need not be tried again
     most: float = math.inf  # points to try
@@ -233,6 +236,8 @@ class Job:
         try:
             for x in self.scan:
                 self.value(x)
+            if self.cover is not None:
+                self._cover(np.array(self.cover))
             if self.start is not None:
                 self._descend(np.array(self.start))
         except (OutOfTime, KeyboardInterrupt) as stop:
@@ -248,7 +253,7 @@ class Job:
         if x in self.known:
             return self.known[x]
         if x not in self.tried:
-            if len(self.tried) >= self.most or (self.start and max(map(abs, x)) > FAR):
+            if len(self.tried) >= self.most or (not self.scan and max(map(abs, x)) > FAR):
                 return math.inf
             trial = self.validation.trial(self.candidate.constants(x), self._last, self.clock, self.states)
             self._last = trial if math.isfinite(trial.loss) else self._last
@@ -259,23 +264,23 @@ class Job:
                 self.trials = [trial]  # the others' fits are not kept
         return self.tried[x]
 
-    def _descend(self, x):
-        """Cover every axis of a model whose graph is given, then lower the loss by ever shorter steps."""
-        learned, before = any(axis.kind == "graph_regularizer" for axis in self.candidate.axes), None
-        units = np.eye(len(x))
-        # Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
-        while not learned and not np.array_equal(x, before):
+    def _cover(self, x):
+        """Cover one axis after the other, from the best point so far, until none helps."""
+        before, units = None, np.eye(len(x))
+        while not np.array_equal(x, before):
             before = x
             for unit in units:
                 x = min([x, *(x * (1 - unit) + value * unit for value in SCAN["scale"])], key=self.value)
-        options = {"initial_simplex": np.vstack([x, x + STEP * units]), "xatol": SHORTEST}
-        options["fatol"] = GAIN * abs(self.value(x))
-        if math.isfinite(options["fatol"]):
-            # Without further digits, what is level stays so, and ends the descent.
-            minimize(lambda x: float(f"{self.value(x):.5g}"), x, method="Nelder-Mead", options=options)
+
+    def _descend(self, x):
+        """Lower the loss by ever shorter steps."""
+        options = {"initial_simplex": np.vstack([x, x + STEP * np.eye(len(x))])}
+        options |= {"xatol": SHORTEST, "fatol": math.inf}
+        # Without further digits, what is level stays so, and shortens the steps.
+        minimize(lambda x: float(f"{self.value(x):.5g}"), x, method="Nelder-Mead", options=options)
 
 
-def first_jobs(candidate, most, scanned):
+def scans(candidate, most, jobs):
     """The pieces of the first scan: all scales together, for each factor of the regularizer's constants together."""
     if candidate.points is not None:
         points = [(k,) for k in range(len(candidate.points))]
@@ -288,18 +293,38 @@ def first_jobs(candidate, most, scanned):
     return [{"scan": [tuple(step[kind] for kind in kinds) for step in steps], "most": most}]
 
 
-def second_jobs(candidate, most, scanned):
-    """Descents from the best points of the scan: from two apart where the candidate has several scales, else from one."""
-    if candidate.points is not None or not candidate.axes:
-        return []
-    # The scan has one axis for all scales.
-    scales = 1 + len(candidate.axes) - len((candidate.refines or candidate).axes)
-    known = {x[:1] * scales + x[1:]: loss for job in scanned for x, loss in job.tried.items()}
+def coverings(candidate, most, jobs):
+    """Coverings of a given graph's constants from the best points: from two apart where it has several scales, else from one.
+
+    Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
+    """
+    learned = any(axis.kind == "graph_regularizer" for axis in candidate.axes)
+    known, left = _known(candidate, most, jobs)
     starts = []
-    for x in sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
+    for x in [] if learned else sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
         apart = all(np.abs(np.subtract(x, y)).max() >= 2.0 for y in starts)
         if apart and len(starts) < 2 and math.isfinite(known[x]):
             starts.append(x)
-    most = most if candidate.refines else most - len(known)
-    share = most // max(len(starts), 1)
-    return [{"start": x, "known": known, "most": share} for x in starts if share > 0]
+    share = left // max(len(starts), 1)
+    return [{"cover": x, "known": known, "most": share} for x in starts if share > 0]
+
+
+def descents(candidate, most, jobs):
+    """A descent from the best point."""
+    known, left = _known(candidate, most, jobs)
+    start = min(known, key=known.get, default=None)
+    if left <= 0 or start is None or not math.isfinite(known[start]):
+        return []
+    return [{"start": start, "known": known, "most": left}]
+
+
+def _known(candidate, most, jobs):
+    """The losses at points that were tried, those of a special case among them, and how many more may be tried."""
+    if candidate.points is not None or not candidate.axes:
+        return {}, 0
+    own = {x: loss for job in jobs[candidate.name] for x, loss in job.tried.items()}
+    if candidate.refines is None:
+        return own, most - len(own)
+    scales = 1 + len(candidate.axes) - len(candidate.refines.axes)  # it has one axis for all of them
+    special = (job.tried.items() for job in jobs[candidate.refines.name])
+    return {x[:1] * scales + x[1:]: loss for job in special for x, loss in job} | own, most - len(own)

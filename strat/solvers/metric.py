@@ -59,7 +59,7 @@ class StrataMetric:
         """Let the metric follow the curvature that the last step met, and lengthen the steps a little."""
         self.share = max(self.share / 1.05, 0.6)
         old = self.loss_curvature
-        followed = np.clip(RAISED * self._seen(), LEAST * old, 2 * old)
+        followed = np.minimum(np.maximum(RAISED * self._seen(), LEAST * old), 2 * old)
         self.loss_curvature = np.where(self.squares > 0, followed, old)
 
 
