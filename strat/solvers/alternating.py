@@ -17,7 +17,8 @@ SHARE = 0.01  # tolerance of a step, relative to the residual before it
 FINEST = 1e-10  # least tolerance of a step
 EXACT = 1e-13  # tolerance at which a step that does not lower F is given up
 INNER = 500  # most iterations of one step
-FURTHER = 0.9  # most that weights are extrapolated by, relative to the move to the best ones
+DEPTH = 5  # iterations before from which weights are extrapolated
+ALIKE = 1e-6  # singular values of the iterations' turns, relative to the largest, that say nothing
 IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
@@ -26,10 +27,10 @@ class AlternatingMinimization(Solver, max_iter=1000):
 
     One iteration fits the Laplacian regularised stratified model for the current graph, from the current parameters
     (proximal Newton steps; MAPG for a loss without second derivatives; cone programs where the loss has kinks or the
-    regularizer no prox in closed form),
-    and then takes the graph that is best for these parameters: exactly for ``LogDiagonal``, ``TraceConstraint`` and
-    ``Entropy``, to the same tolerance for ``LogDet``. The objective never rises, and the fit stops on the same residual
-    as ``MAPG``; with cone programs, in theta, on that of ``Cone``. W is extrapolated from two iterations where F falls so, too.
+    regularizer no prox in closed form), and then takes the graph that is best for these parameters: exactly for
+    ``LogDiagonal``, ``TraceConstraint`` and ``Entropy``, to the same tolerance for ``LogDet``. Weights extrapolated from the last
+    iterations (Anderson acceleration) come first, and count where F falls so. The objective never rises, and the fit stops
+    on the same residual as ``MAPG``; with cone programs, in theta, on that of ``Cone``.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class BlockDescent(Algorithm):
     solution gives the residual. `cones` asks for such programs whatever is known (`ConeNewton`).
     """
 
-    saved = ("left", "mark", "idle", "subgradient", "best", "move")
+    saved = ("left", "mark", "idle", "subgradient", "bests", "moves", "ahead")
 
     def __init__(self, problem, theta, w, tol, cones=None):
         super().__init__(problem, theta, w)
@@ -85,22 +86,31 @@ class BlockDescent(Algorithm):
         self.program = None  # the cone program of the last step
         # Of losses, regularizer and constraints at x, where cone programs tell it.
         self.subgradient = np.full_like(theta, np.inf)
-        # The best weights last time, and what they differed by.
-        self.best, self.move = np.full((2, *w.shape), np.nan)
+        # The best weights of the last iterations, what they differed by from those before, and weights that may be better yet.
+        self.bests, self.moves = np.full((2, DEPTH, *w.shape), np.nan)
+        self.ahead = np.full(w.shape, np.nan)
         self.z = self.new_point()
 
     def step(self):
         """One iteration."""
         x, z = self.x, self.z
         tol = max(self.finest, SHARE * min(self.left, 1.0))
-        z.theta[...], objective = self._theta_step(tol)
-        for w in self._weights(z.theta, tol):
-            z.w[...] = w
-            noise = z.evaluate().noise
-            if z.objective <= objective + noise:
+        ahead = self.ahead.sum() < np.inf and z.move(x.theta, self.ahead).evaluate().objective < np.inf
+        for start in (z, x) if ahead else (x,):
+            before, w = start.objective, start.w.copy()
+            theta, objective = self._theta_step(start, tol)
+            for best in self._weights(theta, w, tol):
+                noise = z.move(theta, best).evaluate().noise
+                if z.objective <= objective + noise:
+                    break
+            lower = z.objective <= x.objective + max(objective - before, 0.0) + noise
+            if lower:
                 break
+            self.moves[:] = np.nan
         self.idle = 0 if x.objective - z.objective > noise else self.idle + 1
-        if z.objective <= max(objective, x.objective) + noise:
+        if self.problem.learned:
+            self._look_ahead(w, best)
+        if lower:
             z.objective = min(z.objective, x.objective)
             self.x, self.z, self.differentiated = z, x, False
 
@@ -126,10 +136,9 @@ class BlockDescent(Algorithm):
         share = float(left / size) if left < np.inf else np.inf
         return {"theta": share, "W": point.differentiate_w().w_residual() if self.problem.learned else 0.0}
 
-    def _theta_step(self, tol):
-        """Parameters that are better for the graph of x, or as good as a program's gap tells, and F there."""
-        x, problem = self.x, self.problem
-        inner = self._inner(for_given_graph(problem, x.w), tol)
+    def _theta_step(self, x, tol):
+        """Parameters that are better for the graph of a point x, or as good as a program's gap tells, and F there."""
+        inner = self._inner(x, for_given_graph(self.problem, x.w), tol)
         start, self.slow = inner.x.objective, True
         for _ in range(INNER):
             residual = inner.residual(tol)
@@ -150,9 +159,9 @@ class BlockDescent(Algorithm):
             return inner.x.theta, x.objective - fall
         return x.theta, x.objective
 
-    def _inner(self, fixed, tol):
+    def _inner(self, x, fixed, tol):
         """The algorithm for theta, at the parameters of x."""
-        x, w = self.x, self.x.w
+        w = x.w
         if self.by_cones:
             inner = ConeNewton(fixed, x, w, self.cones, program=self.program, left=self.left)
             self.program = inner.program
@@ -161,27 +170,25 @@ class BlockDescent(Algorithm):
             return ProximalNewton(fixed, x, w, tol)
         return JointSteps(fixed, x, w)
 
-    def _weights(self, theta, tol):
-        """Weights to be tried: extrapolated ones, the best for theta, and those of x.
-
-        best + c (best − best_), c = −⟨move, turn⟩/‖turn‖², move = best − w, turn = move − move_, with _ for the iteration before.
-        Moves that grow, c < 0, say nothing. Twice the move F is what it is at w, to second order, and rises from there, although
-        the next theta may well lower it.
-        """
+    def _weights(self, theta, w, tol):
+        """Weights to be tried: the best for theta, and w."""
         if self.problem.learned:
-            best, before = self._w_step(theta, tol), self.best
-            move = best - self.x.w
-            turn = move - self.move
-            self.best, self.move = best, move
-            ahead = -np.vdot(move, turn)
-            if ahead > 0:
-                further = ahead / np.vdot(turn, turn) * (best - before)
-                length = max(np.linalg.norm(further) / np.linalg.norm(move), FURTHER)
-                yield np.maximum(best + FURTHER / length * further, 0.0)
-            yield best
-        yield self.x.w
+            yield self._w_step(theta, w, tol)
+        yield w
 
-    def _w_step(self, theta, tol):
+    def _look_ahead(self, w, best):
+        """Extrapolate the best weights for the next iteration (Anderson acceleration), after one from w.
+
+        ahead = best - sum_i c_i (best - best_i), over the last iterations i, with the c that minimise
+        ||move - sum_i c_i (move - move_i)||, move = best - w.
+        """
+        move, known = best - w, np.isfinite(self.moves).all(axis=1)
+        turns, changes = move - self.moves[known], best - self.bests[known]
+        c = np.linalg.lstsq(turns.T, move, rcond=ALIKE)[0]
+        self.ahead = np.maximum(best - c @ changes, 0.0) if known.any() else np.full(w.shape, np.nan)
+        self.bests, self.moves = np.vstack([best, self.bests[:-1]]), np.vstack([move, self.moves[:-1]])
+
+    def _w_step(self, theta, start, tol):
         """The best weights for theta."""
         problem = self.problem
         if hasattr(self.x.graph_oracle, "minimize"):
@@ -190,6 +197,6 @@ class BlockDescent(Algorithm):
             return w
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            result = graph_step(problem, theta, self.x.w, tol=tol, max_iter=INNER)
+            result = graph_step(problem, theta, start, tol=tol, max_iter=INNER)
         self.extra_factorizations += result.factorizations
         return result.w
