@@ -80,7 +80,7 @@ def _canonical(objective, constraints, variables, what, parameters=(), N=1, **ot
     _, entry, slopes = _entries(q, 1, numbers)
     c = np.zeros((N, size))
     c[:, column[entry[entry < size]]] = slopes[:, entry < size]
-    P = sp.csr_array((size * size, len(numbers))) if P is None else 2.0 * P
+    P = sp.csr_array((size * size, len(numbers))) if P is None else P
     i, j, curvature = _entries(P, size, numbers)
     P = Matrix(column[i[i <= j]], column[j[i <= j]], curvature[:, i <= j])
     return Cones(n=n, size=size, kinds=kinds, A=A, P=P, b=b, c=c, **others)
@@ -108,8 +108,8 @@ def _by_problem_data(objective, constraints, variables):
     kinds = [("zero", dims.zero)] * (dims.zero > 0) + [("nonnegative", dims.nonneg)] * (dims.nonneg > 0)
     kinds += [("second order", d) for d in dims.soc] + [("psd", d) for d in dims.psd]
     kinds += [("exponential", 3)] * dims.exp + [("power", alpha) for alpha in dims.p3d]
-    P, order = None if written.P is None else 0.5 * written.P, np.arange(len(data["b"]))
-    return P, written.q, written.A, starts, written.param_id_to_col, len(data["c"]), order, kinds
+    order, size = np.arange(len(data["b"])), len(data["c"])
+    return written.P, written.q, written.A, starts, written.param_id_to_col, size, order, kinds
 
 
 def _entries(tensor, m, numbers):

@@ -70,7 +70,7 @@ def geometric_weights(atom):
 
 
 def cone_program(objective, constraints, variables, held):
-    """CVXPY's cone program of a convex problem: min xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
+    """CVXPY's cone program of a convex problem: min ½ xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
 
     Returns P (or None), (q, r) and (A, b), a row for each entry in Fortran order and a column for each entry of the Parameters
     and for 1, the first places in x by the variables' CVXPY id, the Parameters' first columns, the length of x, the rows of A
@@ -105,8 +105,7 @@ def cone_program(objective, constraints, variables, held):
         numbers = [c.size] if isinstance(c, (Zero, NonNeg)) else c.cone_sizes()
         numbers = c.alpha.value.ravel("F") if isinstance(c, PowCone3D) else numbers
         kinds += [(cones[type(c)], number) for number in numbers]
-    P = None if written.P is None else 0.5 * written.P
-    return P, written.q, written.A, data.var_offsets, data.param_id_map, data.x_length, order, kinds
+    return written.P, written.q, written.A, data.var_offsets, data.param_id_map, data.x_length, order, kinds
 
 
 def _cone_by_cone(constraint):

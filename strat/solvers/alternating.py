@@ -99,7 +99,7 @@ class BlockDescent(Algorithm):
         for start in (z, x) if ahead else (x,):
             before, w = start.objective, start.w.copy()
             theta, objective = self._theta_step(start, tol)
-            for best in self._weights(theta, w, tol):
+            for best in (self._w_step(theta, w, tol), w) if self.problem.learned else (w,):
                 noise = z.move(theta, best).evaluate().noise
                 if z.objective <= objective + noise:
                     break
@@ -170,12 +170,6 @@ class BlockDescent(Algorithm):
             return ProximalNewton(fixed, x, w, tol)
         return JointSteps(fixed, x, w)
 
-    def _weights(self, theta, w, tol):
-        """Weights to be tried: the best for theta, and w."""
-        if self.problem.learned:
-            yield self._w_step(theta, w, tol)
-        yield w
-
     def _look_ahead(self, w, best):
         """Extrapolate the best weights for the next iteration (Anderson acceleration), after one from w.
 
@@ -190,13 +184,8 @@ class BlockDescent(Algorithm):
 
     def _w_step(self, theta, start, tol):
         """The best weights for theta."""
-        problem = self.problem
-        if hasattr(self.x.graph_oracle, "minimize"):
-            w, iterations = problem.graph_oracle().minimize(problem.half_distances(theta))
-            self.extra_factorizations += iterations
-            return w
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            result = graph_step(problem, theta, start, tol=tol, max_iter=INNER)
+            result = graph_step(self.problem, theta, start, tol=tol, max_iter=INNER)
         self.extra_factorizations += result.factorizations
         return result.w
