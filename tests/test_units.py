@@ -104,10 +104,10 @@ def test_equivalent_regularizers(loss, regularizer, scales):
 
 @pytest.mark.parametrize("solver", [*(make(tol=1e-7) for make in TIGHT), strat.ADMM(tol=1e-9)], ids=repr)
 def test_all_solvers(solver):
-    loss = "logistic"
-    expected = fitted(strat.separate(declared(loss), solver=solver), X, SIGNS, Z).predict(X, strata=Z)
+    model = strat.separate(declared("logistic"), solver=solver)
+    expected = fitted(model, X, SIGNS, Z).predict(X, strata=Z)
     for scale in SCALES.values():
-        model = fitted(strat.separate(declared(loss), solver=solver), X * scale + 50 * scale, SIGNS, Z)
+        fitted(model, X * scale + 50 * scale, SIGNS, Z)
         np.testing.assert_allclose(model.predict(X * scale + 50 * scale, strata=Z), expected, atol=1e-6)
 
 
@@ -153,10 +153,9 @@ SETS = {
 
 @pytest.mark.parametrize("name", SETS)
 def test_least_squares_of_raw_columns(name):
-    raw = SETS[name]
-    S = (raw - raw.mean(axis=0)) / raw.std(axis=0)
+    S = (SETS[name] - SETS[name].mean(axis=0)) / SETS[name].std(axis=0)
     labels = S @ [0.5, -0.25] + 0.3 * RNG.standard_normal(N)
-    model = fitted(strat.separate(declared_of(2, "squares")), raw, labels, Z)
+    model = fitted(strat.separate(declared_of(2, "squares")), SETS[name], labels, Z)
     groups = ((np.c_[S, np.ones(N)][k == Z], labels[k == Z]) for k in range(K))
     least = sum(np.linalg.lstsq(A, c)[1][0] for A, c in groups)
     assert model.result_.objective == pytest.approx(least, rel=1e-9)
@@ -202,10 +201,8 @@ def test_intercepts_take_up_means_far_from_zero(loss, regularizer):
     t, b, x, y = cp.Variable(n), cp.Variable(), cp.Parameter(n), cp.Parameter()
     base = strat.BaseModel(LOSSES[loss][0](x @ t + b, y), *HELD[regularizer](t), data=(x, y), couple=[t])
     near = X * [1e6, 1.0, 1e-3]
-    models = (strat.lrsm(base, strat.graphs.path(K)) for _ in range(2))
-    first, second = (
-        fitted(m, raw, LOSSES[loss][1], Z) for m, raw in zip(models, (near, near + [0, 1e4, 0]), strict=True)
-    )
+    path, y = strat.graphs.path(K), LOSSES[loss][1]
+    first, second = (fitted(strat.lrsm(base, path), raw, y, Z) for raw in (near, near + [0, 1e4, 0]))
     assert second.result_.objective == pytest.approx(first.result_.objective, rel=1e-7)
 
 
@@ -267,10 +264,9 @@ def test_derivatives_of_fits(regularizer):
 
 @pytest.mark.parametrize("loss", ["squares", "logistic", "poisson", "gamma", "squared hinge"])
 def test_columns_far_from_zero_keep_their_digits_unless_they_are_named(loss):
-    y = LOSSES[loss][1]
+    y, far = LOSSES[loss][1], X + [2e4, 0.0, -3e3]
     tight = strat.separate(declared(loss), solver=strat.NewtonCG(tol=1e-9))
     expected = fitted(tight, X, y, Z).predict(X, strata=Z)
-    far = X + [2e4, 0.0, -3e3]
     model = fitted(strat.separate(declared(loss)), far, y, Z)
     np.testing.assert_allclose(model.predict(far, strata=Z), expected, atol=2e-6)
 
