@@ -10,7 +10,7 @@ from numbers import Integral
 import networkx as nx
 import numpy as np
 
-from strat.errors import DataError, ShapeError, type_name
+from strat.errors import DataError, ShapeError, optional, type_name
 from strat.oracles.base import host
 
 
@@ -40,6 +40,17 @@ class RecordLabels:
         codes = self.codes[index]
         found = _factorize_numbers(codes) or _factorize(codes.tolist())
         return RecordLabels([self.values[code] for code in found.values], found.codes)
+
+
+def as_frame(data):
+    """A table of polars, Arrow and other libraries as a pandas DataFrame; anything else as it is."""
+    names = getattr(
+        data, "column_names", getattr(data, "columns", None)
+    )  # the columns of an Arrow table are arrays
+    if names is None or hasattr(data, "iloc") or not hasattr(data, "__arrow_c_stream__"):
+        return data
+    frame = optional("pandas", f"a {type_name(data)}", "pandas").DataFrame
+    return frame({name: data[name].to_numpy() for name in names})
 
 
 def named_columns(strata, frame):
@@ -209,8 +220,8 @@ def _items(column):
         if not ((exact == column) | np.isnat(column)).all():
             return [plain(label) for label in column]
         column = exact
-    read = getattr(column, "tolist", getattr(column, "to_list", None))
-    items = list(column) if read is None else read()
+    read = next((name for name in ("tolist", "to_list", "to_pylist") if hasattr(column, name)), None)
+    items = list(column) if read is None else getattr(column, read)()
     if not isinstance(items, list):
         raise TypeError("a scalar")
     return items

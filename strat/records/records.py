@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from strat.errors import DataError, DataWarning, ShapeError
 from strat.oracles.base import host, is_foreign
-from strat.records.labels import named_columns, no_such_column, plain, read_labels, split_positions
+from strat.records.labels import as_frame, named_columns, no_such_column, plain, read_labels, split_positions
 from strat.records.strata import Strata
 
 #: What a declared attribute allows.
@@ -50,7 +50,7 @@ class Records:
         `columns` are the names of columns at fit, which must be the same here. A `part` is read of more records: True,
         or the `Device` that keeps them.
         """
-        names = [p.name() for p in parameters]
+        names, data, strata = [p.name() for p in parameters], tuple(map(as_frame, data)), as_frame(strata)
         given = dict(zip(names, data, strict=False))
         _warn_of_order({**given, "strata": strata, "sample_weight": weight})
         data, labels = _without_strata(parameters, data, strata, declared, where)

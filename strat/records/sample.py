@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from strat.errors import DataError, OptionError, ShapeError, type_name
 from strat.oracles.base import host, is_foreign
-from strat.records.labels import axis_factors, named_columns, read_labels
+from strat.records.labels import as_frame, axis_factors, named_columns, read_labels
 
 
 class Sample:
@@ -34,7 +34,7 @@ class Sample:
                 f"{where} must hold the data arguments ({', '.join(names) or 'none'}) and then the strata, "
                 f"{len(names) + 1} entries, but it has {len(arguments)}."
             )
-        *data, self.strata = arguments
+        *data, self.strata = map(as_frame, arguments)
         self.data, frame = tuple(data), data[0] if data else None
         self.by_column = self.strata is None or named_columns(self.strata, frame) is not None
         self.labels = read_labels(self.strata, frame, declared=declared[0] if declared else None)

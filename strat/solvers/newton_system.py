@@ -13,6 +13,12 @@ COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that
 ONCE = 16  # the same for a system of a single step
 DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
+FAINT = 1e-4  # degrees over the mean curvature below which a residual hides what edges alone determine;
+LEFT, FORCED = (
+    100.0,
+    0.1,
+)  # solutions are then this exact: relative to the share of the residual, and at least
+DEFINITE = 1e-8  # share of the mean diagonal up to which a ridge only keeps the equations definite
 EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients otherwise
 
@@ -34,6 +40,7 @@ class NewtonSystem:
         cheap = problem.loss.has("hessian") and (self.quadratic or self.n <= (ONCE if once else COUPLED))
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = self._blocks = None
+        self._faint = False
         self.preconditioner = Preconditioner(self.laplacians)
         self._work = np.empty((3, self.K, self.n))  # no memory before conjugate gradients write to it
 
@@ -70,8 +77,11 @@ class NewtonSystem:
 
     def set(self, free, ridge):
         """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
-        eye = ridge[:, None] if free.curvature.ndim == 2 else ridge[:, None, None] * np.eye(self.n)
-        self._matrices, self._diagonal = self._blocks, free.curvature + eye
+        self._matrices, ridge = self._blocks, ridge[:, None]
+        if self.coupled:
+            ridge = self._relative(ridge)
+        eye = ridge if free.curvature.ndim == 2 else ridge[:, :, None] * np.eye(self.n)
+        self._diagonal = free.curvature + eye
         if self._matrices is not None and self._diagonal.ndim == 3:
             self._matrices = self._matrices + self._diagonal
             self._diagonal = np.zeros((self.K, self.n))
@@ -82,13 +92,28 @@ class NewtonSystem:
         diagonal = diagonal + (mean if self._matrices is None else np.einsum("kaa->ka", self._matrices))
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
-        np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300), out=diagonal)
+        if not self._faint:
+            np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300), out=diagonal)
         if self.coupled:
             self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
             if self.preconditioner.rest:  # products do without the blocks, which hold their inverses now
                 self._blocks = self._matrices = self._diagonal = None
         else:
             self._precondition = partial(np.multiply, 1 / diagonal)
+
+    def _relative(self, ridge):
+        """The ridge (K, 1), or (K, n) as a share of each diagonal entry where it would hide faint edges.
+
+        In raw units, or with small weights, edges count little beside records. They still determine strata without records.
+        """
+        mean, degrees = self._mean, self.laplacians.degrees
+        self._faint = np.min(degrees, where=degrees > 0, initial=np.inf) < FAINT * mean.mean()
+        if not self._faint:
+            return ridge
+        own = mean[:, None] if self._blocks is None else np.einsum("kaa->ka", self._blocks)
+        own = own + degrees
+        share = ridge / own.mean()
+        return np.where((share <= DEFINITE) & (own > 0), share * own, ridge)
 
     def release(self):
         """Free the preconditioner, after the last `solve`: functions that are evaluated next may need as much memory."""
@@ -118,8 +143,11 @@ class NewtonSystem:
 
         between = self.coupled and self.preconditioner.rest
         rest = between and (lambda x: project(between(x)))
+        b, share = project(b), 0.0
+        if self.coupled and self._faint:
+            share = min(LEFT * tolerance / (np.linalg.norm(b) + 1e-300), FORCED)
         d = conjugate_gradients(
-            product, lambda r: project(precondition(r)), project(b), tolerance, MOST, self._work, rest
+            product, lambda r: project(precondition(r)), b, tolerance, MOST, self._work, rest, share
         )
         if products == MOST and self.forms_blocks and self.problem.loss.has("hessian"):
             self._uses_blocks = True  # from the next Hessian on: its diagonal alone is not a preconditioner
@@ -160,18 +188,21 @@ class GraphSystem:
         return start + conjugate_gradients(product, self._near, rest, goal, 500, work)
 
 
-def conjugate_gradients(product, precondition, b, tolerance, most, work, rest=None):
+def conjugate_gradients(product, precondition, b, tolerance, most, work, rest=None, share=0.0):
     """Approximate solution of product(x) = b, b (K, n), to a norm `tolerance` of the residual in `most` steps.
 
-    It works in the memory `work` (3, K, n). Where the product is that with M plus `rest`, M⁻¹ the preconditioner, M p follows
-    from M M⁻¹ r = r.
+    With a `share` the preconditioned residual, which estimates the error, is at most this share of x, too. Where the product
+    is that with M plus `rest`, M⁻¹ the preconditioner, M p follows from M M⁻¹ r = r. `work` is memory (3, K, n).
     """
     x, (r, p, Mp), rho = np.zeros_like(b), work, 1.0
     r[...], p[...], Mp[...] = b, 0.0, 0.0
     for _ in range(most):
-        if not float(np.vdot(r, r)) > tolerance**2:
+        small = not float(np.vdot(r, r)) > tolerance**2
+        if small and not share:
             break
         q = precondition(r)
+        if small and not np.abs(q).max() > share * np.abs(x).max():
+            break
         rho, old = float(np.vdot(r, q)), rho
         p *= rho / old
         p += q

@@ -107,8 +107,8 @@ class Preconditioner:
     def by_graph(self, diagonal):
         """Inverse of G(w) diag(couple) + diag(about `diagonal`), (K, n), from one factor for every group of coordinates."""
         groups = self._groups(diagonal)
-        shift = np.stack([diagonal[:, columns].mean(axis=1) for columns in groups], axis=1)
-        shift = np.maximum(shift, LEAST * self.graph.mean())
+        shift = [np.maximum(diagonal[:, c].mean(axis=1), LEAST * self.graph[:, c].mean()) for c in groups]
+        shift = np.stack(shift, axis=1)
         if shift.shape != self.shift.shape or np.any(np.abs(shift - self.shift) > SIMILAR * self.shift):
             self.shift, self._factors = shift, []
         if not self._factors:  # after a restart only the shift is known
