@@ -54,7 +54,7 @@ class GraphReport(Shown):
     nearly_isolated : list
         Strata without edges, or with a degree that is small beside the others'.
     spread : float or None
-        Of a fitted model, the median over strata of ‖theta_k − mean‖ / ‖mean‖, for the variable where it is largest.
+        Of a fitted model, the median over strata of ‖theta_k − mean‖ / ‖mean‖.
     distances : (K,) ndarray or None
         Of a fitted model, ‖theta_k − mean‖.
     reliance : (K,) ndarray or None
@@ -224,34 +224,26 @@ def _resistances(W, degrees, component, i, j):
     return log_det - np.log(conductance[ground]).sum(), diagonal[i] + diagonal[j] - 2 * between, mean
 
 
-def relative_spread(theta, variables, sizes=0.0):
-    """The largest over variables of the median over strata of ‖theta_k − mean‖ / ‖mean‖; None where all means are 0.
-
-    `variables` are slices of the coordinates: a large intercept does not hide slopes. `sizes` (n,) are those of the columns,
-    0 without: norms do not depend on their units.
-    """
-    theta = theta * np.where(sizes > 0, sizes, 1.0)
+def relative_spread(theta):
+    """The median over strata of ‖theta_k − mean‖ / ‖mean‖, None where the mean is 0, and these distances (K,)."""
     mean = theta.mean(axis=0)
-    distances = [np.median(np.linalg.norm(theta[:, v] - mean[v], axis=1)) for v in variables]
-    means = [np.linalg.norm(mean[v]) for v in variables]
-    return max((float(d / m) for d, m in zip(distances, means, strict=True) if m), default=None)
+    distances = np.linalg.norm(theta - mean, axis=1)
+    return float(np.median(distances) / np.linalg.norm(mean)) if mean.any() else None, distances
 
 
 def _of_model(model, edges, w):
     """How far the parameters are from each other, and whether records or neighbours decide them."""
-    theta, records, reliance, sizes = model._flat(), getattr(model, "_training", None), None, np.zeros(1)
+    theta, records, reliance = model._flat(), getattr(model, "_training", None), None
     if records is not None:
         bind = model.base.loss_program.bind_records
         loss = bind(records.arrays, records.strata, records.weight, model.values)
-        sizes = np.broadcast_to(loss.sizes, theta.shape[1])
         if loss.has("hessian_operator"):
             curvature = np.einsum("kaa->k", hessian_blocks(loss, theta)) / theta.shape[1]
             prior = None if model.graph is None else read_graph(model.graph)
             pull = edges.degrees(w * on_edges(model.base, model.values, prior, *edges.ends).mean(axis=-1))
             total = pull + np.maximum(curvature, 0.0)
             reliance = np.divide(pull, total, out=np.zeros(len(theta)), where=total > 0)
-    spread = relative_spread(theta, model.base.layout.slices.values(), sizes)
-    distances = np.linalg.norm(theta - theta.mean(axis=0), axis=1)
+    spread, distances = relative_spread(theta)
     return {"spread": spread, "distances": distances, "reliance": reliance}
 
 

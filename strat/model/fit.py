@@ -83,7 +83,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model._set_features(data[0] if data else None)
     model._undetermined, model._running = unknown, running
     if problem.learned:
-        fit_warnings.warn_of_collapse(base, problem, result)
+        fit_warnings.warn_of_collapse(result)
     result.seconds += time.perf_counter() - solved
 
 

@@ -162,9 +162,9 @@ def strata_without_minimum(problem, theta, w):
     return tuple(single if single.any() else np.full(K, together) for single, together in pairs)
 
 
-def warn_of_collapse(base, problem, result):
+def warn_of_collapse(result):
     """Note and warn where a learned graph made all strata equal."""
-    spread = relative_spread(result.theta, base.layout.slices.values(), problem.sizes)
+    spread = relative_spread(result.theta)[0]
     if len(result.theta) < 2 or spread is None or spread > COLLAPSED:
         return
     note = (
