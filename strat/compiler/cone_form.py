@@ -39,13 +39,6 @@ def record_cones(program, walker, binder, weight):
     return cones.scaled(weight)
 
 
-def _variables(program, theta):
-    """The variables, by id, as parts of the vector of all coordinates."""
-    slices = program.layout.slices
-    parts = {v: cp.reshape(theta[slices[v.name()]], v.shape, order="C") for v in program.variables}
-    return {id(v): with_sign(v, part) for v, part in parts.items()}
-
-
 def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):
     """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it for Clarabel."""
     try:
@@ -134,7 +127,8 @@ class _Template:
     def __init__(self, program, walker, binder):
         self.what, self.walker, self.binder = program.what, walker, binder
         self.parameters, self.constraints, self.theta = [], [], cp.Variable(binder.n)
-        self.variables = _variables(program, self.theta)
+        parts = {v: self.theta[program.layout.slices[v.name()]] for v in program.variables}
+        self.variables = {id(v): with_sign(v, cp.reshape(u, v.shape, order="C")) for v, u in parts.items()}
         numbers = {id(p): cp.Constant(walker.values[p.id]) for p in program.hyperparameters}
         try:
             self.expression = self._copied(folded(program.expression, numbers, {id(p) for p in program.data}))

@@ -107,7 +107,7 @@ class ConeProgram:
 
     def centred(self, H):
         """The Centring for the mean curvature of the blocks H or else of the records' rows; None where none is needed."""
-        free = self._free
+        free = free_parameters([f for f in self.functions if f.strata is None], self.n)
         if (H is not None and H.ndim != 3) or not free.any():
             return None
         M = self._curvature_of_records if H is None else H.mean(axis=0)
@@ -116,10 +116,6 @@ class ConeProgram:
             free = np.arange(self.n) == np.argmax(np.abs(M / root / root[:, None]).sum(axis=0))
         centring = Centring(M, free)
         return centring if centring.left < COLLINEAR else None
-
-    @cached_property
-    def _free(self):
-        return free_parameters([f for f in self.functions if f.strata is None], self.n)
 
     @cached_property
     def _curvature_of_records(self):

@@ -311,9 +311,8 @@ def descents(candidate, most, jobs):
     """A descent from the best point."""
     known, left = _known(candidate, most, jobs)
     start = min(known, key=known.get, default=None)
-    if left <= 0 or start is None or not math.isfinite(known[start]):
-        return []
-    return [{"start": start, "known": known, "most": left}]
+    some = left > 0 and known.get(start, math.inf) < math.inf
+    return [{"start": start, "known": known, "most": left}] if some else []
 
 
 def _known(candidate, most, jobs):

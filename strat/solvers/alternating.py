@@ -161,14 +161,13 @@ class BlockDescent(Algorithm):
 
     def _inner(self, x, fixed, tol):
         """The algorithm for theta, at the parameters of x."""
-        w = x.w
         if self.by_cones:
-            inner = ConeNewton(fixed, x, w, self.cones, program=self.program, left=self.left)
+            inner = ConeNewton(fixed, x, x.w, self.cones, program=self.program, left=self.left)
             self.program = inner.program
             return inner
         if fixed.loss.has("hessian_operator"):
-            return ProximalNewton(fixed, x, w, tol)
-        return JointSteps(fixed, x, w)
+            return ProximalNewton(fixed, x, x.w, tol)
+        return JointSteps(fixed, x, x.w)
 
     def _look_ahead(self, w, best):
         """Extrapolate the best weights for the next iteration (Anderson acceleration), after one from w.

@@ -13,11 +13,9 @@ COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that
 ONCE = 16  # the same for a system of a single step
 DIRECT = 100  # parameters a stratum up to which strata without edges are solved directly
 MOST = 200  # conjugate gradient steps
-FAINT = 1e-4  # degrees over the mean curvature below which a residual hides what edges alone determine;
-LEFT, FORCED = (
-    100.0,
-    0.1,
-)  # solutions are then this exact: relative to the share of the residual, and at least
+# Degrees over the mean curvature below which a residual hides what edges alone determine. Solutions are then exact to LEFT times
+# the share of the residual that is left, and to FORCED at least.
+FAINT, LEFT, FORCED = 1e-4, 100.0, 0.1
 DEFINITE = 1e-8  # share of the mean diagonal up to which a ridge only keeps the equations definite
 EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients otherwise

@@ -206,7 +206,9 @@ class ProximalNewton(Algorithm):
         p.differentiate()
         self.t = 1 / metric.curvature
         self.v = x.theta - self.t[:, None] * x.theta_gradient
-        self.u = (self.v - p.theta) / self.t[:, None]
+        # A ridge has a slope, which the difference would lose to rounding in raw units.
+        ridge = self.bend is not None
+        self.u = self.problem.regularizer_slope(p.theta) if ridge else (self.v - p.theta) / self.t[:, None]
 
     def _newton_step(self, values):
         """The Newton step from p as far as F falls: theta, and F of every part there; `values` is F at p."""
