@@ -49,7 +49,12 @@ class Compiled:
         return out[: P * L].reshape(P, L)
 
 
-try:
-    compiled = Compiled(import_module("strat.oracles._loops"))
-except ImportError:  # not compiled, or not for this Python
-    compiled = None
+def _load():
+    """The compiled loops, None where there are none."""
+    try:
+        return Compiled(import_module("strat.oracles._loops"))
+    except ImportError:  # not compiled, or not for this Python
+        return None
+
+
+compiled = _load()
