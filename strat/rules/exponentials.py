@@ -19,7 +19,7 @@ class Logistic(Elementwise):
     def forward(self, args):
         (u,), xp = args, namespace(args[0])
         e = xp.exp(-xp.abs(u))
-        return xp.where(u > 0, u, 0.0) + xp.log1p(e), e
+        return xp.clip(u, 0.0, None) + xp.log1p(e), e
 
     def partial(self, i, args, out, memo):
         return namespace(out).exp(args[0] - out)  # of a number <= 0
