@@ -174,7 +174,7 @@ class ReducedHessian:
     def _system(self):
         """The Newton equations, set to this linearisation."""
         self._newton.take(self._blocks)
-        self._newton.set(self.free, RIDGE * (self._size + self._size.mean()))
+        self._newton.set(self.free, np.where(self._size > 0, 0.0, RIDGE * self._size.mean()), RIDGE)
         return self._newton
 
     def times(self, d):

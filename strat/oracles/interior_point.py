@@ -16,7 +16,6 @@ NEAR = 0.1  # the least share of it, near the solution
 BACK = 0.995  # longest step, relative to the way to the boundary
 CLOSED = 1e-14  # the gap, relative to the first one, below which rounding decides
 EXACT = 1e-3  # relative residual of the linear systems
-DAMPING = 1e-9  # relative
 
 
 @dataclass
@@ -102,9 +101,9 @@ class InteriorPoint:
     plus Aᵀ D A, D diagonal and positive.
 
     `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q, but for what `system` adds to it: its
-    ``factorise(blocks, damping)`` takes blocks (K, n, n) and numbers (K,) to add to their diagonals, ``solve(b, tolerance)``
-    solves with them, and ``product(theta)`` is that with the Hessian of Q. `segments` are the rows of each stratum where nothing
-    joins the strata: each takes steps of a length of its own.
+    ``factorise(blocks)`` takes blocks (K, n, n), ``solve(b, tolerance)`` solves with them, and ``product(theta)`` is that with
+    the Hessian of Q. `segments` are the rows of each stratum where nothing joins the strata: each takes steps of a length of
+    its own.
     """
 
     def __init__(self, rows, quadratic, system, segments=None):
@@ -165,8 +164,7 @@ class InteriorPoint:
         rows = self.rows
         self.D = 1 / (rows.delta + self.a / self.above + self.b / self.below)
         blocks = self.quadratic + rows.gram(self.D)
-        size = np.einsum("kaa->k", blocks) / blocks.shape[1]
-        self.system.factorise(blocks, DAMPING * (size + size.mean()) + 1e-300)
+        self.system.factorise(blocks)
         self.uneven = self.slope + rows.back(self.c)
         self.off = self.r - rows.delta * self.c - self.a + self.b
 
@@ -243,7 +241,7 @@ class _Blocks:
     def __init__(self, quadratic):
         self.quadratic = quadratic
 
-    def factorise(self, blocks, damping):
+    def factorise(self, blocks):
         self.blocks = blocks
 
     def solve(self, b, tolerance):

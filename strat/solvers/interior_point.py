@@ -4,6 +4,8 @@ from strat.oracles.base import hessian_blocks
 from strat.oracles.interior_point import InteriorPoint, kinked_and_quadratic
 from strat.solvers.free_directions import FreeDirections, times
 
+DAMPING = 1e-9  # share of every diagonal entry that is added to it
+
 
 class Smoothed:
     """The minimiser of a JointProblem whose terms are quadratic but for kinks of records (`rows`), by an `InteriorPoint`.
@@ -29,10 +31,10 @@ class Smoothed:
         self.quadratic = sum(hessian_blocks(oracle, theta) for oracle in self.rest)
         return InteriorPoint(rows, self.quadratic, self).solve(theta, slope, tol)
 
-    def factorise(self, blocks, damping):
-        """Take the blocks, and damping to be added to their diagonals."""
+    def factorise(self, blocks):
+        """Take the blocks."""
         self.system.take(blocks)
-        self.system.set(self.everywhere, damping)
+        self.system.set(self.everywhere, share=DAMPING)
 
     def solve(self, b, tolerance):
         """Solve with the blocks and the Laplacian."""

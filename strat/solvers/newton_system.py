@@ -16,7 +16,9 @@ MOST = 200  # conjugate gradient steps
 # Degrees over the mean curvature below which a residual hides what edges alone determine. Solutions are then exact to LEFT times
 # the share of the residual that is left, and to FORCED at least.
 FAINT, LEFT, FORCED = 1e-4, 100.0, 0.1
-DEFINITE = 1e-8  # share of the mean diagonal up to which a ridge only keeps the equations definite
+DEFINITE = (
+    1e-13  # share of every diagonal entry that keeps the equations definite where strata have no records
+)
 EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients otherwise
 
@@ -73,13 +75,19 @@ class NewtonSystem:
         size = None if self._blocks is None else np.linalg.norm(self._blocks, axis=(1, 2))
         return size if size is not None and size.any() else None
 
-    def set(self, free, ridge):
-        """Take the free directions with the curvature C, and what is added to the Hessian (K,)."""
-        self._matrices, ridge = self._blocks, ridge[:, None]
-        if self.coupled:
-            ridge = self._relative(ridge)
-        eye = ridge if free.curvature.ndim == 2 else ridge[:, :, None] * np.eye(self.n)
-        self._diagonal = free.curvature + eye
+    def set(self, free, ridge=0.0, share=DEFINITE):
+        """Take the free directions with the curvature C, and what is added to the Hessian's diagonal: a ridge (K,) and a share.
+
+        The share is of each entry: in raw units one number for all coordinates would hide the edges and curvatures of some.
+        """
+        self._matrices, degrees = self._blocks, self.laplacians.degrees
+        own = self._mean[:, None] if self._blocks is None else np.einsum("kaa->ka", self._blocks)
+        self._faint = np.min(degrees, where=degrees > 0, initial=np.inf) < FAINT * self._mean.mean()
+        added = own + degrees
+        added *= share
+        added += np.asarray(ridge)[..., None] + 1e-300
+        added = added if free.curvature.ndim == 2 else added[:, :, None] * np.eye(self.n)
+        self._diagonal = free.curvature + added
         if self._matrices is not None and self._diagonal.ndim == 3:
             self._matrices = self._matrices + self._diagonal
             self._diagonal = np.zeros((self.K, self.n))
@@ -90,28 +98,13 @@ class NewtonSystem:
         diagonal = diagonal + (mean if self._matrices is None else np.einsum("kaa->ka", self._matrices))
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
-        if not self._faint:
-            np.maximum(diagonal, 1e-14 * (diagonal.mean() + 1e-300), out=diagonal)
+        np.maximum(diagonal, 1e-14 * (diagonal.mean(axis=0) + 1e-300), out=diagonal)
         if self.coupled:
             self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
             if self.preconditioner.rest:  # products do without the blocks, which hold their inverses now
                 self._blocks = self._matrices = self._diagonal = None
         else:
             self._precondition = partial(np.multiply, 1 / diagonal)
-
-    def _relative(self, ridge):
-        """The ridge (K, 1), or (K, n) as a share of each diagonal entry where it would hide faint edges.
-
-        In raw units, or with small weights, edges count little beside records. They still determine strata without records.
-        """
-        mean, degrees = self._mean, self.laplacians.degrees
-        self._faint = np.min(degrees, where=degrees > 0, initial=np.inf) < FAINT * mean.mean()
-        if not self._faint:
-            return ridge
-        own = mean[:, None] if self._blocks is None else np.einsum("kaa->ka", self._blocks)
-        own = own + degrees
-        share = ridge / own.mean()
-        return np.where((share <= DEFINITE) & (own > 0), share * own, ridge)
 
     def release(self):
         """Free the preconditioner, after the last `solve`: functions that are evaluated next may need as much memory."""

@@ -55,7 +55,7 @@ class Preconditioner:
         limit = WEAK[blocks is None] * 2 * self.edges.count / self.edges.K
         if self.edges.all_pairs:  # of all pairs few may have a weight
             limit = ALL_PAIRS[blocks is None]
-        weak = 2 * np.count_nonzero(self.graph <= limit * diagonal) >= diagonal.size
+        weak = 2 * np.count_nonzero(self.graph <= limit * diagonal) > diagonal.size
         if not (weak or self.edges.width > WIDE):
             whole = blocks is not None and free.all and self.laplacians.alike
             return whole and self._by_correlations(blocks, bend) or self.by_graph(diagonal)

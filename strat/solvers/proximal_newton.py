@@ -59,7 +59,7 @@ class NewtonCG(Solver, max_iter=500):
         return ProximalNewton(problem, theta, w, self.tol)
 
 
-RIDGE = 1e-13  # least damping, relative; it keeps the equations definite where strata have no records
+RIDGE = 1e-13  # least damping, relative, which counts as none
 MOST_DAMPING = 1.0
 LONGEST = 1e6  # longest prox step along the path, relative to that of the prox-gradient step
 FLAT = 1e-14  # a stratum with less curvature, relative to the metric, takes a long gradient step instead
@@ -277,9 +277,7 @@ class ProximalNewton(Algorithm):
         """What is added to the Hessian at a point (K,), where the system takes it: a share of its mean curvature."""
         mean = self.system.measure(point.theta)
         flat = mean <= FLAT * metric
-        shift = np.where(flat, 0.01 * metric, mean)
-        shift = shift + RIDGE * (shift.mean() + self.system.preconditioner.graph.mean()) + 1e-300
-        return np.where(flat, shift, self.damping * shift)
+        return np.where(flat, 0.01 * metric, (self.damping - RIDGE) * mean)
 
     def _accuracy(self, b, point, smooth):
         """Residual to leave in Newton's equations: as much as their model errs (Eisenstat and Walker 1996, choice 2)."""
