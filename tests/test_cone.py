@@ -91,6 +91,14 @@ def test_narrow_smoothed_kinks_beside_an_intercept(tmp_path):
     assert fitted(checkpoint=path).history == whole.history
 
 
+def test_fits_of_many_iterations_end_by_programs():
+    points, z = np.random.default_rng(0).normal(size=(45, P)), np.repeat(np.arange(15), 3)
+    loss = strat.losses.squared_hinge(y, x @ w + cp.Variable(name="b"))
+    model = strat.lrsm(strat.BaseModel(loss, 1e-3 * cp.norm1(w), data=(x, y)), strat.graphs.path(15, 1e-3))
+    result = model.fit(points, np.sign(points[:, 0] + 0.5 * points[:, 1]), strata=z).result_
+    assert result.status == "converged" and 128 < result.iterations < 150
+
+
 def test_joint_fits_take_what_is_as_good_as_the_gap_of_a_program():
     base = strat.BaseModel(cp.abs(y - x @ w), 0, [cp.norm2(w) <= 1], data=(x, y))
     solver = strat.AlternatingMinimization(tol=1e-7)

@@ -71,9 +71,7 @@ def test_smoothed_kinks_reach_the_optimum_in_few_iterations(loss, smoothing, gra
 
 @pytest.mark.parametrize("smoothing", [0.5, 1e-4])
 @pytest.mark.parametrize("case", ["l1", "bounds"])
-def test_what_the_interior_point_method_does_not_know_is_left_to_newton_steps_and_a_cone_program(
-    case, smoothing
-):
+def test_other_terms_are_left_to_newton_steps_and_a_cone_program(case, smoothing):
     X, y, z, weight = records()
     l1 = (lambda theta: 2.0 * cp.sum(cp.abs(theta))) if case == "l1" else None
     base = declared(LOSSES["pinball"], smoothing, l1, nonneg=case == "bounds")

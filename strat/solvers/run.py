@@ -162,21 +162,20 @@ class Run:
         return Centring(hessian_blocks(problem.loss, theta).mean(axis=0), free).left < HIDDEN
 
     def _stuck(self):
-        """What is to go on: cone programs after a stall or at the edge of a domain, looked for ever more rarely, or "turns"."""
-        algorithm = self.algorithm
-        if algorithm.stalled:
-            return next((way for way in ("model", "records") if self._may_go_on_by(way)), None)
-        if algorithm.apart > APART * self.problem.learned and self.way is None:
-            return "turns"
-        doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        slow = algorithm.slow or doubled
-        slow = slow and (self._from_kink_to_kink() or _at_edge(self.units.problem, algorithm.x))
-        return "records" if slow and self._may_go_on_by("records") else None
+        """What is to go on: "turns", or cone programs after a stall, many iterations, or at the edge of a domain.
 
-    def _from_kink_to_kink(self):
-        """Whether smoothed kinks, if there are some, must be so narrow that Newton's method goes from one to the next."""
-        late = self.iteration > 2 * SLOW and not self.problem.learned
-        return late and any(part.kinked_rows for part in getattr(self.problem.loss, "parts", ()))
+        Edges and many iterations are looked for ever more rarely. Between narrow smoothed kinks, models are no better than steps.
+        """
+        algorithm, loss, ways = self.algorithm, self.problem.loss, ()
+        doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
+        late = doubled and self.iteration > 2 * SLOW and self.way is None and not self.problem.learned
+        if algorithm.stalled or (late and not any(part.kinked_rows for part in getattr(loss, "parts", ()))):
+            ways = ("model", "records")
+        elif algorithm.apart > APART * self.problem.learned and self.way is None:
+            return "turns"
+        elif late or ((algorithm.slow or doubled) and _at_edge(self.units.problem, algorithm.x)):
+            ways = ("records",)
+        return next((way for way in ways if self._may_go_on_by(way)), None)
 
     def _may_go_on_by(self, way):
         """Whether the cone programs of the losses' quadratic model, or of the records, can be written and were not tried."""
