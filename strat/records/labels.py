@@ -44,9 +44,8 @@ class RecordLabels:
 
 def as_frame(data):
     """A table of polars, Arrow and other libraries as a pandas DataFrame; anything else as it is."""
-    names = getattr(
-        data, "column_names", getattr(data, "columns", None)
-    )  # the columns of an Arrow table are arrays
+    # The `columns` of an Arrow table are arrays.
+    names = getattr(data, "column_names", getattr(data, "columns", None))
     if names is None or hasattr(data, "iloc") or not hasattr(data, "__arrow_c_stream__"):
         return data
     frame = optional("pandas", f"a {type_name(data)}", "pandas").DataFrame

@@ -16,9 +16,7 @@ MOST = 200  # conjugate gradient steps
 # Degrees over the mean curvature below which a residual hides what edges alone determine. Solutions are then exact to LEFT times
 # the share of the residual that is left, and to FORCED at least.
 FAINT, LEFT, FORCED = 1e-4, 100.0, 0.1
-DEFINITE = (
-    1e-13  # share of every diagonal entry that keeps the equations definite where strata have no records
-)
+DEFINITE = 1e-13  # share of every diagonal entry that keeps the equations definite without records
 EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients otherwise
 
@@ -87,7 +85,7 @@ class NewtonSystem:
         added *= share
         added += np.asarray(ridge)[..., None] + 1e-300
         added = added if free.curvature.ndim == 2 else added[:, :, None] * np.eye(self.n)
-        self._diagonal = free.curvature + added
+        self._diagonal = np.add(added, free.curvature, out=added)
         if self._matrices is not None and self._diagonal.ndim == 3:
             self._matrices = self._matrices + self._diagonal
             self._diagonal = np.zeros((self.K, self.n))
