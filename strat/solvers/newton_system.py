@@ -38,7 +38,8 @@ class NewtonSystem:
         cheap = problem.loss.has("hessian") and (self.quadratic or self.n <= (ONCE if once else COUPLED))
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = self._blocks = None
-        self._faint = False
+        degrees = self.laplacians.degrees
+        self._faint, self._least = False, np.min(degrees, where=degrees > 0, initial=np.inf)
         self.preconditioner = Preconditioner(self.laplacians)
         self._work = np.empty((3, self.K, self.n))  # no memory before conjugate gradients write to it
 
@@ -78,22 +79,23 @@ class NewtonSystem:
 
         The share is of each entry: in raw units one number for all coordinates would hide the edges and curvatures of some.
         """
-        self._matrices, degrees = self._blocks, self.laplacians.degrees
-        own = self._mean[:, None] if self._blocks is None else np.einsum("kaa->ka", self._blocks)
-        self._faint = np.min(degrees, where=degrees > 0, initial=np.inf) < FAINT * self._mean.mean()
-        added = own + degrees
+        self._matrices, degrees, mean = self._blocks, self.laplacians.degrees, self._mean[:, None]
+        blocks = self._blocks
+        diagonal = np.array(
+            np.broadcast_to(mean, degrees.shape) if blocks is None else np.einsum("kaa->ka", blocks)
+        )
+        self._faint = self._least < FAINT * mean.mean()
+        added = diagonal + degrees
         added *= share
         added += np.asarray(ridge)[..., None] + 1e-300
         added = added if free.curvature.ndim == 2 else added[:, :, None] * np.eye(self.n)
-        self._diagonal = np.add(added, free.curvature, out=added)
-        if self._matrices is not None and self._diagonal.ndim == 3:
-            self._matrices = self._matrices + self._diagonal
-            self._diagonal = np.zeros((self.K, self.n))
+        added += free.curvature
+        self._diagonal = added
+        if self._matrices is not None and added.ndim == 3:
+            self._matrices, self._diagonal = self._matrices + added, np.zeros((self.K, self.n))
         if not self.coupled and self._matrices is not None:
             return
-        mean, own = self._mean[:, None], self._diagonal
-        diagonal = own if own.ndim == 2 else np.einsum("kaa->ka", own)
-        diagonal = diagonal + (mean if self._matrices is None else np.einsum("kaa->ka", self._matrices))
+        diagonal += added if added.ndim == 2 else np.einsum("kaa->ka", added)
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
         np.maximum(diagonal, 1e-14 * (diagonal.mean(axis=0) + 1e-300), out=diagonal)
