@@ -25,8 +25,8 @@ class NewtonSystem:
     """(H + ridge + G(w) diag(couple) + C) d = b over the free directions, C the curvature of the regularizer there.
 
     Conjugate gradients solve the system, in one step where the preconditioner is the inverse. Without edges (`coupled` is
-    False) every stratum is solved directly. `once`: the system is for a single step, for which the Hessians' blocks of
-    coupled strata do not pay.
+    False) every stratum is solved directly. `once`: the system is for a single step, for which large blocks of the Hessians
+    of coupled strata do not pay.
     """
 
     def __init__(self, problem, w, degrees, once=False):
