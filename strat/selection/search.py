@@ -296,10 +296,11 @@ def coverings(candidate, most, jobs):
 
     Where a constant no longer matters, far out, steps say nothing: covering finds what lies beyond.
     """
-    learned = any(axis.kind == "graph_regularizer" for axis in candidate.axes)
+    if any(axis.kind == "graph_regularizer" for axis in candidate.axes):
+        return []
     known, left = _known(candidate, most, jobs)
     starts = []
-    for x in [] if learned else sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
+    for x in sorted(known, key=known.get)[: len(known) if candidate.refines else 1]:
         apart = all(np.abs(np.subtract(x, y)).max() >= 2.0 for y in starts)
         if apart and len(starts) < 2 and math.isfinite(known[x]):
             starts.append(x)

@@ -39,7 +39,7 @@ class NewtonSystem:
         self._uses_blocks = self.forms_blocks and (cheap or not self.coupled)
         self._mean = self._blocks = None
         degrees = self.laplacians.degrees
-        self._faint, self._least = False, np.min(degrees, where=degrees > 0, initial=np.inf)
+        self._least = np.min(degrees, where=degrees > 0, initial=np.inf)
         self.preconditioner = Preconditioner(self.laplacians)
         self._work = np.empty((3, self.K, self.n))  # no memory before conjugate gradients write to it
 
@@ -79,23 +79,21 @@ class NewtonSystem:
 
         The share is of each entry: in raw units one number for all coordinates would hide the edges and curvatures of some.
         """
-        self._matrices, degrees, mean = self._blocks, self.laplacians.degrees, self._mean[:, None]
-        blocks = self._blocks
-        diagonal = np.array(
-            np.broadcast_to(mean, degrees.shape) if blocks is None else np.einsum("kaa->ka", blocks)
-        )
+        blocks, degrees, mean = self._blocks, self.laplacians.degrees, self._mean[:, None]
+        own = np.broadcast_to(mean, degrees.shape) if blocks is None else np.einsum("kaa->ka", blocks)
+        diagonal = own.copy()
         self._faint = self._least < FAINT * mean.mean()
         added = diagonal + degrees
         added *= share
         added += np.asarray(ridge)[..., None] + 1e-300
         added = added if free.curvature.ndim == 2 else added[:, :, None] * np.eye(self.n)
         added += free.curvature
-        self._diagonal = added
-        if self._matrices is not None and added.ndim == 3:
-            self._matrices, self._diagonal = self._matrices + added, np.zeros((self.K, self.n))
-        if not self.coupled and self._matrices is not None:
-            return
         diagonal += added if added.ndim == 2 else np.einsum("kaa->ka", added)
+        if blocks is not None and added.ndim == 3:
+            blocks, added = blocks + added, np.zeros(degrees.shape)
+        self._matrices, self._diagonal = blocks, added
+        if not self.coupled and blocks is not None:
+            return
         if free.mask is not None and not free.all:
             diagonal = np.where(free.mask, diagonal, mean)
         np.maximum(diagonal, 1e-14 * (diagonal.mean(axis=0) + 1e-300), out=diagonal)
@@ -135,7 +133,7 @@ class NewtonSystem:
         between = self.coupled and self.preconditioner.rest
         rest = between and (lambda x: project(between(x)))
         b, share = project(b), 0.0
-        if self.coupled and self._faint:
+        if self._faint:
             share = min(LEFT * tolerance / (np.linalg.norm(b) + 1e-300), FORCED)
         d = conjugate_gradients(
             product, lambda r: project(precondition(r)), b, tolerance, MOST, self._work, rest, share
