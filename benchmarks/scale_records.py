@@ -104,13 +104,13 @@ def memory(N):
 
 
 def threads(N):
-    """Value and gradient, and Hessian blocks with them, by one thread and by two; the fastest of five."""
+    """Value and gradient, and Hessian blocks with them, by one thread and by two; the fastest of twenty."""
     from strat.oracles import shards
 
     loss, theta = _pieces(N), np.full((K, n + 1), 0.1)
     for name, curved in (("gradient", False), ("Hessian", True)):
         best, same = {1: np.inf, 2: np.inf}, []
-        for _ in range(5):
+        for _ in range(20):
             for count in best:
                 shards.cores = lambda count=count: count
                 start = perf_counter()

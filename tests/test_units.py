@@ -1,5 +1,7 @@
 """Fits do not depend on the units of columns, labels and weights, nor on the order and the names of records and strata."""
 
+import warnings
+
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -236,15 +238,32 @@ def test_a_given_graph_penalises_differences_in_the_users_units(graph):
     assert model.result_.iterations <= 5
 
 
-@pytest.mark.parametrize("loss", ["squares", "huber", "poisson", "pinball"])
-def test_strata_without_records_are_means_of_their_neighbours_in_all_units(loss):
-    smoothing = 0.1 if loss == "pinball" else None
-    for graph in (nx.complete_graph(K + 2), nx.path_graph(K + 2)):
-        L = nx.laplacian_matrix(graph)[K:].toarray()
-        for size, weight in ((np.ones(n), 1e-9), (np.array([1e5, 1.0, 1e-3]), 1.0)):
-            model = strat.lrsm(declared(loss, smoothing=smoothing), graph, scale=weight)
-            t = fitted(model, X * size, LOSSES[loss][1], Z).theta_["t"] * size
-            np.testing.assert_allclose(t[K:], np.linalg.solve(L[:, K:], -L[:, :K] @ t[:K]), rtol=1e-4)
+@pytest.mark.parametrize("held", [None, "box", "simplex"])
+@pytest.mark.parametrize("loss", ["squares", "huber", "poisson", "pinball", "absolute"])
+def test_strata_without_records_are_means_of_their_neighbours_in_all_units(loss, held):
+    smoothing, path = 0.1 if loss == "pinball" else None, nx.path_graph(K + 2)
+    for size, weight in ((np.ones(n), 1e-9), (np.array([1e5, 1.0, 1e-3]), 1.0)):
+        base = declared(loss, size, held, smoothing=smoothing)
+        models = [strat.lrsm(base, graph, scale=weight) for graph in (nx.complete_graph(K + 2), path)]
+        models += [strat.joint(base, path, lambda1=0.01, lambda2=1.0, eta=0.1, mu=0.1)] if held else []
+        for model in models:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", strat.CollapseWarning)
+                t = fitted(model, X * size, LOSSES[loss][1], Z).theta_["t"] * size
+            L = (np.diag(model.W_.sum(axis=1)) - model.W_)[K:]
+            np.testing.assert_allclose(
+                t[K:], np.linalg.solve(L[:, K:], -L[:, :K] @ t[:K]), rtol=1e-4, atol=1e-7
+            )
+
+
+@pytest.mark.parametrize("loss", ["squares", "logistic", "absolute"])
+def test_strata_without_records_balance_edges_and_regularizer_in_raw_units(loss):
+    size, path, rate = np.array([1e5, 1.0, 1e4]), nx.path_graph(K + 2), 0.02
+    t, x, y = cp.Variable(n, name="t"), cp.Parameter(n, name="x"), cp.Parameter(name="y")
+    base = strat.BaseModel(LOSSES[loss][0](x @ t, y), rate * cp.sum_squares(t), [t >= 0], data=(x, y))
+    t = fitted(strat.lrsm(base, path), X * size, LOSSES[loss][1], Z).theta_["t"]
+    A = nx.laplacian_matrix(path)[K:, K:].toarray() + 2 * rate * np.eye(2)
+    np.testing.assert_allclose(t[K:], np.linalg.solve(A, [t[K - 1], np.zeros(n)]), rtol=1e-4, atol=1e-11)
 
 
 @pytest.mark.parametrize("regularizer", ["ridge", "l1", "box"])

@@ -101,6 +101,8 @@ class BoundModel:
         problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(values), outside)
         if not self.chunked:  # otherwise such a point has to be given
             records = replace(self.records, strata=self.strata)
+            if loss is self._losses(values, self.bind_loss):  # otherwise the regularizer has joined it
+                problem.empty = self.strata.counts == 0
             problem.start_point = partial(first_point, self.base, records, values, problem)
         return problem
 

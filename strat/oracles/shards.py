@@ -16,7 +16,7 @@ its engine's to know. An engine is an object with two methods:
 
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from weakref import ref
 
@@ -193,16 +193,20 @@ def cores():
 
 
 def in_order(function, items):
-    """``function(item)`` of each item, by as many threads as there are cores, in the order of the items."""
+    """``function(item)`` of each item, in the order of the items, by as many threads as there are cores: this one and others."""
     threads = cores()
     if threads == 1:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting = deque()
+    with ThreadPoolExecutor(threads - 1) as pool:
+        results = deque()
         for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > 2 * threads:  # results are not to pile up
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            if sum(not result.done() for result in results) < threads:
+                results.append(pool.submit(function, item))
+            else:
+                results.append(Future())
+                results[-1].set_result(function(item))
+            while results and (results[0].done() or len(results) > 2 * threads):  # results are not to pile up
+                yield results.popleft().result()
+        for result in results:
+            yield result.result()

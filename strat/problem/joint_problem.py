@@ -23,7 +23,8 @@ class JointProblem:
     `graph_regularizer` is h, on the pairs `edges`; `w0` are the prior graph's weights. `couple`, (n,) or, on an EdgeList,
     (E, n), weighs every number in the distance d_e = sum_c couple_c (theta_ic - theta_jc)^2; ones by default. `outside` is the
     sum of the squares of the prior graph's weights on pairs that are not edges, a constant of the objective.
-    ``start_point(theta, bad)``, where there is one, gives a start (K, n) where theta is not `inside` in the strata `bad`.
+    ``start_point(theta, bad)``, where there is one, gives a start (K, n) where theta is not `inside` in the strata `bad`;
+    `empty` (K,), where it is known, are the strata without records.
     """
 
     def __init__(self, loss, regularizer, graph_regularizer, edges, w0, couple=None, outside=0.0):
@@ -35,7 +36,7 @@ class JointProblem:
         self.learned = graph_regularizer.learned
         if self.learned and self.couple is not None and self.couple.ndim == 2:
             self.edges = edges.coupled(self.couple)
-        self.start_point = None
+        self.start_point = self.empty = None
 
     def point(self, theta, w):
         """One point of the problem, evaluated at (theta, w); w is W0 where the graph is given."""

@@ -27,6 +27,7 @@ from strat.solvers.admm import ADMM
 from strat.solvers.algorithm import for_given_graph, has_cones, needs_cones
 from strat.solvers.alternating import AlternatingMinimization
 from strat.solvers.cone import Cone
+from strat.solvers.empty_strata import fill
 from strat.solvers.joint_steps import graph_step
 from strat.solvers.mapg import MAPG
 from strat.solvers.proximal_newton import NewtonCG
@@ -93,6 +94,8 @@ def solve(
             best, best_key = result, key
         if result.status == "interrupted":
             break
+    if best.status == "converged" and problem.empty is not None:
+        fill(problem, best, solver.tol, default_solver)
     best.starts = tried
     best.seconds = time.perf_counter() - started if n_starts > 1 else best.seconds
     return best

@@ -1,0 +1,77 @@
+"""Strata without records: edges and the regularizer alone determine them, which the losses of the others hide in raw units."""
+
+import warnings
+
+import numpy as np
+
+from strat.errors import ConvergenceWarning
+from strat.oracles.base import Quadratic
+from strat.problem.edges import EdgeList
+from strat.problem.edges.laplacians import Laplacians
+from strat.problem.graph_regularizers import FixedGraph
+from strat.problem.joint_problem import JointProblem
+
+EXACT = 1e-6  # share of a parameter's largest value up to which a stratum alone may still move
+TOL = 1e-10  # tolerance of their fit
+MANY = 2**24  # numbers up to which the blocks of its Hessian are formed
+
+
+def fill(problem, result, tol, solver):
+    """Move theta of a result to where F is lowest in the strata without records, the others and W being as they are.
+
+    minimise over theta_k, k empty:  sum_k r(theta_k) + 1/2 sum_e w_e d_e(theta)
+
+    Without r each is the mean of its neighbours, which convex constraints allow. Otherwise ``solver(loss, learned, regularizer)``
+    gives the solver. Nothing is done where each of them is right already for the others, or where W would not be right any more.
+    """
+    theta, w, empty = result.theta, result.w, problem.empty
+    if not 0 < empty.sum() * problem.n**2 <= MANY or empty.all():
+        return
+    inner = _among(problem, theta, w, empty)
+    x = inner.point(theta[empty], inner.w0).differentiate()
+    step = 1 / (inner.given.degrees + inner.loss.H.diagonal(axis1=1, axis2=2)).max(axis=1)
+    moved = inner.prox(x.theta - step[:, None] * x.theta_gradient, step) - x.theta
+    if (np.abs(moved).max(axis=0) <= EXACT * np.abs(theta).max(axis=0)).all():
+        return
+    means = inner.point(inner.project(_means(inner)), inner.w0)
+    best = min(x, means, key=lambda point: point.objective)
+    if inner.regularizer_values(best.theta).any():
+        solver = solver(inner.loss, False, inner.regularizer).set_params(tol=TOL)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            best = min(best, solver._run(inner, best.theta, inner.w0), key=lambda point: point.objective)
+    theta = theta.copy()
+    theta[empty] = best.theta
+    if problem.learned:
+        left = problem.point(theta, w).differentiate_w().w_residual()
+        if left > max(tol, result.residual["W"]):
+            return
+        result.residual["W"] = left
+    result.theta, result.parts = theta, problem.parts(theta, w)
+    result.objective = sum(result.parts.values())
+
+
+def _among(problem, theta, w, empty):
+    """The problem in the empty strata, whose loss is that of their edges to others."""
+    laplacians, (i, j), place = problem.laplacians(w), problem.edges.ends, np.cumsum(empty) - 1
+    within, n = empty[i] & empty[j], problem.n
+    couple = laplacians.couple if laplacians.alike else laplacians.couple[within]
+    edges, w = EdgeList(int(empty.sum()), place[i[within]], place[j[within]]), w[within]
+    # 1/2 sum_j w_kj ||theta_k - theta_j||^2 over the strata j with records, but for a constant.
+    degrees = laplacians.degrees[empty] - Laplacians(edges, w, couple).degrees
+    slope = laplacians.times(np.where(empty[:, None], 0.0, theta))[empty]
+    tiny = 1e-13 * degrees.max(initial=0.0) + 1e-300  # for parts that no edge joins to strata with records
+    loss = Quadratic(np.zeros(len(slope)), slope, np.maximum(degrees, tiny)[:, :, None] * np.eye(n))
+    return JointProblem(loss, problem.regularizer, FixedGraph(), edges, w, couple)
+
+
+def _means(problem):
+    """The minimiser of the edges' terms: every stratum is the mean of its neighbours."""
+    shift, means = problem.loss.H.diagonal(axis1=1, axis2=2), np.empty(problem.loss.g.shape)
+    for kind in range(problem.given.kind.max() + 1):
+        (alike,) = np.nonzero(problem.given.kind == kind)
+        solve = problem.given.solver(alike[0], shift[:, alike[0]])
+        means[:, alike] = (
+            -problem.loss.g[:, alike] / shift[:, alike] if solve is None else solve(-problem.loss.g[:, alike])
+        )
+    return means
