@@ -60,8 +60,8 @@ def _among(problem, theta, w, empty):
     # 1/2 sum_j w_kj ||theta_k - theta_j||^2 over the strata j with records, but for a constant.
     degrees = laplacians.degrees[empty] - Laplacians(edges, w, couple).degrees
     slope = laplacians.times(np.where(empty[:, None], 0.0, theta))[empty]
-    tiny = 1e-13 * degrees.max(initial=0.0) + 1e-300  # for parts that no edge joins to strata with records
-    loss = Quadratic(np.zeros(len(slope)), slope, np.maximum(degrees, tiny)[:, :, None] * np.eye(n))
+    least = 1e-13 * laplacians.degrees[empty] + 1e-300  # where no edge leads to strata with records
+    loss = Quadratic(np.zeros(len(slope)), slope, np.maximum(degrees, least)[:, :, None] * np.eye(n))
     return JointProblem(loss, problem.regularizer, FixedGraph(), edges, w, couple)
 
 

@@ -16,12 +16,12 @@ the best graph for theta instead.
 import copy
 import time
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import numpy as np
 
-from strat.errors import ConvergenceWarning, OptionError
+from strat.errors import ConvergenceWarning, NoOracleError, OptionError
 from strat.oracles.clock import within
 from strat.solvers.admm import ADMM
 from strat.solvers.algorithm import for_given_graph, has_cones, needs_cones
@@ -95,7 +95,8 @@ def solve(
         if result.status == "interrupted":
             break
     if best.status == "converged" and problem.empty is not None:
-        fill(problem, best, solver.tol, default_solver)
+        with suppress(NoOracleError):  # what was reached counts
+            fill(problem, best, solver.tol, default_solver)
     best.starts = tried
     best.seconds = time.perf_counter() - started if n_starts > 1 else best.seconds
     return best
