@@ -283,10 +283,8 @@ def _with_differences(P, q, A, b, cones, unit, differences):
 def _columns(f, strata, first):
     """Columns (I, size) of every instance's x: the stratum's theta, then unknowns of its own."""
     unknown = f.size - f.n
-    theta = strata[:, None] * f.n + np.arange(f.n)
-    return np.concatenate(
-        [theta, first + np.arange(len(strata) * unknown).reshape(len(strata), unknown)], axis=1
-    )
+    unknowns = first + np.arange(len(strata) * unknown).reshape(len(strata), unknown)
+    return np.hstack([strata[:, None] * f.n + np.arange(f.n), unknowns])
 
 
 def _scaled(M, rows, columns):
