@@ -73,9 +73,8 @@ class DeviceBinder(Binder):
         if data:
             a, columns = self.terms(form.at(shared[0])), columns[shared].T.reshape(-1)
             values, rows = np.ones(len(columns)), np.arange(len(columns))
-        return SimpleNamespace(
-            a=a, S=sp.csr_array((values, (rows, columns)), (a.shape[1] * form.size, self.n))
-        )
+        S = sp.csr_array((values, (rows, columns)), (a.shape[1] * form.size, self.n))
+        return SimpleNamespace(a=a, S=S)
 
     def _loss(self, node, weight):
         bound, rule = self.node(node), node.rule
