@@ -47,8 +47,7 @@ class ConeProgram:
     """
 
     def __init__(self, K, n, functions, laplacian=None, what="the cone program"):
-        self.K, self.n, self.functions, self.what = K, n, functions, what
-        self.laplacian = laplacian
+        self.K, self.n, self.functions, self.laplacian, self.what = K, n, functions, laplacian, what
         counts = [K if f.strata is None else len(f.strata) for f in functions]
         self.strata = [np.arange(K) if f.strata is None else f.strata for f in functions]
         unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
