@@ -91,9 +91,7 @@ class DeviceBinder(Binder):
                 f"Leave out device=, and pass NumPy arrays."
             )
         (i,) = bound.varying
-        design, forms = bound.forms[i].design, bound.forms
-        offsets = [np.zeros((1, form.m)) if form.offset is None else form.offset for form in forms]
-        offsets = [*map(self._placed, offsets)]
-        return BlockLoss(
-            self.device, self.blocks, rule, offsets, i, *map(self._placed, (design.a, weight)), design.S
-        )
+        offsets = (np.zeros((1, form.m)) if form.offset is None else form.offset for form in bound.forms)
+        design, offsets = bound.forms[i].design, [*map(self._placed, offsets)]
+        a, weight = self._placed(design.a), self._placed(weight)
+        return BlockLoss(self.device, self.blocks, rule, offsets, i, a, weight, design.S)

@@ -84,8 +84,7 @@ class Support:
     """Which coordinates each output entry of an atom depends on, as sparse boolean matrices."""
 
     def __init__(self, binder):
-        self.binder = binder
-        self._nodes = {}
+        self.binder, self._nodes = binder, {}
 
     def node(self, node):
         """(output entries, n) matrix."""

@@ -140,10 +140,8 @@ class Origin:
         mask = np.broadcast_to(mask, len(self.order))
         first = int(self.order[mask].min())
         label, ids = self.strata.labels[self.strata.index[first]], {p.id for p in parameters}
-        pairs = zip(self.data, self.arrays, strict=True)
-        have = [
-            f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids and not sp.issparse(a)
-        ]
+        pairs = [(p, a) for p, a in zip(self.data, self.arrays, strict=True) if not sp.issparse(a)]
+        have = [f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids]
         count = int(np.sum(mask))
         more = f" ({count} records are affected)" if count > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
