@@ -2,104 +2,39 @@
 
 from importlib import import_module
 
-from strat.errors import (
-    CollapseWarning,
-    ConvergenceWarning,
-    DataError,
-    DataWarning,
-    DeclarationError,
-    GraphError,
-    NoOracleError,
-    NotConvexError,
-    NotPerRecordError,
-    OptionError,
-    ShapeError,
-    StratError,
-)
-
-#: Where the other public names are: each module is imported when one of its names is first used.
+#: The public names by module, each of which is imported when one of its names is first used; some are public themselves.
 _HOMES = {
-    "compiler": ("Program", "compile"),
-    "compiler.base_model": ("BaseModel",),
-    "derivatives.hypergradient": ("hypergradient",),
-    "derivatives.sensitivity": ("sensitivity", "sensitivity_bound"),
-    "derivatives.standard_errors": ("covariances", "standard_errors"),
-    "graphs": (),
-    "losses": (),
-    "model.baselines": ("common", "entropy", "joint", "log_diagonal", "lrsm", "separate", "trace_constraint"),
-    "model.estimator": ("StratifiedModel",),
-    "model.graph_learning": ("LearnedGraph", "learn_graph"),
-    "model.loading": ("load",),
-    "plot": (),
-    "problem.graph_regularizers": ("Entropy", "FixedGraph", "LogDet", "LogDiagonal", "TraceConstraint"),
-    "records.splitters": ("RollingOrigin", "StrataKFold"),
-    "selection.blend": ("blend",),
-    "selection.compare": ("compare",),
-    "selection.search": ("search",),
-    "selection.tuning.tune": ("tune",),
-    "solvers": ("ADMM", "MAPG", "AlternatingMinimization", "Cone", "NewtonCG", "Result"),
+    "compiler": "Program compile",
+    "compiler.base_model": "BaseModel",
+    "derivatives.hypergradient": "hypergradient",
+    "derivatives.sensitivity": "sensitivity sensitivity_bound",
+    "derivatives.standard_errors": "covariances standard_errors",
+    "errors": "CollapseWarning ConvergenceWarning DataError DataWarning DeclarationError GraphError NoOracleError "
+    "NotConvexError NotPerRecordError OptionError ShapeError StratError",
+    "graphs": "",
+    "losses": "",
+    "model.baselines": "common entropy joint log_diagonal lrsm separate trace_constraint",
+    "model.estimator": "StratifiedModel",
+    "model.graph_learning": "LearnedGraph learn_graph",
+    "model.loading": "load",
+    "plot": "",
+    "problem.graph_regularizers": "Entropy FixedGraph LogDet LogDiagonal TraceConstraint",
+    "records.splitters": "RollingOrigin StrataKFold",
+    "selection.blend": "blend",
+    "selection.compare": "compare",
+    "selection.search": "search",
+    "selection.tuning.tune": "tune",
+    "solvers": "ADMM MAPG AlternatingMinimization Cone NewtonCG Result",
 }
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "ADMM",
-    "MAPG",
-    "AlternatingMinimization",
-    "BaseModel",
-    "CollapseWarning",
-    "Cone",
-    "ConvergenceWarning",
-    "DataError",
-    "DataWarning",
-    "DeclarationError",
-    "Entropy",
-    "FixedGraph",
-    "GraphError",
-    "LearnedGraph",
-    "LogDet",
-    "LogDiagonal",
-    "NewtonCG",
-    "NoOracleError",
-    "NotConvexError",
-    "NotPerRecordError",
-    "OptionError",
-    "Program",
-    "Result",
-    "RollingOrigin",
-    "ShapeError",
-    "StrataKFold",
-    "StratError",
-    "StratifiedModel",
-    "TraceConstraint",
-    "blend",
-    "common",
-    "compare",
-    "compile",
-    "covariances",
-    "entropy",
-    "graphs",
-    "hypergradient",
-    "joint",
-    "learn_graph",
-    "load",
-    "log_diagonal",
-    "losses",
-    "lrsm",
-    "plot",
-    "search",
-    "sensitivity",
-    "sensitivity_bound",
-    "separate",
-    "standard_errors",
-    "trace_constraint",
-    "tune",
-]
+__all__ = sorted(name for home, names in _HOMES.items() for name in names.split() or [home])
 
 
 def __getattr__(name):
     for home, names in _HOMES.items():
-        if name in names or name == home:
+        if name in names.split() or name == home:
             module = import_module(f"strat.{home}")
             globals()[name] = module if name == home else getattr(module, name)
             return globals()[name]

@@ -122,11 +122,7 @@ def test_joint_fits_never_raise_the_objective(loss, solver):
 
 def test_dense_joint_fits_write_their_program_once(monkeypatch):
     made, init = [], ConeProgram.__init__
-    monkeypatch.setattr(
-        ConeProgram,
-        "__init__",
-        lambda self, *args, **names: (made.append(names), init(self, *args, **names))[1],
-    )
+    monkeypatch.setattr(ConeProgram, "__init__", lambda self, *a, **k: made.append(k) or init(self, *a, **k))
     monkeypatch.setattr("strat.solvers.mapg.DENSE", 20)  # from which on MAPG takes its own steps
     count = 44
     z = np.arange(4 * count) % count

@@ -61,10 +61,8 @@ def test_dask_collections_fit_predict_and_score(records, client):
     assert np.array_equal(named.theta_["theta"], part.theta_["theta"])
     predicted = part.predict(parts[list("abc")], strata=parts["z"])
     np.testing.assert_allclose(predicted.compute(), whole.predict(frame[list("abc")], strata=z), atol=1e-9)
-    weights, given = (
-        parts["a"].index.to_series() // 400,
-        (parts[list("abc")], parts["y"]),
-    )  # 0 in one partition
+    weights = parts["a"].index.to_series() // 400  # 0 in one partition
+    given = parts[list("abc")], parts["y"]
     expected = whole.score(frame[list("abc")], Y, strata=z, sample_weight=np.arange(N) // 400)
     assert part.score(*given, strata=parts["z"], sample_weight=weights) == pytest.approx(expected)
     assert part.score(*given, strata=parts["z"]) == pytest.approx(-whole.losses(X, Y, strata=z).mean())

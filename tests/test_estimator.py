@@ -298,23 +298,6 @@ def test_bad_options_are_named(change, error, match):
         strat.StratifiedModel(**options).fit(X, Y, strata=Z)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "match"),
-    [
-        ((X, Y), {}, "no strata"),
-        ((X,), {"strata": Z}, "needs 2 data arguments"),
-        ((X[:0], Y[:0]), {"strata": []}, "no records"),
-        ((X, Y), {"strata": Z, "sample_weight": np.zeros(N)}, "zero"),
-        ((np.where(X[5, 1] == X, np.nan, X), Y), {"strata": Z}, "NaN in column 1 of record 5"),
-        ((X, Y), {"strata": Z[:-1]}, "labels"),
-        ((X, Y), {"strata": Z, "validation": (X, Z)}, "validation"),
-    ],
-)
-def test_bad_data_are_named(arguments, options, match):
-    with pytest.raises(strat.ShapeError if match == "labels" else strat.DataError, match=match):
-        strat.lrsm(logistic(), PATH).fit(*arguments, **options)
-
-
 def test_the_graph_is_a_matrix_when_it_is_asked_for():
     base = mean()
     model = strat.lrsm(base, strat.graphs.path(["a", "b", "c"], weight=2.0))

@@ -4,11 +4,11 @@ import cvxpy as cp
 import networkx as nx
 import numpy as np
 import pytest
+from problems import TIGHT
 
 import strat
 from strat.oracles.interior_point import KinkedProx
 
-TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 N = 3
 
 

@@ -95,11 +95,8 @@ def test_weights_outside_the_domain_are_not_taken_for_rounding():
 
 def test_cone_programs_are_trusted_to_their_gap_where_columns_are_far_from_zero():
     rng, N, (w, b) = np.random.default_rng(1), 200, (cp.Variable(3, name="w"), cp.Variable(name="b"))
-    year, income, time = (
-        rng.integers(1990, 2025, N),
-        np.exp(rng.normal(10.6, 0.8, N)),
-        rng.uniform(1.6e9, 1.63e9, N),
-    )
+    year, income = rng.integers(1990, 2025, N), np.exp(rng.normal(10.6, 0.8, N))
+    time = rng.uniform(1.6e9, 1.63e9, N)
     z, x, y = rng.integers(0, 4, N), cp.Parameter(3, name="x"), cp.Parameter(name="y")
     Y = np.sign(0.08 * (year - 2007) + np.log(income) - 10.6 + rng.logistic(size=N))
     base = strat.BaseModel(cp.pos(1 - y * (x @ w + b)), 0.5 * cp.norm1(w), data=(x, y))

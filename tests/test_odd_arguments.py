@@ -69,6 +69,8 @@ def from_weights(W):
 REFUSED = {
     DataError: {
         "fit needs 2 data arguments .*strata=": lambda: strat.lrsm(BASE, PATH).fit(X, Y, Z),
+        "no strata were given": lambda: fitted(z=None),
+        "validation must hold the data arguments": lambda: fitted(validation=(X, Z)),
         "too large to compute with, in column 0 of record 0": lambda: fitted(data=(X * 1e80, Y)),
         "too large to compute with": lambda: fitted(data=(sp.csr_array(X * 1e80), Y)),
         "x has NaN in column . of record": lambda: fitted(data=(np.ma.masked_array(X, X > 1), Y)),

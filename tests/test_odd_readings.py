@@ -120,15 +120,6 @@ def test_an_edge_that_was_not_asked_for():
             found[edge]
 
 
-def test_kernels_name_what_they_cannot_take():
-    with pytest.raises(strat.DataError, match="a single stratum, which has no neighbours"):
-        strat.graphs.knn([[1.0, 2.0]], 1)
-    with pytest.raises(strat.OptionError, match="tau is True"):
-        strat.graphs.exponential_kernel(np.eye(3), True)
-    with pytest.raises(strat.DataError, match="counts must hold 3 finite numbers"):
-        strat.graphs.from_parameters(np.eye(3), counts="many")
-
-
 def test_learn_graph_reads_the_labels_of_a_frame():
     pd = pytest.importorskip("pandas")
     rows, h = np.array([[0.0, 1.0], [0.2, 1.0], [3.0, -1.0]]), strat.LogDet(1.0, 1.0, 0.1, 0.1)

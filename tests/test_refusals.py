@@ -83,62 +83,104 @@ def test_hyperparameters_without_a_value():
         strat.compile(gamma * cp.norm1(theta)).bind()
 
 
-# Shapes of records
-
-
 FRAME = pd.DataFrame(X, columns=["u", "v", "w"])
-ARRAYS = [
-    (
-        (X[:, :2], Y),
-        ShapeError,
-        r"x was declared with shape \(3,\).* must have shape \(N, 3\).* has shape \(4, 2\)",
-    ),
-    ((X, Y[:3]), ShapeError, "y has 3 records, but x has 4"),
-    ((X[0], Y), ShapeError, r"x was declared .* has shape \(3,\)"),
-    ((X, np.ones((4, 2))), ShapeError, r"y was declared with shape \(\).* has shape \(4, 2\)"),
-    ((X, np.ones((1, 4))), ShapeError, r"y was declared with shape \(\).* has shape \(1, 4\)"),
-    ((X, np.ones((4, 1, 1))), ShapeError, r"y was declared"),
-    ((X, 1.0), ShapeError, r"y was declared with shape \(\)"),
-    ((X[..., None, None], Y), ShapeError, "x was declared"),
-    (([[1, 2, 3], [1, 2]], [1, 2]), ShapeError, "x is ragged"),
-    ((sp.csr_array(X[:, :2]), Y), ShapeError, r"the matrix has shape \(4, 2\)"),
-    ((X,), DataError, r"needs 2 data arguments \(x, y\), but 1 was given"),
-    ((X, Y, Y), DataError, r"needs 2 data arguments \(x, y\), but 3 were given"),
-    ((), DataError, r"needs 2 data arguments \(x, y\), but 0 were given"),
-    ((None, Y), DataError, "x holds None"),
-    ((X, [1.0, None, 1.0, 1.0]), DataError, "y holds None in record 1"),
-    ((X, ["a", "b", "a", "b"]), DataError, "y holds .*'a'.* in record 0; records must be real numbers"),
-    ((X, np.array([1.0, "b", 1.0, 1.0], dtype=object)), DataError, "y holds 'b' in record 1"),
-    ((X, Y + 1j), DataError, "y holds .* in record 0; records must be real numbers"),
-    ((X, np.array([1, 1j, 1, 1], dtype=object)), DataError, "y holds 1j in record 1"),
-    ((X, np.array([{}] * 4, dtype=object)), DataError, "y holds .* no numbers|y holds {}"),
-    ((X, np.array(["2020-01-01"] * 4, dtype="datetime64[D]")), DataError, "y holds .*2020"),
-    ((np.where(X == 4, np.nan, X), Y), DataError, "x has NaN in column 1 of record 1"),
-    ((np.where(X == 5, np.inf, X), Y), DataError, "x has an infinite value in column 2 of record 1"),
-    (
-        (np.where(X > 4, np.nan, X), Y),
-        DataError,
-        r"x has NaN in column 2 of record 1 \(3 records are affected\)",
-    ),
-    ((X, [1.0, np.nan, 1.0, 1.0]), DataError, "y has NaN in record 1"),
-    ((sp.csr_array(np.where(X == 4, np.nan, X)), Y), DataError, "x has NaN in column 1 of record 1"),
-    ((sp.csr_array(X * 1j), Y), DataError, "x holds complex128"),
-    ((FRAME.replace(4.0, np.nan), Y), DataError, "x has NaN in column 'v' of record 1"),
-    (
-        (FRAME.astype("Float64").replace(4.0, pd.NA), Y),
-        DataError,
-        "x has NaN in column 'v' of record 1",
-    ),
-    ((X, [1.0, 2.0, {}, 1.0]), DataError, "y holds {} in record 2; records must be real numbers"),
-    ((pd.DataFrame({"u": ["a"] * 4, "v": Y, "w": Y}), Y), DataError, "x holds 'a' in record 0"),
-    ((np.zeros((0, 3)), np.zeros(0)), DataError, "no records"),
-]
+ORACLE = bind(cp.square(r), X, Y, strata=["a", "a", "b", "b"])
+GOOD = {"theta": np.zeros((2, 3)), "b": np.zeros(2)}
 
 
-@pytest.mark.parametrize(("arrays", "kind", "text"), ARRAYS)
-def test_records(arrays, kind, text):
-    with pytest.raises(kind, match=text):
-        bind(LOGISTIC, *arrays)
+def read(*arrays, **options):
+    return lambda: bind(LOGISTIC, *arrays, **options)
+
+
+def at(point):
+    return lambda: ORACLE.value(point)
+
+
+def weigh(*weights):
+    return read(X, Y, sample_weight=weights)
+
+
+def of_objects(*values):
+    return read(X, np.array(values, dtype=object))
+
+
+#: What errors say, and what they say it of: records, weights, points and steps.
+REFUSED = {
+    ShapeError: {
+        r"x was declared with shape \(3,\).* have shape \(N, 3\).* shape \(4, 2\)": read(X[:, :2], Y),
+        "y has 3 records, but x has 4": read(X, Y[:3]),
+        r"x was declared .* has shape \(3,\)": read(X[0], Y),
+        r"y was declared with shape \(\).* has shape \(4, 2\)": read(X, np.ones((4, 2))),
+        r"y was declared with shape \(\).* has shape \(1, 4\)": read(X, np.ones((1, 4))),
+        r"y was declared with shape \(\).* has shape \(4, 1, 1\)": read(X, np.ones((4, 1, 1))),
+        r"y was declared with shape \(\).* has shape \(\)": read(X, 1.0),
+        r"x was declared .* has shape \(4, 3, 1, 1\)": read(X[..., None, None], Y),
+        "x is ragged": read([[1, 2, 3], [1, 2]], [1, 2]),
+        r"the matrix has shape \(4, 2\)": read(sp.csr_array(X[:, :2]), Y),
+        r"sample_weight has shape \(3,\), but .* the 4 records": weigh(1, 1, 1),
+        r"sample_weight has shape \(1, 4\), but it must hold one number for each of": weigh([1, 1, 1, 1]),
+        "sample_weight is ragged": weigh([1], [1, 2], [1], [1]),
+        r"there are 2 variables \(theta, b\); give a dict": at(np.zeros((2, 3))),
+        "no value was given for the variable 'b'": at({"theta": np.zeros((2, 3))}),
+        r"\['b'\] has shape \(2, 1\), but the variable has shape \(\)": at(GOOD | {"b": np.zeros((2, 1))}),
+        "expected": at(GOOD | {"b": np.zeros(3)}),
+        r"theta\['theta'\] has shape \(3,\)": at(GOOD | {"theta": np.zeros(3)}),
+        "theta has 3 strata .* bound to 2": at({"theta": np.zeros((3, 3)), "b": np.zeros(3)}),
+        r"t has shape \(3,\); give one number, or 2: one per stratum": lambda: ORACLE.prox(GOOD, np.ones(3)),
+    },
+    DataError: {
+        r"needs 2 data arguments \(x, y\), but 1 was given": read(X),
+        r"needs 2 data arguments \(x, y\), but 3 were given": read(X, Y, Y),
+        r"needs 2 data arguments \(x, y\), but 0 were given": read(),
+        "x holds None": read(None, Y),
+        "y holds None in record 1": read(X, [1.0, None, 1.0, 1.0]),
+        "y holds .*'a'.* in record 0; records must be real numbers": read(X, ["a", "b", "a", "b"]),
+        "y holds 'b' in record 1": of_objects(1.0, "b", 1.0, 1.0),
+        "y holds .*j.* in record 0; records must be real numbers": read(X, Y + 1j),
+        "y holds 1j in record 1": of_objects(1, 1j, 1, 1),
+        "y holds {} in record 0": of_objects({}, {}, {}, {}),
+        "y holds {} in record 2; records must be real numbers": read(X, [1.0, 2.0, {}, 1.0]),
+        "y holds .*2020": read(X, np.array(["2020-01-01"] * 4, dtype="datetime64[D]")),
+        "x has NaN in column 1 of record 1": read(np.where(X == 4, np.nan, X), Y),
+        r"x has NaN in column 1 of record 1\.": read(sp.csr_array(np.where(X == 4, np.nan, X)), Y),
+        r"x has NaN in column 2 of record 1 \(3 records are affected\)": read(np.where(X > 4, np.nan, X), Y),
+        "x has NaN in column 'v' of record 1": read(FRAME.replace(4.0, np.nan), Y),
+        r"x has NaN in column 'v' of record 1\.": read(FRAME.astype("Float64").replace(4.0, pd.NA), Y),
+        "x has an infinite value in column 2 of record 1": read(np.where(X == 5, np.inf, X), Y),
+        "y has NaN in record 1": read(X, [1.0, np.nan, 1.0, 1.0]),
+        "x holds complex128": read(sp.csr_array(X * 1j), Y),
+        "x holds 'a' in record 0": read(pd.DataFrame({"u": ["a"] * 4, "v": Y, "w": Y}), Y),
+        "no records": read(np.zeros((0, 3)), np.zeros(0)),
+        "all weights in sample_weight are zero": weigh(0, 0, 0, 0),
+        "sample_weight is -1 in record 1; weights must be at least 0": weigh(1, -1, 1, 1),
+        "sample_weight has NaN in record 1": weigh(1, np.nan, 1, 1),
+        "sample_weight has NaN in record 0": weigh(np.nan, 0, 1, 1),
+        "sample_weight holds 'a'": weigh("a", "a", "a", "a"),
+        "sample_weight holds None in record 1": weigh(1, None, 1, 1),
+        r"theta\['b'\] holds something that is no real number": at(GOOD | {"b": ["u", "v"]}),
+        r"theta\['b'\] holds something": at(GOOD | {"b": np.zeros(2) + 1j}),
+        r"theta\['b'\] holds NaN": at(GOOD | {"b": [np.nan, 0.0]}),
+    },
+    OptionError: {
+        "'c' is not a variable of the model; its variables are theta, b": at(GOOD | {"c": 1.0}),
+        "t must be positive and finite, but it is 0.0": lambda: ORACLE.prox(GOOD, 0.0),
+        "t must be positive and finite, but it is -1.0": lambda: ORACLE.prox(GOOD, -1.0),
+        "t must be positive and finite, but it is nan": lambda: ORACLE.prox(GOOD, np.nan),
+        "t must be positive and finite, but it is inf": lambda: ORACLE.prox(GOOD, np.inf),
+        r"t must be positive and finite, but it is \[1. 0.\]": lambda: ORACLE.prox(
+            GOOD, np.array([1.0, 0.0])
+        ),
+        "t must be positive and finite, but it is long": lambda: ORACLE.prox(GOOD, "long"),
+    },
+}
+ROWS = [(error, text, call) for error, rows in REFUSED.items() for text, call in rows.items()]
+
+
+@pytest.mark.parametrize(("error", "text", "call"), ROWS, ids=[text for _, text, _ in ROWS])
+def test_what_does_not_fit_the_declaration(error, text, call):
+    with pytest.raises(error, match=text), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call()
 
 
 def test_a_column_for_a_number_is_squeezed_once():
@@ -162,74 +204,6 @@ def test_frames_series_lists_and_integers_are_read_by_position():
         (frame.astype("Int64"), pd.Series(Y, dtype="Float64")),
     ):
         np.testing.assert_array_equal(bind(cp.square(r), *arrays).value(point), expected)
-
-
-WEIGHTS = [
-    ([0, 0, 0, 0], DataError, "all weights in sample_weight are zero"),
-    ([1, -1, 1, 1], DataError, "sample_weight is -1 in record 1; weights must be at least 0"),
-    ([1, np.nan, 1, 1], DataError, "sample_weight has NaN"),
-    ([np.nan, 0, 1, 1], DataError, "sample_weight has NaN"),
-    ([1, 1, 1], ShapeError, r"sample_weight has shape \(3,\), but .* the 4 records"),
-    (
-        [[1, 1, 1, 1]],
-        ShapeError,
-        r"sample_weight has shape \(1, 4\), but it must hold one number for each of",
-    ),
-    ([[1], [1, 2], [1], [1]], ShapeError, "sample_weight is ragged"),
-    (["a"] * 4, DataError, "sample_weight holds"),
-    ([1, None, 1, 1], DataError, "sample_weight holds None in record 1"),
-]
-
-
-@pytest.mark.parametrize(("weight", "kind", "text"), WEIGHTS)
-def test_weights(weight, kind, text):
-    with pytest.raises(kind, match=text):
-        bind(LOGISTIC, X, Y, sample_weight=weight)
-
-
-# Parameters of oracles
-
-
-ORACLE = bind(cp.square(r), X, Y, strata=["a", "a", "b", "b"])
-GOOD = {"theta": np.zeros((2, 3)), "b": np.zeros(2)}
-
-
-POINTS = [
-    (np.zeros((2, 3)), ShapeError, r"there are 2 variables \(theta, b\); give a dict"),
-    ({"theta": np.zeros((2, 3))}, ShapeError, "no value was given for the variable 'b'"),
-    (GOOD | {"c": 1.0}, OptionError, "'c' is not a variable of the model; its variables are theta, b"),
-    (
-        GOOD | {"b": np.zeros((2, 1))},
-        ShapeError,
-        r"theta\['b'\] has shape \(2, 1\), but the variable has shape \(\)",
-    ),
-    (GOOD | {"b": np.zeros(3)}, ShapeError, "expected"),
-    (GOOD | {"theta": np.zeros(3)}, ShapeError, r"theta\['theta'\] has shape \(3,\)"),
-    ({"theta": np.zeros((3, 3)), "b": np.zeros(3)}, ShapeError, "theta has 3 strata .* bound to 2"),
-    (GOOD | {"b": ["u", "v"]}, DataError, "b"),
-    (GOOD | {"b": np.zeros(2) + 1j}, DataError, "b"),
-    (GOOD | {"b": [np.nan, 0.0]}, DataError, "b"),
-]
-
-
-@pytest.mark.parametrize(("point", "kind", "text"), POINTS)
-def test_parameters_of_oracles(point, kind, text):
-    with pytest.raises(kind, match=text), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ORACLE.value(point)
-
-
-@pytest.mark.parametrize("t", [0.0, -1.0, np.nan, np.inf, np.array([1.0, 0.0])])
-def test_steps_must_be_positive(t):
-    with pytest.raises(OptionError, match="t must be positive and finite"):
-        ORACLE.prox(GOOD, t)
-
-
-def test_steps_have_one_number_a_stratum():
-    with pytest.raises(ShapeError, match=r"t has shape \(3,\); give one number, or 2: one per stratum"):
-        ORACLE.prox(GOOD, np.ones(3))
-    with pytest.raises((ShapeError, OptionError), match="t "):
-        ORACLE.prox(GOOD, "long")
 
 
 @pytest.mark.parametrize(

@@ -448,10 +448,7 @@ def test_missing_oracles_are_named(solver, part, has, match):
         (strat.MAPG(time_limit="long"), "time_limit = 'long'"),
         (strat.MAPG(callback=3), "callback = 3"),
         (strat.MAPG(checkpoint=3), "checkpoint = 3 is no path"),
-        (
-            strat.MAPG(step=0.1),
-            r"step = 0.1 is out of range: it must be two numbers \(alpha_x, alpha_y\) above 0",
-        ),
+        (strat.MAPG(step=0.1), r"step = 0.1 is out of range: .* two numbers \(alpha_x, alpha_y\) above 0"),
         (strat.MAPG(step=(1, 0)), "step"),
     ],
 )

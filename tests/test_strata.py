@@ -81,7 +81,7 @@ def test_strings_that_are_not_all_columns_are_labels():
         (None, "no strata were given"),
         (pd.DataFrame([[1, 2]] * 4, columns=["age", "age"]), "not distinct"),
         ("county", "strata='county': X has no column 'county', only sex, age, x"),
-        ([1, 2, 3], "3 labels for 4 records"),
+        (np.array([1, 2, 3]), "3 labels for 4 records"),
         ([1, 2, float("nan"), 3], "record 2 has no label but nan"),
         (np.array([1.0, 2.0, np.nan, np.nan]), r"record 2 \(and 1 more\)"),
         ([("F", 1), ("F", None), ("M", 1), ("M", 2)], r"record 1 has no label but \('F', None\)"),
@@ -189,7 +189,3 @@ def test_whole_numbers_far_apart_and_negative():
     frame = pd.DataFrame({"a": [4, 4, 2], "x": [0.0, 1.0, 2.0]})
     assert read_labels("a", frame).tolist() == [4, 4, 2]
     assert read_labels(pd.Series([1, 2, 1], dtype="Int64")).tolist() == [1, 2, 1]
-    with pytest.raises(DataError, match="no label"):
-        read_labels(pd.Series([1, None, 1], dtype="Int64"))
-    with pytest.raises(ShapeError, match="3 labels for 4 records"):
-        read_labels(np.array([1, 2, 3]), n_records=4)

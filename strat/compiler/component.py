@@ -137,12 +137,8 @@ class Component:
         groups, scale, offset, absolute, shape = found
         where = np.searchsorted(self.columns, groups)
         Q = self.Q[where]
-        if (
-            not np.array_equal(np.sort(groups.reshape(-1)), self.columns)
-            or np.any(np.abs(scale) != np.abs(scale[:, :1]))
-            or np.any(np.ptp(Q, axis=1))
-            or (absolute and node.rule.invariance != "ordered")
-        ):
+        once = np.array_equal(np.sort(groups.reshape(-1)), self.columns)
+        if not (once and even(np.abs(scale), Q)) or (absolute and node.rule.invariance != "ordered"):
             return None
         simple, way = self._simple(where), "absolute" if absolute else node.rule.invariance
         if simple is None or not self._combines(way, scale, offset, *simple):

@@ -84,8 +84,8 @@ def _by_problem_data(objective, constraints, variables):
     first = np.cumsum([0] + [v.size for v in variables])
     # Without attributes, which CVXPY would replace by unknowns of its own.
     theta = cp.Variable(int(first[-1]))
-    plain = {}
-    for v, start in zip(variables, first, strict=False):
+    pairs, plain = list(zip(variables, first, strict=False)), {}
+    for v, start in pairs:
         plain[id(v)] = with_sign(v, cp.reshape(theta[start : start + v.size], v.shape, order="F"))
     constraints = [c.copy([rebuilt(a, plain) for a in c.args]) for c in constraints]
     problem = cp.Problem(cp.Minimize(rebuilt(objective, plain) + 0 * cp.sum(theta)), constraints)
@@ -95,9 +95,7 @@ def _by_problem_data(objective, constraints, variables):
     written, dims = data["param_prob"], data["dims"]
     if getattr(dims, "pnd", None):
         raise ValueError("it has power cones of more than three dimensions")
-    starts = {
-        v.id: written.var_id_to_col[theta.id] + start for v, start in zip(variables, first, strict=False)
-    }
+    starts = {v.id: written.var_id_to_col[theta.id] + start for v, start in pairs}
     kinds = [("zero", dims.zero)] * (dims.zero > 0) + [("nonnegative", dims.nonneg)] * (dims.nonneg > 0)
     kinds += [("second order", d) for d in dims.soc] + [("psd", d) for d in dims.psd]
     kinds += [("exponential", 3)] * dims.exp + [("power", alpha) for alpha in dims.p3d]

@@ -73,9 +73,8 @@ class DeviceBinder(Binder):
         if data:
             a, columns = self.terms(form.at(shared[0])), columns[shared].T.reshape(-1)
             values, rows = np.ones(len(columns)), np.arange(len(columns))
-        return SimpleNamespace(
-            a=a, S=sp.csr_array((values, (rows, columns)), (a.shape[1] * form.size, self.n))
-        )
+        S = sp.csr_array((values, (rows, columns)), (a.shape[1] * form.size, self.n))
+        return SimpleNamespace(a=a, S=S)
 
     def _loss(self, node, weight):
         bound, rule = self.node(node), node.rule
@@ -92,9 +91,7 @@ class DeviceBinder(Binder):
                 f"Leave out device=, and pass NumPy arrays."
             )
         (i,) = bound.varying
-        design, forms = bound.forms[i].design, bound.forms
-        offsets = [np.zeros((1, form.m)) if form.offset is None else form.offset for form in forms]
-        offsets = [*map(self._placed, offsets)]
-        return BlockLoss(
-            self.device, self.blocks, rule, offsets, i, *map(self._placed, (design.a, weight)), design.S
-        )
+        offsets = (np.zeros((1, form.m)) if form.offset is None else form.offset for form in bound.forms)
+        design, offsets = bound.forms[i].design, [*map(self._placed, offsets)]
+        a, weight = self._placed(design.a), self._placed(weight)
+        return BlockLoss(self.device, self.blocks, rule, offsets, i, a, weight, design.S)

@@ -84,24 +84,19 @@ class Support:
     """Which coordinates each output entry of an atom depends on, as sparse boolean matrices."""
 
     def __init__(self, binder):
-        self.binder = binder
-        self._nodes = {}
-
-    def _pairs(self, form):
-        """(entries, coordinates) of a form."""
-        variable, _, _ = self.binder.kinds(form)
-        pairs = [(form.row[variable], self.binder.flat(form.column[variable]))]
-        for node, terms in self.binder.atoms_of(form):
-            inner = self.node(node)[form.column[terms] - node.start]
-            pairs.append((np.repeat(form.row[terms], np.diff(inner.indptr)), inner.indices))
-        return np.concatenate(pairs, axis=1)
+        self.binder, self._nodes = binder, {}
 
     def node(self, node):
         """(output entries, n) matrix."""
         if node not in self._nodes:
             parts = [np.zeros((2, 0), dtype=int)]
             for form in node.forms:
-                rows, columns = self._pairs(form)
+                variable = self.binder.kinds(form)[0]
+                pairs = [(form.row[variable], self.binder.flat(form.column[variable]))]
+                for inner, terms in self.binder.atoms_of(form):
+                    matrix = self.node(inner)[form.column[terms] - inner.start]
+                    pairs.append((np.repeat(form.row[terms], np.diff(matrix.indptr)), matrix.indices))
+                rows, columns = np.concatenate(pairs, axis=1)
                 if not isinstance(node.rule, Elementwise):
                     rows = rows * node.size // max(form.size, 1)
                 parts.append((rows, columns))

@@ -39,11 +39,8 @@ def _of_form(binder, form):
     """(Direction, PiecewiseLinear) of a form of one entry, or None where it is something else."""
     inner, own = binder.atoms_of(form), form.at(~binder.kinds(form)[1])
     direction = Direction(own)
-    parts = (
-        [PiecewiseLinear([0.0], [direction.offset], direction.factor, direction.factor)]
-        if len(own.row) or not inner
-        else []
-    )
+    line = PiecewiseLinear([0.0], [direction.offset], direction.factor, direction.factor)
+    parts = [line] if len(own.row) or not inner else []
     if not direction.factor and own.coefficient.any():
         return None
     direction = direction if direction.factor else None

@@ -297,15 +297,12 @@ class ProxBuilder:
         touching = [(node, m[:, columns].tocsr()) for node, m in self.pieces]
         touching = [(node, matrix) for node, matrix in touching if matrix.nnz]
         inside = binder.inside([node for node, _ in touching])
+        paired = p is not None and np.any(p[columns] != columns)
         for node in inside:
             ends = [self.rows(node.forms[i]) for i, e in node.rule.intervals.items() if np.isfinite(e).any()]
             smooth = node.rule.curved and node.rule.kinks == "none"
-            data = all(form.is_data for form in node.forms[1:])
-            if (
-                not (smooth and data)
-                or any(rows is None for rows in ends)
-                or (p is not None and np.any(p[columns] != columns))
-            ):
+            known = all(form.is_data for form in node.forms[1:]) and all(rows is not None for rows in ends)
+            if paired or not (smooth and known):
                 why = f"{node.rule.name} in {text(node.expression)}"
                 raise NoProx(f"functions of one coordinate have no joint closed form: {why}")
         for node, matrix in touching:  # of entries that touch these columns only

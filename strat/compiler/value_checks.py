@@ -140,10 +140,8 @@ class Origin:
         mask = np.broadcast_to(mask, len(self.order))
         first = int(self.order[mask].min())
         label, ids = self.strata.labels[self.strata.index[first]], {p.id for p in parameters}
-        pairs = zip(self.data, self.arrays, strict=True)
-        have = [
-            f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids and not sp.issparse(a)
-        ]
+        pairs = [(p, a) for p, a in zip(self.data, self.arrays, strict=True) if not sp.issparse(a)]
+        have = [f"{p.name()} = {shown(a[first, ...])}" for p, a in pairs if p.id in ids]
         count = int(np.sum(mask))
         more = f" ({count} records are affected)" if count > 1 else ""
         return f"record {first} (stratum {label!r}) has {', '.join(have) or 'another value'}{more}"
@@ -230,7 +228,13 @@ def replacement(e):
             return "A power of a convex function is convex only where that is at least 0: write cp.square(cp.pos(u))."
         return "Write cp.norm(u, 2) for the square root of a sum of squares, and cp.abs(u) for that of one square."
     if isinstance(e, (atoms.QuadForm, atoms.MatrixFrac)):
-        return _of_matrix(e)
+        matrix = e.args[1]
+        if matrix.variables() or matrix.parameters() or not e.args[0].is_affine():
+            return "The matrix of a quadratic form is a number or Parameter, positive semidefinite, and the vector is affine."
+        return (
+            f"Its matrix must be positive semidefinite, but it has the eigenvalue {eigenvalues(matrix.value)[0]:.3g}; where "
+            f"only rounding makes it negative, write cp.quad_form(u, cp.psd_wrap(P))."
+        )
     if isinstance(e, (atoms.minimum, atoms.min)):
         return (
             "The smaller of convex functions is not convex: for a loss that grows slowly far out write cp.huber(u), "
@@ -248,15 +252,3 @@ def replacement(e):
             "convex function with the same meaning, such as cp.abs, cp.huber or cp.norm."
         )
     return "Write it with convex functions of affine expressions: see the documentation's table of rules."
-
-
-def _of_matrix(e):
-    """What is wrong with the matrix of a quadratic form."""
-    matrix = e.args[1]
-    if matrix.variables() or matrix.parameters() or not e.args[0].is_affine():
-        return "The matrix of a quadratic form is a number or Parameter, positive semidefinite, and the vector is affine."
-    low = eigenvalues(matrix.value)[0]
-    return (
-        f"Its matrix must be positive semidefinite, but it has the eigenvalue {low:.3g}; where only rounding makes it "
-        f"negative, write cp.quad_form(u, cp.psd_wrap(P))."
-    )

@@ -128,10 +128,8 @@ class Walker:
     """
 
     def __init__(self, symbols, data, values=None):
-        self.symbols = symbols
-        self.data = frozenset(data)
-        self.values = values or {}
-        self._seen = {}
+        self.symbols, self.data = symbols, frozenset(data)
+        self.values, self._seen = values or {}, {}
 
     def __call__(self, expression):
         """Form of an expression."""

@@ -82,10 +82,7 @@ class Linearization:
         return unit * self.hessian.solve(unit * b) / self.units.worth
 
     def change(self, problem, v, b):
-        """⟨b, d⟩ for the change d of theta, to first order, from this problem to one near it, v being solve(b).
-
-        It is −⟨v, g(theta)⟩ of that problem, plus what follows from its prox.
-        """
+        """⟨b, d⟩ for the change d of theta, to first order, from this problem to one near it, v being solve(b)."""
         gradient = problem.loss.value_and_gradient(self.theta)[1]
         gradient = gradient + problem.laplacians(self.w, self.degrees).times(self.theta)
         prox = problem.prox(self.units.outside(self._argument), self.units.steps(self._t))

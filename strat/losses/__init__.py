@@ -17,10 +17,8 @@ __all__ = [
 
 DATUM, NUMBER = "cvxpy.Parameter, scalar: ", "cvxpy.Expression, scalar: "
 VECTOR, MATRIX = "cvxpy.Parameter (d,): ", "cvxpy.Variable (d, d), PSD or symmetric: "
-TARGET, PREDICTION = (
-    "cvxpy.Parameter, scalar or (m,): Target.",
-    "cvxpy.Expression of the same shape: Prediction.",
-)
+TARGET = "cvxpy.Parameter, scalar or (m,): Target."
+PREDICTION = "cvxpy.Expression of the same shape: Prediction."
 QUANTILES = "cvxpy.Expression, scalar or (m,): Predicted quantiles."
 ROOT = "Root of the precision matrix: the covariance is the inverse of R²."
 LABEL, SCORE = DATUM + "Label, −1 or +1.", NUMBER + "Score."

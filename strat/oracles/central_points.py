@@ -30,10 +30,8 @@ def central_points(loss, theta, distances=DISTANCES):
             missing, legal = zip(*found, strict=True)
             if all(legal):
                 break
-            left = sum(
-                form.design.rmatvec(miss.reshape(-1, form.m))
-                for form, miss in zip(forms, missing, strict=True)
-            )
+            pairs = zip(forms, missing, strict=True)
+            left = sum(form.design.rmatvec(miss.reshape(-1, form.m)) for form, miss in pairs)
             z = z + np.linalg.solve(system, left[..., None])[..., 0]
         yield z
 

@@ -47,8 +47,7 @@ class ConeProgram:
     """
 
     def __init__(self, K, n, functions, laplacian=None, what="the cone program"):
-        self.K, self.n, self.functions, self.what = K, n, functions, what
-        self.laplacian = laplacian
+        self.K, self.n, self.functions, self.laplacian, self.what = K, n, functions, laplacian, what
         counts = [K if f.strata is None else len(f.strata) for f in functions]
         self.strata = [np.arange(K) if f.strata is None else f.strata for f in functions]
         unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
@@ -283,10 +282,8 @@ def _with_differences(P, q, A, b, cones, unit, differences):
 def _columns(f, strata, first):
     """Columns (I, size) of every instance's x: the stratum's theta, then unknowns of its own."""
     unknown = f.size - f.n
-    theta = strata[:, None] * f.n + np.arange(f.n)
-    return np.concatenate(
-        [theta, first + np.arange(len(strata) * unknown).reshape(len(strata), unknown)], axis=1
-    )
+    unknowns = first + np.arange(len(strata) * unknown).reshape(len(strata), unknown)
+    return np.hstack([strata[:, None] * f.n + np.arange(f.n), unknowns])
 
 
 def _scaled(M, rows, columns):

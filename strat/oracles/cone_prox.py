@@ -8,12 +8,6 @@ import numpy as np
 from strat.oracles.cone_program import ConeProgram
 
 
-class _OfThread(threading.local):
-    """The program of a thread: fits in several threads share a prox."""
-
-    program = None
-
-
 class ConeProx:
     """argmin_z f(z) + ‖z − v‖²/(2t) over the constraints, all strata in one call of Clarabel.
 
@@ -27,7 +21,7 @@ class ConeProx:
 
     def __init__(self, cones, what, box=None, restricted=True):
         self.cones, self.what, self.box, self.restricted = cones, what, box, restricted
-        self._own = _OfThread()
+        self._own = threading.local()  # the program: fits in several threads share a prox
 
     def rescaled(self, weight, unit):
         """The prox of weight × f(unit · z)."""
@@ -39,16 +33,17 @@ class ConeProx:
         return {**self.__dict__, "_own": None}
 
     def __setstate__(self, state):
-        self.__dict__.update(state, _own=_OfThread())
+        self.__dict__.update(state, _own=threading.local())
 
     def __call__(self, v, t):
         K, n = v.shape
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), K)
         if K > 1 and self._alike(v, t):
             return np.tile(self(v[:1], t[:1]), (K, 1))
-        if self._own.program is None or self._own.program.K != K:
-            self._own.program = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}")
-        return self._solved(self._own.program, v, t)
+        program = getattr(self._own, "program", None)
+        if program is None or program.K != K:
+            program = self._own.program = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}")
+        return self._solved(program, v, t)
 
     def _solved(self, program, v, t):
         # t f(z) + ½ ‖z − v‖² has the same minimiser, with a curvature of 1 whatever t.

@@ -18,10 +18,6 @@ class Matrix:
     columns: np.ndarray
     values: np.ndarray
 
-    def scaled(self, factor):
-        """Each matrix times a number, or all times one number."""
-        return Matrix(self.rows, self.columns, self.values * np.reshape(factor, (-1, 1)))
-
 
 @dataclass
 class Cones:
@@ -54,7 +50,8 @@ class Cones:
 
     def scaled(self, factor):
         """The function times a positive number, or f_i times the i-th of several."""
-        return replace(self, P=self.P.scaled(factor), c=self.c * np.reshape(factor, (-1, 1)))
+        factor = np.reshape(factor, (-1, 1))
+        return replace(self, P=replace(self.P, values=self.P.values * factor), c=self.c * factor)
 
     def in_units(self, unit):
         """The functions f_i(unit · theta), unit (n,)."""

@@ -77,10 +77,9 @@ class DaskSum:
 
     def _sum(self, task, arrays):
         submit = partial(self.client.submit, pure=False)
-        with (
-            warnings.catch_warnings()
-        ):  # a task that returns the parameters, unlike data sent to workers, is done again
-            warnings.filterwarnings("ignore", "Sending large graph")  # where its worker is lost
+        # A task that returns the parameters, unlike data sent to workers, is done again where its worker is lost.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
             sent = submit(_same, arrays)
         sums = [submit(_results, shard, task, sent) for shard in self.shards]
         while len(sums) > 1:

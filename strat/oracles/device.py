@@ -122,11 +122,9 @@ class BlockLoss(Oracle):
         return np.where(np.isnan(values), np.inf, values), *sums
 
     def value(self, theta):
-        """Values (K,)."""
         return self._sums(lambda *_: (), theta)[0]
 
     def value_and_gradient(self, theta):
-        """Values (K,) and gradients (K, n)."""
         value, slopes = self._sums(lambda state, a: [self.rule.pullback(self.i, *state)], theta)
         return value, slopes.reshape(len(theta), -1) @ self.S
 
@@ -135,7 +133,6 @@ class BlockLoss(Oracle):
         return self.rule.curve(self.i, *state, {self.i: along})
 
     def hessian(self, theta):
-        """Blocks (K, n, n)."""
         pairs, groups = list(combinations_with_replacement(range(self.length), 2)), self.weight.shape[2]
 
         def task(state, a):

@@ -185,10 +185,8 @@ def _lines(W, labels, values, bands, names, variable, without, ax, options):
     K, ordered = len(labels), canvas.are_numbers(labels)
     places = np.array(labels, dtype=float) if ordered else np.arange(K)
     W = sparse.csr_array(W)
-    is_path = (
-        K > 1 and (W.diagonal(1) > 0).all() and W.nnz == 2 * (K - 1)
-    )  # each stratum is joined to the next
-    order, line = np.argsort(places, kind="stable"), "-" if ordered or is_path else ""
+    joined_to_next = K > 1 and (W.diagonal(1) > 0).all() and W.nnz == 2 * (K - 1)
+    order, line = np.argsort(places, kind="stable"), "-" if ordered or joined_to_next else ""
     ax = canvas.axes(ax, (7.0 if ordered or K <= 15 else 9.0, 4.2 + (0 if ordered else canvas.room(labels))))
     marker, size = "" if line and K > 200 else "o", np.clip(150 / K, 1.5, 5.0)
     marked = bool(marker) and without.any()

@@ -93,10 +93,7 @@ def aligned(lines, numbers=True):
 
 
 def mean_and_error(values, weight=None):
-    """Weighted mean x̄ of n values, and its standard error; None where they do not exist (n = 0, n = 1, infinite values).
-
-    s.e.² = n / (n - 1) Σ_i (w_i / Σ w)² (x_i - x̄)²
-    """
+    """Weighted mean of n values, and its standard error; None where they do not exist (n = 0, n = 1, infinite values)."""
     n = len(values)
     if n == 0:
         return None, None

@@ -183,13 +183,12 @@ class QuadOverLin(Rule):
     @classmethod
     def form(cls, walker, e, args):
         u, y = args
+        y = y.reshaped(()) if y.size == 1 else y
         if not y.is_data:
             rows = grouped(u, atoms.axis_of(e))
-            y = forms.broadcast(y.reshaped(()) if y.size == 1 else y, rows.shape[:1])
+            y = forms.broadcast(y, rows.shape[:1])
             return walker.apply(cls(), [rows, y], rows.shape[:1], e).reshaped(e.shape)
         total = walker.sum(square(walker, u, e), e.shape, atoms.axis_of(e))
-        if y.size == 1:
-            y = y.reshaped(())
         return walker.times(walker.reciprocal(y, e), total, e.shape, e)
 
     def forward(self, args):
