@@ -1,6 +1,7 @@
 """Bad records, hyperparameters and points: the error, and what it says of the record and the way out."""
 
 import warnings
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 
 import strat
 from strat import DataError, DeclarationError, NotConvexError, OptionError, ShapeError
+from strat.records.labels import as_frame
 
 theta, b = cp.Variable(3, name="theta"), cp.Variable(name="b")
 p, lam = cp.Variable(name="p"), cp.Variable(name="rate")
@@ -109,11 +111,11 @@ REFUSED = {
     ShapeError: {
         r"x was declared with shape \(3,\).* have shape \(N, 3\).* shape \(4, 2\)": read(X[:, :2], Y),
         "y has 3 records, but x has 4": read(X, Y[:3]),
-        r"x was declared .* has shape \(3,\)": read(X[0], Y),
+        r"x was declared .* has shape \(3,\). If it is one record, pass x\[None\]": read(X[0] - 0.5, Y),
         r"y was declared with shape \(\).* has shape \(4, 2\)": read(X, np.ones((4, 2))),
         r"y was declared with shape \(\).* has shape \(1, 4\)": read(X, np.ones((1, 4))),
         r"y was declared with shape \(\).* has shape \(4, 1, 1\)": read(X, np.ones((4, 1, 1))),
-        r"y was declared with shape \(\).* has shape \(\)": read(X, 1.0),
+        r"y was declared with shape \(\).* has shape \(\). If it is one record, pass \[y\]": read(X, 1.0),
         r"x was declared .* has shape \(4, 3, 1, 1\)": read(X[..., None, None], Y),
         "x is ragged": read([[1, 2, 3], [1, 2]], [1, 2]),
         r"the matrix has shape \(4, 2\)": read(sp.csr_array(X[:, :2]), Y),
@@ -133,6 +135,9 @@ REFUSED = {
         r"needs 2 data arguments \(x, y\), but 3 were given": read(X, Y, Y),
         r"needs 2 data arguments \(x, y\), but 0 were given": read(),
         "x holds None": read(None, Y),
+        r"a SimpleNamespace has not been computed. .* collect\(\)": lambda: as_frame(
+            SimpleNamespace(collect_schema=None)
+        ),
         "y holds None in record 1": read(X, [1.0, None, 1.0, 1.0]),
         "y holds .*'a'.* in record 0; records must be real numbers": read(X, ["a", "b", "a", "b"]),
         "y holds 'b' in record 1": of_objects(1.0, "b", 1.0, 1.0),

@@ -91,7 +91,7 @@ def test_strings_that_are_not_all_columns_are_labels():
         (np.zeros((4, 1, 1)), r"an array of shape \(4, 1, 1\)"),
         (sparse.csr_array(np.eye(4)), "has no order of records"),
         ({1, 2, 3, 4}, "a set has no order"),
-        (17, "an int holds no labels"),
+        (17, "an int holds no labels. Pass one label per record, in a list"),
         ([{"a": 1}, 2, 3, 4], "the label of record 0 is a dict, which is not hashable"),
     ],
 )

@@ -16,8 +16,9 @@ from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8)
 #: Constraints further off than one over this share, in units of the solution without them, count as that far.
 FAR = 1e-6
-#: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one that is enough.
-REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-9
+#: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one in theta that is the
+#: last: what it leaves is a hundredth of it or less.
+REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-7
 #: A refinement with a larger gap, in its own units, is none.
 LARGEST_GAP = 1e-3
 #: Roots of curvatures so small beside a coefficient, as those of a graph for columns far from 0, say nothing about theta's size.
@@ -161,7 +162,7 @@ class ConeProgram:
                 break
             x, gap = x + unit * again[0], gap_of(again[1]) * unit**2
             solution, worth = again[1], again[2] / unit
-            if np.abs(again[0]).max(initial=0.0) * unit <= ENOUGH:
+            if np.abs(again[0][: self.K * self.n]).max(initial=0.0) * unit <= ENOUGH:
                 break
         return x, solution, worth
 

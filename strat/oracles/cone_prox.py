@@ -13,7 +13,7 @@ class ConeProx:
 
     ``cones()`` gives the list of `Cones` whose sum f is; it is called when the prox is first needed. `what` is f's name for
     messages, and `restricted` says whether there are constraints beside its domain. `box`, (low, high), are bounds of z that f
-    implies, which a solver keeps but for rounding: here they hold exactly.
+    implies, which a solver keeps but for rounding: here they hold exactly. A `rough` prox is right to the root of the gap.
     """
 
     kind = "one cone program of all strata, by Clarabel"
@@ -35,19 +35,19 @@ class ConeProx:
     def __setstate__(self, state):
         self.__dict__.update(state, _own=threading.local())
 
-    def __call__(self, v, t):
+    def __call__(self, v, t, rough=False):
         K, n = v.shape
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), K)
         if K > 1 and self._alike(v, t):
-            return np.tile(self(v[:1], t[:1]), (K, 1))
+            return np.tile(self(v[:1], t[:1], rough), (K, 1))
         program = getattr(self._own, "program", None)
         if program is None or program.K != K:
             program = self._own.program = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}")
-        return self._solved(program, v, t)
+        return self._solved(program, v, t, rough)
 
-    def _solved(self, program, v, t):
+    def _solved(self, program, v, t, rough=False):
         # t f(z) + ½ ‖z − v‖² has the same minimiser, with a curvature of 1 whatever t.
-        z = program.solve(np.ones(v.shape), -v, t, refined=True).theta
+        z = program.solve(np.ones(v.shape), -v, t, refined=not rough).theta
         for function in self.cones():
             z = function.inside(z)
         return z if self.box is None else np.clip(z, *self.box)

@@ -44,6 +44,10 @@ class RecordLabels:
 
 def as_frame(data):
     """A table of polars, Arrow and other libraries as a pandas DataFrame; anything else as it is."""
+    if hasattr(data, "collect_schema") and not hasattr(data, "__arrow_c_stream__"):
+        raise DataError(
+            f"{type_name(data)} has not been computed. Pass the table that its collect() returns."
+        )
     # The `columns` of an Arrow table are arrays.
     names = getattr(data, "column_names", getattr(data, "columns", None))
     if names is None or hasattr(data, "iloc") or not hasattr(data, "__arrow_c_stream__"):
@@ -131,7 +135,9 @@ def label_list(labels):
     try:
         items = _items(labels)
     except TypeError:
-        raise DataError(f"strata: {type_name(labels)} holds no labels. Pass one label per record.") from None
+        raise DataError(
+            f"strata: {type_name(labels)} holds no labels. Pass one label per record, in a list."
+        ) from None
     if items and isinstance(items[0], list | np.ndarray):
         items = [tuple(np.asarray(row, dtype=object).tolist()) for row in items]
     return items

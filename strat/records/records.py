@@ -228,6 +228,9 @@ def read_array(name, shape, data):
             hint = f" Declare cp.Parameter({array.shape[1]}, name={name!r}) if a record has {array.shape[1]} numbers."
         elif len(shape) == 1 and array.ndim == 1 and np.isin(array, np.arange(shape[0])).all():
             hint = f" Give numbers of classes as one-hot rows: np.eye({shape[0]})[{name}]."
+        elif array.shape == shape:
+            one = f"{name}[None]" if shape else f"[{name}]"
+            hint = f" If it is one record, pass {one}, and its stratum as a list of one label."
         rows = f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
         raise ShapeError(
             f"{name} was declared with shape {shape}, so its argument must have shape {rows} with one row for "

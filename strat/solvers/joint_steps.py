@@ -23,6 +23,8 @@ WORTH = 0.05  # a Newton step pays if it gains at least this share of what the i
 RAREST = 40  # most iterations between two Newton steps
 STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
 CONES = 10  # iterations between two that are cone programs
+DENSE = 50  # positive weights a stratum, with more of which such a program costs more than many proxes
+ROUGH = 3e-5  # residual in theta down to which rough proxes will do
 TRIALS = 60  # most steps tried from one point
 
 
@@ -79,6 +81,7 @@ class JointSteps(Algorithm):
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
         self.wait -= 1
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
+        due = due and not (self.by_cones and np.count_nonzero(self.x.w) > DENSE * self.problem.K)
         if due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
@@ -153,7 +156,7 @@ class JointSteps(Algorithm):
         move_theta, move_w, w_square, w_slope = True, learned, 0.0, 0.0
         for _ in range(TRIALS):
             if move_theta:
-                strata.step(y, z)
+                strata.step(y, z, self.theta_estimate > ROUGH)
             if move_w:
                 metric.step(x, y, z)
                 if not z.evaluate_w():

@@ -12,10 +12,7 @@ from strat.solvers.algorithm import Algorithm, needs_cones
 from strat.solvers.alternating import BlockDescent
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
-from strat.solvers.joint_steps import JointSteps
-
-# Edges a stratum, with more of which a cone program of the whole graph costs more than many proxes.
-DENSE = 50
+from strat.solvers.joint_steps import DENSE, JointSteps
 
 
 def _is_step(step):
@@ -79,7 +76,8 @@ class MAPG(Solver):
             return FixedSteps(problem, theta, w, self.step)
         if way == "turns":
             return BlockDescent(problem, theta, w, self.tol)
-        dense = problem.loss.has("value_and_gradient") and problem.edges.count > DENSE * problem.K
+        programs = 1 if getattr(problem.loss, "quadratic", False) else 2  # that each step in theta would be
+        dense = problem.loss.has("value_and_gradient") and problem.edges.count * programs > DENSE * problem.K
         if not way and (not needs_cones(problem) or (problem.learned and dense)):
             return JointSteps(problem, theta, w, self.tol)
         if problem.learned:

@@ -26,14 +26,14 @@ class StrataMetric:
         self.move = np.empty_like(x.theta)  # of the last step
         self.couple = 1.0 if problem.couple is None else problem.couple.max()
 
-    def step(self, y, z):
+    def step(self, y, z, rough=False):
         """Set z.theta to a prox-gradient step from y, short enough that the losses stay below their models."""
         problem, move = self.problem, self.move
         while True:
             curvature = self.share * self.couple * y.degrees + self.loss_curvature
             curvature += 1e-10 * curvature.max() + TINY
             inverse = 1 / curvature
-            z.theta[...] = problem.prox(y.theta - inverse[:, None] * y.theta_gradient, inverse)
+            z.theta[...] = problem.prox(y.theta - inverse[:, None] * y.theta_gradient, inverse, rough)
             np.subtract(z.theta, y.theta, out=move)
             squares = np.vecdot(move, move)
             z.evaluate_theta()
