@@ -9,7 +9,6 @@ from strat.oracles.base import Oracle
 from strat.problem.joint_problem import JointProblem
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
-from strat.solvers.cone import ConeNewton
 from strat.solvers.metric import EdgeMetric, StrataMetric
 from strat.solvers.proximal_newton import RIDGE, ProximalNewton
 from strat.solvers.result import Result
@@ -22,8 +21,9 @@ BEHIND = 30.0  # theta is behind W where its residual is this many times that of
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
 STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
-CONES = 10  # iterations between two that are cone programs
-DENSE = 50  # positive weights a stratum, with more of which such a program costs more than many proxes
+DENSE = (
+    50  # edges a stratum, with more of which a cone program of the whole graph costs more than many proxes
+)
 ROUGH = 3e-5  # residual in theta down to which rough proxes will do
 TRIALS = 60  # most steps tried from one point
 
@@ -36,8 +36,8 @@ class JointSteps(Algorithm):
     rises above its model. The extrapolated W is clipped at 0. z is accepted if it lowers F enough; if not, the step is
     taken from x without momentum (the point v of the paper, computed only where it is needed). Momentum is dropped
     where it points uphill. Every few iterations one proximal Newton step in theta follows for the current W; it is
-    accepted if it lowers F, and is tried more rarely where it gains little. Where the prox has no closed form it is a cone
-    program of all strata.
+    accepted if it lowers F, and is tried more rarely where it gains little. Where the prox is a cone program there is none, and
+    `apart` counts how often theta was far behind W when one was due.
     """
 
     saved = (
@@ -56,8 +56,8 @@ class JointSteps(Algorithm):
         self.strata_metric, self.edge_metric = StrataMetric(problem, self.x), EdgeMetric(problem)
         self.theta_estimate, self.w_estimate, self.trust = np.inf, 0.0, 1.0
         # Newton steps: iterations between two, iterations until the next, F after the last, and their own memory
-        self.by_cones, self.program = needs_cones(problem), None
-        self.shortest, self.often = (CONES, CONES) if self.by_cones else STEPS if problem.learned else (1, 1)
+        self.by_cones = needs_cones(problem)
+        self.shortest, self.often = STEPS if problem.learned else (1, 1)
         self.interval = self.often
         self.wait, self.last = 1, -np.inf
         self.damping, self.fresh, self.late, self.apart = np.full(problem.K, RIDGE), True, 0, 0
@@ -81,8 +81,9 @@ class JointSteps(Algorithm):
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
         self.wait -= 1
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
-        due = due and not (self.by_cones and np.count_nonzero(self.x.w) > DENSE * self.problem.K)
-        if due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
+        if due and self.by_cones:
+            self.apart, self.wait = self.apart + behind, self.often
+        elif due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
             self.theta_[...] = self.x.theta
@@ -95,23 +96,17 @@ class JointSteps(Algorithm):
         `apart` counts the iterations in which theta stays `behind` W although steps are damped or gain little.
         """
         x, before = self.x, self.x.objective
-        self.apart += not self.by_cones and behind and (self.damping.max() > HEAVY or self.late >= LATE)
-        fixed = for_given_graph(self.problem, x.w)
-        if self.by_cones:
-            newton = ConeNewton(fixed, x, x.w, program=self.program, left=self.theta_estimate)
-            self.program = newton.program
-        else:
-            accuracy = max(self.w_estimate / BEHIND, 0.1 * self.tol)
-            newton = ProximalNewton(
-                fixed, x, x.w, accuracy, self.strata_metric.loss_curvature, one_length=True
-            )
-            newton.damping, newton.fresh = self.damping, self.fresh
+        self.apart += behind and (self.damping.max() > HEAVY or self.late >= LATE)
+        accuracy, curvature = max(self.w_estimate / BEHIND, 0.1 * self.tol), self.strata_metric.loss_curvature
+        newton = ProximalNewton(
+            for_given_graph(self.problem, x.w), x, x.w, accuracy, curvature, one_length=True
+        )
+        newton.damping, newton.fresh = self.damping, self.fresh
         start = newton.x.objective
         newton.step()
-        if not self.by_cones:
-            self.damping, self.fresh = newton.damping, newton.fresh
+        self.damping, self.fresh = newton.damping, newton.fresh
         self.extra_factorizations += newton.factorizations
-        better = newton.x.objective < start or getattr(newton, "polished", False)
+        better = newton.x.objective < start or newton.polished
         lower = better and self._move_theta(newton.x)
         gain = before - self.z.objective if lower else 0.0
         far = self.theta_estimate > FAR * self.w_estimate and gain <= LITTLE * abs(before)
