@@ -91,7 +91,11 @@ class ConeProgram:
             size = np.median(np.abs(b[b != 0]))  # of the records, and not of bounds far off
         rough = (accuracy, FEASIBLE if restricted else accuracy)
         accuracies = (rough, *ACCURACIES) if accuracy else ACCURACIES
-        x, solution, worth = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
+        found = self._in_units(P, q, A, b, cones, size, slope, False, accuracies=accuracies)
+        if found is None:  # where constraints hold theta far out
+            size = max(size, offset)
+            found = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
+        x, solution, worth = found
         if refined:
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
         z = np.asarray(solution.z)

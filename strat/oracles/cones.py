@@ -130,6 +130,8 @@ def solved(P, q, A, b, cones, gap, feasible):
     settings.direct_solve_method = "faer" if P.nnz > max(DENSE * P.shape[0], LARGE) else "qdldl"
     settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = gap, gap, feasible
     settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = settings.reduced_tol_feas = ACCEPTED
+    # Its test multiplies by b, as if that were near one.
+    settings.tol_infeas_rel = settings.reduced_tol_infeas_rel = 1e-8 / max(np.abs(b).max(initial=0.0), 1.0)
     settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = 1e-6, 1e6
     return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
 
