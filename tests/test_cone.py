@@ -202,6 +202,17 @@ def test_bounds_do_not_set_the_units_of_a_fit_with_kinks(column, label):
     assert objective(column, label) == pytest.approx(objective(1.0, 1.0), rel=1e-8)
 
 
+@pytest.mark.parametrize("weight", [1e1, 1e2, 1e4])
+@pytest.mark.parametrize("loss", ["absolute", "hinge"])
+def test_right_sides_far_above_theta_s_part_are_not_taken_for_constraints_that_cannot_hold(loss, weight):
+    expression, kind = (cp.abs(y - x @ w), "sign") if loss == "absolute" else LOSSES[loss]
+    base = strat.BaseModel(expression, 0.1 * cp.norm1(w) + 0.1 * cp.sum_squares(w), data=(x, y))
+    model = strat.lrsm(base, strat.graphs.path(K, weight=weight))
+    result = model.fit(1e-3 * X, TARGETS[kind], strata=STRATA).result_
+    best = model.to_cvxpy().solve("CLARABEL")
+    assert result.status == "converged" and result.objective == pytest.approx(best, rel=1e-7)
+
+
 def test_huber_losses_that_are_straight_at_the_start_are_fitted_beside_a_compound():
     b = cp.Variable(name="b")
     base = strat.BaseModel(cp.huber(y + 50 - x @ w - b, 0.1), cp.norm(w, 2), data=(x, y))
