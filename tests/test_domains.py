@@ -137,10 +137,12 @@ def test_fits_go_along_the_edge(loss, data, solver):
 @pytest.mark.filterwarnings("ignore::strat.ConvergenceWarning")
 def test_a_fit_along_an_edge_is_resumed(tmp_path):
     loss, data = WALLS["counts of zero"]
-    whole = fitted(loss, strat.AlternatingMinimization(tol=1e-9), strat.joint, **data)
+    whole = fitted(loss, strat.AlternatingMinimization(tol=1e-9, max_iter=8), strat.joint, **data)
     path = tmp_path / "state.npz"
     fitted(loss, strat.AlternatingMinimization(tol=1e-9, max_iter=4, checkpoint=path), strat.joint, **data)
-    resumed = fitted(loss, strat.AlternatingMinimization(tol=1e-9, checkpoint=path), strat.joint, **data)
+    resumed = fitted(
+        loss, strat.AlternatingMinimization(tol=1e-9, max_iter=8, checkpoint=path), strat.joint, **data
+    )
     assert np.array_equal(resumed.theta_["theta"], whole.theta_["theta"])
 
 
