@@ -16,12 +16,12 @@ TOL = 1e-10  # tolerance of their fit
 MANY = 2**24  # numbers up to which the blocks of its Hessian are formed
 
 
-def fill(problem, result, tol, solver):
+def fill(problem, result, tol, choose):
     """Move theta of a result to where F is lowest in the strata without records, the others and W being as they are.
 
     minimise over theta_k, k empty:  sum_k r(theta_k) + 1/2 sum_e w_e d_e(theta)
 
-    Without r each is the mean of its neighbours, which convex constraints allow. Otherwise ``solver(loss, learned, regularizer)``
+    Without r each is the mean of its neighbours, which convex constraints allow. Otherwise ``choose(loss, learned, regularizer)``
     gives the solver. Nothing is done where each of them is right already for the others, or where W would not be right any more.
     """
     theta, w, empty = result.theta, result.w, problem.empty
@@ -36,7 +36,7 @@ def fill(problem, result, tol, solver):
     means = inner.point(inner.project(_means(inner)), inner.w0)
     best = min(x, means, key=lambda point: point.objective)
     if inner.regularizer_values(best.theta).any():
-        solver = solver(inner.loss, False, inner.regularizer).set_params(tol=TOL)
+        solver = choose(inner.loss, False, inner.regularizer).set_params(tol=TOL)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             best = min(best, solver._run(inner, best.theta, inner.w0), key=lambda point: point.objective)
@@ -67,11 +67,10 @@ def _among(problem, theta, w, empty):
 
 def _means(problem):
     """The minimiser of the edges' terms: every stratum is the mean of its neighbours."""
-    shift, means = problem.loss.H.diagonal(axis1=1, axis2=2), np.empty(problem.loss.g.shape)
-    for kind in range(problem.given.kind.max() + 1):
-        (alike,) = np.nonzero(problem.given.kind == kind)
-        solve = problem.given.solver(alike[0], shift[:, alike[0]])
-        means[:, alike] = (
-            -problem.loss.g[:, alike] / shift[:, alike] if solve is None else solve(-problem.loss.g[:, alike])
-        )
+    given, shift = problem.given, problem.loss.H.diagonal(axis1=1, axis2=2)
+    means, pull = np.empty(shift.shape), -problem.loss.g
+    for kind in range(given.kind.max() + 1):
+        (alike,) = np.nonzero(given.kind == kind)
+        solve = given.solver(alike[0], shift[:, alike[0]])
+        means[:, alike] = pull[:, alike] / shift[:, alike] if solve is None else solve(pull[:, alike])
     return means

@@ -21,9 +21,7 @@ BEHIND = 30.0  # theta is behind W where its residual is this many times that of
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
 STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
-DENSE = (
-    50  # edges a stratum, with more of which a cone program of the whole graph costs more than many proxes
-)
+DENSE = 50  # edges a stratum, above which a cone program of the whole graph costs more than many proxes
 ROUGH = 3e-5  # residual in theta down to which rough proxes will do
 TRIALS = 60  # most steps tried from one point
 

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from strat.errors import ConvergenceWarning, NoOracleError, OptionError
-from strat.oracles.clock import within
+from strat.oracles.clock import OutOfTime, within
 from strat.solvers.admm import ADMM
 from strat.solvers.algorithm import for_given_graph, has_cones, needs_cones
 from strat.solvers.alternating import AlternatingMinimization
@@ -95,8 +95,10 @@ def solve(
         if result.status == "interrupted":
             break
     if best.status == "converged" and problem.empty is not None:
-        with suppress(NoOracleError):  # what was reached counts
+        before = time.perf_counter()
+        with limit(), suppress(NoOracleError, OutOfTime):  # what was reached counts
             fill(problem, best, solver.tol, default_solver)
+        best.seconds += time.perf_counter() - before
     best.starts = tried
     best.seconds = time.perf_counter() - started if n_starts > 1 else best.seconds
     return best
