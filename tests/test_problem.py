@@ -1,10 +1,18 @@
-"""The joint problem: objective, gradients and residual from their definitions."""
+"""The joint problem from its definitions, and the edge sets, both storages of which compute the same numbers."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from problems import graph, problem
 
+from strat.errors import GraphError, OptionError
+from strat.graphs.candidates import candidate_edges
+from strat.graphs.prior_graph import PriorGraph
 from strat.problem import joint_problem
+from strat.problem.edges import AllPairs, EdgeList
+from strat.problem.edges.laplacians import Laplacians
 from strat.problem.graph_regularizers import LogDet
 
 H = LogDet(0.7, 0.3, 0.2, 0.4)
@@ -89,3 +97,114 @@ def test_a_fixed_graph_has_no_w_residual_and_no_graph_term():
     p = problem(regularizer="box")
     theta, w = point(p)
     assert p.residual(theta, w)["W"] == p.parts(theta, w)["graph"] == 0
+
+
+K, N = 7, 3
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def every_pair(K):
+    return EdgeList(K, *np.triu_indices(K, 1))
+
+
+def some_pairs():
+    return EdgeList(K, [0, 5, 2, 6], [3, 1, 4, 2])
+
+
+def weights(edges, rng):
+    return rng.random(edges.count)
+
+
+@pytest.mark.parametrize(
+    "edges", [AllPairs(K), every_pair(K), some_pairs(), AllPairs(1), EdgeList(3, [], [])]
+)
+def test_conversions_are_inverse(edges, rng):
+    w = weights(edges, rng)
+    W = edges.matrix(w)
+    assert np.array_equal(W, W.T)
+    assert not np.diag(W).any()
+    assert np.array_equal(edges.from_matrix(W), w)
+    assert np.array_equal(edges.from_matrix(sp.csr_array(W)), w)
+    i, j = edges.ends
+    assert np.all(i < j)
+    assert np.array_equal(w, W[i, j])
+
+
+@pytest.mark.parametrize("edges", [AllPairs(K), every_pair(K), some_pairs()])
+def test_numbers_against_matrices(edges, rng):
+    w, theta = weights(edges, rng), rng.standard_normal((K, N))
+    W, (i, j) = edges.matrix(w), edges.ends
+    L = np.diag(W.sum(axis=1)) - W
+    degrees = edges.degrees(w)
+    d = ((theta[i] - theta[j]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(degrees, W.sum(axis=1), rtol=1e-14)
+    for order in "CF":
+        product = Laplacians(edges, w, np.ones(N)).times(np.array(theta, order=order))
+        np.testing.assert_allclose(product, L @ theta, atol=1e-13)
+    np.testing.assert_allclose(edges.distances(theta), d, atol=1e-13)
+    g, a = edges.add_half_distances(theta, w.copy(), degrees), degrees
+    np.testing.assert_allclose(g, w + d / 2 + a[i] + a[j], atol=1e-13)
+    assert edges.factor(w, degrees + 0.3).log_det == pytest.approx(np.linalg.slogdet(L + 0.3 * np.eye(K))[1])
+    shift = rng.random(K) + 0.1
+    assert np.allclose(edges.solver(w, shift)(theta), np.linalg.solve(L + np.diag(shift), theta), atol=1e-11)
+
+
+@pytest.mark.parametrize("graph", ["neighbours", "grid", "star", "parts"])
+def test_sparse_factors_are_those_of_dense_matrices(graph, rng):
+    size = 400
+    if graph == "neighbours":
+        i, j = candidate_edges("knn", PriorGraph.without_edges(range(size)), lambda: rng.random((size, 2)))
+    elif graph == "star":
+        i, j = np.zeros(size - 1, dtype=int), np.arange(1, size)
+    else:
+        place = np.arange(size).reshape(20, 20)
+        i = np.r_[place[:, :-1].ravel(), place[:-1].ravel()]
+        j = np.r_[place[:, 1:].ravel(), place[1:].ravel()]
+        apart = i >= (0 if graph == "grid" else size // 2)  # nodes without edges, too
+        i, j = i[apart], j[apart]
+    edges, w = EdgeList(size, i, j), rng.random(len(i))
+    factors = []
+    for edges.sparse in (True, False):
+        factors.append(edges.factor(w, edges.degrees(w) + 0.1))
+        with pytest.raises(np.linalg.LinAlgError):
+            edges.factor(-w, -edges.degrees(w))
+    assert factors[0].log_det == pytest.approx(factors[1].log_det, abs=1e-10)
+    for sparse, dense in zip(*(factor.inverse() for factor in factors), strict=True):
+        np.testing.assert_allclose(sparse, dense, rtol=0, atol=1e-10)
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_starts():
+    text = "all 499,999,500,000 pairs would take 80,000 GB of memory, and the machine has .*knn"
+    with pytest.raises(OptionError, match=text):
+        AllPairs(1_000_000)
+    with pytest.raises(OptionError, match="the sparse factors of this graph would take"):
+        EdgeList.factor(SimpleNamespace(sparse=True, analysis=SimpleNamespace(bytes=1e15)), None, None)
+
+
+def test_a_list_is_sorted_and_checked():
+    edges = EdgeList(4, [3, 1], [0, 2])
+    assert edges.ends[0].tolist() == [0, 1]
+    assert edges.ends[1].tolist() == [3, 2]
+    with pytest.raises(GraphError, match="listed twice"):
+        EdgeList(4, [0, 1], [1, 0])
+    with pytest.raises(GraphError, match="two different strata"):
+        EdgeList(4, [2], [2])
+    with pytest.raises(GraphError, match=r"shape \(3, 3\), but the graph has 4 strata"):
+        edges.from_matrix(np.zeros((3, 3)))
+
+
+def test_a_graph_that_fills_the_factor_is_not_factorised(rng):
+    K = 6000
+    pairs = np.unique(np.sort(rng.integers(K, size=(5 * K, 2)), axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    random, chain = EdgeList(K, *pairs.T), EdgeList(K, np.arange(K - 1), np.arange(1, K))
+    b, shift = np.ones((K, 1)), np.full(K, 0.5)
+    for edges, exact in ((random, False), (chain, True)):
+        w = np.ones(edges.count)
+        x = edges.solver(w, shift)(b)
+        left = Laplacians(edges, w, np.ones(1)).times(x) + shift[:, None] * x
+        assert np.allclose(left, b) == exact

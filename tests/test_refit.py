@@ -32,14 +32,8 @@ def fresh(model, **params):
 
 @pytest.mark.parametrize("kind", ["lrsm", "joint", "common", "separate"])
 def test_a_refit_is_the_fit_of_a_fresh_model(kind):
-    tight = {"solver": strat.MAPG(tol=1e-9)}
-    base = declaration()
-    model = {
-        "lrsm": lambda: strat.lrsm(base, GRAPH, **tight),
-        "joint": lambda: strat.joint(base, GRAPH, lambda2=0.5, **tight),
-        "common": lambda: strat.common(base, GRAPH, **tight),
-        "separate": lambda: strat.separate(base, GRAPH, **tight),
-    }[kind]()
+    options = {"lambda2": 0.5} if kind == "joint" else {}
+    model = getattr(strat, kind)(declaration(), GRAPH, solver=strat.MAPG(tol=1e-9), **options)
     refits = Refits(model, (X, Y), Z)
     first = refits.fit()
     assert np.isclose(first.result.objective, fresh(model).result_.objective, rtol=1e-10)
