@@ -37,13 +37,11 @@ class Component:
         self.symmetric = p is not None and not np.array_equal(p[columns], columns)
 
     def _rows(self, pairs):
-        A, b = [sp.csr_array((0, self.L))], [np.zeros(0)]
-        for matrix, values in pairs:
-            part = matrix[:, self.columns]
-            rows = np.flatnonzero(np.diff(part.indptr))
-            A.append(part[rows])
-            b.append(values[rows])
-        return (sp.csr_array(sp.vstack(A)) if pairs else A[0]), np.concatenate(b)
+        none = sp.csr_array((0, self.builder.n)), np.zeros(0)
+        matrices, values = zip(none, *pairs, strict=True)
+        A = sp.csr_array(sp.vstack(matrices))[:, self.columns]
+        rows = np.flatnonzero(np.diff(A.indptr))
+        return A[rows], np.concatenate(values)[rows]
 
     def block(self):
         """The block of these coordinates; raises NoProx with the reason where there is none."""

@@ -269,12 +269,9 @@ class ProxBuilder:
             if found is None:
                 return None
             row, column, scale, offset = single_rows(*found)
-            at = -offset / scale
-            known = ~np.isnan(centre[column])
-            if np.any(centre[column][known] != at[known]):
-                return None
+            at, before = -offset / scale, centre[column]
             centre[column] = at
-            if np.any(centre[column] != at):
+            if np.any((before != at) & ~np.isnan(before)) or np.any(centre[column] != at):
                 return None
             np.add.at(weight, (slice(None), column), self.nodes[node][:, row] * np.abs(scale))
         return weight, np.nan_to_num(centre) + 0.0

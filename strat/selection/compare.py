@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import train_test_split
 
 from strat.errors import OptionError, check_whole, first_line
 from strat.model.fit import fit_within
@@ -102,9 +102,8 @@ def compare(
             if isinstance(test_size, bool) or not 0 < test_size < 1:
                 raise OptionError(f"test_size must be a share between 0 and 1, not {test_size!r}.")
             check_whole("random_state", random_state, 0)
-            seeds, everything = range(random_state, random_state + splits), np.zeros(len(sample))
-            splitters = (ShuffleSplit(1, test_size=test_size, random_state=seed) for seed in seeds)
-            splits = [next(splitter.split(everything)) for splitter in splitters]
+            seeds, rows = range(random_state, random_state + splits), np.arange(len(sample))
+            splits = [train_test_split(rows, test_size=test_size, random_state=seed) for seed in seeds]
         parts = [(sample.part(a), sample.part(b)) for a, b in sample.splits(splits)]
     strata = in_order(dict.fromkeys(label for pair in parts for part in pair for label in part.labels))
     runs, notes = [], []

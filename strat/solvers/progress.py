@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 logger = logging.getLogger("strat")
 SECONDS = 2.0  # between two log lines
@@ -25,22 +25,22 @@ def listening(verbose, stream=True):
             logger.removeHandler(handler)
 
 
-class Progress:
+class Progress(ExitStack):
     """Context in which `update` reports, if `verbose`: by a bar on a terminal with tqdm, else by lines to the logger."""
 
     def __init__(self, name, max_iter, verbose):
+        super().__init__()
         self.name, self.max_iter, self.verbose = name, max_iter, verbose
-        self.bar = None
-        self.reported = -SECONDS
+        self.bar, self.reported = None, -SECONDS
 
     def __enter__(self):
         if self.verbose and sys.stderr.isatty():
             with suppress(ImportError):
                 from tqdm import tqdm
 
-                self.bar = tqdm(total=self.max_iter, desc=self.name, file=sys.stderr, leave=False)
-        self.listening = listening(self.verbose, stream=self.bar is None)
-        self.listening.__enter__()
+                bar = tqdm(total=self.max_iter, desc=self.name, file=sys.stderr, leave=False)
+                self.bar = self.enter_context(bar)
+        self.enter_context(listening(self.verbose, stream=self.bar is None))
         return self
 
     def update(self, state, last=False):
@@ -59,8 +59,3 @@ class Progress:
             self.bar.update(done - self.bar.n)
             self.bar.set_postfix_str(text)
         logger.info("%s  %s", self.name, text)
-
-    def __exit__(self, *exception):
-        self.listening.__exit__(*exception)
-        if self.bar is not None:
-            self.bar.close()
