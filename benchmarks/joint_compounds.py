@@ -4,7 +4,7 @@
 
 CPU seconds of one fit each, at default settings, on all pairs with `LogDet`. "turns" is `AlternatingMinimization`, a cone
 program of all strata and its graph for each step in theta; `MAPG` does the same where W is sparse enough, and else takes
-accelerated steps, with a cone program of all strata without a graph for each prox. "F" is how much higher MAPG's objective
+accelerated steps, each with one prox of all strata. "F" is how much higher MAPG's objective
 is, relative: the problem is not convex.
 """
 

@@ -44,11 +44,12 @@ class ConeProgram:
     """argmin over theta (K, n) of Σ_k ½ theta_kᵀ H_k theta_k + g_kᵀ theta_k + ½ ⟨theta, L theta⟩ + Σ_i f_i(theta of i's stratum).
 
     `functions` are Cones, `laplacian` is L, sparse (K n, K n) or None, which may be replaced between solutions, and `what` says
-    what is solved, for messages.
+    what is solved, for messages. `flat` is 0 where the curvatures H alone say how large theta is.
     """
 
-    def __init__(self, K, n, functions, laplacian=None, what="the cone program"):
+    def __init__(self, K, n, functions, laplacian=None, what="the cone program", flat=FLAT):
         self.K, self.n, self.functions, self.laplacian, self.what = K, n, functions, laplacian, what
+        self.flat = flat
         counts = [K if f.strata is None else len(f.strata) for f in functions]
         self.strata = [np.arange(K) if f.strata is None else f.strata for f in functions]
         unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
@@ -74,11 +75,11 @@ class ConeProgram:
 
     def _solved(self, H, g, weight, refined, accuracy, restricted, centring=None):
         shape, theta = (self.K, self.n), slice(self.K * self.n)
-        A, b, cones = self._constraints[:3]
+        A, b, cones = self.constraints[:3]
         laplacian, differences = self.laplacian, None
         if centring is not None and laplacian is not None:
             laplacian, differences = centring.split(laplacian)
-        P, q = self._objective(H, g, weight, laplacian)
+        P, q = self.objective(H, g, weight, laplacian)
         if centring is not None:
             P, q, A, C = centring.moved(self.K, P, q, A)
         A, b, unit = self._scaled_constraints(A, P.diagonal()[theta].reshape(shape))
@@ -124,7 +125,7 @@ class ConeProgram:
     @cached_property
     def _curvature_of_records(self):
         """Σ a aᵀ over the coefficients a (n,) of the records' rows."""
-        A, _, _, function, _ = self._constraints
+        A, _, _, function, _ = self.constraints
         many = np.array([f.strata is not None for f in self.functions], dtype=bool)
         entries = sp.coo_array(A)
         rows, columns = entries.coords
@@ -170,7 +171,7 @@ class ConeProgram:
                 break
         return x, solution, worth
 
-    def _objective(self, H, g, weight, laplacian):
+    def objective(self, H=None, g=None, weight=None, laplacian=None):
         """(P, q): the upper triangle of the quadratic, csc, and the linear part."""
         K, n = self.K, self.n
         index = np.arange(K * n).reshape(K, n)
@@ -216,7 +217,7 @@ class ConeProgram:
         images of theta then have; half-lines and equations of theta alone have their own. So results do not depend on the
         units of theta.
         """
-        K, n, (_, b, _, function, lines) = self.K, self.n, self._constraints
+        K, n, (_, b, _, function, lines) = self.K, self.n, self.constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
         known = self._scaled
         if known is None or not (known[0] is A and np.array_equal(known[1], curvature)):
@@ -226,7 +227,7 @@ class ConeProgram:
             alone[A.indices[~own]] = False
             scale = np.sqrt(curvature)
             # Bounds say least about the size of theta.
-            for some, least in ((own & ~alone[A.indices], FLAT), (own, 0.0)):
+            for some, least in ((own & ~alone[A.indices], self.flat), (own, 0.0)):
                 steepest = np.zeros(n)
                 np.maximum.at(steepest, columns[some] % n, size[some])
                 scale = np.where(scale > least * steepest, scale, steepest)
@@ -245,7 +246,7 @@ class ConeProgram:
         return self._scaled[2:]
 
     @cached_property
-    def _constraints(self):
+    def constraints(self):
         """(A, b, cones, every row's function, whether its cone is a line): cone by cone, each from instance to instance."""
         rows, columns, values, b, cones, start = [], [], [], [], [], 0
         lengths, lines = [], []

@@ -1,11 +1,26 @@
 """The prox of functions without a closed form: one cone program for all strata."""
 
 import threading
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 
+from strat.errors import NoOracleError
 from strat.oracles.cone_program import ConeProgram
+from strat.oracles.splitting import Splitting
+
+#: Share of the strata that ADMM may leave unsolved, and how often it may leave more before it is given up.
+LEFT, MISSES = 0.5, 3
+
+
+@dataclass
+class Start:
+    """What the next prox of a fit starts from where it is iterative: changed by each prox."""
+
+    state: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    misses: int = 0  # how often too many strata were left unsolved
+    rough: bool = False  # whether a rough prox by Clarabel will do
 
 
 class ConeProx:
@@ -35,19 +50,44 @@ class ConeProx:
     def __setstate__(self, state):
         self.__dict__.update(state, _own=threading.local())
 
-    def __call__(self, v, t, rough=False):
+    def __call__(self, v, t, start=None):
         K, n = v.shape
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), K)
         if K > 1 and self._alike(v, t):
-            return np.tile(self(v[:1], t[:1], rough), (K, 1))
+            return np.tile(self(v[:1], t[:1]), (K, 1))
+        if start is not None and start.misses < MISSES and self.splitting(n) is not None:
+            return self._split(v, t, start)
         program = getattr(self._own, "program", None)
         if program is None or program.K != K:
-            program = self._own.program = ConeProgram(K, n, self.cones(), what=f"the prox of {self.what}")
-        return self._solved(program, v, t, rough)
+            program = self._own.program = self._program(K, n, self.cones())
+        try:
+            return self._solved(program, v, t, start is not None and start.rough)
+        except NoOracleError:  # rounding may end the program of a few strata
+            if self.splitting(n) is None:
+                raise
+        return self._split(v, t, Start())
+
+    def splitting(self, n):
+        """The ADMM for n parameters a stratum, or None where it does not apply."""
+        if not hasattr(self._own, "splitting"):
+            self._own.splitting = Splitting.of(self.cones(), n)
+        return self._own.splitting
+
+    def _split(self, v, t, start):
+        z, left, start.state = self.splitting(v.shape[1])(v, t, start.state)
+        start.misses += len(left) > LEFT * len(v)
+        if len(left):
+            z[left] = self.some(left, v[left], t[left])
+        return self._inside(z)
+
+    def _program(self, K, n, functions):
+        return ConeProgram(K, n, functions, what=f"the prox of {self.what}", flat=0.0)
 
     def _solved(self, program, v, t, rough=False):
         # t f(z) + ½ ‖z − v‖² has the same minimiser, with a curvature of 1 whatever t.
-        z = program.solve(np.ones(v.shape), -v, t, refined=not rough).theta
+        return self._inside(program.solve(np.ones(v.shape), -v, t, refined=not rough).theta)
+
+    def _inside(self, z):
         for function in self.cones():
             z = function.inside(z)
         return z if self.box is None else np.clip(z, *self.box)
@@ -59,5 +99,5 @@ class ConeProx:
 
     def some(self, strata, v, t):
         """The same for some strata: v and t have their rows alone."""
-        program = ConeProgram(len(strata), v.shape[1], [f.take(strata) for f in self.cones()])
+        program = self._program(*v.shape, [f.take(strata) for f in self.cones()])
         return self._solved(program, v, np.broadcast_to(np.reshape(t, -1), len(v)))

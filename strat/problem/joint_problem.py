@@ -64,15 +64,15 @@ class JointProblem:
         """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
 
-    def prox(self, theta, t, rough=False):
+    def prox(self, theta, t, start=None):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
 
-        A `rough` one will do far from the solution, where the prox is costly.
+        `start` is the Start of a fit's next prox, where that is costly.
         """
         if not math.isfinite(np.add.reduce(theta, axis=None)):  # a factorisation of these may never return
             return np.full_like(theta, np.nan)
         if getattr(self.regularizer.prox, "costly", False):
-            return self.regularizer.prox(theta, t, rough)
+            return self.regularizer.prox(theta, t, start)
         return _by_parts(self.regularizer.prox, theta, t)
 
     def regularizer_values(self, theta):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from strat.oracles.cone_prox import Start
 from strat.solvers.algorithm import Algorithm
 from strat.solvers.base import Solver
 from strat.solvers.newton_system import GraphSystem
@@ -91,12 +92,13 @@ class Consensus(Algorithm):
 
     monotone = False
     saved = ("theta", "mean", "y", "z", "rho", "first_rho", "wait", "interval", "primal", "dual", "started")
+    saved += ("start.state", "start.misses")
 
     def __init__(self, problem, theta, w):
         super().__init__(problem, theta, w)
         self.system = GraphSystem(problem, w)
         self.theta, self.mean = self.x.theta.copy(), self.x.theta.copy()
-        self.started = False
+        self.started, self.start = False, Start()
         product = self.x.product
         self.y = self._first_dual(product)
         self.z = product - self.y  # y + z = G(w) mean, as after every iteration
@@ -107,7 +109,6 @@ class Consensus(Algorithm):
     def _first_dual(self, product):
         if self.problem.loss.has("value_and_gradient"):
             gradient = self.problem.loss.value_and_gradient(self.x.theta)[1]
-            # Next to a pole of the loss the gradient says nothing about the one at the end.
             if np.linalg.norm(gradient) < 1e3 * (1 + np.linalg.norm(product) + self.x.theta.size):
                 return -gradient
         if self.problem.regularizer.has("value_and_gradient"):
@@ -130,7 +131,7 @@ class Consensus(Algorithm):
         rho, x = self.rho, self.x
         v = self.mean - self.y / rho
         theta = self._loss_prox(v, 1 / rho)
-        regular = self.problem.prox(self.mean - self.z / rho, 1 / rho)
+        regular = self.problem.prox(self.mean - self.z / rho, 1 / rho, self.start)
         # The iterate is whole at all times, as Ctrl-C may come in between.
         self.theta, x.theta, self.started, self.differentiated = theta, regular, True, False
         first = RELAXATION * theta + (1 - RELAXATION) * self.mean

@@ -5,7 +5,7 @@ import time
 from strat.errors import DataWarning, OptionError
 from strat.records.archive import as_path, fingerprint, read_archive, write_archive
 
-FORMAT = 4  # to be raised when a state gets other entries or another meaning
+FORMAT = 5  # to be raised when a state gets other entries or another meaning
 SECONDS = 10.0  # between two writes
 
 

@@ -42,6 +42,7 @@ class JointSteps(Algorithm):
         *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
         *("interval", "wait", "last", "damping", "fresh", "late", "apart"),
         *("strata_metric.loss_curvature", "strata_metric.share"),
+        *("strata_metric.start.state", "strata_metric.start.misses"),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
     )
 
@@ -149,7 +150,8 @@ class JointSteps(Algorithm):
         move_theta, move_w, w_square, w_slope = True, learned, 0.0, 0.0
         for _ in range(TRIALS):
             if move_theta:
-                strata.step(y, z, self.theta_estimate > ROUGH)
+                strata.start.rough = self.theta_estimate > ROUGH
+                strata.step(y, z)
             if move_w:
                 metric.step(x, y, z)
                 if not z.evaluate_w():

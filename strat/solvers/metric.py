@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from strat.oracles.cone_prox import Start
+
 # The next curvature is this many times the one that was met, and at least this share of the last one. With more of
 # both, fewer steps are tried twice, but all are shorter.
 RAISED, LEAST = 1.3, 0.6
@@ -22,18 +24,18 @@ class StrataMetric:
     def __init__(self, problem, x, curvature=None):
         self.problem = problem
         self.loss_curvature = _curvature(problem.loss, x.theta) if curvature is None else curvature.copy()
-        self.share = 1.0
+        self.share, self.start = 1.0, Start()
         self.move = np.empty_like(x.theta)  # of the last step
         self.couple = 1.0 if problem.couple is None else problem.couple.max()
 
-    def step(self, y, z, rough=False):
+    def step(self, y, z):
         """Set z.theta to a prox-gradient step from y, short enough that the losses stay below their models."""
         problem, move = self.problem, self.move
         while True:
             curvature = self.share * self.couple * y.degrees + self.loss_curvature
             curvature += 1e-10 * curvature.max() + TINY
             inverse = 1 / curvature
-            z.theta[...] = problem.prox(y.theta - inverse[:, None] * y.theta_gradient, inverse, rough)
+            z.theta[...] = problem.prox(y.theta - inverse[:, None] * y.theta_gradient, inverse, self.start)
             np.subtract(z.theta, y.theta, out=move)
             squares = np.vecdot(move, move)
             z.evaluate_theta()

@@ -1,0 +1,155 @@
+"""Cone programs of a few unknowns, one a stratum with the same matrices: all at once, by ADMM."""
+
+from contextlib import suppress
+
+import numpy as np
+import scipy.linalg
+
+from strat.oracles.cone_program import ConeProgram
+
+#: Cones with a projection in closed form.
+PROJECTED = ("zero", "nonnegative", "second order")
+#: Numbers of a program above which dense matrices are no good choice.
+LARGEST = 200
+#: Over-relaxation, iterations between two looks at the residuals, and most iterations.
+RELAXATION, PERIOD, MOST = 1.6, 10, 500
+#: Looks between two changes of the penalty rho, the factor by which it changes, and the ratio of the residuals that asks for it.
+LOOKS, FACTOR, UNEVEN = 15, 4.0, 4.0
+#: Accuracy that is asked for, and the one that is enough in the end: F sees violated constraints to first order.
+ACCURACY, ENOUGH = 1e-13, 1e-10
+
+
+class Splitting:
+    """argmin_z t_k f(z) + ½ ‖z − v_k‖² for all strata k, f the sum of `functions` (Cones that are the same in all strata).
+
+    With x = (z, u) and M = diag(I, 0) + t P, the program is: minimise ½ xᵀ M x + qᵀ x subject to A x + s = b, s in the cones.
+    ADMM (as in Stellato et al. 2020) takes in turn
+
+        x = argmin ½ xᵀ M x + qᵀ x + rho/2 ‖A x + s − b + y‖²,
+        s = the projection of b − A x − y on the cones,        y = y + A x + s − b.
+
+    One basis V serves all steps t: Vᵀ (diag(I, 0) + rho AᵀA) V = I and Vᵀ P V = diag(curvature). Each stratum has its own rho, a
+    power of FACTOR. Rows and the unknowns u are scaled to be near one. After MOST iterations it gives up.
+    """
+
+    def __init__(self, functions, n):
+        one = ConeProgram(1, n, functions)
+        (A, b), (P, self.c) = one.constraints[:2], one.objective()
+        self.n, A, P = n, A.toarray(), P.toarray().astype(float)
+        self.P = np.triu(P) + np.triu(P, 1).T
+        kinds = [(PROJECTED.index(kind), size) for f in functions for kind, size in f.kinds]
+        starts = np.cumsum([0, *(size for _, size in kinds)])
+        cones = sorted((*kind, start) for kind, start in zip(kinds, starts, strict=False))
+        # Rows of one kind, and second-order cones of one size, stand side by side.
+        order = [row for _, size, start in cones for row in range(start, start + size)]
+        self.A, self.b = A[order], b[order]
+        self.zero = sum(size for kind, size, _ in cones if kind == 0)
+        self.lines = self.zero + sum(size for kind, size, _ in cones if kind == 1)
+        sizes = [size for kind, size, _ in cones if kind == 2]
+        self.second_order = [(size, sizes.count(size)) for size in sorted(set(sizes))]
+        self.near = np.arange(len(self.c)) < n
+        cones = np.repeat(np.arange(len(sizes)), sizes)
+        self._scale(np.append(np.arange(self.lines), self.lines + cones))
+        self.bases = {}
+        self._basis(1.0)
+
+    @classmethod
+    def of(cls, functions, n):
+        """The method for these functions, or None where it does not apply."""
+        alike = all(
+            f.strata is None and max(map(len, (f.A.values, f.P.values, f.b, f.c))) == 1 for f in functions
+        )
+        known = all(kind in PROJECTED for f in functions for kind, _ in f.kinds)
+        small = sum(f.size + f.b.shape[1] for f in functions) <= LARGEST
+        with suppress(scipy.linalg.LinAlgError):  # unknowns that the rows do not tell apart
+            return cls(functions, n) if alike and known and small else None
+        return None
+
+    def __call__(self, v, t, state):
+        """z (K, n), the numbers of the strata that are left unsolved, and the state where the next call may start.
+
+        The only error is that of A x + s = b: y fits s, and x fits both. It is relative to the size of v_k or A x.
+        """
+        K, m = len(v), len(self.b)
+        if state.shape != (K, 2 * m + 1):
+            state = np.zeros((K, 2 * m + 1))
+            state[:, -1] = 1.0
+        s, dual, rho = state[:, :m].copy(), state[:, m:-1] * t[:, None], state[:, -1].copy()
+        q = t[:, None] * self.c
+        q[:, : self.n] -= v
+        z, left = np.empty(v.shape), np.arange(K)
+        for look in range(1, MOST // PERIOD + 1):
+            done = np.zeros(K, dtype=bool)
+            accuracy = ENOUGH if look == MOST // PERIOD else ACCURACY
+            for penalty in np.unique(rho[left]):
+                k = left[rho[left] == penalty]
+                z[k], s[k], dual[k], gap, uneven = self._iterations(penalty, t[k], q[k], s[k], dual[k])
+                done[k] = gap <= accuracy
+                if look % LOOKS == 0:
+                    down = np.where(uneven < 1 / UNEVEN, 1 / FACTOR, 1.0)
+                    rho[k] *= np.where(uneven > UNEVEN, FACTOR, down)
+            left = left[~done[left]]
+            if not left.size:
+                break
+        return z, left, np.column_stack([s, dual / t[:, None], rho])
+
+    def _iterations(self, rho, t, q, s, dual):
+        """PERIOD iterations: z, s and the dual solution rho y, the gap, and the ratio of the residuals of equations and dual."""
+        b, (curvature, V, AV) = self.b, self._basis(rho)
+        H, y, back = 1 + t[:, None] * curvature, dual / rho, rho * AV
+        origin = (b @ back - q @ V) / H
+        for _ in range(PERIOD):
+            x = origin - ((s + y) @ back) / H  # in the basis V
+            ahead = s - y - RELAXATION * (x @ AV.T + s - b)
+            before, s = s, self._project(ahead)
+            y = s - ahead
+        x = origin - ((s + y) @ back) / H
+        image, size = x @ AV.T, _longest(q)
+        gap = _longest(image + s - b) / np.maximum(size, _longest(image))
+        move = rho * _longest((s - before) @ self.A) / np.maximum(size, rho * _longest(y @ self.A))
+        return x @ V[: self.n].T, s, rho * y, gap, gap / np.maximum(move, 1e-300)
+
+    def _basis(self, rho):
+        """(curvature, V, A V) for a penalty."""
+        if rho not in self.bases:
+            curvature, V = scipy.linalg.eigh(self.P, np.diag(self.near) + rho * self.A.T @ self.A)
+            self.bases[rho] = curvature, V, self.A @ V
+        return self.bases[rho]
+
+    def _project(self, v):
+        s = v.copy()
+        s[:, : self.zero] = 0.0
+        np.maximum(s[:, self.zero : self.lines], 0.0, out=s[:, self.zero : self.lines])
+        for part in self._second_order_cones(s):
+            # (h, x) with r = ‖x‖ goes to (a, a x / r), a = (h + r)/2, unless r <= h or r <= -h.
+            h, x = part[..., 0], part[..., 1:]
+            r = np.sqrt(np.vecdot(x, x))
+            a = np.where(r <= h, h, np.maximum((h + r) / 2, 0.0))
+            part[..., 0] = a
+            x *= (np.minimum(a, r) / np.maximum(r, 1e-300))[..., None]
+        return s
+
+    def _second_order_cones(self, s):
+        """Views (…, count, size) of the last axis of s, for each size."""
+        row = self.lines
+        for size, count in self.second_order:
+            yield s[..., row : row + size * count].reshape(*s.shape[:-1], count, size)
+            row += size * count
+
+    def _scale(self, cone):
+        """Scale the rows of A, those of a `cone` (m,) alike, and the columns of u.
+
+        The squares of the logarithms of A's entries are least (Curtis and Reid 1972): so results do not depend on units.
+        """
+        rows, columns = np.nonzero(self.A)
+        unknowns = np.hstack([np.eye(len(cone))[cone[rows]], np.eye(len(self.c))[columns][:, self.n :]])
+        logarithms = np.linalg.lstsq(unknowns, -np.log(np.abs(self.A[rows, columns])))[0]
+        rows = np.exp(logarithms[: len(cone)])[cone]
+        columns = np.append(np.ones(self.n), np.exp(logarithms[len(cone) :]))
+        self.A, self.P = self.A * rows[:, None] * columns, self.P * columns[:, None] * columns
+        self.b, self.c = self.b * rows, self.c * columns
+
+
+def _longest(rows):
+    """The largest absolute value of each row."""
+    return np.abs(rows).max(axis=1, initial=0.0)
