@@ -8,8 +8,7 @@ import numpy as np
 
 from strat.compiler import coupling
 from strat.compiler.check import as_expression, check_constraints, check_data, check_no_data
-from strat.compiler.compile import compiled
-from strat.compiler.program import Program
+from strat.compiler.program import Program, compiled
 from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError, is_nonnegative

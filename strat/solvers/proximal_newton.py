@@ -10,9 +10,8 @@ from strat.solvers.algorithm import Algorithm, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
 from strat.solvers.free_directions import FreeDirections
-from strat.solvers.interior_point import Smoothed
 from strat.solvers.metric import StrataMetric
-from strat.solvers.newton_system import NewtonSystem
+from strat.solvers.newton_system import NewtonSystem, Smoothed
 
 
 class NewtonCG(Solver, max_iter=500):
