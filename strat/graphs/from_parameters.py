@@ -117,7 +117,15 @@ def from_parameters(
     if scaling is None:
         has_unit = couples or tau is not None or sigma is not None
         scaling = "none" if has_unit or len(blocks) == 1 else "variable"
-    points = points / _sizes(points, blocks, scaling)
+    if scaling not in ("none", "variable", "coordinate"):
+        raise OptionError(f'scaling is {scaling!r}, but it is one of "none", "variable", "coordinate".')
+    # Parameters are divided by their standard deviation over the strata, or that of their variable.
+    variances = points.var(axis=0)
+    if scaling == "variable":
+        variable = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
+        variances = np.bincount(variable, variances)[variable]
+    if scaling != "none":
+        points = points / np.sqrt(np.where(variances > 0, variances, 1.0))
     few = np.zeros(len(nodes), dtype=bool) if counts is None else counts < min_records
     joined = [label for label, drop in zip(nodes, few, strict=True) if not drop]
     if few.any():
@@ -171,14 +179,3 @@ def _counts(theta, counts, K):
     if counts.shape != (K,) or not np.isfinite(counts).all() or (counts < 0).any():
         raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one per stratum.")
     return counts
-
-
-def _sizes(points, blocks, scaling):
-    """What every parameter is divided by: its standard deviation over the strata, or that of its variable, or 1."""
-    if scaling not in ("none", "variable", "coordinate"):
-        raise OptionError(f'scaling is {scaling!r}, but it is one of "none", "variable", "coordinate".')
-    variances = points.var(axis=0)
-    if scaling == "variable":
-        variable = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
-        variances = np.bincount(variable, variances)[variable]
-    return 1.0 if scaling == "none" else np.sqrt(np.where(variances > 0, variances, 1.0))

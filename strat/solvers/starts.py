@@ -153,14 +153,9 @@ def zero(problem):
 def inside(problem, theta):
     """theta, with other parameters in the strata where the loss or its gradient is not finite there."""
     bad = np.zeros(1) if problem.loss.quadratic else ~problem.inside(theta)
-    if not bad.any():
+    if not bad.any() or problem.start_point is None:
         return theta
-    if problem.start_point is not None:
-        return problem.start_point(theta, bad)
-    if problem.loss.has("prox"):
-        near = problem.project(problem.loss.prox(theta, 1.0))
-        theta = np.where(bad[:, None], near, theta)
-    return theta
+    return problem.start_point(theta, bad)
 
 
 def _theta(problem, name, seed, limit):
