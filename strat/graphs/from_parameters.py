@@ -11,6 +11,7 @@ from strat.compiler.coupling import by_factor
 from strat.errors import DataError, DataWarning, OptionError, is_nonnegative
 from strat.graphs.families import node_list, row_labels, weighted
 from strat.graphs.features import as_floats, exponential, nearest
+from strat.oracles.base import floats
 from strat.records.strata import some_of
 
 _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
@@ -172,10 +173,7 @@ def _counts(theta, counts, K):
     if counts is None:
         records = getattr(theta, "_training", None)
         return None if records is None else np.bincount(records.strata.index, records.weight > 0, K)
-    try:
-        counts = np.asarray(counts, dtype=float)
-    except (TypeError, ValueError):
-        counts = np.zeros(0)
+    counts = floats(counts)
     if counts.shape != (K,) or not np.isfinite(counts).all() or (counts < 0).any():
         raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one per stratum.")
     return counts
