@@ -3,6 +3,7 @@
 Every message says what is wrong, where, why, and what to do about it.
 """
 
+import os
 import sys
 import warnings
 from importlib import import_module
@@ -85,6 +86,18 @@ def check_whole(name, value, least):
     """Raise an OptionError unless an argument is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def check_memory(what, size, way="a sparser graph takes less"):
+    """Raise an OptionError where `size` bytes for `what` cannot fit into the machine's memory; `way` is the way out."""
+    try:
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return
+    if size > whole:
+        raise OptionError(
+            f"{what} would take {size / 1e9:,.0f} GB of memory, and the machine has {whole / 1e9:,.0f} GB: {way}."
+        )
 
 
 def is_nonnegative(value):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import strat
-from strat.model import first_point
+from strat.model import bound_model
 from strat.oracles.clock import OutOfTime, seconds_left, within
 from strat.oracles.cone_program import ConeProgram
 
@@ -179,7 +179,7 @@ def test_a_warm_start_is_moved_inside():
 
 @pytest.mark.parametrize("loss", [DOMAINS["logarithm"], DOMAINS["power"], DOMAINS["nested"], cp.kl_div(u, y)])
 def test_cone_programs_find_first_points_too(loss, monkeypatch):
-    monkeypatch.setattr(first_point, "central_points", lambda loss, theta: [])
+    monkeypatch.setattr(bound_model, "central_points", lambda loss, theta: [])
     model = fitted(loss)
     assert model.result_.status == "converged"
     assert model.result_.objective == pytest.approx(optimum(model), rel=1e-6)

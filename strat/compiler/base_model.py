@@ -8,8 +8,7 @@ import numpy as np
 
 from strat.compiler import coupling
 from strat.compiler.check import as_expression, check_constraints, check_data, check_no_data
-from strat.compiler.compile import compiled
-from strat.compiler.program import Program
+from strat.compiler.program import Program, compiled
 from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.verify import check_prediction
 from strat.errors import DeclarationError, OptionError, is_nonnegative
@@ -96,7 +95,16 @@ class BaseModel(Shown):
         self.regularizer_program = compiled(*parts, "the regularizer", variables=every)
         self.layout = self.loss_program.layout
         self.predict = None if predict is None else as_expression(predict, "predict")
-        self.predict_program = self._prediction(variables)
+        self.predict_program = None
+        if self.predict is not None:
+            foreign = [v.name() for v in self.predict.variables() if v.id not in variables]
+            if foreign:
+                raise DeclarationError(
+                    f"predict uses the variable {foreign[0]}, which the loss and regularizer do not have."
+                )
+            used = {p.id for p in self.predict.parameters()}
+            own = [p for p in self.data if p.id in used]
+            self.predict_program = Program(self.predict, own, (), self.loss_program.variables, "predict")
         self.couple = coupling.declared(couple, variables)
         _check_parameters(self)
 
@@ -133,18 +141,6 @@ class BaseModel(Shown):
     def couple_weights(self, given: dict | None = None, factor: str | None = None) -> np.ndarray:
         """Weights (n,) of the coordinates in the distance between strata, on edges of one factor, or of none."""
         return coupling.weights(self.couple, self.layout, given or {}, factor)
-
-    def _prediction(self, variables):
-        if self.predict is None:
-            return None
-        foreign = [v.name() for v in self.predict.variables() if v.id not in variables]
-        if foreign:
-            raise DeclarationError(
-                f"predict uses the variable {foreign[0]}, which the loss and regularizer do not have."
-            )
-        used = {p.id for p in self.predict.parameters()}
-        data = tuple(p for p in self.data if p.id in used)
-        return Program(self.predict, data, (), self.loss_program.variables, "predict")
 
     def __sklearn_clone__(self):
         """The declaration never changes, so clones share it."""

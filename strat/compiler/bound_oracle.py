@@ -4,7 +4,7 @@ import numpy as np
 
 from strat.compiler.pieces import Sets
 from strat.errors import NoOracleError, OptionError, ShapeError
-from strat.oracles.base import symmetric
+from strat.oracles.base import floats, symmetric
 
 
 class BoundOracle:
@@ -68,11 +68,7 @@ class BoundOracle:
         Raises NoOracleError where there is no prox, and OptionError where a step is not positive.
         """
         self._need("prox", "prox")
-        packed = self._read(v)
-        try:
-            step = np.asarray(t, dtype=float)
-        except (TypeError, ValueError):
-            step = np.zeros(())
+        packed, step = self._read(v), floats(t)
         if not (np.all(step > 0) and np.all(np.isfinite(step))):
             raise OptionError(f"t must be positive and finite, but it is {t}; it is the step of the prox.")
         if step.ndim > 1 or (step.ndim == 1 and len(step) != len(packed)):

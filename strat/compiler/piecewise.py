@@ -58,10 +58,9 @@ def of_atom(binder, node, entry):
     """(Direction, PiecewiseLinear) of one entry of an atom, or None."""
     if not isinstance(node.rule, (Abs, Maximum, Max)):
         return None
-    found = []
-    for form in node.forms:
-        length = form.size // node.size if isinstance(node.rule, Max) else 1
-        found += [_of_form(binder, forms.take(form, [entry * length + r])) for r in range(length)]
+    length = node.forms[0].size // node.size
+    places = range(entry * length, (entry + 1) * length)
+    found = [_of_form(binder, forms.take(form, [place])) for form in node.forms for place in places]
     if not all(found):
         return None
     directions, functions = [d for d, _ in found if d is not None], [f for _, f in found]

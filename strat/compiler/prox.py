@@ -12,11 +12,10 @@ from strat.compiler.component import Component
 from strat.compiler.cone_form import record_cones, stratum_cones
 from strat.compiler.pieces import NoProx, Sets, Support, affine, all_single, quadratic, single_rows
 from strat.compiler.value_checks import check_fixed
-from strat.errors import NoOracleError, OptionError
+from strat.errors import NoOracleError, OptionError, check_memory
 from strat.oracles.central_points import off_edges
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.interior_point import KinkedProx, kinked_and_quadratic
-from strat.oracles.memory import check_memory
 from strat.oracles.prox_base import BlockProx, NewtonBlock, QuadraticProx, ScalarBlock, SoftBlock
 from strat.oracles.prox_newton import NewtonProx
 from strat.oracles.tape import Tape

@@ -100,8 +100,12 @@ def implicit_gradient(fitted, held, linearization, names):
         prior = fitted.bound_model.prior
         edges = over_edges(fitted.couple(prior.i, prior.j), theta, v, prior.i, prior.j)
     for name in names:
-        if name == "W0":
-            gradient[name] = pairs = over_pairs(model.base.couple_weights(model.values), theta, v)
+        if name == "W0":  # as `over_edges` of all pairs
+            scaled = theta * model.base.couple_weights(model.values)
+            pairs = scaled @ v.T
+            pairs -= np.vecdot(scaled, v)[:, None]
+            gradient[name] = pairs = pairs + pairs.T  # symmetric to the last digit
+            np.fill_diagonal(pairs, 0.0)
             if by_factor:
                 pairs[prior.i, prior.j] = pairs[prior.j, prior.i] = edges
         elif name == "scale":
@@ -170,18 +174,8 @@ def cvxpy_gradient(fitted, held, names):
     return loss, gradient
 
 
-def over_pairs(couple, theta, v):
-    """(K, K) derivatives −⟨theta_i − theta_j, v_i − v_j⟩ in the weights of all pairs, weighted by couple (n,)."""
-    theta = theta * couple
-    pairs = theta @ v.T
-    pairs -= np.vecdot(theta, v)[:, None]
-    pairs = pairs + pairs.T  # symmetric to the last digit
-    np.fill_diagonal(pairs, 0.0)
-    return pairs
-
-
 def over_edges(couple, theta, v, i, j):
-    """The same on edges alone, (E,), weighted by couple (n,) or (E, n), or not where it is None."""
+    """Derivatives −⟨theta_i − theta_j, v_i − v_j⟩ in the weights of edges, (E,), weighted by couple (n,) or (E, n) or None."""
     gaps = theta[i] - theta[j]
     if couple is not None:
         gaps *= couple

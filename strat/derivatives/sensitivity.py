@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from strat.derivatives.hypergradient import FittedModel
 from strat.errors import OptionError
 from strat.graphs.candidates import candidate_edges, ends_of_pairs
+from strat.oracles.base import floats
 from strat.records.tables import Table
 
 SHOWN = 10
@@ -167,10 +168,7 @@ def sensitivity_bound(
     """
     given, values = {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}, []
     for name, value in given.items():
-        try:
-            array = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
-            array = np.array(np.nan)
+        array = floats(value)
         if not np.isfinite(array).all():
             raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
         valid = (array >= 0) & ((array > 0) | name.startswith("delta")) & ((array <= 1) | (name != "share"))

@@ -11,16 +11,6 @@ from strat.graphs.from_parameters import from_parameters
 from strat.graphs.report import GraphReport, report
 
 __all__ = [
-    "GraphReport",
-    "complete",
-    "cycle",
-    "exponential_kernel",
-    "from_geometry",
-    "from_parameters",
-    "grid",
-    "knn",
-    "path",
-    "product",
-    "report",
-    "star",
-]
+    "GraphReport", "complete", "cycle", "exponential_kernel", "from_geometry", "from_parameters", "grid", "knn", "path",
+    "product", "report", "star",
+]  # fmt: skip

@@ -216,11 +216,10 @@ def _read(features, metric):
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] < 1:
         raise DataError(f"features has shape {values.shape}, but it is one row of numbers per stratum.")
-    return row_labels(features, len(values)), _distances(values) if metric == "precomputed" else values
-
-
-def _distances(values):
-    """A (K, K) matrix checked to hold distances, rounding averaged away."""
+    nodes = row_labels(features, len(values))
+    if metric != "precomputed":
+        return nodes, values
+    # Rounding of distances is averaged away.
     advice = "Pass one row and one column per stratum, symmetric, with a zero diagonal."
     if values.shape[0] != values.shape[1]:
         raise DataError(f"the precomputed distances have shape {values.shape}. {advice}")
@@ -233,7 +232,7 @@ def _distances(values):
         )
     values = (values + values.T) / 2
     np.fill_diagonal(values, 0.0)
-    return values
+    return nodes, values
 
 
 def shapes_of(graph, labels):

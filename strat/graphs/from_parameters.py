@@ -11,6 +11,7 @@ from strat.compiler.coupling import by_factor
 from strat.errors import DataError, DataWarning, OptionError, is_nonnegative
 from strat.graphs.families import node_list, row_labels, weighted
 from strat.graphs.features import as_floats, exponential, nearest
+from strat.oracles.base import floats
 from strat.records.strata import some_of
 
 _OPTIONS = {"exponential": "tau", "knn": "k", "entropy": "sigma"}
@@ -117,7 +118,15 @@ def from_parameters(
     if scaling is None:
         has_unit = couples or tau is not None or sigma is not None
         scaling = "none" if has_unit or len(blocks) == 1 else "variable"
-    points = points / _sizes(points, blocks, scaling)
+    if scaling not in ("none", "variable", "coordinate"):
+        raise OptionError(f'scaling is {scaling!r}, but it is one of "none", "variable", "coordinate".')
+    # Parameters are divided by their standard deviation over the strata, or that of their variable.
+    variances = points.var(axis=0)
+    if scaling == "variable":
+        variable = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
+        variances = np.bincount(variable, variances)[variable]
+    if scaling != "none":
+        points = points / np.sqrt(np.where(variances > 0, variances, 1.0))
     few = np.zeros(len(nodes), dtype=bool) if counts is None else counts < min_records
     joined = [label for label, drop in zip(nodes, few, strict=True) if not drop]
     if few.any():
@@ -164,21 +173,7 @@ def _counts(theta, counts, K):
     if counts is None:
         records = getattr(theta, "_training", None)
         return None if records is None else np.bincount(records.strata.index, records.weight > 0, K)
-    try:
-        counts = np.asarray(counts, dtype=float)
-    except (TypeError, ValueError):
-        counts = np.zeros(0)
+    counts = floats(counts)
     if counts.shape != (K,) or not np.isfinite(counts).all() or (counts < 0).any():
         raise DataError(f"counts must hold {K:,} finite numbers of at least 0, one per stratum.")
     return counts
-
-
-def _sizes(points, blocks, scaling):
-    """What every parameter is divided by: its standard deviation over the strata, or that of its variable, or 1."""
-    if scaling not in ("none", "variable", "coordinate"):
-        raise OptionError(f'scaling is {scaling!r}, but it is one of "none", "variable", "coordinate".')
-    variances = points.var(axis=0)
-    if scaling == "variable":
-        variable = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
-        variances = np.bincount(variable, variances)[variable]
-    return 1.0 if scaling == "none" else np.sqrt(np.where(variances > 0, variances, 1.0))

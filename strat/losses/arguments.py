@@ -9,6 +9,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.errors import DeclarationError, OptionError, ShapeError, type_name
+from strat.oracles.base import floats
 
 F = TypeVar("F", bound=Callable)
 #: What examples declare that declare nothing.
@@ -94,10 +95,7 @@ def number(loss, name, value, high=np.inf):
     """Return a constant, an array for a list, or raise where it is not between 0 and `high`."""
     if isinstance(value, cp.Expression) and (high < np.inf or value.is_nonneg()):
         return value
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
+    array = floats(value)
     if not np.all((array >= 0) & (array <= high) & np.isfinite(array)):
         range_ = "between 0 and 1 or a Parameter" if high == 1 else "at least 0 or a Parameter(nonneg=True)"
         raise OptionError(f"{name} of losses.{loss} must be a number {range_}, but it is {value!r}.")

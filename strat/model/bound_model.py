@@ -1,4 +1,4 @@
-"""A model bound to records: the problem that solvers see, for the model's constants or any others."""
+"""A model bound to records: the problem that solvers see, for the model's constants or any others, and a point in its domain."""
 
 from dataclasses import replace
 from functools import cached_property, partial
@@ -7,11 +7,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from strat.compiler import coupling, sharded
+from strat.compiler.program import Program
 from strat.errors import DataWarning, NoOracleError, OptionError, is_nonnegative
 from strat.graphs.candidates import candidate_edges
 from strat.graphs.prior_graph import PriorGraph, read_graph
-from strat.model.first_point import first_point
 from strat.oracles.base import Rescaled, SumOracle
+from strat.oracles.central_points import central_points, off_edges
+from strat.oracles.cone_program import ConeProgram
+from strat.oracles.cone_prox import ConeProx
 from strat.oracles.prox_newton import NewtonProx
 from strat.problem.edges import AllPairs, EdgeList
 from strat.problem.graph_regularizers import FixedGraph
@@ -20,6 +23,7 @@ from strat.records.archive import fingerprint
 from strat.records.chunks import ChunkedRecords
 from strat.records.records import Records
 from strat.records.sample import Sample
+from strat.rules import atoms, text
 from strat.solvers.starts import default_solver, needs_prox, point
 
 
@@ -250,3 +254,51 @@ def _bind_regularizer(program, values):
         return regularizer, None
     constraints = program.constraints_alone.bind_regularizer(values)
     return regularizer, None if getattr(constraints.prox, "costly", False) else constraints
+
+
+def first_point(base, records, values, problem, theta, bad):
+    """theta (K, n), with a point inside the domain in the `bad` strata, where the loss or its gradient is not finite.
+
+    It is the best one of argmin_z loss(z) + ½‖z − theta‖², where that has a closed form, and the points at which the atoms'
+    arguments are about some distance off the ends of their domain. Where all of these are outside it is
+    argmin_z loss(z) + regularizer(z) + ½‖z − theta‖², by one cone program of these strata.
+    """
+    loss, regularizer = problem.loss, problem.regularizer
+    near, theta, best = theta, theta.copy(), np.full(len(theta), np.inf)
+    arguments = records.arrays, records.strata, records.weight, values
+    bound = base.loss_program.bind_records(*arguments, prox=True, smooth=False, constrained=False)
+    closed = bound.has("prox") and not isinstance(bound.prox, NewtonProx | ConeProx)
+    points = [bound.prox(near, 1.0)] if closed else central_points(loss, near)
+    for z in () if getattr(regularizer.prox, "costly", False) else points:
+        near = problem.project(z)
+        value = np.where(problem.inside(near), loss.value(near) + regularizer.value(near), np.inf)
+        better = bad & (value < best)
+        theta[better], best[better] = near[better], value[better]
+    lost, error = np.flatnonzero(bad & ~(best < np.inf)), None
+    if lost.size:
+        try:
+            penalty = base.regularizer_program.bind_regularizer(values)
+            functions = [function.take(lost) for function in [*bound.cones(), *penalty.cones()]]
+            program = ConeProgram(len(lost), problem.n, functions, what="the first point")
+            theta[lost] = program.solve(np.ones((len(lost), problem.n)), -theta[lost]).theta
+            theta = off_edges(loss, problem.project(theta), problem.project)
+        except NoOracleError as why:
+            error, theta = why, near
+        lost = np.flatnonzero(bad & ~problem.inside(theta))
+    if not lost.size:
+        return theta
+    where = f"stratum {records.strata.labels[lost[0]]!r}"
+    for piece in base.loss.args if isinstance(base.loss, atoms.AddExpression) else [base.loss]:
+        program = Program(piece, base.data, (), base.loss_program.variables, "the loss")
+        found = program.evaluation(records.arrays, records.strata, values)(theta)
+        outside = ~np.isfinite(found) & np.isin(records.strata.index, lost)
+        if outside.any():
+            record = int(np.argmax(outside))
+            label = records.strata.labels[records.strata.index[record]]
+            where = f"{text(piece, 60)} of record {record} (stratum {label!r})"
+            break
+    raise OptionError(
+        f"init: no point was found where the losses of all strata and their gradients are finite. At the last one tried "
+        f"the first piece outside its domain is {where}; strata in question: {len(lost)}. Check these records, or give "
+        f"init= values inside the loss's domain."
+    ) from error

@@ -9,12 +9,12 @@ from sklearn.utils.validation import check_is_fitted
 from strat.compiler.base_model import BaseModel
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
 from strat.model.classes import OfClasses
-from strat.model.dask_inputs import by_partition
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.fitted import FittedParameters
 from strat.model.parameters import NestedParameters
 from strat.model.unseen import with_unseen
+from strat.oracles.dask_engine import by_partition
 from strat.problem.graph_regularizers import FixedGraph
 from strat.records.records import Records, read_weight
 

@@ -150,23 +150,19 @@ def _start(model, problem, init, labels):
             raise OptionError(f'init["theta"] has {len(theta)} strata, but the model has {K}.')
         start["theta"] = theta
     if "W" in init:
-        start["w"] = edges.from_matrix(_start_weights(init["W"], labels[:K]))
+        W = init["W"]
+        if isinstance(W, nx.Graph):
+            raise OptionError(
+                'init["W"] is a graph, but it must be a matrix with a row for each of model.strata_, such as model.W_. '
+                "Pass networkx.to_numpy_array(graph, nodelist=model.strata_)."
+            )
+        if np.shape(W) != (K, K):
+            raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {K} strata.')
+        try:
+            start["w"] = edges.from_matrix(read_graph((labels[:K], W)).matrix())
+        except GraphError as error:
+            raise GraphError(f'init["W"]: {error}') from None
     return start
-
-
-def _start_weights(W, labels):
-    """The checked weights of ``init["W"]``."""
-    if isinstance(W, nx.Graph):
-        raise OptionError(
-            'init["W"] is a graph, but it must be a matrix with a row for each of model.strata_, such as model.W_. '
-            "Pass networkx.to_numpy_array(graph, nodelist=model.strata_)."
-        )
-    if np.shape(W) != (len(labels),) * 2:
-        raise OptionError(f'init["W"] has shape {np.shape(W)}, but the model has {len(labels)} strata.')
-    try:
-        return read_graph((labels, W)).matrix()
-    except GraphError as error:
-        raise GraphError(f'init["W"]: {error}') from None
 
 
 def _call_back(function, layout, edges, state):

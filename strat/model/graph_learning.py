@@ -124,7 +124,14 @@ def learn_graph(
     prior = PriorGraph.without_edges(labels) if graph is None else read_graph(graph)
     if len(theta) != prior.K:
         raise ShapeError(f"theta has {len(theta)} rows, but the graph has {prior.K} nodes. Give each a row.")
-    theta = _in_order(theta, labels, prior.labels)
+    if labels not in (prior.labels, list(range(len(theta)))):  # a DataFrame's index names the rows
+        position = {label: row for row, label in enumerate(labels)}
+        for node in (node for node in prior.labels if node not in position):
+            raise GraphError(
+                f"theta has no row for {node!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
+                f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
+            )
+        theta = theta[[position[node] for node in prior.labels]]
     edges = learned_edges(edges, prior, lambda: theta)
     w0, outside = prior_weights(prior, edges)
     h._check_edges(edges, prior.labels)
@@ -141,16 +148,3 @@ def learn_graph(
     parts = {name: result.parts[name] for name in ("laplacian", "graph")}
     found = edges.matrix(result.w), result.objective, result.residual["W"], list(prior.labels), parts
     return LearnedGraph(*found, result.iterations, result.seconds)
-
-
-def _in_order(theta, labels, nodes):
-    """The rows in the order of the graph's nodes, where a DataFrame's index names them."""
-    if labels == nodes or labels == list(range(len(theta))):
-        return theta
-    position = {label: row for row, label in enumerate(labels)}
-    for node in (node for node in nodes if node not in position):
-        raise GraphError(
-            f"theta has no row for {node!r}, a node of the graph; its index has {some_of(labels)}. Give it the "
-            f"graph's labels, or pass theta.to_numpy() with rows in the order of the nodes."
-        )
-    return theta[[position[node] for node in nodes]]

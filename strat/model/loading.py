@@ -87,14 +87,24 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
     fitted = theta, read_weights(arrays, len(strata)), strata, Result(**meta["result"])
     if base is None:
         return SavedFit(*fitted, meta["declaration"])
-    _check_base(base, meta, path)
+    if not isinstance(base, BaseModel):
+        raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
+    shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
+    if shapes != meta["variables"]:
+        known = f"{path} was fitted with the variables {meta['variables']}"
+        raise OptionError(f"{known}, but base has {shapes}; give the declaration that was fitted.")
+    if _anonymous(base) != _anonymous(meta["declaration"]):
+        DataWarning.warn(
+            f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
+            f"strat.load(path).declaration shows what was fitted."
+        )
     graph = None
     if meta["graph"] is not None:
-        edge, factor = arrays["graph/edge"], arrays["graph/factor"]
+        parts = ("i", "j", "edge", "weight", "factor")
+        i, j, edge, weight, factor = (arrays[f"graph/{name}"] for name in parts)
         names = [None if f < 0 else meta["factors"][f] for f in factor]
-        i, j = arrays["graph/i"][edge], arrays["graph/j"][edge]
-        terms = read_labels(meta, "graph"), i, j, arrays["graph/weight"], names
-        graph = PriorGraph.from_terms(*terms).to_networkx()
+        prior = PriorGraph.from_terms(read_labels(meta, "graph"), i[edge], j[edge], weight, names)
+        graph = prior.to_networkx()
     options = dict(meta["options"], strata=meta["strata_columns"], edges=meta["edges"] or "all")
     options["solver"] = meta["solver"] and _component(meta["solver"], Solver, path)
     if meta["class"] == "CommonModel":
@@ -109,20 +119,6 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
         return model.set_params(**{f"base__{name}": a if a.ndim else a.item() for name, a in values.items()})
     except OptionError as error:
         raise OptionError(f"{path} does not fit base: {error}") from error
-
-
-def _check_base(base, meta, path):
-    if not isinstance(base, BaseModel):
-        raise OptionError(f"base must be a BaseModel, not {type_name(base)}.")
-    shapes = {name: list(shape) for name, shape in base.layout.shapes.items()}
-    if shapes != meta["variables"]:
-        known = f"{path} was fitted with the variables {meta['variables']}"
-        raise OptionError(f"{known}, but base has {shapes}; give the declaration that was fitted.")
-    if _anonymous(base) != _anonymous(meta["declaration"]):
-        DataWarning.warn(
-            f"{path} was fitted with another declaration than base, so the model may predict what it never learned. "
-            f"strat.load(path).declaration shows what was fitted."
-        )
 
 
 def _anonymous(declaration):

@@ -37,6 +37,8 @@ MOST_PRODUCTS = 32
 ROUNDING = 1e-12
 #: Slopes along a direction, both of length 1, that are 0 up to the accuracy of the linear program.
 ZERO = 1e-7
+#: Options of the linear program.
+ACCURATE = {f"{kind}_feasibility_tolerance": 1e-9 for kind in ("primal", "dual")}
 #: Price of moving a parameter, so that only those move that must, rows that are added at once for each unknown, and rounds.
 PRICE, ROWS, ROUNDS = 1e-6, 20, 60
 
@@ -125,7 +127,12 @@ def _direction(problem, losses, index, theta, component):
     falling, taken = (rows(here) + rows(before))[:N], []
     price = np.bincount(component[index].ravel(), falling.ravel(), component.max() + 1)
     for _ in range(ROUNDS):
-        step = _solution(price, taken)[component]
+        # The unknowns in [-1, 1] of least price · y + PRICE |y|, subject to rows · y <= 0.
+        A = sp.vstack(taken) if taken else sp.csr_array((0, len(price)))
+        costs, limits = np.concatenate([PRICE + price, PRICE - price]), np.zeros(A.shape[0])
+        found = linprog(costs, sp.hstack([A, -A]), limits, bounds=(0, 1), method="highs", options=ACCURATE)
+        y = np.zeros(len(price)) if found.x is None else np.subtract(*np.split(found.x, 2))
+        step = y[component]
         step[np.abs(step) < ZERO] = 0.0
         if not step.any():
             break
@@ -154,12 +161,3 @@ def _direction(problem, losses, index, theta, component):
         places = np.repeat(np.arange(len(violated)), n), columns.ravel()
         taken.append(sp.csr_array((found[violated].ravel(), places), shape=(len(violated), len(price))))
     return np.zeros_like(theta)
-
-
-def _solution(price, taken):
-    """The unknowns in [-1, 1] of least price · y + PRICE |y|, subject to rows · y <= 0."""
-    A = sp.vstack(taken) if taken else sp.csr_array((0, len(price)))
-    options = {f"{kind}_feasibility_tolerance": 1e-9 for kind in ("primal", "dual")}
-    rows, costs = (sp.hstack([A, -A]), np.zeros(A.shape[0])), np.concatenate([PRICE + price, PRICE - price])
-    found = linprog(costs, *rows, bounds=(0, 1), method="highs", options=options)
-    return np.zeros(len(price)) if found.x is None else found.x[: len(price)] - found.x[len(price) :]

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import numbers
 
 import numpy as np
 from scipy import sparse
@@ -14,7 +13,7 @@ from strat.graphs.prior_graph import PriorGraph, read_graph
 from strat.model.bound_model import BoundModel
 from strat.model.fitted import training_records
 from strat.problem.graph_regularizers import FixedGraph
-from strat.records.labels import RecordLabels, changed_axis
+from strat.records.labels import RecordLabels, are_numbers, changed_axis
 from strat.records.strata import Strata, some_of
 from strat.solvers.starts import default_solver, solve
 
@@ -108,7 +107,7 @@ def _along_axes(prior, scale):
 
 def _nearest_numbers(value, near):
     """``{neighbour: weight}`` of a number between or beyond those of a coordinate whose numbers are joined in order."""
-    if not all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in (value, *near)):
+    if not are_numbers([value, *near]):
         return {}
     order = sorted(near)
     joined = all(b in near[a] for a, b in itertools.pairwise(order))

@@ -44,6 +44,14 @@ def host(array):
     return np.from_dlpack(compat().to_device(array, "cpu") if is_elsewhere(array) else array)
 
 
+def floats(value):
+    """An argument as an array of floats; NaN where it holds anything else than numbers."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        return np.array(np.nan)
+
+
 def times(g, factor):
     """Product with 0 · inf = 0, since terms of weight 0 have no part in sums and gradients."""
     product, xp = g * factor, namespace(g)

@@ -1,5 +1,6 @@
-"""The engine of a Dask cluster: records stay on the workers, parameters go out and sums come back."""
+"""Dask: the engine of a cluster, where records stay on the workers, parameters go out and sums come back; its collections."""
 
+import copy
 import warnings
 from functools import partial
 from itertools import repeat
@@ -81,7 +82,7 @@ class DaskSum:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             sent = submit(_same, arrays)
-        sums = [submit(_results, shard, task, sent) for shard in self.shards]
+        sums = [submit(lambda shard, arrays: shard(task, *arrays), shard, sent) for shard in self.shards]
         while len(sums) > 1:
             groups = [sums[first : first + WIDTH] for first in range(0, len(sums), WIDTH)]
             sums = [submit(_added, group) for group in groups]
@@ -94,10 +95,6 @@ def _same(value):
 
 def _call(function, number, chunk):
     return function((number, chunk))
-
-
-def _results(shard, task, arrays):
-    return shard(task, *arrays)
 
 
 def _added(results):
@@ -128,3 +125,23 @@ def of_shards(data, strata, weight):
             f"take them from one collection, or repartition."
         )
     return [delayed(tuple)(list(part)) for part in zip(*columns, strict=False)]
+
+
+def by_partition(model, method, parameters, shape, data, strata, weight=None):
+    """``model.method`` of Dask collections as a dask.array of shape (N, *shape); None where the arguments are none."""
+    parts = of_shards(data, strata, weight)
+    if parts is None:
+        return None
+    from dask import array, delayed
+
+    light = copy.copy(model)
+    light._training = None  # the records of its fit stay here
+    call, light = delayed(_called), delayed(light)
+    found = (call(light, method, part, len(parameters)) for part in parts)
+    return array.concatenate([array.from_delayed(part, (np.nan, *shape), float) for part in found])
+
+
+def _called(model, method, part, count):
+    *_, strata, weight = part
+    weighted = {} if weight is None else {"sample_weight": weight}
+    return getattr(model, method)(*part[:count], strata=strata, **weighted)

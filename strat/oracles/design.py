@@ -26,11 +26,7 @@ class Segments:
         self._starts = (np.cumsum(self.counts) - self.counts)[self.filled]
 
     def sum(self, values):
-        """(N, …) to (K, …); a leading axis of 1 stands for N equal rows."""
-        if len(values) == 1 and self.N != 1:
-            return values * self.counts.reshape(-1, *[1] * (values.ndim - 1))
-        if self.N == 0:
-            return np.zeros((self.K, *values.shape[1:]))
+        """(N, …) to (K, …)."""
         sums = np.add.reduceat(values, self._starts, axis=0)
         if len(self.filled) == self.K:
             return sums

@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.sparse.csgraph import depth_first_order
 from scipy.sparse.linalg import spilu
 
-from strat.oracles.memory import check_memory
+from strat.errors import check_memory
 
 OVERHEAD = 1e5  # multiplications that take as long as the calls for one front
 RATE = 3e-10  # seconds a multiplication takes in a front

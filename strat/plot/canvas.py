@@ -1,11 +1,9 @@
 """Axes, ticks and labels: what all pictures share."""
 
-import numbers
-
 import numpy as np
 
 from strat.errors import OptionError, optional
-from strat.records.labels import axis_factors
+from strat.records.labels import are_numbers, axis_factors
 
 ALL, TICKS = 40, 20  # up to so many labels an axis shows all, otherwise so many of them
 LONGEST = 28  # characters of one
@@ -76,8 +74,3 @@ def axis_names(graph):
     """Names of the first two coordinates of a product graph's strata: the factor of the edges along each, if named."""
     factors = axis_factors(getattr(graph, "graph", graph) if hasattr(graph, "theta_") else graph)
     return [factors.get(axis, f"{word} coordinate") for axis, word in enumerate(("first", "second"))]
-
-
-def are_numbers(labels):
-    """Whether all labels are real numbers."""
-    return all(isinstance(label, numbers.Real) and not isinstance(label, bool) for label in labels)

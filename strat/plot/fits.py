@@ -11,6 +11,7 @@ from strat.errors import DataError, OptionError
 from strat.graphs.features import shapes_of
 from strat.model.estimator import check_fitted
 from strat.plot import canvas
+from strat.records.labels import are_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -182,7 +183,7 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
 
 
 def _lines(W, labels, values, bands, names, variable, without, ax, options):
-    K, ordered = len(labels), canvas.are_numbers(labels)
+    K, ordered = len(labels), are_numbers(labels)
     places = np.array(labels, dtype=float) if ordered else np.arange(K)
     W = sparse.csr_array(W)
     joined_to_next = K > 1 and (W.diagonal(1) > 0).all() and W.nnz == 2 * (K - 1)

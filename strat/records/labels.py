@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
-from numbers import Integral
+from numbers import Integral, Real
 
 import networkx as nx
 import numpy as np
@@ -103,12 +103,16 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
             "strata: no strata were given. Pass strata=, one label per record, or the name of the column of X that holds them."
         )
     columns = named_columns(strata, frame)
+    texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
+    names = texts and not set(getattr(frame, "columns", ())).isdisjoint(
+        strata
+    )  # some columns, perhaps not all
     if columns is not None:
         repeated = [name for name in columns if list(frame.columns).count(name) > 1]
         if repeated:
             raise DataError(f"strata: {repeated[0]!r} names more than one column of X. Rename them.")
         strata = frame[columns] if len(columns) > 1 else frame[columns[0]]
-    elif isinstance(strata, str | bytes) or _names_some(strata, frame):
+    elif isinstance(strata, str | bytes) or (names and len(strata) != len(frame)):
         raise DataError(f"strata={strata!r}: {no_such_column(strata, frame, 'X')}")
     strata = host(strata)
     labels = _factorize_numbers(strata) or _factorize(label_list(strata))
@@ -149,6 +153,11 @@ def all_plain(labels):
     if kinds == {tuple}:
         kinds = set(map(type, chain.from_iterable(labels)))
     return kinds <= {str, int}
+
+
+def are_numbers(labels):
+    """Whether all labels are real numbers."""
+    return all(isinstance(label, Real) and not isinstance(label, bool) for label in labels)
 
 
 def plain(label):
@@ -230,12 +239,6 @@ def _items(column):
     if not isinstance(items, list):
         raise TypeError("a scalar")
     return items
-
-
-def _names_some(strata, frame):
-    """Whether a list that cannot be labels, one per record, names some columns of the frame."""
-    texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
-    return texts and not set(getattr(frame, "columns", ())).isdisjoint(strata) and len(strata) != len(frame)
 
 
 def no_such_column(strata, frame, what):

@@ -34,14 +34,20 @@ class Strata:
         """
         records = read_labels(strata, frame, n_records)
         nodes = in_order(records.values) if nodes is None else nodes
-        known = isinstance(nodes, NodeList)
-        nodes = nodes if known else list(nodes)
-        position = nodes.position if known else {label: k for k, label in enumerate(nodes)}
-        where = np.array([position.get(label, -1) for label in records.values], dtype=np.int32)
-        index = where[records.codes]
+        nodes = nodes if isinstance(nodes, NodeList) else NodeList(nodes)
+        where = np.array([nodes.position.get(label, -1) for label in records.values], dtype=np.int32)
         if (where < 0).any():
-            raise GraphError(_unknown_stratum(records, where < 0, nodes))
-        return cls(nodes, index)
+            affected = np.flatnonzero((where < 0)[records.codes])
+            label, others = records.values[records.codes[affected[0]]], int((where < 0).sum()) - 1
+            more = "is one other label" if others == 1 else f"are {others:,} other labels"
+            also = f" (nor {more})" if others else ""
+            raise GraphError(
+                f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
+                f"record{'s' * (len(records) > 1)} {'is' if len(affected) == 1 else 'are'} affected. "
+                f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. "
+                f"{did_you_mean(label, nodes) or 'Add the node to the graph or drop these records.'}"
+            )
+        return cls(nodes, where[records.codes])
 
     @property
     def K(self):
@@ -90,20 +96,6 @@ def some_of(labels):
     if len(labels) > 4:
         return f"{labels[0]!r}, {labels[1]!r}, … {labels[-1]!r}"
     return ", ".join(map(repr, labels))
-
-
-def _unknown_stratum(records, unknown, nodes):
-    """The message about labels that are not nodes; `unknown` marks them among ``records.values``."""
-    affected = np.flatnonzero(unknown[records.codes])
-    label, others = records.values[records.codes[affected[0]]], int(unknown.sum()) - 1
-    more = "is one other label" if others == 1 else f"are {others:,} other labels"
-    also = f" (nor {more})" if others else ""
-    return (
-        f"stratum {label!r} is not a node of the graph{also}; {len(affected):,} of {len(records):,} "
-        f"record{'s' * (len(records) > 1)} {'is' if len(affected) == 1 else 'are'} affected. "
-        f"The graph has {len(nodes):,} nodes, such as {some_of(nodes)}. "
-        f"{did_you_mean(label, nodes) or 'Add the node to the graph or drop these records.'}"
-    )
 
 
 def did_you_mean(label, nodes):

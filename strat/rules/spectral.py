@@ -32,7 +32,10 @@ class MatrixFraction(Rule):
 
     def forward(self, args):
         x, p = args
-        definite, inverse = inverted(p)
+        values, vectors = np.linalg.eigh(symmetric(p))
+        definite = values[..., 0] > ROUNDING * values[..., -1]
+        safe = np.where(definite[..., None], values, 1.0)  # a finite stand-in where a matrix is not definite
+        inverse = (vectors / safe[..., None, :]) @ np.swapaxes(vectors, -1, -2)
         solved = inverse @ x
         return np.where(definite, (x * solved).sum(axis=(-2, -1)), np.inf), (solved, inverse)
 
@@ -58,14 +61,6 @@ class TraceInverse(MatrixFraction):
     @classmethod
     def form(cls, walker, e, args):
         return walker.apply(cls(), [forms.constant(np.eye(len(args[0].positions))), args[0]], (), e)
-
-
-def inverted(s):
-    """Whether matrices are positive definite beyond rounding, and their inverses, a finite stand-in where they are not."""
-    values, vectors = np.linalg.eigh(symmetric(s))
-    definite = values[..., 0] > ROUNDING * values[..., -1]
-    safe = np.where(definite[..., None], values, 1.0)
-    return definite, (vectors / safe[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 class _SingularValues(Rule):

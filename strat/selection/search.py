@@ -212,14 +212,13 @@ def _rows(candidate, jobs, weight):
 
 @dataclass
 class Job:
-    """Points of a candidate to try, a covering or a descent from one; what came of it stands in the fields below."""
+    """One way to try points of a candidate: a scan of some, a covering or a descent from one; below is what came of it."""
 
     validation: object
     candidate: object
     clock: object
-    scan: list = ()
-    cover: tuple | None = None
-    start: tuple | None = None
+    way: str  # "scan", "cover" or "descend"
+    at: object  # the points, or the one to begin at
     known: dict = field(default_factory=dict)  # losses by points that need not be tried again
     most: float = math.inf  # points to try
     trials: list = field(default_factory=list)  # the best, or all where each is a row
@@ -232,12 +231,7 @@ class Job:
         """Try them; a point whose fit fails has an infinite loss."""
         started, self._last = time.perf_counter(), None
         try:
-            for x in self.scan:
-                self.value(x)
-            if self.cover is not None:
-                self._cover(np.array(self.cover))
-            if self.start is not None:
-                self._descend(np.array(self.start))
+            {"scan": self._scan, "cover": self._cover, "descend": self._descend}[self.way](np.array(self.at))
         except (OutOfTime, KeyboardInterrupt) as stop:
             self.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
         for trial in self.trials:
@@ -251,7 +245,7 @@ class Job:
         if x in self.known:
             return self.known[x]
         if x not in self.tried:
-            if len(self.tried) >= self.most or (not self.scan and max(map(abs, x)) > FAR):
+            if len(self.tried) >= self.most or (self.way != "scan" and max(map(abs, x)) > FAR):
                 return math.inf
             trial = self.validation.trial(self.candidate.constants(x), self._last, self.clock, self.states)
             self._last = trial if math.isfinite(trial.loss) else self._last
@@ -261,6 +255,10 @@ class Job:
             elif trial.loss < self.trials[0].loss:
                 self.trials = [trial]  # the others' fits are not kept
         return self.tried[x]
+
+    def _scan(self, points):
+        for x in points:
+            self.value(x)
 
     def _cover(self, x):
         """Cover one axis after the other, from the best point so far, until none helps."""
@@ -282,13 +280,14 @@ def scans(candidate, most, jobs):
     """The pieces of the first scan: all scales together, for each factor of the regularizer's constants together."""
     if candidate.points is not None:
         points = [(k,) for k in range(len(candidate.points))]
-        return [{"scan": points[k : k + PIECE]} for k in range(0, len(points), PIECE)]
+        return [{"way": "scan", "at": points[k : k + PIECE]} for k in range(0, len(points), PIECE)]
     if candidate.refines is not None:
         return []
     kinds = [axis.kind for axis in candidate.axes]
     along, across = (SCAN[kind] if kind in kinds else (0.0,) for kind in ("scale", "regularizer"))
     steps = [{"scale": s, "regularizer": r, "graph_regularizer": 0.0} for r in across for s in along]
-    return [{"scan": [tuple(step[kind] for kind in kinds) for step in steps], "most": most}]
+    points = [tuple(step[kind] for kind in kinds) for step in steps]
+    return [{"way": "scan", "at": points, "most": most}]
 
 
 def coverings(candidate, most, jobs):
@@ -305,7 +304,7 @@ def coverings(candidate, most, jobs):
         if apart and len(starts) < 2 and math.isfinite(known[x]):
             starts.append(x)
     share = left // max(len(starts), 1)
-    return [{"cover": x, "known": known, "most": share} for x in starts if share > 0]
+    return [{"way": "cover", "at": x, "known": known, "most": share} for x in starts if share > 0]
 
 
 def descents(candidate, most, jobs):
@@ -313,7 +312,7 @@ def descents(candidate, most, jobs):
     known, left = _known(candidate, most, jobs)
     start = min(known, key=known.get, default=None)
     some = left > 0 and known.get(start, math.inf) < math.inf
-    return [{"start": start, "known": known, "most": left}] if some else []
+    return [{"way": "descend", "at": start, "known": known, "most": left}] if some else []
 
 
 def _known(candidate, most, jobs):

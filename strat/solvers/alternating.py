@@ -138,7 +138,14 @@ class BlockDescent(Algorithm):
 
     def _theta_step(self, x, tol):
         """Parameters that are better for the graph of a point x, or as good as a program's gap tells, and F there."""
-        inner = self._inner(x, for_given_graph(self.problem, x.w), tol)
+        fixed = for_given_graph(self.problem, x.w)
+        if self.by_cones:
+            inner = ConeNewton(fixed, x, x.w, self.cones, program=self.program, left=self.left)
+            self.program = inner.program
+        elif fixed.loss.has("hessian_operator"):
+            inner = ProximalNewton(fixed, x, x.w, tol)
+        else:
+            inner = JointSteps(fixed, x, x.w)
         start, self.slow = inner.x.objective, True
         for _ in range(INNER):
             residual = inner.residual(tol)
@@ -158,16 +165,6 @@ class BlockDescent(Algorithm):
         if fall >= 0 or inner.exact:
             return inner.x.theta, x.objective - fall
         return x.theta, x.objective
-
-    def _inner(self, x, fixed, tol):
-        """The algorithm for theta, at the parameters of x."""
-        if self.by_cones:
-            inner = ConeNewton(fixed, x, x.w, self.cones, program=self.program, left=self.left)
-            self.program = inner.program
-            return inner
-        if fixed.loss.has("hessian_operator"):
-            return ProximalNewton(fixed, x, x.w, tol)
-        return JointSteps(fixed, x, x.w)
 
     def _look_ahead(self, w, best):
         """Extrapolate the best weights for the next iteration (Anderson acceleration), after one from w.

@@ -29,11 +29,18 @@ def fill(problem, result, tol, choose):
         return
     inner = _among(problem, theta, w, empty)
     x = inner.point(theta[empty], inner.w0).differentiate()
-    step = 1 / (inner.given.degrees + inner.loss.H.diagonal(axis1=1, axis2=2)).max(axis=1)
+    given, shift = inner.given, inner.loss.H.diagonal(axis1=1, axis2=2)
+    step = 1 / (given.degrees + shift).max(axis=1)
     moved = inner.prox(x.theta - step[:, None] * x.theta_gradient, step) - x.theta
     if (np.abs(moved).max(axis=0) <= EXACT * np.abs(theta).max(axis=0)).all():
         return
-    means = inner.point(inner.project(_means(inner)), inner.w0)
+    # The minimiser of the edges' terms: every stratum is the mean of its neighbours.
+    means, pull = np.empty(shift.shape), -inner.loss.g
+    for kind in range(given.kind.max() + 1):
+        (alike,) = np.nonzero(given.kind == kind)
+        solve = given.solver(alike[0], shift[:, alike[0]])
+        means[:, alike] = pull[:, alike] / shift[:, alike] if solve is None else solve(pull[:, alike])
+    means = inner.point(inner.project(means), inner.w0)
     best = min(x, means, key=lambda point: point.objective)
     if inner.regularizer_values(best.theta).any():
         solver = choose(inner.loss, False, inner.regularizer).set_params(tol=TOL)
@@ -63,14 +70,3 @@ def _among(problem, theta, w, empty):
     least = 1e-13 * laplacians.degrees[empty] + 1e-300  # where no edge leads to strata with records
     loss = Quadratic(np.zeros(len(slope)), slope, np.maximum(degrees, least)[:, :, None] * np.eye(n))
     return JointProblem(loss, problem.regularizer, FixedGraph(), edges, w, couple)
-
-
-def _means(problem):
-    """The minimiser of the edges' terms: every stratum is the mean of its neighbours."""
-    given, shift = problem.given, problem.loss.H.diagonal(axis1=1, axis2=2)
-    means, pull = np.empty(shift.shape), -problem.loss.g
-    for kind in range(given.kind.max() + 1):
-        (alike,) = np.nonzero(given.kind == kind)
-        solve = given.solver(alike[0], shift[:, alike[0]])
-        means[:, alike] = pull[:, alike] / shift[:, alike] if solve is None else solve(pull[:, alike])
-    return means

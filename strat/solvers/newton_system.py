@@ -1,11 +1,12 @@
-"""Linear systems of a given graph: Newton's equations, and the Laplacian plus a multiple of the identity."""
+"""Linear systems of a given graph: Newton's equations, the Laplacian plus a multiple of the identity; interior points by them."""
 
 from functools import partial
 
 import numpy as np
 
 from strat.oracles.base import hessian_blocks
-from strat.solvers.free_directions import times
+from strat.oracles.interior_point import InteriorPoint, kinked_and_quadratic
+from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.preconditioner import Preconditioner
 
 BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
@@ -17,6 +18,7 @@ MOST = 200  # conjugate gradient steps
 # the share of the residual that is left, and to FORCED at least.
 FAINT, LEFT, FORCED = 1e-4, 100.0, 0.1
 DEFINITE = 1e-13  # share of every diagonal entry that keeps the equations definite without records
+DAMPING = 1e-9  # the same in an interior point method
 EXACT = 1e-11  # relative residual of a solution of `GraphSystem` by an exact factorisation
 REDUCED = 1e-10  # reduction of the residual by conjugate gradients otherwise
 
@@ -175,6 +177,45 @@ class GraphSystem:
         rest = b - product(start)
         goal, work = REDUCED * np.linalg.norm(rest), np.empty((3, *b.shape))
         return start + conjugate_gradients(product, self._near, rest, goal, 500, work)
+
+
+class Smoothed:
+    """The minimiser of a JointProblem whose terms are quadratic but for kinks of records (`rows`), by an `InteriorPoint`.
+
+    `system`, a NewtonSystem, solves with the matrices; `rest` are the oracles of all other terms but the Laplacian's.
+    """
+
+    def __init__(self, problem, system, rows, rest):
+        self.problem, self.system, self.rows, self.rest = problem, system, rows, rest
+        self.everywhere = FreeDirections.everywhere(problem.K, problem.n)
+
+    @classmethod
+    def of(cls, problem, system):
+        """The method for a problem, or None where it is not of this kind."""
+        known = kinked_and_quadratic([*getattr(problem.loss, "parts", ()), problem.regularizer])
+        return cls(problem, system, *known) if known and system.forms_blocks else None
+
+    def minimiser(self, point, tol):
+        """Theta from a differentiated point on, as far as a gradient of norm tol."""
+        rows, theta = self.rows, point.theta
+        slope = point.theta_gradient + self.problem.regularizer_slope(theta)
+        slope = slope - rows.back(rows.slopes(rows.arguments(theta)))
+        self.quadratic = sum(hessian_blocks(oracle, theta) for oracle in self.rest)
+        return InteriorPoint(rows, self.quadratic, self).solve(theta, slope, tol)
+
+    def factorise(self, blocks):
+        """Take the blocks."""
+        self.system.take(blocks)
+        self.system.set(self.everywhere, share=DAMPING)
+
+    def solve(self, b, tolerance):
+        """Solve with the blocks and the Laplacian."""
+        return self.system.solve(b, self.everywhere, tolerance)
+
+    def product(self, move):
+        """The product with the Hessian of what is quadratic."""
+        bent = times(self.quadratic, move)
+        return bent + self.system.laplacian(move) if self.system.coupled else bent
 
 
 def conjugate_gradients(product, precondition, b, tolerance, most, work, rest=None, share=0.0):

@@ -10,9 +10,8 @@ from strat.solvers.algorithm import Algorithm, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
 from strat.solvers.free_directions import FreeDirections
-from strat.solvers.interior_point import Smoothed
 from strat.solvers.metric import StrataMetric
-from strat.solvers.newton_system import NewtonSystem
+from strat.solvers.newton_system import NewtonSystem, Smoothed
 
 
 class NewtonCG(Solver, max_iter=500):
@@ -86,8 +85,7 @@ class ProximalNewton(Algorithm):
     `one_length` is set.
 
     Where the regularizer is a ridge no gradient step comes first: Newton's equations at x give the step, which is
-    accepted as a whole if F falls as they predict, and is the last one where the losses are quadratic, too. Where all
-    terms are quadratic but for smoothed kinks of records, an interior point method replaces the first Newton step.
+    accepted as a whole if F falls as they predict.
     """
 
     saved = (
@@ -286,26 +284,20 @@ class ProximalNewton(Algorithm):
         forcing = min(self.forcing, 0.9 * (size / last) ** 2) if last < np.inf else self.forcing
         exact = self.quadratic and smooth
         goal = (0.003 if exact else 0.1) * self.tol * point.size
-        if exact:
-            return goal
-        return max(forcing * size, min(goal, self.forcing * size))
+        return goal if exact else max(forcing * size, min(goal, self.forcing * size))
 
     def _points(self, length, d, bend):
         """The points to try at a length: up to the kinks and, where there are some in the way, beyond them."""
         target = self.p.theta + length * d
-        bent, straight = self._bent(length, d, bend), self.problem.project(target)
+        far = np.abs(d).max(axis=1) / (np.abs(self.u).max(axis=1) + 1e-300)
+        far = np.clip(far, self.t, LONGEST * self.t)
+        bent = self.problem.prox(target + far[:, None] * (self.u + length * bend), far)
+        straight = self.problem.project(target)
         longest = length * np.abs(d).max(axis=1, keepdims=True)
         crossed = (np.abs(bent - target) > CROSSED * longest).any(axis=1, keepdims=True)
         if crossed.any():
             yield np.where(crossed, bent, straight)
         yield straight
-
-    def _bent(self, length, d, bend):
-        """The point at a length, no further than the kinks in the way."""
-        far = np.abs(d).max(axis=1) / (np.abs(self.u).max(axis=1) + 1e-300)
-        far = np.clip(far, self.t, LONGEST * self.t)
-        target = self.p.theta + length * d
-        return self.problem.prox(target + far[:, None] * (self.u + length * bend), far)
 
     def _distance(self, point):
         """Size of every part's prox-gradient step, over t."""

@@ -2,6 +2,7 @@
 
 The joint problem has many critical points; which one a solver reaches depends on the start. The starts are:
 
+* "default": the same as "zero", which reached the lowest objective most often in our trials.
 * "zero": theta is the regularizer's prox at 0 with step 1, in units of the columns where these are far from 1. Where the loss
   is not finite there, the stratum starts at the prox of loss plus regularizer. W = W0.
 * "separate": theta fitted without any graph, W = W0.
@@ -9,8 +10,6 @@ The joint problem has many critical points; which one a solver reaches depends o
 * "random": "zero" with noise of the size of the "lrsm" parameters.
 Where W0 is not in the domain of h (it misses a given sum of weights, or a degree is 0 that stands in a logarithm), W is
 the best graph for theta instead.
-
-* "default": the same as "zero", which reached the lowest objective most often in our trials.
 """
 
 import copy
@@ -153,21 +152,25 @@ def zero(problem):
 def inside(problem, theta):
     """theta, with other parameters in the strata where the loss or its gradient is not finite there."""
     bad = np.zeros(1) if problem.loss.quadratic else ~problem.inside(theta)
-    if not bad.any():
+    if not bad.any() or problem.start_point is None:
         return theta
-    if problem.start_point is not None:
-        return problem.start_point(theta, bad)
-    if problem.loss.has("prox"):
-        near = problem.project(problem.loss.prox(theta, 1.0))
-        theta = np.where(bad[:, None], near, theta)
-    return theta
+    return problem.start_point(theta, bad)
 
 
 def _theta(problem, name, seed, limit):
     theta = zero(problem)
     if name in ("default", "zero"):
         return theta
-    fitted = _fit(problem, theta, problem.edges.zeros() if name == "separate" else problem.w0, limit)
+    # Roughly fitted, as far as time allows.
+    fixed = for_given_graph(problem, problem.edges.zeros() if name == "separate" else problem.w0)
+    solver = default_solver(problem.loss, False, problem.regularizer)
+    solver.set_params(tol=ROUGH, max_iter=ROUGH_ITERATIONS)
+    with limit(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = solver._run(fixed, theta, fixed.w0)
+    if result.status == "interrupted" and not result.notes:  # else the records are lost, as the fit will see
+        raise KeyboardInterrupt
+    fitted = inside(problem, result.theta)
     if name != "random":
         return fitted
     units = Units(problem, theta)
@@ -175,15 +178,3 @@ def _theta(problem, name, seed, limit):
     noise = units.outside(np.random.default_rng(seed).standard_normal(theta.shape))
     noisy = problem.project(theta + size * noise)
     return np.where(problem.inside(noisy)[:, None], noisy, theta)
-
-
-def _fit(problem, theta, w, limit):
-    """Roughly fitted parameters for the weights w, as far as time allows."""
-    solver = default_solver(problem.loss, False, problem.regularizer)
-    solver.set_params(tol=ROUGH, max_iter=ROUGH_ITERATIONS)
-    with limit(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        result = solver._run(for_given_graph(problem, w), theta, w)
-    if result.status == "interrupted" and not result.notes:  # else the records are lost, as the fit will see
-        raise KeyboardInterrupt
-    return inside(problem, result.theta)

@@ -1,4 +1,4 @@
-"""Candidate edges, in sparse matrices, and what all edge sets share."""
+"""Candidate edges, in sparse matrices, what all edge sets share, and all pairs of strata as edges."""
 
 import copy
 import math
@@ -6,11 +6,12 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg.blas import dtpmv
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
+from scipy.spatial.distance import cdist, pdist, squareform
 
-from strat.errors import GraphError
-from strat.oracles.memory import check_memory
+from strat.errors import GraphError, check_memory
 from strat.oracles.sparse_cholesky import Factor, SparseCholesky
 from strat.problem.edges.dense_factor import DenseFactor, positions
 
@@ -21,6 +22,8 @@ FULL = 0.25  # a graph with this share of all pairs is as good as dense
 SMALL = 200  # strata for which dense matrices are always as fast
 CHUNK = 32768  # edges of which differences are taken at a time
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
+ARRAYS = 20  # edge arrays that a fit of all pairs holds
+FEW = 150  # strata up to which the distances of all ordered pairs are there sooner, as pdist takes a while to begin
 
 
 class EdgeList:
@@ -191,3 +194,54 @@ class EdgeList:
         matrix = copy.copy(pattern)  # a new csr_array would cost as much as a small product
         matrix.data = w[edge_of_entry]
         return matrix
+
+
+class AllPairs(EdgeList):
+    """All pairs of K strata: an `EdgeList` by dense matrices, with edges in the order of ``scipy.spatial.distance``."""
+
+    all_pairs = True
+    exact_solver, width = True, 0.0  # as no system has a sparse factor
+
+    def __init__(self, K):
+        self.K, self.count = int(K), int(K) * (int(K) - 1) // 2
+        way = 'give candidate edges, such as edges="prior" or "knn"'
+        check_memory(f"learning the weights of all {self.count:,} pairs", ARRAYS * 8.0 * self.count, way)
+
+    @cached_property
+    def ends(self):
+        """Arrays (i, j) of the edges' ends, i < j."""
+        return np.triu_indices(self.K, 1)
+
+    def adjacency(self, w):
+        """The symmetric matrix A(w), a (K, K) array."""
+        return squareform(w, checks=False)
+
+    matrix = adjacency
+
+    def adjacency_operator(self, w):
+        """Function theta -> A(w) theta, for many products with one w."""
+        return self.adjacency(w).__matmul__
+
+    def degrees(self, w):
+        """Sum of the weights at every stratum, shape (K,)."""
+        out, ones = np.zeros(self.K), np.ones(self.K - 1)
+        if ones.size:
+            # w is a packed triangle of the order K - 1: the products with it and with its transpose.
+            out[:-1] = dtpmv(ones.size, w, ones, lower=1, trans=1)
+            out[1:] += dtpmv(ones.size, w, ones, lower=1)
+        return out
+
+    def add_ends(self, a, g):
+        """In place: g_e += a_i + a_j."""
+        g += squareform(np.add.outer(a, a), checks=False)
+        return g
+
+    def distances(self, theta):
+        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
+        if self.K <= FEW:
+            return squareform(cdist(theta, theta, "sqeuclidean"), checks=False)
+        return pdist(theta, "sqeuclidean")
+
+    def solver(self, w, shift, degrees=None):
+        """Function b -> (diag(degrees + shift) - A(w))^-1 b for b (K, n), by a dense Cholesky factor."""
+        return DenseFactor(self, (self.degrees(w) if degrees is None else degrees) + shift, w).solve

@@ -43,7 +43,13 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
             text = ", ".join(f"{each.mean():.6g}" for each in losses[-1])
             logger.info("tune  evidence  fold %d of %d  held out %s", number, len(parts), text)
-        choice = last_that_gains(losses, in_time) if guard else len(ways)
+        choice = len(ways)
+        if guard:  # the last way that gains more than the standard error over the one before it that did
+            choice, (before, *others) = 0, zip(*losses, strict=True)
+            for number, after in enumerate(others, start=1):
+                gain, error = paired_gain(before, after, in_time)
+                if gain > error:
+                    choice, before = number, after
         if choice:
             evidence = Evidence(model, prior, everything.part())
             *_, (x, path) = maximised(evidence, ways[:choice], scaled, clock)
@@ -102,16 +108,6 @@ def maximised(evidence, ways, scaled, clock):
         z = descend(function, z, -unbounded, unbounded, lambda z: False, STEPS)
         path = [*path, at(z)[0]]
         yield np.tensordot(z, directions[: len(z)], 1), path
-
-
-def last_that_gains(losses, in_time):
-    """The last way that gains more than the standard error over the one before it that did; 0, the start, for none."""
-    best, (start, *others) = 0, zip(*losses, strict=True)
-    for way, after in enumerate(others, start=1):
-        gain, error = paired_gain(start, after, in_time)
-        if gain > error:
-            best, start = way, after
-    return best
 
 
 def tuned_parts(model, prior, x, table):

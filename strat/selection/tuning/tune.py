@@ -147,7 +147,16 @@ def tune(
     if validation is not None and folds is not None:
         raise OptionError("give validation= or folds=, not both: records to tune on, or folds of train.")
     options = {"wrt": wrt, "edges": edges, "tie": tie, "penalty": penalty, "candidates": candidates}
-    by_evidence = _is_by_evidence(method, options)
+    if method not in ("validation", "evidence"):
+        raise OptionError(f'method is {method!r}; it is "validation" or "evidence".')
+    by_evidence = method == "evidence"
+    defaults = {"wrt": [("scale",), ["scale"], "scale"], "edges": ["prior"], "candidates": [(), [], {}]}
+    for name, value in options.items() if by_evidence else ():
+        if repr(value) not in map(repr, defaults.get(name, [None])):
+            raise OptionError(
+                f'{name}= is not an option of method="evidence", which tunes one weight for each axis and coefficient; leave '
+                f'it out, or tune by held-out loss (method="validation").'
+            )
     splits, sample, held_out = 5 if folds is None else folds, Sample([model], train, "train"), None
     everything = sample
     if validation is not None:
@@ -165,17 +174,3 @@ def tune(
         other = {"model": clone(model), "verbose": False, "guard": False}
         tuned.unguarded_call = partial(tune, **arguments | other)
     return tuned
-
-
-def _is_by_evidence(method, options):
-    """Whether the method is "evidence", for which some options must have their defaults."""
-    if method not in ("validation", "evidence"):
-        raise OptionError(f'method is {method!r}; it is "validation" or "evidence".')
-    defaults = {"wrt": [("scale",), ["scale"], "scale"], "edges": ["prior"], "candidates": [(), [], {}]}
-    for name, value in options.items() if method == "evidence" else ():
-        if repr(value) not in map(repr, defaults.get(name, [None])):
-            raise OptionError(
-                f'{name}= is not an option of method="evidence", which tunes one weight for each axis and coefficient; leave '
-                f'it out, or tune by held-out loss (method="validation").'
-            )
-    return method == "evidence"
