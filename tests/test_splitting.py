@@ -9,12 +9,8 @@ import strat
 from strat.oracles import splitting
 from strat.oracles.cone_prox import MISSES, Start
 
-CONES = {
-    row.name: row
-    for row in COMPOUNDS
-    if row.name
-    in ("overlapping groups", "OSCAR", "square of l1", "ball and plane", "risk bound", "Huber of a norm")
-}
+NAMES = ("overlapping groups", "OSCAR", "square of l1", "ball and plane", "risk bound", "Huber of a norm")
+CONES = {row.name: row for row in COMPOUNDS if row.name in NAMES}
 K, n = 40, 6
 RNG = np.random.default_rng(1)
 STEPS, V, MOVE = RNG.uniform(0.02, 2, size=K), 0.3 + RNG.normal(size=(K, n)), 1e-3 * RNG.normal(size=(K, n))

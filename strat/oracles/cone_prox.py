@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -55,26 +55,26 @@ class ConeProx:
         t = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), K)
         if K > 1 and self._alike(v, t):
             return np.tile(self(v[:1], t[:1]), (K, 1))
-        if start is not None and start.misses < MISSES and self.splitting(n) is not None:
+        start = start or Start(misses=MISSES)
+        if start.misses < MISSES and self.splitting is not None:
             return self._split(v, t, start)
         program = getattr(self._own, "program", None)
         if program is None or program.K != K:
             program = self._own.program = self._program(K, n, self.cones())
         try:
-            return self._solved(program, v, t, start is not None and start.rough)
+            return self._solved(program, v, t, start.rough)
         except NoOracleError:  # rounding may end the program of a few strata
-            if self.splitting(n) is None:
+            if self.splitting is None:
                 raise
         return self._split(v, t, Start())
 
-    def splitting(self, n):
-        """The ADMM for n parameters a stratum, or None where it does not apply."""
-        if not hasattr(self._own, "splitting"):
-            self._own.splitting = Splitting.of(self.cones(), n)
-        return self._own.splitting
+    @cached_property
+    def splitting(self):
+        """The ADMM, or None where it does not apply."""
+        return Splitting.of(self.cones())
 
     def _split(self, v, t, start):
-        z, left, start.state = self.splitting(v.shape[1])(v, t, start.state)
+        z, left, start.state = self.splitting(v, t, start.state)
         start.misses += len(left) > LEFT * len(v)
         if len(left):
             z[left] = self.some(left, v[left], t[left])

@@ -1,22 +1,23 @@
 """Cone programs of a few unknowns, one a stratum with the same matrices: all at once, by ADMM."""
 
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import scipy.linalg
 
 from strat.oracles.cone_program import ConeProgram
 
-#: Cones with a projection in closed form.
-PROJECTED = ("zero", "nonnegative", "second order")
-#: Numbers of a program above which dense matrices are no good choice.
-LARGEST = 200
+#: Cones with a projection in closed form, and numbers of a program above which dense matrices are no good choice.
+PROJECTED, LARGEST = ("zero", "nonnegative", "second order"), 200
 #: Over-relaxation, iterations between two looks at the residuals, and most iterations.
 RELAXATION, PERIOD, MOST = 1.6, 10, 500
 #: Looks between two changes of the penalty rho, the factor by which it changes, and the ratio of the residuals that asks for it.
 LOOKS, FACTOR, UNEVEN = 15, 4.0, 4.0
 #: Accuracy that is asked for, and the one that is enough in the end: F sees violated constraints to first order.
 ACCURACY, ENOUGH = 1e-13, 1e-10
+
+_longest = partial(np.linalg.norm, ord=np.inf, axis=1)  # the largest absolute value of each row
 
 
 class Splitting:
@@ -28,42 +29,38 @@ class Splitting:
         x = argmin ½ xᵀ M x + qᵀ x + rho/2 ‖A x + s − b + y‖²,
         s = the projection of b − A x − y on the cones,        y = y + A x + s − b.
 
-    One basis V serves all steps t: Vᵀ (diag(I, 0) + rho AᵀA) V = I and Vᵀ P V = diag(curvature). Each stratum has its own rho, a
-    power of FACTOR. Rows and the unknowns u are scaled to be near one. After MOST iterations it gives up.
+    One basis V serves all steps t: Vᵀ (diag(I, 0) + rho AᵀA) V = I and Vᵀ P V = diag(curvature). Each stratum has its own rho.
     """
 
-    def __init__(self, functions, n):
-        one = ConeProgram(1, n, functions)
+    def __init__(self, functions):
+        self.n = functions[0].n
+        one = ConeProgram(1, self.n, functions)
         (A, b), (P, self.c) = one.constraints[:2], one.objective()
-        self.n, A, P = n, A.toarray(), P.toarray().astype(float)
-        self.P = np.triu(P) + np.triu(P, 1).T
+        P = P.toarray().astype(float)
+        self.P = P + np.triu(P, 1).T
         kinds = [(PROJECTED.index(kind), size) for f in functions for kind, size in f.kinds]
         starts = np.cumsum([0, *(size for _, size in kinds)])
         cones = sorted((*kind, start) for kind, start in zip(kinds, starts, strict=False))
         # Rows of one kind, and second-order cones of one size, stand side by side.
         order = [row for _, size, start in cones for row in range(start, start + size)]
-        self.A, self.b = A[order], b[order]
-        self.zero = sum(size for kind, size, _ in cones if kind == 0)
-        self.lines = self.zero + sum(size for kind, size, _ in cones if kind == 1)
+        self.A, self.b = A.toarray()[order], b[order]
+        self.zero, self.lines = np.cumsum([sum(size for k, size, _ in cones if k == kind) for kind in (0, 1)])
         sizes = [size for kind, size, _ in cones if kind == 2]
         self.second_order = [(size, sizes.count(size)) for size in sorted(set(sizes))]
-        self.near = np.arange(len(self.c)) < n
-        cones = np.repeat(np.arange(len(sizes)), sizes)
-        self._scale(np.append(np.arange(self.lines), self.lines + cones))
+        self.near = np.arange(len(self.c)) < self.n
+        self._scale(np.append(np.arange(self.lines), self.lines + np.repeat(np.arange(len(sizes)), sizes)))
         self.bases = {}
         self._basis(1.0)
 
     @classmethod
-    def of(cls, functions, n):
+    def of(cls, functions):
         """The method for these functions, or None where it does not apply."""
-        alike = all(
-            f.strata is None and max(map(len, (f.A.values, f.P.values, f.b, f.c))) == 1 for f in functions
-        )
-        known = all(kind in PROJECTED for f in functions for kind, _ in f.kinds)
+        parts = [part for f in functions for part in (f.A.values, f.P.values, f.b, f.c)]
+        alike = all(len(part) == 1 for part in parts) and all(f.strata is None for f in functions)
+        kinds = {kind for f in functions for kind, _ in f.kinds}
         small = sum(f.size + f.b.shape[1] for f in functions) <= LARGEST
         with suppress(scipy.linalg.LinAlgError):  # unknowns that the rows do not tell apart
-            return cls(functions, n) if alike and known and small else None
-        return None
+            return cls(functions) if alike and small and kinds and kinds <= set(PROJECTED) else None
 
     def __call__(self, v, t, state):
         """z (K, n), the numbers of the strata that are left unsolved, and the state where the next call may start.
@@ -72,8 +69,7 @@ class Splitting:
         """
         K, m = len(v), len(self.b)
         if state.shape != (K, 2 * m + 1):
-            state = np.zeros((K, 2 * m + 1))
-            state[:, -1] = 1.0
+            state = np.hstack([np.zeros((K, 2 * m)), np.ones((K, 1))])
         s, dual, rho = state[:, :m].copy(), state[:, m:-1] * t[:, None], state[:, -1].copy()
         q = t[:, None] * self.c
         q[:, : self.n] -= v
@@ -148,8 +144,3 @@ class Splitting:
         columns = np.append(np.ones(self.n), np.exp(logarithms[len(cone) :]))
         self.A, self.P = self.A * rows[:, None] * columns, self.P * columns[:, None] * columns
         self.b, self.c = self.b * rows, self.c * columns
-
-
-def _longest(rows):
-    """The largest absolute value of each row."""
-    return np.abs(rows).max(axis=1, initial=0.0)
