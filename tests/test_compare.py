@@ -84,7 +84,7 @@ def test_strata_without_training_records_are_apart():
     expected = -alone.score(*lonely[:2], strata=lonely[2])
     assert np.isclose(table.mean("lrsm", part="unseen")[0], expected)
     assert f"unseen: {(~keep).sum()} test records in strata without training records" in str(table)
-    free = strat.compare({"separate": strat.separate(BASE)}, train=pick(keep), test=pick(~keep))
+    free = strat.compare({"separate": strat.separate(BASE)}, pick(keep), pick(~keep))
     assert free.runs[0]["error"] is None  # the labels of all records are its strata
     assert "he stratum (2, 'F') has neither records nor edges" in str(free)
 

@@ -13,7 +13,7 @@ PROJECTED, LARGEST = ("zero", "nonnegative", "second order"), 200
 #: Over-relaxation, iterations between two looks at the residuals, and most iterations.
 RELAXATION, PERIOD, MOST = 1.6, 10, 500
 #: Looks between two changes of the penalty rho, the factor by which it changes, and the ratio of the residuals that asks for it.
-LOOKS, FACTOR, UNEVEN = 15, 4.0, 4.0
+LOOKS, FACTOR, UNEVEN = 20, 4.0, 2.0
 #: Accuracy that is asked for, and the one that is enough in the end: F sees violated constraints to first order.
 ACCURACY, ENOUGH = 1e-13, 1e-10
 

@@ -21,9 +21,9 @@ from strat.selection.predictions import prediction_of
 
 def compare(
     models: dict,
-    *,
     train: tuple | None = None,
     test: tuple | None = None,
+    *,
     data: tuple | None = None,
     splits: Any = 10,
     test_size: float = 0.2,
