@@ -128,7 +128,7 @@ def test_dense_joint_fits_write_their_program_once(monkeypatch):
     z = np.arange(4 * count) % count
     data = np.random.default_rng(0).normal(size=(len(z), P))
     base = strat.BaseModel(LOSSES["squares"][0], *COMPOUNDS["overlapping groups"], data=(x, y))
-    model = strat.joint(base, strat.graphs.complete(count), solver=strat.MAPG(max_iter=42, tol=0))
+    model = strat.joint(base, strat.graphs.complete(count), solver=strat.MAPG(max_iter=60, tol=0))
     assert model.fit(data, data[:, 0], strata=z).result_.status == "max_iter"
     assert [names.get("what") for names in made].count("the fit's cone program") == 1
 

@@ -10,8 +10,8 @@ from strat.errors import NoOracleError
 from strat.oracles.cone_program import ConeProgram
 from strat.oracles.splitting import Splitting
 
-#: Share of the strata that ADMM may leave unsolved, and how often it may leave more before it is given up.
-LEFT, MISSES = 0.5, 3
+#: How often ADMM may take longer than Clarabel before it is given up.
+MISSES = 5
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Start:
     """What the next prox of a fit starts from where it is iterative: changed by each prox."""
 
     state: np.ndarray = field(default_factory=lambda: np.zeros(1))
-    misses: int = 0  # how often too many strata were left unsolved
+    misses: int = 0  # how often ADMM took long
     rough: bool = False  # whether a rough prox by Clarabel will do
 
 
@@ -56,7 +56,7 @@ class ConeProx:
         if K > 1 and self._alike(v, t):
             return np.tile(self(v[:1], t[:1]), (K, 1))
         start = start or Start(misses=MISSES)
-        if start.misses < MISSES and self.splitting is not None:
+        if self.splits(start):
             return self._split(v, t, start)
         program = getattr(self._own, "program", None)
         if program is None or program.K != K:
@@ -68,14 +68,18 @@ class ConeProx:
                 raise
         return self._split(v, t, Start())
 
+    def splits(self, start):
+        """Whether ADMM computes the next prox."""
+        return start.misses < MISSES and self.splitting is not None
+
     @cached_property
     def splitting(self):
         """The ADMM, or None where it does not apply."""
         return Splitting.of(self.cones())
 
     def _split(self, v, t, start):
-        z, left, start.state = self.splitting(v, t, start.state)
-        start.misses += len(left) > LEFT * len(v)
+        z, left, start.state, long = self.splitting(v, t, start.state)
+        start.misses += long
         if len(left):
             z[left] = self.some(left, v[left], t[left])
         return self._inside(z)

@@ -23,6 +23,7 @@ RAREST = 40  # most iterations between two Newton steps
 STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
 DENSE = 50  # edges a stratum, above which a cone program of the whole graph costs more than many proxes
 ROUGH = 3e-5  # residual in theta down to which rough proxes will do
+CHEAP = 0.25  # share of a step that is taken by ADMM in those
 TRIALS = 60  # most steps tried from one point
 
 
@@ -41,8 +42,7 @@ class JointSteps(Algorithm):
     saved = (
         *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
         *("interval", "wait", "last", "damping", "fresh", "late", "apart"),
-        *("strata_metric.loss_curvature", "strata_metric.share"),
-        *("strata_metric.start.state", "strata_metric.start.misses"),
+        *(f"strata_metric.{name}" for name in ("loss_curvature", "share", "start.state", "start.misses")),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
     )
 
@@ -81,7 +81,8 @@ class JointSteps(Algorithm):
         self.wait -= 1
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         if due and self.by_cones:
-            self.apart, self.wait = self.apart + behind, self.often
+            costly = not self.problem.regularizer.prox.splits(self.strata_metric.start)
+            self.apart, self.wait = self.apart + behind * (1.0 if costly else CHEAP), self.often
         elif due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
@@ -97,9 +98,8 @@ class JointSteps(Algorithm):
         x, before = self.x, self.x.objective
         self.apart += behind and (self.damping.max() > HEAVY or self.late >= LATE)
         accuracy, curvature = max(self.w_estimate / BEHIND, 0.1 * self.tol), self.strata_metric.loss_curvature
-        newton = ProximalNewton(
-            for_given_graph(self.problem, x.w), x, x.w, accuracy, curvature, one_length=True
-        )
+        fixed = for_given_graph(self.problem, x.w)
+        newton = ProximalNewton(fixed, x, x.w, accuracy, curvature, one_length=True)
         newton.damping, newton.fresh = self.damping, self.fresh
         start = newton.x.objective
         newton.step()

@@ -34,11 +34,8 @@ class DenseFactor:
             self.packed.fill(0.0)
         self.packed[edges.places] = -w
         self.packed[edges.diagonal] = diagonal
-        if edges.device is None:
-            failed = dpftrf(K, self.packed, **FORMAT, overwrite_a=1)[1]
-        else:
-            failed = self._fails_on_device()
-        if failed:
+        on_cpu = edges.device is None
+        if dpftrf(K, self.packed, **FORMAT, overwrite_a=1)[1] if on_cpu else self._fails_on_device():
             raise np.linalg.LinAlgError("the matrix is not positive definite")
         self.log_det = 2 * float(np.log(self.packed[edges.diagonal]).sum())
 
