@@ -16,7 +16,7 @@ MISSES = 5
 
 @dataclass
 class Start:
-    """What the next prox of a fit starts from where it is iterative: changed by each prox."""
+    """Where the next prox of a fit starts if it is iterative; each prox changes it."""
 
     state: np.ndarray = field(default_factory=lambda: np.zeros(1))
     misses: int = 0  # how often ADMM took long

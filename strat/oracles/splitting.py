@@ -100,9 +100,9 @@ class Splitting:
             before, s = s, self._project(ahead)
             y = s - ahead
         x = origin - ((s + y) @ back) / H
-        image, size = x @ AV.T, _longest(q)
-        gap = _longest(image + s - b) / np.maximum(size, _longest(image))
-        move = rho * _longest((s - before) @ self.A) / np.maximum(size, rho * _longest(y @ self.A))
+        image = x @ AV.T
+        gap = _longest(image + s - b) / np.maximum(_longest(q[:, : self.n]), _longest(image))
+        move = rho * _longest((s - before) @ self.A) / np.maximum(_longest(q), rho * _longest(y @ self.A))
         return x @ V[: self.n].T, s, rho * y, gap, gap / np.maximum(move, 1e-300)
 
     def _basis(self, rho):

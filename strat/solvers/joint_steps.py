@@ -23,7 +23,7 @@ RAREST = 40  # most iterations between two Newton steps
 STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
 DENSE = 50  # edges a stratum, above which a cone program of the whole graph costs more than many proxes
 ROUGH = 3e-5  # residual in theta down to which rough proxes will do
-CHEAP = 0.25  # share of a step that is taken by ADMM in those
+CHEAP = 0.25  # weight in `apart` of iterations whose prox ADMM computes
 TRIALS = 60  # most steps tried from one point
 
 
