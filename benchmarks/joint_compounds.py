@@ -4,9 +4,8 @@
 
 CPU seconds of one fit each, at default settings, on all pairs with `LogDet`. "turns" is `AlternatingMinimization`, a cone
 program of all strata and its graph for each step in theta; `MAPG` does the same where W is sparse enough, and else takes
-accelerated steps, each with one prox of all strata. "Clarabel" is `MAPG` without the ADMM that computes proxes from the last
-ones. The ratios are those to `MAPG`, and "F" is how much higher its objective is than that of "turns", relative: the problem
-is not convex.
+accelerated steps, each with one prox of all strata. "Clarabel" is `MAPG` with all proxes by Clarabel. The ratios are those
+to `MAPG`, and "F" is how much higher its objective is than that of "turns", relative: the problem is not convex.
 """
 
 import argparse
@@ -50,7 +49,7 @@ def main():
         for row in rows:
             for loss in options.loss:
                 seconds, result = fitted(row, loss, K, strat.MAPG())
-                with mock.patch("strat.oracles.cone_prox.MISSES", 0):
+                with mock.patch("strat.oracles.splitting.LARGEST", 0):
                     clarabel, _ = fitted(row, loss, K, strat.MAPG())
                 turns, other = fitted(row, loss, K, strat.AlternatingMinimization())
                 higher = (result.objective - other.objective) / abs(other.objective)

@@ -11,18 +11,10 @@ class Declaration:
     def __init__(self, seed, K=3, N=5):
         self.rng = rng = np.random.default_rng(seed)
         self.K, self.N = K, N
-        self.variables = (
-            cp.Variable(name="b"),
-            cp.Variable(3, name="theta"),
-            cp.Variable((2, 3), name="B"),
-            cp.Variable((3, 3), symmetric=True, name="S"),
-        )
-        self.data = (
-            cp.Parameter(name="y"),
-            cp.Parameter(3, name="x"),
-            cp.Parameter((3, 3), name="A"),
-            cp.Parameter((2, 3), name="C"),
-        )
+        b, theta, B = (cp.Variable(s, name=name) for name, s in (("b", ()), ("theta", 3), ("B", (2, 3))))
+        self.variables = (b, theta, B, cp.Variable((3, 3), symmetric=True, name="S"))
+        shapes = {"y": (), "x": 3, "A": (3, 3), "C": (2, 3)}
+        self.data = tuple(cp.Parameter(s, name=name) for name, s in shapes.items())
         self.hyper = cp.Parameter(3, name="h", value=rng.normal(size=3))
         self.theta = {v.name(): rng.normal(size=(K, *v.shape)) for v in self.variables}
         self.theta["S"] = self.theta["S"] + np.swapaxes(self.theta["S"], 1, 2)

@@ -7,6 +7,18 @@ import numpy as np
 import scipy.sparse as sp
 
 
+def assert_every(check, first, count, share):
+    """All seeds are tried and each failure is reported; of more than a share, what is made is not refused."""
+    failures, compiled = [], 0
+    for seed in range(first, first + count):
+        try:
+            compiled += check(seed)
+        except Exception as error:
+            failures.append(f"seed {seed}: {type(error).__name__}: {str(error).strip()[:300]}")
+    assert not failures, "\n".join(failures)
+    assert compiled > share * count
+
+
 class Maker:
     """One random declaration: variables, data Parameters, hyperparameters and their values.
 

@@ -20,11 +20,8 @@ def test_a_model_agrees_with_cvxpy(capsys):
     assert report.ok
     found = {(row.piece.split(":")[0], row.oracle) for row in report.rows}
     of_loss = {("the loss", name) for name in ("value", "gradient", "Hessian product", "prox")}
-    assert found == of_loss | {
-        ("the regularizer", "value"),
-        ("the regularizer", "prox"),
-        ("predict", "value"),
-    }
+    others = {("the regularizer", "value"), ("the regularizer", "prox"), ("predict", "value")}
+    assert found == of_loss | others
     assert all(row.points > 0 for row in report.rows)
     assert str(report).splitlines()[0].split() == ["piece", "oracle", "largest", "error", "points"]
     assert "logistic" in str(report) and "DIFFERS" not in str(report)
@@ -33,10 +30,7 @@ def test_a_model_agrees_with_cvxpy(capsys):
 
 
 CONVEX_FOR_SOME_DATA = [
-    -y * cp.log(p) - (1 - y) * cp.log(1 - p),
-    p - y * cp.log(p),
-    y * cp.abs(z),
-    -y * cp.square(z),
+    *(-y * cp.log(p) - (1 - y) * cp.log(1 - p), p - y * cp.log(p), y * cp.abs(z), -y * cp.square(z)),
     cp.kl_div(y, x @ cp.Variable(3, nonneg=True, name="q")),
     cp.log_det(cp.Variable((2, 2), PSD=True, name="S")) * -cp.abs(y) + y * b,
 ]

@@ -139,17 +139,17 @@ def test_arrow_datasets(records, tmp_path):
 
 def test_what_is_no_source_of_chunks(records):
     model = model_of(LOSSES["logistic"])
-    with pytest.raises(strat.DataError, match="gives its chunks once"):
-        model.fit(chunks=iter(in_chunks(*records)))
-    with pytest.raises(strat.DataError, match="chunk 0 must be a tuple"):
-        model.fit(chunks=[records[:1]])
-    with pytest.raises(strat.DataError, match="has no chunks"):
-        model.fit(chunks=[])
-    with pytest.raises(strat.DataError, match="nothing to fit"):
-        model.fit(chunks=in_chunks(*records[:3], np.zeros(N)))
-    with pytest.raises(strat.GraphError, match="chunk 1: stratum 7 is not a node"):
-        X, Y, z, _ = records
-        model.fit(chunks=[(X, Y, z), (X[:1], Y[:1], [7])])
+    unknown = records[0][:1], records[1][:1], [7]
+    for chunks, error, match in (
+        (iter(in_chunks(*records)), strat.DataError, "gives its chunks once"),
+        (10, strat.DataError, "chunks= is 10. Pass a list of chunks, tuples"),
+        ([records[:1]], strat.DataError, "chunk 0 must be a tuple"),
+        ([], strat.DataError, "has no chunks"),
+        (in_chunks(*records[:3], np.zeros(N)), strat.DataError, "nothing to fit"),
+        ([records[:3], unknown], strat.GraphError, "chunk 1: stratum 7 is not a node"),
+    ):
+        with pytest.raises(error, match=match):
+            model.fit(chunks=chunks)
     with pytest.raises(strat.NoOracleError, match="follow gradients, but abs.* smoothing=1e-3"):
         strat.lrsm(base_of(cp.abs(Y_ - MARGIN)), strat.graphs.path(K)).fit(chunks=in_chunks(*records))
     with pytest.raises(strat.OptionError, match="engine must be"):

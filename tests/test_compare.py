@@ -89,6 +89,15 @@ def test_strata_without_training_records_are_apart():
     assert "he stratum (2, 'F') has neither records nor edges" in str(free)
 
 
+def test_different_losses_are_ranked_with_a_warning(recwarn):
+    (_, y), u = BASE.data, BASE.predict
+    losses = {"free": cp.sum_squares(y - u), "pinball": strat.losses.pinball(y, u, 0.5)}
+    free, kinked = ({k: strat.common(strat.BaseModel(e, data=BASE.data))} for k, e in losses.items())
+    assert strat.compare(MODELS | free, TRAIN, TEST) and not recwarn
+    with pytest.warns(strat.DataWarning, match="'common', 'lrsm', 'free' – 'pinball' do. Give a metric"):
+        strat.compare(MODELS | free | kinked, TRAIN, TEST)
+
+
 def test_a_model_that_fails_is_a_row():
     models = {"small": strat.lrsm(BASE, AGE), **MODELS}
     table = strat.compare(models, data=(X, Y, Z), splits=2)

@@ -385,13 +385,13 @@ def test_a_models_own_thresholds_and_exponents_are_those_of_its_cone_programs():
 # Smoothing
 
 
-def smoothed(loss, width, data=REAL, point=None):
-    base = BaseModel(loss, data=data_of(loss), smoothing=width)
-    used = data_of(loss)
-    arrays = [data[parameter.name()] for parameter in used]
+def smoothed(loss, width, data=REAL):
+    base, arrays = (
+        BaseModel(loss, data=data_of(loss), smoothing=width),
+        [data[p.name()] for p in data_of(loss)],
+    )
     oracle = base.loss_program.bind(*arrays, strata=Z, strata_order=range(K))
-    point = {key: POINTS[key] for key in base.variables} if point is None else point
-    return *oracle.value_and_gradient(point), oracle
+    return *oracle.value_and_gradient({key: POINTS[key] for key in base.variables}), oracle
 
 
 PINBALL = [

@@ -1,7 +1,5 @@
 """Fits with regularizers and constraints that have no closed prox, against one CVXPY solve of all strata."""
 
-import warnings
-
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -17,15 +15,14 @@ TOLERANCES = (1e-10, 1e-8, 1e-7)
 def optimum(problem):
     """The optimal value, at the smallest tolerance that Clarabel meets."""
     for tolerance in TOLERANCES:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            problem.solve(cp.CLARABEL, **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance))
+        problem.solve(cp.CLARABEL, **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance))
         if problem.status == cp.OPTIMAL:
             break
     assert problem.status == cp.OPTIMAL
     return problem.solution.opt_val
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("row", COMPOUNDS, ids=[row.name for row in COMPOUNDS])
 def test_fits_reach_the_optimum_of_the_stacked_problem(row, loss):

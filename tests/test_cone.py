@@ -59,15 +59,6 @@ def test_fits_are_cvxpys(loss, compound):
     assert model.result_.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("compound", ["pairs", "exponentials", "ball and plane", "cubic"])
-@pytest.mark.parametrize("loss", ["logistic", "weighted by data"])
-def test_programs_by_the_public_interface(monkeypatch, loss, compound):
-    """Releases of CVXPY whose inner parts are others give the same programs."""
-    expected = fitted(loss, compound).result_.objective
-    monkeypatch.setattr("strat.rules.atoms.Dcp2Cone", None)
-    assert fitted(loss, compound).result_.objective == pytest.approx(expected, rel=1e-8)
-
-
 def test_programs_with_sparse_bounds():
     ends = [sp.diags_array([-0.2, -0.1]), sp.diags_array([0.3, 0.4])]
     W = cp.Variable((2, 2), sparsity=([0, 1], [0, 1]), bounds=ends, name="W")

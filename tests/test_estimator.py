@@ -172,6 +172,25 @@ def test_hyperparameters_are_read_at_fit_and_can_be_set_on_a_model():
         model.set_params(base__other=1)
 
 
+def test_a_fitted_model_keeps_the_values_of_its_fit(tmp_path):
+    x, y, u = cp.Parameter(D, name="x"), cp.Parameter(name="y"), cp.Variable(D, name="theta")
+    lam, tau = cp.Parameter(nonneg=True, name="lam", value=0.1), cp.Parameter(nonneg=True, value=1.0)
+    loss, ridge = tau * cp.square(y - x @ u), lam * cp.sum_squares(u)
+    base = strat.BaseModel(loss, ridge, data=(x, y), predict=tau * x @ u)
+    model, path = strat.lrsm(base, PATH).fit(X, Y, strata=Z), tmp_path / "fit.npz"
+
+    def numbers():
+        loss, gradient = strat.hypergradient(model, (X[:9], Y[:9], Z[:9]), ["W0", lam])
+        yield from (model.score(X, Y, strata=Z), model.to_cvxpy().solve(), loss, *gradient.values())
+        yield from (model.predict(X[:1], strata=["a"], unseen="common"), strat.sensitivity(model).derivatives)
+
+    before, lam.value, tau.value = [*numbers(), model.save(path)], 3.0, 4.0
+    assert all(map(np.allclose, numbers(), before)) and np.isclose(before[1], model.result_.objective)
+    assert strat.load(path, base).score(X, Y, strata=Z) == before[0] and lam.value == 3.0
+    assert model.set_params(base__lam=7.0).values["lam"] == 0.1 and clone(model).values == {"lam": 7.0}
+    assert model.fit(X, Y, strata=Z).values["lam"] == 7.0 and model.score(X, Y, strata=Z) < 2 * before[0]
+
+
 def test_scales_multiply_the_edges_of_a_factor():
     graph = strat.graphs.grid(3, 2, name=("age", "sex"))
     z = [(k // 2, k % 2) for k in Z]

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 
 import networkx as nx
 import numpy as np
@@ -93,6 +92,7 @@ def test_knn_of_equal_rows_never_counts_the_node_itself():
 
 
 PATH3, ABC = graphs.path(3, name="x"), read_graph(nx.path_graph(["a", "b", "c"]))
+NAMED, ALONE = read_graph(graphs.grid(2, 3, name=("density", "sulphates"))), PriorGraph.without_edges("abc")
 #: What errors say, and what they say it of.
 UNBUILT = {
     GraphError: {
@@ -116,6 +116,7 @@ UNBUILT = {
         "no candidate edges": lambda: candidate_edges([], ABC),
         "not a list of pairs": lambda: candidate_edges([("a", "b", "c")], ABC),
         "0 is not a node": lambda: candidate_edges(nx.path_graph(2), ABC),
+        'edges="prior": the graph has no edges': lambda: candidate_edges("prior", ALONE),
     },
     OptionError: {
         "edges='some' is not known": lambda: candidate_edges("some", ABC),
@@ -127,6 +128,11 @@ UNBUILT = {
         "tau is -1.0": lambda: graphs.exponential_kernel(np.eye(3), -1.0),
         "tau is '1'": lambda: graphs.exponential_kernel(np.eye(3), "1"),
         "tau is True": lambda: graphs.exponential_kernel(np.eye(3), True),
+        "'age' is not a factor of the graph.*has the factors 'density'": lambda: NAMED.weights({"age": 1}),
+        r"scale\['density'\] is -1": lambda: NAMED.weights({"density": -1}),
+        r"scale\['density'\] is '2'": lambda: NAMED.weights({"density": "2"}),
+        "scale is nan": lambda: NAMED.weights(math.nan),
+        "has no factors": lambda: ABC.weights({"year": 2}),
     },
     DataError: {
         "nan in row 1, column 0": lambda: graphs.knn([[1.0], [math.nan]], 1),
@@ -134,13 +140,14 @@ UNBUILT = {
         "shape": lambda: graphs.knn(np.zeros((2, 2, 2)), 1),
         "a single stratum, which has no neighbours": lambda: graphs.knn([[1.0, 2.0]], 1),
         "counts must hold 3 finite numbers": lambda: graphs.from_parameters(np.eye(3), counts="many"),
+        "needs a GeoDataFrame or GeoSeries": lambda: graphs.from_geometry([1, 2]),
     },
 }
 ROWS = [(error, text, build) for error, rows in UNBUILT.items() for text, build in rows.items()]
 
 
 @pytest.mark.parametrize(("error", "text", "build"), ROWS, ids=[text for _, text, _ in ROWS])
-def test_graphs_that_cannot_be_built(error, text, build):
+def test_what_cannot_be_built_or_scaled(error, text, build):
     with pytest.raises(error, match=text):
         build()
 
@@ -187,6 +194,10 @@ def weighted_edge(weight):
     return nx.Graph([("a", "b"), ("b", "c", {"weight": weight})])
 
 
+LABELS, UPPER = ["a", "b", "c"], np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 5.0], [0.0, 0.0, 0.0]])
+W = UPPER + UPPER.T
+
+
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
@@ -211,9 +222,18 @@ def weighted_edge(weight):
         (np.zeros((3, 3)), "an ndarray is not a graph"),
         (3, "an int is not a graph"),
         ("path", "a str is not a graph"),
+        ((LABELS, UPPER), r"Only one half of W is filled: pass W \+ W.T"),
+        ((LABELS, W / W.sum(axis=1, keepdims=True)), "shares of a row: pass the weights before"),
+        ((LABELS, (UPPER > 0) + (UPPER.T > 3)), r"pass W.maximum\(W.T\)"),
+        ((LABELS, UPPER + 2 * UPPER.T), r"Pass \(W \+ W.T\) / 2 for the mean"),
+        ((LABELS, [0, 1, 1], [1, 0, 2], [2, 3, 5]), "has weight 5 one way and 0 the other"),
+        ((LABELS, [0, 1], [1, 3], [2, 5]), "positions of the ends among the labels, from 0 to 2"),
+        ((LABELS, [0.5], [1], [2]), "positions of the ends"),
+        ((LABELS, [0, 1], [1], [2, 5]), "arrays of one length"),
+        (object(), "a W or Graph of libpysal"),
     ],
 )
-def test_what_is_no_graph(graph, message):
+def test_what_is_no_graph_is_refused_with_advice(graph, message):
     with pytest.raises(GraphError, match=message):
         read_graph(graph)
 
@@ -242,19 +262,6 @@ def test_scales_reach_parallel_edges_of_different_factors_and_spare_the_rest():
     assert read_graph(graph).weights({"rail": 3}).tolist() == [31.0, 1.0]
 
 
-def test_scales_out_of_range():
-    named, unnamed = graphs.grid(2, 3, name=("density", "sulphates")), nx.path_graph(3)
-    for graph, scale, message in (
-        (named, {"age": 1}, "'age' is not a factor of the graph, which has the factors 'density'"),
-        (named, {"density": -1}, r"scale\['density'\] is -1"),
-        (named, {"density": "2"}, "is '2'"),
-        (named, math.nan, "scale is nan"),
-        (unnamed, {"year": 2}, "has no factors"),
-    ):
-        with pytest.raises(OptionError, match=message):
-            read_graph(graph).weights(scale)
-
-
 # --- candidate edges
 
 
@@ -271,11 +278,9 @@ def test_candidate_edges():
     assert of((["d", "b"], np.array([[0, 1], [1, 0]]))) == [[1], [3]]
     tuples = (((0, 0), (0, 1)), ((0, 0), (1, 1)))  # two pairs of tuple labels are pairs
     assert of(tuples, read_graph(graphs.grid(2, 2))) == [[0, 0], [1, 3]]
-    everything, alone = candidate_edges("all", prior), PriorGraph.without_edges("abc")
+    everything = candidate_edges("all", prior)
     assert prior.weights_on(*everything).tolist() == [0.0, 0.0, 0.0, 1.0, 0.0, 1.0]
-    assert alone.weights_on(*everything).tolist() == [0.0] * 6
-    with pytest.raises(GraphError, match='edges="prior": the graph has no edges'):
-        candidate_edges("prior", alone)
+    assert ALONE.weights_on(*everything).tolist() == [0.0] * 6
     assert of("all", PriorGraph.without_edges(["a"])) == [[], []]
 
 
@@ -317,12 +322,11 @@ def test_every_spelling_of_a_graph_is_the_same_graph(graph):
     assert np.array_equal(dense(read_graph(graph).to_networkx()), W)
 
 
+@pytest.mark.filterwarnings("error")
 def test_sparse_graphs_stay_sparse():
     K = 50_000
     links = sparse.diags_array([np.ones(K - 1)] * 2, offsets=[-1, 1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        prior = read_graph((range(K), links))
+    prior = read_graph((range(K), links))
     assert (prior.K, len(prior.i)) == (K, K - 1)
     i, j = candidate_edges("prior", prior)
     assert np.array_equal(prior.weights_on(i, j), np.ones(K - 1))
@@ -333,11 +337,6 @@ def test_sparse_graphs_stay_sparse():
 
 
 # --- graphs from where they live: arrays of edges, libpysal's weights, shapes of geopandas
-
-
-UPPER = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 5.0], [0.0, 0.0, 0.0]])
-W = UPPER + UPPER.T
-LABELS = ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -352,25 +351,6 @@ LABELS = ["a", "b", "c"]
 def test_lists_of_edges_are_graphs(i, j, w):
     assert np.array_equal(read_graph((LABELS, np.array(i), j, w)).matrix().toarray(), W)
     assert np.array_equal(read_graph((LABELS, sparse.coo_matrix(W))).matrix().toarray(), W)
-
-
-@pytest.mark.parametrize(
-    ("graph", "text"),
-    [
-        ((LABELS, UPPER), r"Only one half of W is filled: pass W \+ W.T"),
-        ((LABELS, W / W.sum(axis=1, keepdims=True)), "shares of a row: pass the weights before"),
-        ((LABELS, (UPPER > 0) + (UPPER.T > 3)), r"pass W.maximum\(W.T\)"),
-        ((LABELS, UPPER + 2 * UPPER.T), r"Pass \(W \+ W.T\) / 2 for the mean"),
-        ((LABELS, [0, 1, 1], [1, 0, 2], [2, 3, 5]), "has weight 5 one way and 0 the other"),
-        ((LABELS, [0, 1], [1, 3], [2, 5]), "positions of the ends among the labels, from 0 to 2"),
-        ((LABELS, [0.5], [1], [2]), "positions of the ends"),
-        ((LABELS, [0, 1], [1], [2, 5]), "arrays of one length"),
-        (object(), "a W or Graph of libpysal"),
-    ],
-)
-def test_asymmetric_weights_and_what_is_no_graph_are_refused_with_advice(graph, text):
-    with pytest.raises(strat.GraphError, match=text):
-        read_graph(graph)
 
 
 def test_weights_of_libpysal_are_graphs():
@@ -410,7 +390,5 @@ def test_places_that_touch_share_a_border_or_are_near_are_joined(squares):
     assert ("a", "b") in graphs.from_geometry(globe, "nearest", k=1).edges  # across the date line
     with pytest.raises(strat.OptionError, match="rule is 'bishop'"):
         graphs.from_geometry(squares, "bishop")
-    with pytest.raises(strat.DataError, match="needs a GeoDataFrame or GeoSeries"):
-        graphs.from_geometry([1, 2])
     with pytest.raises(strat.DataError, match="'b' has no shape"):
         graphs.from_geometry(squares.geometry.where(squares.index != "b"))

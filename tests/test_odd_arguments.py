@@ -1,7 +1,5 @@
 """Arguments that are nearly right: each is refused by name, or does what it says."""
 
-import warnings
-
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -51,14 +49,16 @@ def fitted(model=None, data=(X, Y), z=Z, **options):
 
 FRAME = pd.DataFrame({"remainder__sex": ["f", "m"] * 20, "u": X[:, 0], "v": X[:, 1]})
 NAMED = FRAME.rename(columns={"remainder__sex": "sex"})
-SEXES, SQUARE = strat.graphs.path(["f", "m"]), strat.graphs.grid(2, 2)
+NARROW = NAMED[["sex", "u"]]
+SEXES = strat.graphs.path(["f", "m"])
 OTHER = cp.Parameter(nonneg=True, name="lam", value=1.0)
 COEF, ONE_HOT = cp.Variable((2, 3), name="scores"), cp.Parameter(3, name="one_hot")
+LRSM, NOWHERE = {"lrsm": strat.lrsm(BASE, PATH)}, strat.NewtonCG(checkpoint="none/fit.npz")
 SOFTMAX = strat.BaseModel(strat.losses.softmax(ONE_HOT, x @ COEF), cp.sum_squares(COEF), data=(x, ONE_HOT))
 
 
-def heatmap():
-    return fitted(strat.lrsm(BASE, SQUARE), z=[(k // 2, k % 2) for k in Z])
+def of_sexes(frame, z=None, **options):
+    return lambda: fitted(strat.lrsm(BASE, SEXES, **options), (frame, Y), z)
 
 
 def from_weights(W):
@@ -74,15 +74,13 @@ REFUSED = {
         "too large to compute with, in column 0 of record 0": lambda: fitted(data=(X * 1e80, Y)),
         "too large to compute with": lambda: fitted(data=(sp.csr_array(X * 1e80), Y)),
         "x has NaN in column . of record": lambda: fitted(data=(np.ma.masked_array(X, X > 1), Y)),
-        "no column 'sex', only remainder__sex, u, v. Did you mean 'remainder__sex'": lambda: strat.lrsm(
-            BASE, SEXES, strata="sex"
-        ).fit(FRAME, Y),
-        "X has no column 'sex', only": lambda: fitted(strat.lrsm(BASE, SEXES), (FRAME, Y), ["sex", "u"]),
-        "x holds 'f' in record 0, column 'sex'.*Name the column in strata=": lambda: fitted(
-            strat.lrsm(BASE, SEXES), (NAMED[["sex", "u"]], Y), NAMED["sex"]
+        "no column 'sex', only remainder__sex, u, v. Did you mean 'remainder__sex'": of_sexes(
+            FRAME, strata="sex"
         ),
-        r"the column 'sex', .* is needed as a feature too.*cp.Parameter\(1, name='x'\)": lambda: fitted(
-            strat.lrsm(BASE, SEXES), (NAMED[["sex", "u"]], Y), "sex"
+        "X has no column 'sex', only": of_sexes(FRAME, ["sex", "u"]),
+        "x holds 'f' in record 0, column 'sex'.*Name the column in strata=": of_sexes(NARROW, NAMED["sex"]),
+        r"the column 'sex', .* is needed as a feature too.*cp.Parameter\(1, name='x'\)": of_sexes(
+            NARROW, "sex"
         ),
     },
     ShapeError: {
@@ -104,13 +102,8 @@ REFUSED = {
         "base__lam must be": lambda: strat.lrsm(BASE, PATH).set_params(base__lam="a"),
         "base__lam must be finite": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.ones(3)),
         "base__lam must": lambda: strat.lrsm(BASE, PATH).set_params(base__lam=np.nan),
-        "a folder that does not exist": lambda: fitted(
-            strat.lrsm(BASE, PATH, solver=strat.NewtonCG(checkpoint="none/fit.npz"))
-        ),
-        "random_state must be a whole number": lambda: strat.compare(
-            {"lrsm": strat.lrsm(BASE, PATH)}, data=(X, Y, Z), random_state=None
-        ),
-        "these strata make a heatmap": lambda: strat.plot.parameters(heatmap(), errors=True),
+        "a folder that does not exist": lambda: fitted(strat.lrsm(BASE, PATH, solver=NOWHERE)),
+        "random_state must be a whole number": lambda: strat.compare(LRSM, data=(X, Y, Z), random_state=None),
         "given mu beside graph_regularizer=LogDet": lambda: strat.joint(BASE, PATH, LOG_DET, mu=0.5),
         "lambda1 is a constant of a model that learns its graph.*joint.*scale=": lambda: strat.lrsm(
             BASE, PATH, lambda1=1.0
@@ -135,15 +128,13 @@ def test_what_was_meant_is_said(error, text, call):
     assert lam.value == 0.3
 
 
+@pytest.mark.filterwarnings("error")
 def test_pandas_rows_in_another_order_are_warned_of():
     frame, target, strata = pd.DataFrame(X), pd.Series(Y), pd.Series(Z)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        expected = fitted(data=(frame, target), z=strata).theta_["b"]
-        fitted(data=(frame, target.set_axis(range(5, 45))), z=strata)  # another index altogether
-    with pytest.warns(
-        DataWarning, match=r"strata has the index of x in another order.*strata.loc\[x.index\]"
-    ):
+    expected = fitted(data=(frame, target), z=strata).theta_["b"]
+    fitted(data=(frame, target.set_axis(range(5, 45))), z=strata)  # another index altogether
+    text = r"strata has the index of x in another order.*strata.loc\[x.index\]"
+    with pytest.warns(DataWarning, match=text):
         moved = fitted(data=(frame, target), z=strata[::-1]).theta_["b"]
     assert not np.allclose(moved, expected)
     with pytest.warns(DataWarning, match="y has the index of x in another order"):
@@ -178,6 +169,7 @@ MARGIN, MASK, WHERE = x @ theta + b, cp.Parameter(name="mask", nonneg=True), np.
 RIDGE = cp.sum_squares(theta) + cp.square(b)
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("loss", "made_for", "fine", "wrong"),
     [
@@ -193,11 +185,9 @@ RIDGE = cp.sum_squares(theta) + cp.square(b)
 )
 def test_labels_in_other_codes_than_the_loss_is_made_for_are_warned_of(loss, made_for, fine, wrong):
     model = strat.separate(strat.BaseModel(loss, RIDGE, data=(x, y)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(X, fine, strata=Z)
-        any_label = np.r_[2 * fine.min(), fine[1:]]  # of a record of weight 0
-        model.fit(X, any_label, strata=Z, sample_weight=np.arange(40) > 0)
+    model.fit(X, fine, strata=Z)
+    any_label = np.r_[2 * fine.min(), fine[1:]]  # of a record of weight 0
+    model.fit(X, any_label, strata=Z, sample_weight=np.arange(40) > 0)
     for labels in wrong:
         with pytest.warns(DataWarning, match=f"y is .*the loss is one for {made_for}") as found:
             model.fit(X, labels, strata=Z)
@@ -218,19 +208,18 @@ def test_rows_that_are_no_classes_are_warned_of():
     assert strat.compiler.label_codes.label_codes(program, {}, [X, X]) == {1: "one-hot"}
 
 
+@pytest.mark.filterwarnings("error")
 def test_other_numbers_than_labels_are_not_taken_for_labels():
     codes, dummy = (WHERE + 1) / 2, cp.Parameter(name="dummy")
     slope = cp.Variable(name="slope")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for loss in (cp.square(y - MARGIN), cp.abs(y - MARGIN), cp.logistic(MARGIN) - y * MARGIN):
-            fitted(strat.lrsm(strat.BaseModel(loss, RIDGE, data=(x, y)), PATH), (X, codes))
-        base = strat.BaseModel(MASK * cp.square(y - MARGIN), RIDGE, data=(x, y, MASK))
-        fitted(strat.lrsm(base, PATH), (X, Y, codes))
-        m = slope * dummy  # without an intercept the dummy multiplies the prediction, as a label does
-        for loss in (cp.logistic(m) - y * m, cp.exp(m) - y * m, cp.logistic(-y * m)):
-            label = WHERE if "-y" in str(loss)[:12] else codes
-            fitted(strat.lrsm(strat.BaseModel(loss, cp.square(slope), data=(dummy, y)), PATH), (codes, label))
+    for loss in (cp.square(y - MARGIN), cp.abs(y - MARGIN), cp.logistic(MARGIN) - y * MARGIN):
+        fitted(strat.lrsm(strat.BaseModel(loss, RIDGE, data=(x, y)), PATH), (X, codes))
+    base = strat.BaseModel(MASK * cp.square(y - MARGIN), RIDGE, data=(x, y, MASK))
+    fitted(strat.lrsm(base, PATH), (X, Y, codes))
+    m = slope * dummy  # without an intercept the dummy multiplies the prediction, as a label does
+    for loss in (cp.logistic(m) - y * m, cp.exp(m) - y * m, cp.logistic(-y * m)):
+        label = WHERE if "-y" in str(loss)[:12] else codes
+        fitted(strat.lrsm(strat.BaseModel(loss, cp.square(slope), data=(dummy, y)), PATH), (codes, label))
 
 
 def test_columns_that_differ_from_those_at_fit_are_named():

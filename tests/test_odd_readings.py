@@ -1,7 +1,5 @@
 """Odd input of what reads fitted models and graphs: derivatives, errors, kernels, reports, plots, graph learning."""
 
-import warnings
-
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -92,14 +90,13 @@ def islands():
         (strat.graphs.grid(["f", "m"], 3, name=("sex", "age")), 7),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_small_and_broken_graphs_are_read_without_ado(graph, edges):
     K = len(graph)
     model = fitted(graph)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        loss, gradient = strat.hypergradient(model, records(list(graph), seed=1), wrt=("W0", "scale"))
-        errors = strat.standard_errors(model)["theta"]
-        joined = strat.graphs.from_parameters(model)
+    loss, gradient = strat.hypergradient(model, records(list(graph), seed=1), wrt=("W0", "scale"))
+    errors = strat.standard_errors(model)["theta"]
+    joined = strat.graphs.from_parameters(model)
     assert np.isfinite(loss) and np.isfinite(gradient["W0"]).all() and gradient["W0"].shape == (K, K)
     found = strat.sensitivity(model)
     assert len(found) == edges and all(np.isfinite(found[e]["theta"]).all() for e in found)
@@ -138,10 +135,9 @@ def test_learn_graph_reads_the_labels_of_a_frame():
     assert strat.learn_graph(pd.DataFrame(rows, index=pairs), h).labels == [("f", 1), ("f", 2), ("f", 3)]
 
 
+@pytest.mark.filterwarnings("error")
 def test_constraints_that_hold_a_fit_back_do_not_make_it_unbounded():
     X, _, z = records(["a", "b", "c"])
     for limits in ([theta <= 0.1, theta >= -0.1], [cp.sum(theta) == 0.5], [cp.norm(theta, 1) <= 0.2]):
         base = strat.BaseModel(cp.square(y - x @ theta), 0.01 * cp.sum_squares(theta), limits, data=(x, y))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            strat.lrsm(base, strat.graphs.path(["a", "b", "c"])).fit(X, X @ [3.0, 5.0], strata=z)
+        strat.lrsm(base, strat.graphs.path(["a", "b", "c"])).fit(X, X @ [3.0, 5.0], strata=z)

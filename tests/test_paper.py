@@ -1,7 +1,5 @@
 """The paper's problems: its own iterates with its steps, true optima, and critical points of the default solver."""
 
-import warnings
-
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -10,6 +8,8 @@ import pytest
 
 import strat
 
+IGNORED = ("ConvergenceWarning", "CollapseWarning", "DataWarning")
+pytestmark = pytest.mark.filterwarnings(*(f"ignore::strat.{name}" for name in IGNORED))
 WINE_JOINT = strat.LogDet(lambda1=5.0, lambda2=2e-3, eta=0.1, mu=0.2)
 ELECTION_JOINT = strat.LogDet(lambda1=0.2, lambda2=2.0, eta=1e-3, mu=0.1)
 
@@ -45,14 +45,6 @@ def unjoined():
     return graph
 
 
-def fitted(model, *data, strata, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", strat.ConvergenceWarning)
-        warnings.simplefilter("ignore", strat.CollapseWarning)
-        warnings.simplefilter("ignore", strat.DataWarning)
-        return model.fit(*data, strata=strata, **options)
-
-
 def recomputed(theta, W, W0, loss, regularizer, h):
     """The joint objective written out in matrices."""
     L = np.diag(W.sum(axis=1)) - W
@@ -73,14 +65,14 @@ def test_wine_with_the_papers_steps(wine, wine_base, iteration, objective):
     X, Y, z = wine
     solver = strat.MAPG(step=(1e-3, 1e-4), tol=0, max_iter=iteration)
     joint = strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, solver=solver)
-    model = fitted(joint, X, Y, strata=z, init="zero")
+    model = joint.fit(X, Y, strata=z, init="zero")
     assert model.result_.objective == pytest.approx(objective, rel=1e-6)
     assert len(model.result_.history) == iteration + 1
 
 
 def test_wine_from_zero_with_the_default_solver(wine, wine_base):
     X, Y, z = wine
-    model = fitted(strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT), X, Y, strata=z, init="zero")
+    model = strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT).fit(X, Y, strata=z, init="zero")
     result = model.result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert result.objective <= -1976 and result.factorizations <= 150
@@ -95,19 +87,15 @@ def test_wine_from_zero_with_the_default_solver(wine, wine_base):
 @pytest.mark.parametrize(
     ("make", "objective", "most"),
     [
-        (
-            lambda base: strat.trace_constraint(base, paper_data.wine_graph(), lambda1=10, lambda2=0.1),
-            495.29750,
-            200,
-        ),
-        (lambda base: strat.separate(base, paper_data.wine_graph(), solver=strat.MAPG()), 495.200151418, 60),
+        (lambda *on: strat.trace_constraint(*on, lambda1=10, lambda2=0.1), 495.29750, 200),
+        (lambda *on: strat.separate(*on, solver=strat.MAPG()), 495.200151418, 60),
     ],
     ids=["trace constraint", "separate"],
 )
 def test_mapg_on_wine_where_theta_lags(wine, wine_base, make, objective, most):
     """Strata that hardly anything couples, nearly separable data and kinks: NewtonCG's steps for the present W."""
     X, Y, z = wine
-    result = fitted(make(wine_base), X, Y, strata=z).result_
+    result = make(wine_base, paper_data.wine_graph()).fit(X, Y, strata=z).result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert result.objective <= objective * (1 + 1e-7) and result.iterations <= most
     assert np.all(np.diff(result.history) <= 0)
@@ -115,7 +103,7 @@ def test_mapg_on_wine_where_theta_lags(wine, wine_base, make, objective, most):
 
 def test_wine_from_several_starts(wine, wine_base):
     X, Y, z = wine
-    model = fitted(strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, n_starts=5), X, Y, strata=z)
+    model = strat.StratifiedModel(wine_base, unjoined(), WINE_JOINT, n_starts=5).fit(X, Y, strata=z)
     assert model.result_.objective <= -2069.3 and len(model.result_.starts) == 5
 
 
@@ -132,22 +120,22 @@ def test_wine_from_several_starts(wine, wine_base):
 )
 def test_wine_optima(wine, wine_base, make, optimum):
     X, Y, z = wine
-    assert fitted(make(wine_base), X, Y, strata=z).result_.objective == pytest.approx(optimum, rel=1e-7)
+    assert make(wine_base).fit(X, Y, strata=z).result_.objective == pytest.approx(optimum, rel=1e-7)
 
 
 def test_election_optima(election, election_base):
     y, z = election
     graph = paper_data.election_graph()
-    lrsm = fitted(strat.lrsm(election_base, graph), y, strata=z)
+    lrsm = strat.lrsm(election_base, graph).fit(y, strata=z)
     assert lrsm.result_.objective == pytest.approx(293.770630055, rel=1e-7)
-    common = fitted(strat.common(election_base, graph), y, strata=z)
+    common = strat.common(election_base, graph).fit(y, strata=z)
     assert common.result_.objective == pytest.approx(442.69488711, rel=1e-7)
 
 
 def test_election_with_the_default_solver(election, election_base):
     y, z = election
     graph = paper_data.election_graph()
-    model = fitted(strat.StratifiedModel(election_base, graph, ELECTION_JOINT), y, strata=z)
+    model = strat.StratifiedModel(election_base, graph, ELECTION_JOINT).fit(y, strata=z)
     result = model.result_
     assert result.status == "converged" and max(result.residual.values()) <= 1e-6
     assert result.objective <= -190.5915 and np.all(np.diff(result.history) <= 0)
@@ -163,4 +151,4 @@ def test_election_with_the_papers_steps(election, election_base):
     y, z = election
     solver = strat.MAPG(step=(1e-3, 5e-5), tol=0, max_iter=940)
     model = strat.StratifiedModel(election_base, paper_data.election_graph(), ELECTION_JOINT, solver=solver)
-    assert fitted(model, y, strata=z, init="zero").result_.objective == pytest.approx(-190.379369, rel=1e-6)
+    assert model.fit(y, strata=z, init="zero").result_.objective == pytest.approx(-190.379369, rel=1e-6)

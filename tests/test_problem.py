@@ -100,6 +100,7 @@ def test_a_fixed_graph_has_no_w_residual_and_no_graph_term():
 
 
 K, N = 7, 3
+EDGES = [AllPairs(K), EdgeList(K, *np.triu_indices(K, 1)), EdgeList(K, [0, 5, 2, 6], [3, 1, 4, 2])]
 
 
 @pytest.fixture
@@ -107,23 +108,9 @@ def rng():
     return np.random.default_rng(0)
 
 
-def every_pair(K):
-    return EdgeList(K, *np.triu_indices(K, 1))
-
-
-def some_pairs():
-    return EdgeList(K, [0, 5, 2, 6], [3, 1, 4, 2])
-
-
-def weights(edges, rng):
-    return rng.random(edges.count)
-
-
-@pytest.mark.parametrize(
-    "edges", [AllPairs(K), every_pair(K), some_pairs(), AllPairs(1), EdgeList(3, [], [])]
-)
+@pytest.mark.parametrize("edges", [*EDGES, AllPairs(1), EdgeList(3, [], [])])
 def test_conversions_are_inverse(edges, rng):
-    w = weights(edges, rng)
+    w = rng.random(edges.count)
     W = edges.matrix(w)
     assert np.array_equal(W, W.T)
     assert not np.diag(W).any()
@@ -134,9 +121,9 @@ def test_conversions_are_inverse(edges, rng):
     assert np.array_equal(w, W[i, j])
 
 
-@pytest.mark.parametrize("edges", [AllPairs(K), every_pair(K), some_pairs()])
+@pytest.mark.parametrize("edges", EDGES)
 def test_numbers_against_matrices(edges, rng):
-    w, theta = weights(edges, rng), rng.standard_normal((K, N))
+    w, theta = rng.random(edges.count), rng.standard_normal((K, N))
     W, (i, j) = edges.matrix(w), edges.ends
     L = np.diag(W.sum(axis=1)) - W
     degrees = edges.degrees(w)

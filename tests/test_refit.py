@@ -67,7 +67,7 @@ def test_held_out_losses_are_those_of_a_fitted_model(make):
     weight = np.arange(len(losses))
     weighted = refits.bound_model.held_out((X[~keep], Y[~keep]), outside, sample_weight=weight)
     assert np.isclose(weighted.mean_loss(theta), np.average(losses, weights=weight))
-    fitted.set_params(base__steep=2.0)
+    fitted._fit_values["steep"] = 2.0
     expected = fitted.losses(X[~keep], Y[~keep], strata=outside).mean()
     assert np.isclose(held.mean_loss(theta, {"steep": 2.0}), expected)
 

@@ -93,18 +93,17 @@ def test_what_holds_a_coefficient_is_seen(base, runs):
     assert bool(warned(strat.lrsm(base, PATH), LABEL, sample_weight=(DUMMY == 0) | (LABEL > 0))) == runs
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_class_that_never_occurs_runs_away():
     scores, one_hot = cp.Variable(3, name="scores"), cp.Parameter(3, name="one_hot")
     model = strat.common(strat.BaseModel(strat.losses.softmax(one_hot, scores), data=(one_hot,)))
     with pytest.warns(strat.ConvergenceWarning, match="has no minimum.*scores"):
         model.fit(np.eye(3)[Z % 2], strata=Z)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(np.eye(3)[Z % 3], strata=Z)
+    model.fit(np.eye(3)[Z % 3], strata=Z)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_runaway_fits_are_those_with_a_direction_of_recession(seed):
+def test_runaway_fits_are_those_with_a_direction_of_recession(seed, recwarn):
     rng = np.random.default_rng(seed)
     K, n, N = int(rng.integers(1, 4)), 2, int(rng.integers(10, 30))
     z, X = rng.integers(0, K, N), rng.choice([0.0, 0.0, 1.0, 2.0, -1.0], size=(N, n))
@@ -112,9 +111,7 @@ def test_runaway_fits_are_those_with_a_direction_of_recession(seed):
     theta, features = cp.Variable(n, name="theta"), cp.Parameter(n, name="features")
     margin, counts = features @ theta, rng.poisson(0.7, N) * 1.0
     model = strat.lrsm(strat.BaseModel(cp.exp(margin) - y * margin, data=(features, y)), graph)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        model.fit(X, counts, strata=z)
+    model.fit(X, counts, strata=z)
     # Along d no margin grows, those of positive counts stay, d is the same in joined strata, and some margin falls.
     rows = np.zeros((N, K, n))
     rows[np.arange(N), z] = X
@@ -122,7 +119,7 @@ def test_runaway_fits_are_those_with_a_direction_of_recession(seed):
     rows, fixed = rows.reshape(N, K * n), np.vstack([rows.reshape(N, K * n)[counts > 0], *joined])
     limits = {"A_ub": rows, "b_ub": np.zeros(N), "A_eq": fixed, "b_eq": np.zeros(len(fixed))}
     best = linprog(rows.sum(axis=0), bounds=(-1, 1), **limits).fun
-    assert any("has no minimum" in str(w.message) for w in found) == (best < -1e-6)
+    assert any("has no minimum" in str(w.message) for w in recwarn) == (best < -1e-6)
 
 
 def test_a_search_says_that_its_winner_runs_away():

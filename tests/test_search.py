@@ -24,6 +24,7 @@ Y = X @ [1.0, -1.0] + np.array([0.0, 3.0, -2.0, 1.0])[[a for a, _ in Z]] + 0.7 *
 PLACE, TIME = strat.graphs.path(range(4), name="place"), strat.graphs.path(range(5), weight=2.0, name="time")
 GRAPH = strat.graphs.product(PLACE, TIME)
 FOLDS = strat.StrataKFold(3)
+EIGHTHS = [(np.arange(N) % 8 != k, np.arange(N) % 8 == k) for k in range(8)]
 
 
 BASE = linear()
@@ -230,19 +231,20 @@ def test_the_table_prints_and_converts(found):
 
 
 @pytest.mark.parametrize(
-    ("grid", "options", "error", "words"),
+    ("grid", "options", "words"),
     [
-        ({"scale__age": [1]}, {}, OptionError, "no model has a constant 'scale__age'; known are scale, "),
-        ({"scale__time": 3}, {}, OptionError, "must be a list of values to try, not 3"),
-        ({}, {}, OptionError, "grid must be a dict"),
-        (None, {"tol": 0}, OptionError, "tol must be"),
-        (None, {"max_trials": 0}, OptionError, "max_trials must be"),
-        (None, {"n_jobs": 0}, OptionError, "n_jobs must be"),
-        (None, {"time_limit": -1}, OptionError, "time_limit must be"),
+        ({"scale__age": [1]}, {}, "no model has a constant 'scale__age'; known are scale, "),
+        ({"scale__time": 3}, {}, "must be a list of values to try, not 3"),
+        ({}, {}, "grid must be a dict"),
+        (None, {"tol": 0}, "tol must be"),
+        (None, {"max_trials": 0}, "max_trials must be"),
+        (None, {"n_jobs": 0}, "n_jobs must be"),
+        (None, {"time_limit": -1}, "time_limit must be"),
+        (None, {"sample_weight": np.arange(N) % 8 > 0, "folds": EIGHTHS}, "is 0 for all records that a fold"),
     ],
 )
-def test_wrong_arguments_raise(grid, options, error, words):
-    with pytest.raises(error, match=words):
+def test_wrong_arguments_raise(grid, options, words):
+    with pytest.raises(OptionError, match=words):
         strat.search(strat.lrsm(BASE, GRAPH), grid, **{"train": (X, Y, Z), **options})
 
 
@@ -285,11 +287,6 @@ def test_the_standard_error_of_a_weighted_mean():
     assert mean_and_error(losses[:1], np.ones(1)) == (losses[0], None)
     mean, se = mean_and_error(np.array([1.0, 4.0]), np.array([3.0, 1.0]))
     assert mean == 1.75 and se == pytest.approx(np.sqrt(2 * ((0.75 * 0.75) ** 2 + (0.25 * 2.25) ** 2)))
-
-
-def test_weights_that_leave_a_fold_without_records():
-    with pytest.raises(OptionError, match="sample_weight is 0 for all records that a fold"):
-        weighed_search(np.where(np.arange(N) % 3 == 1, 0.0, 1.0), np.arange(N), {"scale": [1.0]})
 
 
 @pytest.mark.slow

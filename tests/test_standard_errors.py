@@ -6,6 +6,7 @@ import cvxpy as cp
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from problems import mean
 
@@ -254,3 +255,21 @@ def test_a_loss_with_kinks_is_refused(tmp_path):
     model.save(tmp_path / "model.npz")
     with pytest.raises(strat.OptionError, match="standard_errors needs the records of the fit"):
         strat.standard_errors(strat.load(tmp_path / "model.npz", smooth))
+
+
+@pytest.mark.parametrize("f", [cp.square, cp.exp])
+def test_at_a_curved_constraint_derivatives_are_those_of_the_lagrangian(f):
+    v, y, Y = cp.Variable(2, name="v"), cp.Parameter(2, name="y"), np.array([[1.0, -1], [0.5, 1]])
+    base = strat.BaseModel(cp.sum_squares(y - v), 0, [f(v[0]) + v[1] <= -0.9], data=(y,))
+    model = strat.lrsm(base, strat.graphs.path(2)).fit(Y, strata=[0, 1])
+    theta, G = model.theta_["v"].ravel(), np.kron([[1, -1], [-1, 1]], np.eye(2))
+    u = theta[::2]
+    slope, bend = (2 * u, [2, 2]) if f is cp.square else (np.exp(u), np.exp(u))
+    normals = scipy.linalg.block_diag([slope[0], 1], [slope[1], 1])
+    force = -np.linalg.lstsq(normals.T, 2 * (theta - Y.ravel()) + G @ theta)[0]
+    Z = scipy.linalg.null_space(normals)
+    H = 2 * np.eye(4) + G + np.kron(np.diag(force * bend), np.diag([1, 0]))
+    C = Z @ np.linalg.solve(Z.T @ H @ Z, Z.T)
+    assert force.min() > 0.1
+    assert np.allclose(strat.covariances(model), [C[:2, :2], C[2:, 2:]], atol=1e-5)
+    assert np.allclose(strat.sensitivity(model)[0, 1]["v"].ravel(), -C @ G @ theta, atol=1e-5)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import strat
+from strat.oracles.base import Quadratic
 
 pytestmark = pytest.mark.filterwarnings("error")
 N, n, K = 240, 3, 4
@@ -294,3 +295,27 @@ def test_columns_that_lose_their_digits_are_named():
     raw = X * [1.0, 1.0, 1e-3] + [0.0, 0.0, 1e6]
     with pytest.warns(strat.DataWarning, match="column 2 of x: the numbers differ by less than .*Subtract"):
         strat.separate(declared("squares")).fit(raw, NOISY, strata=Z)
+
+
+def test_no_point_far_out_is_low_by_rounding_alone():
+    a = np.random.default_rng(0).standard_normal((200, 1, 2))
+    H = (
+        a.swapaxes(1, 2) @ a
+    )  # of rank one: far along its null direction the form is rounding alone, of either sign
+    flat = 1e25 * np.stack([a[:, 0, 1], -a[:, 0, 0]], axis=1)
+    assert (np.vecdot(flat, np.matmul(H, flat[..., None])[..., 0]) < 0).any()
+    assert (Quadratic(np.ones(200), 0 * flat, H).value(flat) >= 1).all()
+
+
+@pytest.mark.parametrize("loss", ["pinball", "absolute", "squares"])
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_strong_edges_of_small_columns_and_of_intercepts_far_out(loss, scale):
+    raw = np.c_[2000 + 1500 * RAW[1][:, 0], np.round(1960 + 40 * RAW[1][:, 1]), 3e-4 + 1e-4 * X[:, 2]]
+    labels = raw @ [200.0, 500.0, 1e8] + 2e4 * np.random.default_rng(0).standard_normal(N)
+    fits = strat.lrsm(declared(loss), strat.graphs.path(K), scale=scale), strat.common(declared(loss))
+    result, common = (fitted(model, raw, labels, Z).result_ for model in fits)
+    assert (
+        result.status == "converged"
+        and result.iterations <= 3
+        and result.objective <= common.objective * (1 + 1e-9)
+    )

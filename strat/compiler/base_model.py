@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 
 from strat.compiler import coupling
+from strat.compiler.binder import dense
 from strat.compiler.check import as_expression, check_constraints, check_data, check_no_data
 from strat.compiler.program import Program, compiled
 from strat.compiler.report import header, piece_rows, prox_line
@@ -78,14 +79,12 @@ class BaseModel(Shown):
         self.constraints = check_constraints(constraints, self.data)
         if not (smoothing is None or (is_nonnegative(smoothing) and smoothing)):
             raise OptionError(
-                f"smoothing is the width of the smoothed kink, a positive number in units of its argument, "
-                f"not {smoothing!r}."
+                f"smoothing is the width of the smoothed kink, a positive number in units of its argument, not {smoothing!r}."
             )
         self.smoothing = smoothing and float(smoothing)
         if not self.loss.variables():
             raise DeclarationError(
-                f"the loss has no variable in it: {text(self.loss)}. "
-                f"It must depend on the cp.Variable objects to be fitted."
+                f"the loss has no variable in it: {text(self.loss)}. It must depend on the cp.Variable objects to be fitted."
             )
         sources = (self.loss, self.regularizer, *self.constraints)
         variables = {v.id: v for source in sources for v in source.variables()}
@@ -119,6 +118,11 @@ class BaseModel(Shown):
         programs = filter(None, (self.loss_program, self.regularizer_program, self.predict_program))
         found = [p for program in programs for p in program.hyperparameters]
         return {p.name(): p for p in found + coupling.parameters(self.couple)}
+
+    def _values_with(self, given):
+        """Copies of the hyperparameters' values, by name; those given go before the Parameters' own."""
+        found = [(name, given.get(name, p.value)) for name, p in self.hyperparameters.items()]
+        return {name: np.array(dense(v), dtype=float)[()] for name, v in found if v is not None}
 
     def check(self, seed: int = 0) -> Any:
         """Compare every compiled oracle with CVXPY itself, at random records and points.

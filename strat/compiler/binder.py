@@ -294,11 +294,10 @@ def _least_squares(form, weights):
     left = square - 2.0 * design.rmatvec(weights) ** 2 / total[:, None]
     if np.any((left > ROUNDING * square) & (left < SPREAD * square)):
         return None  # a column is so far from 0 for its spread that the sums lose digits
-
     # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
-    ridge = 1e-9 * np.trace(hessian, axis1=1, axis2=2) / n + 1e-300
     slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
-    centre = -np.linalg.solve(hessian + ridge[:, None, None] * np.eye(n), slope[..., None])[..., 0]
+    ridge = (1e-9 * square + 1e-300)[:, :, None] * np.eye(n)
+    centre = -np.linalg.solve(hessian + ridge, slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
     residual = form.value(centre, {}).reshape(-1, form.m)
     c, g = segments.sum((weights * residual**2).sum(axis=1)), 2.0 * design.rmatvec(weights * residual)

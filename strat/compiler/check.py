@@ -77,9 +77,8 @@ def check_expression(expression, what):
     """Raise unless an expression is a real scalar of finite numbers without accidents of shape."""
     if expression.size != 1:
         raise ShapeError(
-            f"{what} must be a scalar, but it has shape {expression.shape}: {text(expression)}. "
-            f"It is that of one record (or one stratum): sum the entries with cp.sum(…), "
-            f"and check that no (n, 1) meets an (n,)."
+            f"{what} must be a scalar, but it has shape {expression.shape}: {text(expression)}. It is that of one record (or "
+            "one stratum): sum the entries with cp.sum(…), and check that no (n, 1) meets an (n,)."
         )
     for leaf in (expression, *expression.parameters()):
         if leaf.is_complex():
@@ -108,9 +107,8 @@ def _check_numbers(expression, what, infinite=False):
             values = eigenvalues(e.args[0].value)
             if values[0] < -1e-8 * np.abs(values).max():
                 raise NotConvexError(
-                    f"{what} is not convex: {text(e)} says that its matrix is positive semidefinite, but it has the "
-                    f"eigenvalue {values[0]:.3g}. psd_wrap is for matrices that rounding alone makes indefinite; "
-                    f"correct the matrix."
+                    f"{what} is not convex: {text(e)} says that its matrix is positive semidefinite, but it has the eigenvalue "
+                    f"{values[0]:.3g}. psd_wrap is for matrices that rounding alone makes indefinite; correct the matrix."
                 )
 
 
@@ -141,6 +139,10 @@ def check_variables(variables):
             raise DeclarationError(
                 f"two variables have the name {name!r}; results are keyed by name, so give each its own: "
                 f'cp.Variable(…, name="…").'
+            )
+        if v.parameters():
+            raise DeclarationError(
+                f"the variable {name!r} has a Parameter in its bounds; give a constraint instead, such as {name} >= lower."
             )
         for attribute in ("integer", "boolean", "complex", "imag", "hermitian"):
             if v.attributes.get(attribute):
@@ -254,8 +256,8 @@ def _meaning(e):
             )
     if isinstance(e, atoms.sigma_max):
         return (
-            f"cp.norm(W) of a matrix is its spectral norm, the largest singular value: {text(e, 60)}. "
-            f'The root of the sum of squares is cp.norm(W, "fro").'
+            f"the spectral norm of a matrix is its largest singular value: {text(e, 60)}. If you wrote cp.norm(W) and "
+            f'meant the root of the sum of squares, write cp.norm(W, "fro").'
         )
     if u.size == 0 and isinstance(e, (*SIZES, atoms.Sum)):
         return (
@@ -265,8 +267,7 @@ def _meaning(e):
     p = atoms.exponent(e) if isinstance(e, atoms.Power) and u.is_affine() and not u.is_nonneg() else None
     if p is not None and p > 1 and p % 2 != 0:
         return (
-            f"a power of {p:g} has the hidden domain >= 0: {text(e, 60)} is +inf where {text(u, 40)} is "
-            f"negative. Write cp.power(cp.abs(u), {p:g}) for a penalty of both signs, or declare the variable "
-            f"nonneg=True."
+            f"a power of {p:g} has the hidden domain >= 0: {text(e, 60)} is +inf where {text(u, 40)} is negative. Write "
+            f"cp.power(cp.abs(u), {p:g}) for a penalty of both signs, or declare the variable nonneg=True."
         )
     return None

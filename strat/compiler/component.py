@@ -25,7 +25,7 @@ class Component:
         self.several = [node for node in touching if node not in self.single]
         self.equal, self.less = self._rows(sets.equalities), self._rows(sets.inequalities)
         balls = [(*ball, np.flatnonzero(ball[1])) for ball in sets.balls]
-        self.balls = [b for b in balls if mine[builder.support.node(b[0])[b[-1]].indices].any()]
+        self.balls = [b for b in balls if mine[builder.support(b[0])[b[-1]].indices].any()]
         self.low, self.high = sets.low[columns], sets.high[columns]
         self.bounded = bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
         self.q, self.Q = builder.q[:, columns], builder.diagonal[columns]
@@ -62,9 +62,8 @@ class Component:
         rules += ["bounds"] if self.bounded else []
         rules += [f"the cone of {n}" for n in self.cones]
         rules += [] if self.diagonal else ["a quadratic that couples coordinates"]
-        raise NoProx(
-            f"pieces share {', '.join(self.names)} and have no joint closed form: {'; '.join(rules)}"
-        )
+        shared, rules = ", ".join(self.names), "; ".join(rules)
+        raise NoProx(f"pieces share {shared} and have no joint closed form: {rules}")
 
     def _cone(self):
         """A function of the eigenvalues of one symmetric variable, its semidefinite cone, or both."""

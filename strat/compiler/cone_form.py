@@ -40,31 +40,25 @@ def record_cones(program, walker, binder, weight):
 
 
 def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):
-    """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it for Clarabel."""
+    """A problem as `Cones` in the variables for the values (N, *shape) of the Parameters, as CVXPY writes it."""
     try:
-        try:
-            found = atoms.cone_program(objective, constraints, variables, attribute_constraints)
-        except ImportError:
-            found = _by_problem_data(objective, constraints, variables)
+        P, q, A, start, places, size, order, kinds = _written(objective, constraints, variables)
     except Exception as error:
         raise NoOracleError(
             f"{what} needs a cone program, and CVXPY could not write it ({type(error).__name__}: {error}). Write it "
             f"with other atoms, for example np.tril(np.ones((n, n))) @ x for cp.cumsum(x), or leave parts out, "
             f"which tells the one that CVXPY cannot write."
         ) from error
-    P, q, A, starts, places, size, order, kinds = found
     # All Parameters' values in the order of the columns, with a last row of ones, (params + 1, N).
     numbers = np.ones((A.shape[1], N))
     for parameter, values in parameters:
-        start = places.get(parameter.id)
-        if start is not None:
+        place = places.get(parameter.id)
+        if place is not None:
             axes = (*range(values.ndim - 1, 0, -1), 0)  # Fortran order of the entries, records last
-            numbers[start : start + parameter.size] = values.transpose(axes).reshape(-1, len(values))
-    # New places of rows, cone by cone, and of columns: the variables' entries come first, in C order.
-    m, line, column, n = len(order), np.argsort(order), np.full(size, -1), 0
-    for v in variables:
-        column[starts[v.id] + np.arange(v.size)] = n + np.arange(v.size).reshape(v.shape).ravel("F")
-        n += v.size
+            numbers[place : place + parameter.size] = values.transpose(axes).reshape(-1, len(values))
+    # New places of rows, cone by cone, and of columns: the variables' entries come first.
+    m, n, line, column = len(order), sum(v.size for v in variables), np.argsort(order), np.full(size, -1)
+    column[start : start + n] = np.arange(n)
     column[column < 0] = np.arange(n, size)
     row, entry, values = _entries(A, m, numbers)
     b, in_A = np.zeros((N, m)), entry < size
@@ -79,28 +73,36 @@ def _canonical(objective, constraints, variables, what, parameters=(), N=1, **ot
     return Cones(n=n, size=size, kinds=kinds, A=A, P=P, b=b, c=c, **others)
 
 
-def _by_problem_data(objective, constraints, variables):
-    """The same as `atoms.cone_program` by what CVXPY makes public."""
-    first = np.cumsum([0] + [v.size for v in variables])
+def _written(objective, constraints, variables):
+    """CVXPY's cone program of a convex problem: min ½ xᵀ P x + qᵀ x + r, subject to A x + b in cones that Clarabel takes.
+
+    Returns P (or None), (q, r) and (A, b), a row for each entry in Fortran order and a column for each entry of the Parameters
+    and for 1, the first place of the variables in x, where they are in C order, the Parameters' first columns by CVXPY id, the
+    length of x, the rows of A cone by cone, and the (kind, size or exponent) of each cone.
+    """
+    ends = np.cumsum([v.size for v in variables])
     # Without attributes, which CVXPY would replace by unknowns of its own.
-    theta = cp.Variable(int(first[-1]))
-    pairs, plain = list(zip(variables, first, strict=False)), {}
-    for v, start in pairs:
-        plain[id(v)] = with_sign(v, cp.reshape(theta[start : start + v.size], v.shape, order="F"))
+    theta, plain = cp.Variable(int(ends[-1])), {}
+    for v, end in zip(variables, ends, strict=True):
+        plain[id(v)] = with_sign(v, cp.reshape(theta[end - v.size : end], v.shape, order="C"))
     constraints = [c.copy([rebuilt(a, plain) for a in c.args]) for c in constraints]
     problem = cp.Problem(cp.Minimize(rebuilt(objective, plain) + 0 * cp.sum(theta)), constraints)
     for p in problem.parameters():
         p.value = np.full(p.shape, -1.0 if p.is_nonpos() else 1.0)
     data = problem.get_problem_data(cp.CLARABEL)[0]
-    written, dims = data["param_prob"], data["dims"]
-    if getattr(dims, "pnd", None):
-        raise ValueError("it has power cones of more than three dimensions")
-    starts = {v.id: written.var_id_to_col[theta.id] + start for v, start in pairs}
+    wide = data["dims"].pnd  # power cones of many dimensions, which SCS does not take
+    data = problem.get_problem_data(cp.SCS)[0] if wide else data
+    written, dims, order = data["param_prob"], data["dims"], np.arange(len(data["b"]))
     kinds = [("zero", dims.zero)] * (dims.zero > 0) + [("nonnegative", dims.nonneg)] * (dims.nonneg > 0)
     kinds += [("second order", d) for d in dims.soc] + [("psd", d) for d in dims.psd]
     kinds += [("exponential", 3)] * dims.exp + [("power", alpha) for alpha in dims.p3d]
-    order, size = np.arange(len(data["b"])), len(data["c"])
-    return written.P, written.q, written.A, starts, written.param_id_to_col, size, order, kinds
+    first = dims.zero + dims.nonneg + sum(dims.soc)
+    for d in dims.psd if wide else ():  # SCS has the lower triangle by columns, Clarabel the upper one
+        i, j = np.tril_indices(d)
+        order[first : first + len(i)] = first + np.lexsort((i, j)).argsort()
+        first += len(i)
+    start, places = written.var_id_to_col[theta.id], written.param_id_to_col
+    return written.P, written.q, written.A, start, places, len(data["c"]), order, kinds
 
 
 def _entries(tensor, m, numbers):

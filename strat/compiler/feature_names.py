@@ -12,10 +12,8 @@ def feature_names(base, columns):
     are the column names of the arguments that were DataFrames, by Parameter name.
     """
     data, found = {p.id: p.name() for p in base.data}, {}
-    stack = [base.loss] + ([] if base.predict is None else [base.predict])
-    while stack:
-        node = stack.pop()
-        stack += node.args
+    sources = [e for e in (base.loss, base.predict) if e is not None]
+    for node in reversed([*atoms.nodes(*sources)]):  # the first counts
         if not isinstance(node, atoms.MulExpression | atoms.multiply):
             continue
         for p, v in (node.args, node.args[::-1]):

@@ -1,6 +1,7 @@
 """What a prox is made of: affine matrices and quadratics, the coordinates that atoms touch, and the sets."""
 
 import operator
+from functools import cache
 
 import cvxpy as cp
 import numpy as np
@@ -37,11 +38,6 @@ def single_rows(A, b):
     return row, A.indices[A.indptr[row]], A.data[A.indptr[row]], b[row]
 
 
-def all_single(A):
-    """Whether no row has several coordinates."""
-    return np.diff(A.indptr).max(initial=0) <= 1
-
-
 def quadratic(binder, node, weight):
     """Hessian (n, n), slope (n,) of Σ weight × square or quadratic form of affine rows; None for other atoms."""
     known = isinstance(node.rule, (Square, QuadForm)) and len(weight) == 1
@@ -49,11 +45,6 @@ def quadratic(binder, node, weight):
     if found is None:
         return None
     A, b = found
-    if isinstance(node.rule, Square) and all_single(A):  # such as a ridge
-        row, column, scale, offset = single_rows(A, b)
-        slope, n = 2.0 * weight[0, row] * scale, np.arange(binder.n + 1)
-        diagonal = np.bincount(column, slope * scale, binder.n)
-        return sp.csr_array((diagonal, n[:-1], n)), np.bincount(column, slope * offset, binder.n)
     if isinstance(node.rule, Square):
         p = sp.diags_array(weight.reshape(-1))
     else:
@@ -80,30 +71,26 @@ def split(form, walker, binder):
     return forms.add([form.at(~used), *parts], form.shape) if parts else form
 
 
-class Support:
-    """Which coordinates each output entry of an atom depends on, as sparse boolean matrices."""
+def supports(binder):
+    """A function that tells on which coordinates each output entry of an atom depends: a sparse matrix (entries, n)."""
 
-    def __init__(self, binder):
-        self.binder, self._nodes = binder, {}
+    @cache
+    def support(node):
+        parts = [np.zeros((2, 0), dtype=int)]
+        for form in node.forms:
+            variable = binder.kinds(form)[0]
+            pairs = [(form.row[variable], binder.flat(form.column[variable]))]
+            for inner, terms in binder.atoms_of(form):
+                matrix = support(inner)[form.column[terms] - inner.start]
+                pairs.append((np.repeat(form.row[terms], np.diff(matrix.indptr)), matrix.indices))
+            rows, columns = np.concatenate(pairs, axis=1)
+            if not isinstance(node.rule, Elementwise):
+                rows = rows * node.size // max(form.size, 1)
+            parts.append((rows, columns))
+        pairs = np.concatenate(parts, axis=1)
+        return sp.csr_array((np.ones(pairs.shape[1]), tuple(pairs)), (node.size, binder.n))
 
-    def node(self, node):
-        """(output entries, n) matrix."""
-        if node not in self._nodes:
-            parts = [np.zeros((2, 0), dtype=int)]
-            for form in node.forms:
-                variable = self.binder.kinds(form)[0]
-                pairs = [(form.row[variable], self.binder.flat(form.column[variable]))]
-                for inner, terms in self.binder.atoms_of(form):
-                    matrix = self.node(inner)[form.column[terms] - inner.start]
-                    pairs.append((np.repeat(form.row[terms], np.diff(matrix.indptr)), matrix.indices))
-                rows, columns = np.concatenate(pairs, axis=1)
-                if not isinstance(node.rule, Elementwise):
-                    rows = rows * node.size // max(form.size, 1)
-                parts.append((rows, columns))
-            pairs = np.concatenate(parts, axis=1)
-            ones, shape = np.ones(pairs.shape[1]), (node.size, self.binder.n)
-            self._nodes[node] = sp.csr_array((ones, tuple(pairs)), shape)
-        return self._nodes[node]
+    return support
 
 
 def box(variable):
@@ -115,11 +102,8 @@ def box(variable):
         ends = (end.value if isinstance(end, cp.Expression) else end for end in a["bounds"])
         ends = [end.toarray() if sp.issparse(end) else np.asarray(end, dtype=float) for end in ends]
         low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
-    zero = np.zeros(shape, dtype=bool)
-    if a.get("diag"):
-        zero = ~np.eye(shape[0], dtype=bool)
+    zero = ~np.eye(shape[0], dtype=bool) if a.get("diag") else np.full(shape, bool(a.get("sparsity")))
     if a.get("sparsity"):
-        zero[...] = True
         zero[tuple(a["sparsity"])] = False
     return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
 
@@ -133,10 +117,8 @@ def attribute_constraints(variable, plain):
         out += [compare(flat[some], end[some])] if some.any() else []
     if any(a.get(name) for name in ("symmetric", "PSD", "NSD")):
         out.append(plain == plain.T)
-    if a.get("PSD"):
-        out.append(0.5 * (plain + plain.T) >> 0)
-    if a.get("NSD"):
-        out.append(0.5 * (plain + plain.T) << 0)
+    for name, compare in (("PSD", operator.rshift), ("NSD", operator.lshift)):
+        out += [compare(0.5 * (plain + plain.T), 0)] if a.get(name) else []
     return out
 
 

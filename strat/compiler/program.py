@@ -51,8 +51,7 @@ def compile(expression: cp.Expression | float, data: Sequence = (), constraints:
     Raises
     ------
     DeclarationError, ShapeError, NotPerRecordError, NotConvexError, NoOracleError
-        Where the expression has no meaning as the function of one record, is not convex, or has an atom
-        without a rule.
+        Where the expression has no meaning as the function of one record, is not convex, or has an atom without a rule.
 
     Examples
     --------
@@ -124,9 +123,7 @@ class Program(Shown):
         if not self.hyperparameters:  # whose values would be read as constants
             self._last = ({}, walker)
 
-    @property
-    def _ids(self):
-        return frozenset(p.id for p in self.data)  # which deep copies have anew
+    _ids = property(lambda self: frozenset(p.id for p in self.data))  # which deep copies have anew
 
     @cached_property
     def hyperparameters(self):

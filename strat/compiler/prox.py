@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from strat.compiler.component import Component
 from strat.compiler.cone_form import record_cones, stratum_cones
-from strat.compiler.pieces import NoProx, Sets, Support, affine, all_single, quadratic, single_rows
+from strat.compiler.pieces import NoProx, Sets, affine, quadratic, single_rows, supports
 from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError, check_memory
 from strat.oracles.central_points import off_edges
@@ -136,7 +136,8 @@ class ProxBuilder:
 
     def __init__(self, binder, weights, linear, sets, layout, active=None):
         self.binder, self.sets, self.layout, self.active = binder, sets, layout, active
-        self.n, self.q, self._affine, self.support = binder.n, linear, {}, Support(binder)
+        self.n, self.q, self.support = binder.n, linear, supports(binder)
+        self.affine = cache(partial(affine, binder))
         self.nodes, matrices = {}, []
         for node, weight in weights.items():
             found = quadratic(binder, node, weight)
@@ -149,7 +150,7 @@ class ProxBuilder:
         if sets.transposed is not None:
             self._symmetric_parts()
         self.diagonal = self.H.diagonal()
-        self.pieces = [(node, self.support.node(node)) for node in self.nodes]
+        self.pieces = [(node, self.support(node)) for node in self.nodes]
 
     def _symmetric_parts(self):
         """What the linear, quadratic and equality parts are on symmetric variables."""
@@ -164,16 +165,11 @@ class ProxBuilder:
         self.sets.equalities = [(csr_array(A @ half), b) for A, b in self.sets.equalities]
         self.sets.inequalities = [(csr_array(A @ half), b) for A, b in self.sets.inequalities]
 
-    def affine(self, form):
-        """(A, b) of a form, computed once; None where it is not affine on strata."""
-        if id(form) not in self._affine:
-            self._affine[id(form)] = (form, affine(self.binder, form))
-        return self._affine[id(form)][1]
-
     def rows(self, form):
         """``single_rows`` of an affine form without other rows; None of others."""
         found = self.affine(form)
-        return None if found is None or not all_single(found[0]) else single_rows(*found)
+        single = found is not None and np.diff(found[0].indptr).max(initial=0) <= 1
+        return single_rows(*found) if single else None
 
     def build(self):
         """The prox in closed form; raises NoProx with the reason where some coordinates have none."""
@@ -218,11 +214,9 @@ class ProxBuilder:
         links += [A for A, _ in sets.equalities + sets.inequalities]
         where = [self.layout.slices[name] for name in sets.cones]
         rows = [np.arange(s.start, s.stop) for s in where]
-        rows += [self.support.node(node)[np.flatnonzero(weight)].indices for node, weight, *_ in sets.balls]
+        rows += [self.support(node)[np.flatnonzero(weight)].indices for node, weight, *_ in sets.balls]
         tied = np.isin(np.arange(self.n), np.concatenate([[], *rows]))
         links += [csr_array((np.ones(len(r)), r, [0, len(r)]), (1, self.n)) for r in rows]
-        if not links and np.array_equal(*self.H.nonzero()):
-            return np.arange(self.n), tied
         # A graph of the coordinates and of one node for each row that ties some of them.
         rows, columns = (links := vstack([self.H, *links])).nonzero()
         graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=links.shape[:1] * 2)

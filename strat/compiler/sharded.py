@@ -84,13 +84,12 @@ def sum_over(engine, K, like):
     `like` is the oracle of a sample of the records, in one stratum.
     """
     n, shards = like.n, Shards(engine, K, like)
+    part = shards
     if like.quadratic and K * n * n <= STATISTICS and all(isinstance(part, Quadratic) for part in like.parts):
         zero = np.zeros((1, n))
         hessian, slope = hessian_blocks(like, zero)[0], like.value_and_gradient(zero)[1][0]
         ridge = 1e-9 * np.trace(hessian) / n + 1e-300
         part = shards.statistics(-np.linalg.solve(hessian + ridge * np.eye(n), slope))
-    else:
-        part = shards
     loss = SumOracle([part], n, like.has("value_and_gradient"), like.has("hessian_operator"), why=like.why)
     loss.missing, loss.counts = shards.missing, shards.counts
     return loss

@@ -34,8 +34,8 @@ class Curvature:
         self.factors, self.matrices = factors(expression), matrix_factors(expression)
         self._unknown, self._known = ("?",) * len(self.factors), {}
         powers = [e.p for e in atoms.nodes(expression) if isinstance(e, atoms.Power)]
-        # Exponents count with their values, and not their signs alone.
-        self._exponents = {id(p): p for p in powers if isinstance(p, atoms.Parameter)}.values()
+        # Exponents count with their values, and not their signs alone: those bound last, by both ids.
+        self._exponents = {(id(p), p.id): p for p in powers if isinstance(p, atoms.Parameter)}
 
     @property
     def always(self):
@@ -44,14 +44,14 @@ class Curvature:
 
     def _convex(self, signs):
         """Whether the expression is convex where the factors have these signs."""
-        key = (*signs, *(float(p.value) for p in self._exponents if p.value is not None))
+        key = (*signs, *(float(p.value) for p in self._exponents.values() if p.value is not None))
         if key not in self._known:
             self._known[key] = self._signed(self.expression, signs).is_convex()
         return self._known[key]
 
     def _signed(self, e, signs):
         """The expression with Parameters of these signs for its factors."""
-        own = {}
+        own = {place: p for (place, _), p in self._exponents.items()}
         for f, sign in zip(self.factors, signs, strict=True):
             attributes = {"nonneg": sign in "+0", "nonpos": sign in "-0"}
             own[id(f)] = cp.Parameter(f.shape, **(DEFINITE[sign] if id(f) in self.matrices else attributes))
@@ -95,6 +95,7 @@ class Curvature:
 
     def check_values(self, walker, binder, origin=None):
         """Raise where the signs of data or hyperparameters make the expression non-convex; origin is that of the data."""
+        self._exponents = {ids: cp.Constant(walker.values[ids[1]]) for ids in self._exponents}
         if self.always:
             return
         values, signs = [], []
@@ -219,9 +220,8 @@ def replacement(e):
         )
     if isinstance(e, atoms.MulExpression):
         return (
-            "A product of two expressions of the variables: write cp.square(u) for u * u, cp.sum_squares(u) for "
-            "u @ u, cp.quad_form(u, P) for u.T @ P @ u, and the sum of cp.quad_form(T[:, j], L) over columns j for "
-            "trace(T.T @ L @ T)."
+            "A product of two expressions of the variables: write cp.square(u) for u * u, cp.sum_squares(u) for u @ u, "
+            "cp.quad_form(u, P) for u.T @ P @ u, and the sum of cp.quad_form(T[:, j], L) over columns j for trace(T.T @ L @ T)."
         )
     if isinstance(e, atoms.Power):
         if (atoms.exponent(e) or 0) > 1:

@@ -154,8 +154,13 @@ class Walker:
     def _read(self, e):
         if isinstance(e, atoms.Constant):
             return forms.constant(e.value)
-        if isinstance(e, (atoms.Variable, atoms.Parameter)):
-            return self._leaf(e)
+        variable = isinstance(e, atoms.Variable)
+        if variable or isinstance(e, atoms.Parameter):
+            if e.id in self.values:
+                return forms.constant(self.values[e.id])
+            depends = VARIABLE if variable else DATA if e.id in self.data else HYPER
+            node = self.symbols.known(e.id, Leaf, e.shape, depends, leaf=e, name=e.name())
+            return forms.block(node, as_columns=variable)
         exact = meant(e)
         if exact is not None:
             rule, u = exact
@@ -168,19 +173,9 @@ class Walker:
             return self._linear(e, args)
         return rule_of(e).form(self, e, args)
 
-    def _leaf(self, e):
-        if e.id in self.values:
-            return forms.constant(self.values[e.id])
-        variable = isinstance(e, atoms.Variable)
-        depends = VARIABLE if variable else DATA if e.id in self.data else HYPER
-        node = self.symbols.known(e.id, Leaf, e.shape, depends, leaf=e, name=e.name())
-        return forms.block(node, as_columns=variable)
-
     def apply(self, rule, args, shape, expression):
         """Form of the entries of a rule's output (an atom node)."""
-        depends = 0
-        for form in args:
-            depends |= self.symbols.depends(form.column) | self.symbols.depends(form.coefficient)
+        depends = self.symbols.depends(np.hstack([ids for f in args for ids in (f.column, f.coefficient)]))
         key = (rule.key, tuple(shape), *(f.fingerprint() for f in args))
         own = {"rule": rule, "forms": tuple(args), "expression": expression}
         node = self.symbols.known(key, AtomNode, shape, depends, **own)

@@ -101,7 +101,7 @@ def implicit_gradient(fitted, held, linearization, names):
         edges = over_edges(fitted.couple(prior.i, prior.j), theta, v, prior.i, prior.j)
     for name in names:
         if name == "W0":  # as `over_edges` of all pairs
-            scaled = theta * model.base.couple_weights(model.values)
+            scaled = theta * model.base.couple_weights(fitted.values)
             pairs = scaled @ v.T
             pairs -= np.vecdot(scaled, v)[:, None]
             gradient[name] = pairs = pairs + pairs.T  # symmetric to the last digit
@@ -116,7 +116,7 @@ def implicit_gradient(fitted, held, linearization, names):
                 change = linearization.change(fitted.problem({name: moved}), v, b)
                 return held.mean_loss(theta, {name: moved}) + change
 
-            gradient[name] = derivatives(loss_at, model.base.hyperparameters[name], fitted.value_of(name))
+            gradient[name] = derivatives(loss_at, model.base.hyperparameters[name], fitted.values[name])
     return loss, gradient
 
 
@@ -124,7 +124,7 @@ def cvxpy_gradient(fitted, held, names):
     """Held-out loss and its gradient by differentiating the model's CVXPY problem: slow, and independent of all else here."""
     optional("diffcp", 'method="cvxpy"', "diffcp")
     model, prior, base = fitted.model, fitted.bound_model.prior, fitted.model.base
-    values = {name: fitted.value_of(name) for name in names if name not in ("W0", "scale")}
+    values = {name: fitted.values[name] for name in names if name not in ("W0", "scale")}
     multipliers = {p.name() for p in coupling.parameters(base.couple)} & set(values)
     if base.smoothing is not None or multipliers:
         why = "it takes the loss as declared, not its smoothing="
@@ -241,7 +241,7 @@ class FittedModel:
     """A fitted model's problem for fixed weights w on the edges of its ``W_``.
 
     `what` names the caller in messages; only where `shared` is True may all strata share their parameters, and the
-    problem then has a single stratum. `theta` are the fitted parameters (K, n), `bound_model` has the records of the fit.
+    problem then has a single stratum. `values`, `theta` (K, n) and the records of `bound_model` are those of the fit.
     """
 
     def __init__(self, model, what, shared=False):
@@ -254,16 +254,16 @@ class FittedModel:
         if common:
             theta, W = theta[:1], np.zeros((1, 1))
         edges = EdgeList(len(theta), *sp.triu(W, 1).coords)
-        self.model, self.theta, self.w = model, theta, edges.from_matrix(W)
+        self.model, self.values, self.theta, self.w = model, model.values, theta, edges.from_matrix(W)
         self.bound_model = BoundModel(model, records=records, edges=edges)
 
     def problem(self, values=None):
-        """The JointProblem in theta, with hyperparameters by name in place of the model's own."""
+        """The JointProblem in theta, with hyperparameters by name in place of the fit's."""
         return self.bound_model.problem(values=values, w0=self.w, graph_regularizer=FixedGraph())
 
     def couple(self, i, j):
         """Weights of the coordinates in the distance, on edges with ends i < j: (n,), or one row for each."""
-        return coupling.on_edges(self.model.base, self.model.values, self.bound_model.prior, i, j)
+        return coupling.on_edges(self.model.base, self.values, self.bound_model.prior, i, j)
 
     def linearized(self):
         """The linearised optimality conditions at the fit, polished; warns where they are not reliable."""
@@ -276,12 +276,8 @@ class FittedModel:
             )
         if kinks:
             ConvergenceWarning.warn(
-                f"the fit lies on a kink of the regularizer in {kinks} strata: the derivatives there are those of one "
-                f"side, or between both sides."
+                f"the fit lies on a kink of the regularizer in {kinks} strata, or touches a constraint that exerts no force: "
+                f"there it has no derivative, but one for each side, and those given are one of these or lie between "
+                f"them. Change the weight of the regularizer, or the bound, a little to leave the kink."
             )
         return fit
-
-    def value_of(self, name):
-        """A hyperparameter's value in the fit, as an array."""
-        parameter = self.model.base.hyperparameters[name]
-        return np.asarray(self.model.values.get(name, parameter.value), dtype=float)

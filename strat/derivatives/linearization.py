@@ -34,7 +34,7 @@ FEW = 4_000_000  # numbers in a matrix up to which it is factored where conjugat
 ACCURATE = 1e-12  # relative residual to reach
 LOOSE = 1e-8  # relative residual that deserves a warning
 RIDGE = 1e-14  # relative; keeps solutions finite in strata where the Hessian is singular
-# Pivots of a matrix with unit diagonal: rounding below, positive beyond doubt above
+#: Pivots of a matrix with unit diagonal: rounding below, positive beyond doubt above.
 SINGULAR, DEFINITE = 1e-12, 1e-8
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 

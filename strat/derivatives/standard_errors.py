@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from strat.derivatives.hypergradient import FittedModel
 from strat.derivatives.linearization import Linearization, block_diagonal
-from strat.errors import DataWarning, OptionError, is_nonnegative
+from strat.errors import DataWarning, NoOracleError, OptionError, is_nonnegative
 from strat.oracles.sparse_cholesky import inverse_entries
 from strat.records.strata import some_of
 
@@ -44,7 +44,7 @@ def standard_errors(model: Any, dispersion: float = 1.0) -> dict:
     Raises
     ------
     NoOracleError
-        If the loss has no second derivatives.
+        If the loss has no second derivatives, or rounding leaves the Hessian without an inverse.
     OptionError
         If the model was loaded from a file, which does not hold the records, or the system is dense and too large.
 
@@ -138,7 +138,12 @@ def _inverse(A, rows, columns):
         pass
     size = np.where(diagonal > RIDGE * diagonal.max(), diagonal, diagonal.max() or 1.0)
     ridges = sp.diags_array(10 * RIDGE * size), sp.diags_array(RIDGE * size)
-    large, entries = (inverse_entries(A + ridge, rows, columns)[1] for ridge in ridges)
+    try:
+        large, entries = (inverse_entries(A + ridge, rows, columns)[1] for ridge in ridges)
+    except np.linalg.LinAlgError:
+        raise NoOracleError(
+            "rounding leaves the Hessian at the fit without an inverse. Fit in other units, or add a ridge to the regularizer."
+        ) from None
     unbounded = np.zeros(len(diagonal), dtype=bool)
     unbounded[rows[on_diagonal]] = entries[on_diagonal] > 1.5 * large[on_diagonal]
     entries[unbounded[rows] | unbounded[columns]] = 0.0

@@ -1,8 +1,7 @@
 """Graphs over strata, beyond those of networkx.
 
-Every function returns a ``networkx.Graph`` with the edge attribute ``weight``, as the rest of the package takes it.
-The edges of a graph with a name also have the attribute ``factor``, which a model's ``scale={name: multiplier}``
-refers to.
+Every function returns a ``networkx.Graph`` with the edge attribute ``weight``, as the rest of the package takes it. The edges
+of a graph with a name also have the attribute ``factor``, which a model's ``scale={name: multiplier}`` refers to.
 """
 
 from strat.graphs.families import complete, cycle, grid, path, product, star

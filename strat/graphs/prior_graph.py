@@ -178,9 +178,8 @@ def _from_networkx(graph):
     if graph.is_directed():
         raise GraphError(
             "the graph is directed, but an edge of a stratified model has no direction. With A = "
-            "networkx.to_scipy_sparse_array(graph), pass (list(graph), (A + A.T) / 2), which takes the mean of both "
-            "directions, or (list(graph), A + A.T) where each edge has one direction; graph.to_undirected() would keep one "
-            "of two weights."
+            "networkx.to_scipy_sparse_array(graph), pass (list(graph), (A + A.T) / 2), which takes the mean of both directions, "
+            "or (list(graph), A + A.T) where each edge has one direction; graph.to_undirected() would keep one of two weights."
         )
     labels, position = node_labels(graph), {node: k for k, node in enumerate(graph)}
     neighbors = [near for _, near in graph.adjacency()]  # several times faster than `edges`

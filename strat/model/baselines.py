@@ -24,8 +24,6 @@ class CommonModel(StratifiedModel):
     __init__.__signature__ = inspect.Signature([*_parameters, _weight])
 
 
-#: The constants of the graph regularizers.
-CONSTANTS = ("lambda1", "lambda2", "eta", "mu", "sigma")
 #: What the docstrings below have in common, by the mark that stands for it there.
 _SHARED_TEXT = {
     "{base}": """
@@ -62,7 +60,7 @@ def _documented(function):
 
 def _model(base, graph, graph_regularizer, options, kind=StratifiedModel):
     """The model, or an OptionError about constants that its graph regularizer does not have."""
-    foreign = [name for name in options if name in CONSTANTS]
+    foreign = [name for name in options if name in ("lambda1", "lambda2", "eta", "mu", "sigma")]
     if foreign and not graph_regularizer.learned:
         raise OptionError(
             f"{foreign[0]} is a constant of a model that learns its graph, such as strat.joint(base, graph, lambda1=…, "

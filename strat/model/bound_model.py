@@ -52,16 +52,18 @@ REGULARIZERS_KEPT = 32
 class BoundModel:
     """A model and records, read once; `problem` takes constants and binds again only what depends on changed ones.
 
-    `data`, `strata` and `sample_weight` are those of ``fit``; in their place, `records` are records that have been read, or a
-    function of the strata in order that reads them. `nodes` are the strata of a model without a graph, by default the labels
-    seen. W may be nonzero on ``edges``, by default those that the model says.
+    `data`, `strata` and `sample_weight` are those of ``fit``; in their place, `records` are those of the model's fit, whose
+    `values` hold then, or a function of the strata in order that reads others. `nodes` are the strata of a model without a
+    graph, by default the labels seen. W may be nonzero on ``edges``, by default those that the model says.
     """
 
     def __init__(self, model, data=(), strata=None, sample_weight=None, nodes=None, records=None, edges=None):
         self.model, self.base, self.shared = model, model.base, model.shared
+        now = records is None or callable(records)
+        self.values = self.base._values_with(model._values if now else model.values)
         # Called for its error, which names the Parameters that data= lacks.
-        self.base.loss_program.hyperparameter_values(model.values)
-        if records is None or callable(records):
+        self.base.loss_program.hyperparameter_values(self.values)
+        if now:
             nodes = nodes if model.graph is None else self.prior.labels
             read = partial(Records.read, self.base.data, data, strata, "fit", model.strata)
             records = records(nodes) if records else read(nodes, sample_weight)
@@ -91,10 +93,9 @@ class BoundModel:
         return float(weight)
 
     def problem(self, *, scale=None, values=None, w0=None, graph_regularizer=None):
-        """The `JointProblem` for some constants, by default the model's; `w0` replaces its graph and scale."""
-        h = graph_regularizer or self.model.graph_regularizer
-        h = FixedGraph() if self.shared else h
-        values, outside = {**self.model.values, **(values or {})}, 0.0
+        """The `JointProblem` for some constants, by default those bound; `w0` replaces its graph and scale."""
+        h = FixedGraph() if self.shared else graph_regularizer or self.model.graph_regularizer
+        values, outside = {**self.values, **(values or {})}, 0.0
         if h.learned:
             h._check_edges(self.edges, self.prior.labels)
         if self.shared:
@@ -122,7 +123,7 @@ class BoundModel:
         records = Records.read(self.base.data, tuple(data), strata, where, **options)
         if self.shared:
             records.strata = records.strata.merged()
-        return HeldOut(self.base, records, self.model.values, smooth)
+        return HeldOut(self.base, records, self.values, smooth)
 
     def validation(self, arguments, smooth=False):
         """`held_out` records from one tuple ``(*data, strata)``."""
@@ -148,10 +149,8 @@ class BoundModel:
 
     def _couple(self, values):
         """Weights of the coordinates in the distance, (n,), or (E, n) where they differ by factor; None for ones."""
-        if not self.base.couple:
-            return None
         if not coupling.by_factor(self.base.couple):
-            return self.base.couple_weights(values)
+            return self.base.couple_weights(values) if self.base.couple else None
         prior = None if self.model.graph is None or self.shared else self.prior
         return coupling.on_edges(self.base, values, prior, *self.edges.ends)
 

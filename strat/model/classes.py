@@ -91,5 +91,4 @@ class OfClasses:
         (N,) ndarray
             The log odds, where the model has ``predict_proba``.
         """
-        first, second = self._losses_of_records(data, strata)
-        return first - second
+        return np.subtract(*self._losses_of_records(data, strata))

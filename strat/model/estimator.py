@@ -241,19 +241,18 @@ class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
         sums = by_partition(self, "_sums", self.base.data, (2,), data, strata, sample_weight)
         if sums is None:
             sums = self._sums(*data, strata=strata, sample_weight=sample_weight, part=False)
-        loss, weight = np.sum(sums, axis=0)
-        return -float(loss / weight)
+        return -float(np.divide(*np.sum(sums, axis=0)))
 
     @property
     def values(self) -> dict:
-        """This model's own values of hyperparameters, by name; the others are the Parameters' values.
+        """Values of hyperparameters in the last fit, by name; before a fit those given by ``set_params``.
 
         Returns
         -------
         dict
             Values by name.
         """
-        return self.__dict__.get("_values", {})
+        return vars(self).get("_fit_values", self._values)
 
     def _read(self, parameters, data, strata, where, known=True):
         """Records for a fitted model; one with shared parameters takes labels that it has not seen, too."""

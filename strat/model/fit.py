@@ -7,7 +7,6 @@ from functools import partial
 
 import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 
 from strat.compiler import coupling
 from strat.compiler.base_model import BaseModel
@@ -40,13 +39,14 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     if chunks is not None or engine is not None:
         read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
-    records, edges, labels = bound_model.records, bound_model.edges, bound_model.prior.labels
+    records, edges, values = bound_model.records, bound_model.edges, bound_model.values
+    labels = bound_model.prior.labels
     if device is not None:
         edges.device = device
     check_tables(base.loss, base.data, records.strata.N)
     fit_warnings.warn_of_lost_digits(base, records)
     problem = bound_model.problem()
-    codes = {} if problem.loss.quadratic else label_codes(base.loss_program, model.values, records.arrays)
+    codes = {} if problem.loss.quadratic else label_codes(base.loss_program, values, records.arrays)
     warn_of_label_codes(codes, base.data, records.arrays, records.weight)
     unknown, notes = fit_warnings.warn_of_undetermined(bound_model, problem)
     solver = solver_for(model, problem)
@@ -55,8 +55,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     start = _start(model, problem, init, labels)
     held_out = None if validation is None else bound_model.validation(validation)
     options = {"n_starts": model.n_starts, "random_state": model.random_state, "started": started}
-    if held_out is not None:
-        options["score"] = held_out.mean_loss
+    options["score"] = held_out and held_out.mean_loss
     if solver.checkpoint is not None:
         options["fingerprint"] = _fingerprint(bound_model, problem, start, held_out)
     result = solve(problem, solver, start, **options)
@@ -66,7 +65,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     if base.smoothing is not None:
         # The objective without smoothing, beside the smoothed one that was minimised.
         result.smoothed_objective = result.objective
-        true_loss = bound_model.bind_loss(model.values, smooth=False)
+        true_loss = bound_model.bind_loss(values, smooth=False)
         result.parts["loss"] = float(true_loss.value(result.theta).sum())
         result.objective = float(sum(result.parts.values()))
         result.notes.append(
@@ -81,7 +80,7 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._set_features(data[0] if data else None)
-    model._undetermined, model._running = unknown, running
+    model._undetermined, model._running, model._fit_values = unknown, running, values
     if problem.learned:
         fit_warnings.warn_of_collapse(result)
     result.seconds += time.perf_counter() - solved
@@ -175,9 +174,8 @@ def _call_back(function, layout, edges, state):
 def _fingerprint(bound_model, problem, start, held_out):
     """A hash of declaration, constants, start, graph and records, by which a checkpoint belongs to one fit."""
     model, base, edges = bound_model.model, bound_model.base, problem.edges
-    values = [model.values.get(name, p.value) for name, p in base.hyperparameters.items()]
-    values = [value if sp.issparse(value) else np.asarray(value, dtype=float) for value in values]
-    couple = [(factor, base.couple_weights(model.values, factor)) for factor in coupling.factors(base.couple)]
+    values = [np.asarray(bound_model.values.get(name), dtype=float) for name in base.hyperparameters]
+    couple = [(f, base.couple_weights(bound_model.values, f)) for f in coupling.factors(base.couple)]
     parts = [contents(base), values, couple, model.graph_regularizer, model.scale, model.random_state, start]
     parts += [model.shared, bound_model.regularizer_weight, bound_model.prior.labels, problem.w0]
     parts += [problem.outside, None if edges.all_pairs else edges.ends]

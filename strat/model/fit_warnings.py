@@ -157,7 +157,6 @@ def strata_without_minimum(problem, theta, w):
         asymptotic = (change < -SHARE * before) & (after > 0)
         share = SHARE * (before.sum() + 0.5 * np.vdot(pull, theta))
         all_asymptotic = change_of_all < -share and after.sum() > 0
-
     pairs = (change < clear, change_of_all < clear), (asymptotic, all_asymptotic)
     return tuple(single if single.any() else np.full(K, together) for single, together in pairs)
 

@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -155,12 +156,8 @@ def weighted_problem(model, i, j, weights, kept=()):
     if model.shared:
         weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
         records = replace(records, strata=records.strata.merged(["common"]))
-    terms, constraints, copies = [], [], []
-    for k in range(records.strata.K):
-        parts = _stratum_terms(base, records, model.values, k, weight, dict(kept))
-        copies.append(parts[0])
-        terms.append(parts[1])
-        constraints += parts[2]
+    parts = [_stratum_terms(model, records, k, weight, dict(kept)) for k in range(records.strata.K)]
+    copies, terms, constraints = map(list, zip(*parts, strict=True))
     prior = None if model.graph is None else read_graph(model.graph)
     couple = coupling.on_edges(base, model.values, prior, i, j)
     roots = np.broadcast_to(np.sqrt(couple), (len(i), base.layout.n))
@@ -169,7 +166,7 @@ def weighted_problem(model, i, j, weights, kept=()):
             difference = copies[a][name] - copies[b][name]
             scaled = cp.multiply(root[part].reshape(difference.shape), difference)
             terms.append(0.5 * w * cp.sum_squares(scaled))
-    return cp.Problem(cp.Minimize(_sum(terms)), constraints), copies
+    return cp.Problem(cp.Minimize(_sum(terms)), list(chain(*constraints))), copies
 
 
 def training_records(model, what="to_cvxpy"):
@@ -179,16 +176,15 @@ def training_records(model, what="to_cvxpy"):
     return model._training
 
 
-def _stratum_terms(base, records, values, k, regularizer_weight, kept):
+def _stratum_terms(model, records, k, regularizer_weight, kept):
     """One stratum's part of the problem: its variables by name, loss plus regularizer, and constraints."""
-    label = records.strata.labels[k]
-    variables = {}
+    base, variables, label = model.base, {}, records.strata.labels[k]
     for v in base.loss_program.variables:
         attributes = {k: a for k, a in v.attributes.items() if a is not False and a is not None}
         variables[v.name()] = cp.Variable(v.shape, name=f"{v.name()}[{label}]", **attributes)
     leaves = {id(v): variables[v.name()] for v in base.loss_program.variables}
     for name, p in base.hyperparameters.items():
-        leaves[id(p)] = kept[name] if name in kept else cp.Constant(values.get(name, p.value))
+        leaves[id(p)] = kept[name] if name in kept else cp.Constant(model.values.get(name, p.value))
     symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}
     terms = [regularizer_weight * folded(base.regularizer, leaves, symbolic)]
     rows = np.flatnonzero((records.strata.index == k) & (records.weight > 0))

@@ -100,11 +100,9 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
         )
     graph = None
     if meta["graph"] is not None:
-        parts = ("i", "j", "edge", "weight", "factor")
-        i, j, edge, weight, factor = (arrays[f"graph/{name}"] for name in parts)
+        i, j, e, weight, factor = (arrays[f"graph/{name}"] for name in ("i", "j", "edge", "weight", "factor"))
         names = [None if f < 0 else meta["factors"][f] for f in factor]
-        prior = PriorGraph.from_terms(read_labels(meta, "graph"), i[edge], j[edge], weight, names)
-        graph = prior.to_networkx()
+        graph = PriorGraph.from_terms(read_labels(meta, "graph"), i[e], j[e], weight, names).to_networkx()
     options = dict(meta["options"], strata=meta["strata_columns"], edges=meta["edges"] or "all")
     options["solver"] = meta["solver"] and _component(meta["solver"], Solver, path)
     if meta["class"] == "CommonModel":
@@ -114,9 +112,14 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
         model = StratifiedModel(base, graph, h, **options)
     model.theta_, model.W_, model.strata_, model.result_ = fitted
     model._columns, model._training, model._undetermined = meta["columns"], None, arrays.get("undetermined")
-    values = {name.removeprefix("value/"): a for name, a in arrays.items() if name.startswith("value/")}
+    own = {n.replace("value/", "base__", 1): a for n, a in arrays.items() if n.startswith("value/")}
+    own = {name: a if a.ndim else a.item() for name, a in own.items()}
+    names = enumerate(base.hyperparameters)
+    fit = {f"base__{name}": arrays[f"fit/{k}"][()] for k, name in names if f"fit/{k}" in arrays}
     try:
-        return model.set_params(**{f"base__{name}": a if a.ndim else a.item() for name, a in values.items()})
+        model._fit_values = model.set_params(**own | fit)._values  # earlier versions stored just their own
+        model._values = {}
+        return model.set_params(**own)
     except OptionError as error:
         raise OptionError(f"{path} does not fit base: {error}") from error
 

@@ -14,13 +14,16 @@ from strat.graphs.prior_graph import read_graph
 class NestedParameters(BaseEstimator):
     """An estimator with ``base`` and ``graph``, whose hyperparameters and factors' scales are parameters, too."""
 
+    _values = {}  # of hyperparameters, by name, as they were given to this model
+
     def get_params(self, deep: bool = True) -> dict:
-        """Parameters of the model.
+        """Parameters of the model, for its next fit; what follows a fit, such as ``score``, goes by ``values``.
 
         Parameters
         ----------
         deep : bool
-            Include those of the graph regularizer and solver, ``base__NAME`` for each hyperparameter and
+            Include those of the graph regularizer and solver, ``base__NAME`` for each hyperparameter (its
+            value by ``set_params``, or else the Parameter's present one) and
             ``scale__NAME`` for each factor of the graph.
 
         Returns
@@ -31,7 +34,7 @@ class NestedParameters(BaseEstimator):
         params = super().get_params(deep=deep)
         if deep and isinstance(self.base, BaseModel):
             hyperparameters = self.base.hyperparameters.items()
-            params |= {f"base__{name}": self.values.get(name, p.value) for name, p in hyperparameters}
+            params |= {f"base__{name}": self._values.get(name, p.value) for name, p in hyperparameters}
         return params | ({f"scale__{f}": s for f, s in self._scales().items()} if deep else {})
 
     def set_params(self, **params: Any) -> Any:
@@ -63,7 +66,7 @@ class NestedParameters(BaseEstimator):
                 self.scale = {**known, name: value}
             else:
                 _check_value(key, value, known[name].shape)
-                self._values = {**self.values, name: value}
+                self._values = {**self._values, name: value}
         return self
 
     def _set_features(self, X):
@@ -87,8 +90,8 @@ class NestedParameters(BaseEstimator):
 
     def __sklearn_clone__(self):
         cloned = super().__sklearn_clone__()
-        if self.values:
-            cloned._values = copy.deepcopy(self.values)
+        if self._values:
+            cloned._values = copy.deepcopy(self._values)
         return cloned
 
 

@@ -88,7 +88,7 @@ def runaway_direction(bound_model, problem, theta, w, suspects):
         return np.zeros_like(theta)
     arrays = [array[some] for array in records.arrays]
     each = Strata(list(range(len(some))), np.arange(len(some)))
-    program, values = bound_model.base.loss_program, bound_model.model.values
+    program, values = bound_model.base.loss_program, bound_model.values
     losses = program.bind_records(arrays, each, records.weight[some], values)
     return _direction(problem, losses, index[some], theta, component)
 

@@ -78,7 +78,10 @@ def save(model, path):
     """Write a fitted model to one file, which ``strat.load`` reads."""
     path = as_path(path, "path")
     arrays = {f"theta/{name}": value for name, value in model.theta_.items()}
-    for name, value in model.values.items():
+    for k, name in enumerate(model.base.hyperparameters):  # CVXPY names some anew in every session
+        if np.isfinite(value := np.asarray(model.values.get(name, np.nan))).all():
+            arrays[f"fit/{k}"] = value
+    for name, value in model._values.items():
         if value is not None:
             value = value.toarray() if sp.issparse(value) else value
             arrays[f"value/{name}"] = np.asarray(value, dtype=float)
@@ -144,7 +147,7 @@ def check_file(arrays, meta):
     K, shapes, common = len(read_labels(meta, "strata")), meta["variables"], meta["class"] == "CommonModel"
     size = {name: array.size for name, array in arrays.items()}.get
     table = {f"theta/{name}": ("f", (K, *shape)) for name, shape in shapes.items()}
-    table |= {name: ("f", array.shape) for name, array in arrays.items() if name.startswith("value/")}
+    table |= {n: ("f", a.shape) for n, a in arrays.items() if n.startswith(("value/", "fit/"))}
     if "undetermined" in arrays:
         table["undetermined"] = "b", (1 if common else K, sum(map(math.prod, shapes.values())))
     if "W" in arrays:

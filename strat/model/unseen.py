@@ -107,9 +107,7 @@ def _along_axes(prior, scale):
 
 def _nearest_numbers(value, near):
     """``{neighbour: weight}`` of a number between or beyond those of a coordinate whose numbers are joined in order."""
-    if not are_numbers([value, *near]):
-        return {}
-    order = sorted(near)
+    order = sorted(near) if are_numbers([value, *near]) else []
     joined = all(b in near[a] for a, b in itertools.pairwise(order))
     if not joined or max(map(len, near.values())) > 2:
         return {}

@@ -13,6 +13,7 @@ import numpy as np
 from strat.errors import optional
 
 HOST = 1  # DLPack's number of the memory that NumPy reads
+EPS, HIDDEN = 2e-16, 1e-6  # rounding, relative to terms; and the share of a sum from which on it is added
 
 
 def is_foreign(array):
@@ -58,6 +59,16 @@ def times(g, factor):
     if xp is not np or not (math.isfinite(np.add.reduce(product, axis=None)) or np.isfinite(product).all()):
         product = xp.where((g == 0) | (factor == 0), 0.0, product)
     return product
+
+
+def total(terms, size=0.0):
+    """The sum of terms (K,), or a bound on it where rounding of them or of numbers of `size` in them hides it, as far out."""
+    if len(terms) == 1 and not np.ndim(size):
+        return terms[0]
+    out = reduce(add, terms)
+    error = EPS * reduce(add, map(np.abs, terms), size)
+    hidden = error > HIDDEN * np.abs(out)
+    return np.where(hidden, np.abs(out) + 2 * error, out) if hidden.any() else out
 
 
 class Oracle:
@@ -121,6 +132,7 @@ class Quadratic(Oracle):
     def __init__(self, c, g, H=None, centre=None, sizes=0.0):
         self.c, self.g, self.H, self.centre = c, g, H, centre
         self.n, self.sizes = g.shape[1], sizes
+        self._root = None if H is None else np.sqrt(np.maximum(np.einsum("kaa->ka", H), 0.0))
 
     def value(self, theta):
         return self.value_and_gradient(theta)[0]
@@ -130,7 +142,9 @@ class Quadratic(Oracle):
         if self.H is None:
             return self.c + np.vecdot(self.g, d), np.broadcast_to(self.g, d.shape).copy()
         hd = np.matmul(self.H, d[..., None])[..., 0]
-        return self.c + np.vecdot(self.g + 0.5 * hd, d), self.g + hd
+        # |Σ_ab d_a H_ab d_b| <= (Σ_a √H_aa |d_a|)²
+        size = np.square(np.vecdot(self._root, np.abs(d)))
+        return total((self.c + np.vecdot(self.g + 0.5 * hd, d),), size), self.g + hd
 
     def hessian_operator(self, theta):
         if self.H is None:
@@ -177,11 +191,11 @@ class SumOracle(Oracle):
         return np.max([np.broadcast_to(part.sizes, self.n) for part in self.parts], axis=0)
 
     def value(self, theta):
-        return reduce(add, (part.value(theta) for part in self.parts))
+        return total([part.value(theta) for part in self.parts])
 
     def value_and_gradient(self, theta):
         values, gradients = zip(*(part.value_and_gradient(theta) for part in self.parts), strict=True)
-        return reduce(add, values), reduce(add, gradients)
+        return total(values), reduce(add, gradients)
 
     def hessian(self, theta):
         return reduce(add, (part.hessian(theta) for part in self.parts))

@@ -37,17 +37,15 @@ class Centring:
         P = C.T @ (P + sp.triu(P, 1).T) @ C
         return sp.csc_array(sp.triu(P)), C.T @ q, sp.csc_array(A @ C), C
 
-    def split(self, laplacian):
-        """(the Laplacian of the parameters that are held, D with the free ones' as Dᵀ D: a row for each edge).
 
-        In s that of the free ones is huge, as they are the values at a point far from the records, and D C is not.
-        """
-        free = np.tile(self.free, laplacian.shape[0] // len(self.T))
-        edges = sp.coo_array(sp.diags_array(free * 1.0) @ sp.triu(laplacian, 1))
-        (i, j), root = edges.coords, np.sqrt(np.maximum(-edges.data, 0.0))
-        row = np.tile(np.arange(len(root)), 2)
-        entries = np.concatenate([root, -root]), (row, np.concatenate([i, j]))
-        return sp.diags_array(~free * 1.0) @ laplacian, sp.csr_array(entries, shape=(len(root), len(free)))
+def split(laplacian, apart):
+    """(the Laplacian of the parameters that are not `apart` (n,), D with that of the others as Dᵀ D: a row for each edge)."""
+    apart = np.tile(apart, laplacian.shape[0] // len(apart))
+    edges = sp.coo_array(sp.diags_array(apart * 1.0) @ sp.triu(laplacian, 1))
+    (i, j), root = edges.coords, np.sqrt(np.maximum(-edges.data, 0.0))
+    row = np.tile(np.arange(len(root)), 2)
+    entries = np.concatenate([root, -root]), (row, np.concatenate([i, j]))
+    return sp.diags_array(~apart * 1.0) @ laplacian, sp.csr_array(entries, shape=(len(root), len(apart)))
 
 
 def free_parameters(functions, n):

@@ -8,25 +8,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
-from strat.oracles.centring import COLLINEAR, Centring, free_parameters
+from strat.oracles.centring import COLLINEAR, Centring, free_parameters, split
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
 #: Accuracies of the objective and the constraints, relative and absolute, that are asked for, in order.
 ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8)
-#: Constraints further off than one over this share, in units of the solution without them, count as that far.
-FAR = 1e-6
+FAR = 1e-6  # constraints further off than one over this share, in units of the solution without them, count as that far
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one in theta that is the
 #: last: what it leaves is a hundredth of it or less.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-7
-#: A refinement with a larger gap, in its own units, is none.
-LARGEST_GAP = 1e-3
+LARGEST_GAP = 1e-3  # a refinement with a larger gap, in its own units, is none
 #: Roots of curvatures so small beside a coefficient, as those of a graph for columns far from 0, say nothing about theta's size.
 FLAT = 1e-4
-#: A share of the gap with which a centred program is solved again as it is.
-WIDE = 1e-4
-#: Violation of the constraints that is accepted of it, in units of the solution.
-FEASIBLE = 3e-9
+WIDE = 1e-4  # a share of the gap with which a centred program is solved again as it is
+#: Degrees over curvatures from which on a program has the differences of neighbours as unknowns; of how many neighbours at most.
+STRONG, MANY = 1e4, 10
+FEASIBLE = 3e-9  # violation of the constraints that is accepted of it, in units of the solution
 
 
 @dataclass
@@ -77,12 +75,14 @@ class ConeProgram:
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         A, b, cones = self.constraints[:3]
         laplacian, differences = self.laplacian, None
-        if centring is not None and laplacian is not None:
-            laplacian, differences = centring.split(laplacian)
-        P, q = self.objective(H, g, weight, laplacian)
+        if laplacian is not None:
+            apart = self._apart(laplacian.diagonal(), H)
+            apart = apart if centring is None else apart | centring.free
+            laplacian, differences = split(laplacian, apart) if apart.any() else (laplacian, None)
+        (P, q), C = self.objective(H, g, weight, laplacian), sp.eye_array(self.size, format="csr")
         if centring is not None:
             P, q, A, C = centring.moved(self.K, P, q, A)
-        A, b, unit = self._scaled_constraints(A, P.diagonal()[theta].reshape(shape))
+        A, b, unit = self._scaled_constraints(A, P.diagonal()[theta].reshape(shape), H is not None)
         P, q = _scaled(P, unit, unit), q * unit
         if differences is not None:
             P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
@@ -92,10 +92,10 @@ class ConeProgram:
             size = np.median(np.abs(b[b != 0]))  # of the records, and not of bounds far off
         rough = (accuracy, FEASIBLE if restricted else accuracy)
         accuracies = (rough, *ACCURACIES) if accuracy else ACCURACIES
-        found = self._in_units(P, q, A, b, cones, size, slope, False, accuracies=accuracies)
+        found = self._in_units(P, q, A, b, cones, size, slope, False, wanted=accuracies)
         if found is None:  # where constraints hold theta far out
             size = max(size, offset)
-            found = self._in_units(P, q, A, b, cones, size, slope, accuracies=accuracies)
+            found = self._in_units(P, q, A, b, cones, size, slope, wanted=accuracies)
         x, solution, worth = found
         if refined:
             x, solution, worth = self._refined(P, q, A, b, cones, size, x, solution, worth)
@@ -122,24 +122,32 @@ class ConeProgram:
         centring = Centring(M, free)
         return centring if centring.left < COLLINEAR else None
 
+    def _apart(self, degrees, H):
+        """The mask (n,) of the parameters whose edges are so strong that differences of rounded parameters are nothing."""
+        few = self.laplacian.nnz <= MANY * self.K * self.n
+        M = self._curvature_of_records / self.K if H is None else H.mean(axis=0)
+        return few & (
+            degrees.reshape(-1, self.n).mean(axis=0) > STRONG * (M.diagonal() if M.ndim == 2 else M)
+        )
+
     @cached_property
     def _curvature_of_records(self):
-        """Σ a aᵀ over the coefficients a (n,) of the records' rows."""
-        A, _, _, function, _ = self.constraints
+        """Σ a aᵀ s / b over the coefficients a (n,) of the records' rows, with their mean slope s and offset b."""
+        A, b, _, function, _ = self.constraints
         many = np.array([f.strata is not None for f in self.functions], dtype=bool)
         entries = sp.coo_array(A)
         rows, columns = entries.coords
         some = (columns < self.K * self.n) & many[function[rows]]
         rows, columns = rows[some], columns[some] % self.n
         a = sp.csr_array((entries.data[some], (rows, columns)), shape=(A.shape[0], self.n))
-        return (a.T @ a).toarray()
+        slopes = np.concatenate([f.c.ravel() for f in self.functions if f.strata is not None] or [[]])
+        s, b = (np.abs(part).sum() / max(np.count_nonzero(part), 1) or 1.0 for part in (slopes, b))
+        return (a.T @ a).toarray() * (s / b)
 
-    def _in_units(
-        self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, accuracies=ACCURACIES
-    ):
+    def _in_units(self, P, q, A, b, cones, size, slope, strict=True, accepted=ACCEPTED, wanted=ACCURACIES):
         """Solution x over `size`, with the objective in units of `worth`, so that all numbers are near one."""
         worth = size**2 if P.nnz and slope else size * (slope or 1.0)
-        for accuracy in accuracies:
+        for accuracy in wanted:
             solution = solved(P * (size**2 / worth), q * (size / worth), A, b / size, cones, *accuracy)
             if str(solution.status) == "MaxTime":
                 raise OutOfTime
@@ -209,13 +217,13 @@ class ConeProgram:
         values = np.bincount(place, values, len(rows))
         return sp.csc_array((values, rows, starts), shape=(self.size, self.size)), q
 
-    def _scaled_constraints(self, A, curvature):
+    def _scaled_constraints(self, A, curvature, bent):
         """(A, b) with rows and unknowns in units of their own, and the unknowns' units (size,).
 
         A coordinate of theta has one unit in all strata: that in which its mean curvature is 1, or, where there is next to
-        none, one over its largest coefficient. The rows and the other unknowns of a function share the size that its affine
-        images of theta then have; half-lines and equations of theta alone have their own. So results do not depend on the
-        units of theta.
+        none (beside others' where losses are `bent`), one over its largest coefficient. The rows and the other unknowns of a
+        function share the size that its affine images of theta then have; half-lines and equations of theta alone have their
+        own. So results do not depend on the units of theta.
         """
         K, n, (_, b, _, function, lines) = self.K, self.n, self.constraints
         curvature = np.maximum(curvature.mean(axis=0), 0.0)
@@ -230,7 +238,8 @@ class ConeProgram:
             for some, least in ((own & ~alone[A.indices], self.flat), (own, 0.0)):
                 steepest = np.zeros(n)
                 np.maximum.at(steepest, columns[some] % n, size[some])
-                scale = np.where(scale > least * steepest, scale, steepest)
+                low = least * (np.minimum(steepest, scale.max()) if bent else steepest)
+                scale = np.where(scale > low, scale, steepest)
             scale[~(scale > 0)] = 1.0
             unit, share, images = np.ones(self.size), np.ones(len(b)), np.zeros(len(b))
             unit[: K * n] = np.tile(1.0 / scale, K)

@@ -95,8 +95,7 @@ def rows_of(kind, number):
     return 3 if kind in ("exponential", "power") else number
 
 
-#: The accuracy that is accepted where rounding ends all.
-ACCEPTED = 1e-7
+ACCEPTED = 1e-7  # the accuracy that is accepted where rounding ends all
 #: Entries of the objective's matrix, over its rows and in all, with more of which the factors are dense and large.
 DENSE, LARGE = 20, 60_000
 

@@ -136,10 +136,6 @@ class SharedDesign(Design):
         indices = csr.indices.astype(dtype) + np.repeat(base, np.diff(indptr))
         return sp.csr_array((data, indices, indptr), shape=(N, K * p))
 
-    @cached_property
-    def _at(self):
-        return self._a.T
-
     def matvec(self, theta):
         if self._order is not None:
             theta = theta[:, self._order]
@@ -151,7 +147,7 @@ class SharedDesign(Design):
         if kernels.compiled and self._rows is not None:
             back = kernels.compiled.rows_sum(self._rows, self.segments.index, g, self.segments.K)
         else:
-            back = (self._at @ g).reshape(self.segments.K, -1)
+            back = (self._a.T @ g).reshape(self.segments.K, -1)
         if self._order is None:
             return back
         out = np.zeros((self.segments.K, self.n))
@@ -195,13 +191,12 @@ class RowDesign(Design):
         rows = record.astype(np.int64) * m + row[term]
         columns = segments.index[record] * np.int64(n) + column[term]
         self._a = sp.csr_array((data, (rows, columns)), shape=(N * m, K * n))
-        self._at = self._a.T
 
     def matvec(self, theta):
         return (self._a @ theta.reshape(-1)).reshape(-1, self.m)
 
     def rmatvec(self, g):
-        return (self._at @ g.reshape(-1)).reshape(self.segments.K, self.n)
+        return (self._a.T @ g.reshape(-1)).reshape(self.segments.K, self.n)
 
     def gram(self, weights):
         out = np.zeros((self.segments.K, self.n, self.n))

@@ -100,10 +100,9 @@ class InteriorPoint:
     width, where Newton's method on the smoothed function goes from kink to kink. The matrix of a step is the Hessian of Q
     plus Aᵀ D A, D diagonal and positive.
 
-    `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q, but for what `system` adds to it: its
-    ``factorise(blocks)`` takes blocks (K, n, n), ``solve(b, tolerance)`` solves with them, and ``product(theta)`` is that with
-    the Hessian of Q. `segments` are the rows of each stratum where nothing joins the strata: each takes steps of a length of
-    its own.
+    `rows` are KinkedRows and `quadratic` (K, n, n) the Hessian of Q, but for what `system` adds to it: its ``factorise(blocks)``
+    takes blocks (K, n, n), ``solve(b, tolerance)`` solves with them, and ``product(theta)`` is that with the Hessian of Q.
+    `segments` are the rows of each stratum where nothing joins the strata: each takes steps of a length of its own.
     """
 
     def __init__(self, rows, quadratic, system, segments=None):
@@ -123,7 +122,10 @@ class InteriorPoint:
             done = np.linalg.norm(self.slope + rows.back(rows.slopes(self.r))) <= tol
             if done or not np.any(gap > last):
                 break
-            self._factorise()
+            self.D = 1 / (rows.delta + self.a / self.above + self.b / self.below)
+            self.system.factorise(self.quadratic + rows.gram(self.D))
+            self.uneven = self.slope + rows.back(self.c)
+            self.off = self.r - rows.delta * self.c - self.a + self.b
             predicted = self._direction(0.0, 0.0)
             length = self._on_rows(self._length(predicted))
             # Centre as much as the predicted step fails to close the gap, and correct for its second order.
@@ -159,14 +161,6 @@ class InteriorPoint:
         self.a = np.maximum(over, 0.0) + centre / (rows.high - self.c)
         self.b = np.maximum(-over, 0.0) + centre / (self.c - rows.low)
         self.above, self.below = rows.high - self.c, self.c - rows.low
-
-    def _factorise(self):
-        rows = self.rows
-        self.D = 1 / (rows.delta + self.a / self.above + self.b / self.below)
-        blocks = self.quadratic + rows.gram(self.D)
-        self.system.factorise(blocks)
-        self.uneven = self.slope + rows.back(self.c)
-        self.off = self.r - rows.delta * self.c - self.a + self.b
 
     def _direction(self, first, second):
         """Changes of (theta, r, c, a, b) to where a (high − c) is `first` and b (c − low) is `second`."""

@@ -80,13 +80,10 @@ class Grouped:
 
 def joined(blocks):
     """Join the blocks with equal signatures."""
-    others, alike = [], {}
+    alike = {}
     for block in blocks:
-        if isinstance(block, Grouped):
-            alike.setdefault(block.signature, []).append(block)
-        else:
-            others.append(block)
-    return others + [first.join(rest) if rest else first for first, *rest in alike.values()]
+        alike.setdefault(getattr(block, "signature", block), []).append(block)
+    return [first.join(rest) if rest else first for first, *rest in alike.values()]
 
 
 class BlockProx:
@@ -95,6 +92,8 @@ class BlockProx:
     The step t is a number, one for each stratum, or (K or 1, n), the same for the coordinates that `ties` lists together.
     """
 
+    kind = property(lambda self: ", ".join(sorted({block.kind for block in self.blocks})) or "closed form")
+
     def __init__(self, blocks, transposed=None, weight=1.0, unit=1.0):
         self.blocks, self.transposed, self.weight, self.unit = joined(blocks), transposed, weight, unit
         self.places = [_consecutive(block.columns) for block in self.blocks]
@@ -102,10 +101,6 @@ class BlockProx:
     def rescaled(self, weight, unit):
         """The prox of weight × the function at unit · z, where the units of ties are the same."""
         return BlockProx(self.blocks, self.transposed, self.weight * weight, self.unit * unit)
-
-    @property
-    def kind(self):
-        return ", ".join(sorted({block.kind for block in self.blocks})) or "closed form"
 
     @cached_property
     def diagonal(self):
@@ -142,8 +137,7 @@ def _consecutive(columns):
     return place if np.array_equal(columns, np.arange(place.start, place.stop)) else columns
 
 
-#: The bits of a number in floating point that order it among those of its sign.
-ORDER = np.int64(2**63 - 1)
+ORDER = np.int64(2**63 - 1)  # the bits of a number in floating point that order it among those of its sign
 
 
 class SeparableBlock:
@@ -152,11 +146,7 @@ class SeparableBlock:
     Clipping the prox to the bounds is exact for convex functions of one number.
     """
 
-    kind = "closed form"
-
-    @property
-    def ties(self):
-        return [[c] for c in self.columns]
+    kind, ties = "closed form", property(lambda self: [[c] for c in self.columns])
 
     def __init__(self, columns, q, Q, low, high):
         self.columns, self.q, self.Q, self.low, self.high = columns, present(q), present(Q), low, high

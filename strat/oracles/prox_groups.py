@@ -48,31 +48,22 @@ class GroupBlock(Grouped):
         first = self.absolute or self.rule.invariance == "absolute"
         if first:
             z = self._simple(z, t)
-        u = self._prox(z * self.scale + self.offset, t)
-        z = (u - self.offset) / self.scale
-        return (z if first else self._simple(z, t)).reshape(v.shape)
-
-    def _prox(self, u, t):
-        signs = np.sign(u) if self.absolute else None
-        u = np.abs(u) if self.absolute else u
-        shaped = u.reshape(*u.shape[:2], *self.shape)
+        u = z * self.scale + self.offset
+        shaped = (np.abs(u) if self.absolute else u).reshape(*u.shape[:2], *self.shape)
         if self.weight is None:
-            out = self.rule.project(shaped, np.broadcast_to(self.radius, u.shape[:2]))
+            out = self.rule.project(shaped, np.broadcast_to(self.radius, u.shape[:2])).reshape(u.shape)
         else:
             step = np.broadcast_to(t, u.shape)[:, :, 0] * self.weight * self.scale[:, 0] ** 2
-            out = self.rule.prox(shaped, step)
-        out = out.reshape(u.shape)
-        return signs * np.maximum(out, 0.0) if self.absolute else out
+            out = self.rule.prox(shaped, step).reshape(u.shape)
+        u = np.sign(u) * np.maximum(out, 0.0) if self.absolute else out
+        z = (u - self.offset) / self.scale
+        return (z if first else self._simple(z, t)).reshape(v.shape)
 
 
 class ConeBlock:
     """The semidefinite cone, or none, with a function of the eigenvalues, or none."""
 
-    kind = "closed form"
-
-    @property
-    def ties(self):
-        return [list(self.columns)]
+    kind, ties = "closed form", property(lambda self: [list(self.columns)])
 
     def __init__(self, columns, d, q, Q, cone, rule=None, weight=None):
         self.columns, self.d, self.q, self.Q, self.cone = columns, d, present(q), present(Q), cone
@@ -182,10 +173,7 @@ class HyperplaneBlock(Grouped):
     b: np.ndarray  # (1, G)
     equal: bool
     axes = {"groups": 0, "q": 1, "Q": 1, "a": 1, "low": 1, "high": 1, "b": 1}
-
-    @property
-    def signature(self):
-        return (type(self).__name__, self.equal, self.groups.shape[1])
+    signature = property(lambda self: (type(self).__name__, self.equal, self.groups.shape[1]))
 
     def __call__(self, v, t):
         c, w = self._fold(v, t)

@@ -19,16 +19,14 @@ class NewtonProx:
     is outside the domain. Where `transposed` has the coordinates of symmetric variables' transposes, v's symmetric part counts.
     """
 
+    kind = property(lambda self: "one linear system a stratum" if self.oracle.quadratic else "Newton")
+
     def __init__(self, oracle, transposed=None, rescue=None):
         self.oracle, self.transposed, self.rescue = oracle, transposed, rescue
 
     def rescaled(self, weight, unit):
         rescue = self.rescue and self.rescue.rescaled(weight, unit)
         return NewtonProx(Rescaled(self.oracle, weight, unit), self.transposed, rescue)
-
-    @property
-    def kind(self):
-        return "one linear system a stratum" if getattr(self.oracle, "quadratic", False) else "Newton"
 
     def __call__(self, v, t):
         return self.near(v, t, v)

@@ -25,8 +25,7 @@ import numpy as np
 from strat.errors import DataError
 from strat.oracles.base import Oracle, Quadratic
 
-#: Numbers up to which Hessians' blocks are held for products with them.
-BLOCKS = 2**24
+BLOCKS = 2**24  # numbers up to which Hessians' blocks are held for products with them
 
 
 class Shard:

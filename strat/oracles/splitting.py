@@ -1,4 +1,4 @@
-"""Cone programs of a few unknowns, one a stratum with the same matrices: all at once, by ADMM."""
+"""Cone programs of a few unknowns, one a stratum with the same matrices: all at once, by semismooth Newton steps and ADMM."""
 
 from contextlib import suppress
 from functools import partial
@@ -6,18 +6,27 @@ from functools import partial
 import numpy as np
 import scipy.linalg
 
+from strat.oracles import cone_projections as cones
 from strat.oracles.cone_program import ConeProgram
 
-#: Cones with a projection in closed form, and numbers of a program above which dense matrices are no good choice.
-PROJECTED, LARGEST = ("zero", "nonnegative", "second order"), 200
-#: Over-relaxation, iterations between two looks at the residuals, and most iterations.
-RELAXATION, PERIOD, MOST = 1.6, 10, 500
-#: Looks between two changes of the penalty rho, the factor by which it changes, and the ratio of the residuals that asks for it.
-LOOKS, FACTOR, UNEVEN = 20, 8.0, 3.0
+#: Cones that can be projected on, numbers of a program above which dense matrices are no good choice, and those held at a time.
+PROJECTED, LARGEST, MOST = ("zero", "nonnegative", "second order", "exponential", "psd"), 200, 1_000_000
+#: Projections on them, and (D + ridge)⁻¹ with their derivatives D.
+CONES = (
+    (np.zeros_like, lambda v, ridge: np.full((*v.shape, 1), 1 / ridge)),
+    (partial(np.maximum, 0.0), lambda v, ridge: 1 / ((v > 0)[..., None] + ridge)),
+    (cones.project_second_order, cones.invert_second_order),
+    (cones.project_exponential, cones.invert_exponential),
+    (cones.project_semidefinite, cones.invert_semidefinite),
+)
+#: Over-relaxation, iterations of ADMM between Newton steps, and how often they come.
+RELAXATION, PERIOD, ROUNDS = 1.6, 10, 8
+#: Newton steps in a row, their lengths, what is added to D, and to the system's diagonal as a share of it.
+STEPS, LENGTHS, RIDGE, ROUNDING = 20, (1.0, 0.5, 0.25, 0.1, 0.03, 0.01), 1e-8, 1e-14
+#: How many times as large a Newton step may make u: where there is no dual solution it runs away.
+FAR = 10.0
 #: Accuracy that is asked for, and the one that is enough in the end: F sees violated constraints to first order.
 ACCURACY, ENOUGH = 1e-13, 1e-10
-#: With a larger share of strata left, or more looks for each stratum, Clarabel would have been as fast.
-LEFT, LONG = 0.5, 2
 _longest = partial(np.linalg.norm, ord=np.inf, axis=1)  # the largest absolute value of each row
 
 
@@ -25,12 +34,13 @@ class Splitting:
     """argmin_z t_k f(z) + ½ ‖z − v_k‖² for all strata k, f the sum of `functions` (Cones that are the same in all strata).
 
     With x = (z, u) and M = diag(I, 0) + t P, the program is: minimise ½ xᵀ M x + qᵀ x subject to A x + s = b, s in the cones.
-    ADMM (as in Stellato et al. 2020) takes in turn
+    With s = the projection of u on the cones and y = s − u, the dual solution, it is solved by the u for which
 
-        x = argmin ½ xᵀ M x + qᵀ x + rho/2 ‖A x + s − b + y‖²,
-        s = the projection of b − A x − y on the cones,        y = y + A x + s − b.
+        R(u) = A x + s − b = 0,        x = argmin ½ xᵀ M x + qᵀ x + ½ ‖A x + s − b + y‖².
 
-    One basis V serves all steps t: Vᵀ (diag(I, 0) + rho AᵀA) V = I and Vᵀ P V = diag(curvature). Each stratum has its own rho.
+    ADMM (as in Stellato et al. 2020) takes u − 1.6 R(u). Near a solution semismooth Newton steps on R take far fewer: they
+    are taken where they lower R enough, and ADMM goes on from there where they do not. One basis V serves all steps t:
+    Vᵀ (diag(I, 0) + AᵀA) V = I and Vᵀ P V = diag(curvature), so that x = V w, H w = (b − s − y)ᵀ A V − qᵀ V, H = 1 + t curvature.
     """
 
     def __init__(self, functions):
@@ -39,19 +49,23 @@ class Splitting:
         (A, b), (P, self.c) = one.constraints[:2], one.objective()
         P = P.toarray().astype(float)
         self.P = P + np.triu(P, 1).T
-        kinds = [(PROJECTED.index(kind), size) for f in functions for kind, size in f.kinds]
+        names = [PROJECTED.index(kind) for f in functions for kind, _ in f.kinds]
+        sizes = [int(size) for f in functions for size in f.rows["sizes"]]
+        # Lines are cones of one row; rows of one kind, and cones of one size, stand side by side.
+        kinds = [
+            (k, 1 if k < 2 else size)
+            for k, size in zip(names, sizes, strict=True)
+            for _ in range(size if k < 2 else 1)
+        ]
         starts = np.cumsum([0, *(size for _, size in kinds)])
-        cones = sorted((*kind, start) for kind, start in zip(kinds, starts, strict=False))
-        # Rows of one kind, and second-order cones of one size, stand side by side.
-        order = [row for _, size, start in cones for row in range(start, start + size)]
+        blocks = sorted((*kind, start) for kind, start in zip(kinds, starts, strict=False))
+        order = [row for _, size, start in blocks for row in range(start, start + size)]
         self.A, self.b = A.toarray()[order], b[order]
-        self.zero, self.lines = np.cumsum([sum(size for k, size, _ in cones if k == kind) for kind in (0, 1)])
-        sizes = [size for kind, size, _ in cones if kind == 2]
-        self.second_order = [(size, sizes.count(size)) for size in sorted(set(sizes))]
-        self.near = np.arange(len(self.c)) < self.n
-        self._scale(np.append(np.arange(self.lines), self.lines + np.repeat(np.arange(len(sizes)), sizes)))
-        self.bases = {}
-        self._basis(1.0)
+        self.blocks = [(*kind, kinds.count(kind)) for kind in sorted(set(kinds))]
+        self._scale(np.repeat(np.arange(len(blocks)), [size for _, size, _ in blocks]))
+        near = np.diag(1.0 * (np.arange(len(self.c)) < self.n))
+        self.curvature, self.V = scipy.linalg.eigh(self.P, near + self.A.T @ self.A)
+        self.AV = self.A @ self.V
 
     @classmethod
     def of(cls, functions):
@@ -63,74 +77,57 @@ class Splitting:
             return cls(functions) if alike and small and kinds and kinds <= set(PROJECTED) else None
 
     def __call__(self, v, t, state):
-        """z (K, n), the strata that are left unsolved, the state where the next call may start, and if it took long.
+        """z (K, n), the strata that are left unsolved, and the state where the next call may start.
 
-        The only error is that of A x + s = b: y fits s, and x fits both. It is relative to the size of v_k or A x.
+        The only error is R: y fits s, and x fits both. It is relative to the size of v_k or A x.
         """
         K, m = len(v), len(self.b)
-        if state.shape != (K, 2 * m + 1):
-            state = np.hstack([np.zeros((K, 2 * m)), np.ones((K, 1))])
-        s, dual, rho = state[:, :m].copy(), state[:, m:-1] * t[:, None], state[:, -1].copy()
-        q = t[:, None] * self.c
+        if state.shape != (K, 2 * m):
+            state = np.zeros((K, 2 * m))
+        u, q = state[:, :m] - t[:, None] * state[:, m:], t[:, None] * self.c
         q[:, : self.n] -= v
-        z, left, work = np.empty(v.shape), np.arange(K), 0
-        for look in range(1, MOST // PERIOD + 1):
-            done = np.zeros(K, dtype=bool)
-            for penalty in np.unique(rho[left]):
-                work += 1
-                k = left[rho[left] == penalty]
-                z[k], s[k], dual[k], gap, uneven = self._iterations(penalty, t[k], q[k], s[k], dual[k])
-                done[k] = gap <= (ENOUGH if look == MOST // PERIOD else ACCURACY)
-                if look % LOOKS == 0:
-                    rho[k] *= FACTOR ** ((uneven > UNEVEN) - 1.0 * (uneven < 1 / UNEVEN))
-            left = left[~done[left]]
-            if not left.size:
+        H = 1 + t[:, None] * self.curvature
+        points = _Points(self, H, (self.b @ self.AV - q @ self.V) / H, _longest(v), u)
+        left = np.arange(K)
+        for rounds in range(ROUNDS + 1):
+            for some in np.array_split(left, 1 + left.size * self.AV.size // MOST):
+                points.newton(some)
+            left = left[points.gap[left] > (ENOUGH if rounds == ROUNDS else ACCURACY)]
+            if rounds == ROUNDS or not left.size:
                 break
-        long = work > LONG * max(K, MOST // PERIOD) or len(left) > LEFT * K
-        return z, left, np.column_stack([s, dual / t[:, None], rho]), long
+            points.iterate(left)
+        state = np.hstack([points.s, (points.s - points.u) / t[:, None]])
+        return points.x @ self.V[: self.n].T, left, state
 
-    def _iterations(self, rho, t, q, s, dual):
-        """PERIOD iterations: z, s and the dual solution rho y, the gap, and the ratio of the residuals of equations and dual."""
-        b, (curvature, V, AV) = self.b, self._basis(rho)
-        H, y, back = 1 + t[:, None] * curvature, dual / rho, rho * AV
-        origin = (b @ back - q @ V) / H
-        for _ in range(PERIOD):
-            x = origin - ((s + y) @ back) / H  # in the basis V
-            ahead = s - y - RELAXATION * (x @ AV.T + s - b)
-            before, s = s, self._project(ahead)
-            y = s - ahead
-        x = origin - ((s + y) @ back) / H
-        image = x @ AV.T
-        gap = _longest(image + s - b) / np.maximum(_longest(q[:, : self.n]), _longest(image))
-        move = rho * _longest((s - before) @ self.A) / np.maximum(_longest(q), rho * _longest(y @ self.A))
-        return x @ V[: self.n].T, s, rho * y, gap, gap / np.maximum(move, 1e-300)
-
-    def _basis(self, rho):
-        """(curvature, V, A V) for a penalty."""
-        if rho not in self.bases:
-            curvature, V = scipy.linalg.eigh(self.P, np.diag(self.near) + rho * self.A.T @ self.A)
-            self.bases[rho] = curvature, V, self.A @ V
-        return self.bases[rho]
-
-    def _project(self, v):
-        s = v.copy()
-        s[:, : self.zero] = 0.0
-        np.maximum(s[:, self.zero : self.lines], 0.0, out=s[:, self.zero : self.lines])
-        for part in self._second_order_cones(s):
-            # (h, x) with r = ‖x‖ goes to (a, a x / r), a = (h + r)/2, unless r <= h or r <= -h.
-            h, x = part[..., 0], part[..., 1:]
-            r = np.sqrt(np.vecdot(x, x))
-            a = np.where(r <= h, h, np.maximum((h + r) / 2, 0.0))
-            part[..., 0] = a
-            x *= (np.minimum(a, r) / np.maximum(r, 1e-300))[..., None]
+    def project(self, u):
+        """The projection of u (k, m) on the cones."""
+        s = np.empty(u.shape)
+        for rows, shape, (project, _) in self._cones():
+            s[:, rows] = project(u[:, rows].reshape(shape)).reshape(len(u), -1)
         return s
 
-    def _second_order_cones(self, s):
-        """Views (…, count, size) of the last axis of s, for each size."""
-        row = self.lines
-        for size, count in self.second_order:
-            yield s[..., row : row + size * count].reshape(*s.shape[:-1], count, size)
-            row += size * count
+    def inverse(self, u):
+        """The function X (k, m, j) ↦ (D + RIDGE)⁻¹ X, D the derivatives (k, m, m) of the projection at u."""
+        parts = [
+            (rows, invert(u[:, rows].reshape(shape), RIDGE)) for rows, shape, (_, invert) in self._cones()
+        ]
+
+        def apply(X):
+            images = np.empty(X.shape)
+            for rows, inverse in parts:
+                part = X[:, rows].reshape(*inverse.shape[:3], -1)
+                part = inverse * part if inverse.shape[2] == 1 else inverse @ part
+                images[:, rows] = part.reshape(images[:, rows].shape)
+            return images
+
+        return apply
+
+    def _cones(self):
+        """Rows, shape (k, count, size) and functions of the cones of each kind and size."""
+        row = 0
+        for kind, size, count in self.blocks:
+            yield slice(row, row + count * size), (-1, count, size), CONES[kind]
+            row += count * size
 
     def _scale(self, cone):
         """Scale the rows of A, those of a `cone` (m,) alike, and the columns of u.
@@ -144,3 +141,64 @@ class Splitting:
         columns = np.append(np.ones(self.n), np.exp(logarithms[len(cone) :]))
         self.A, self.P = self.A * rows[:, None] * columns, self.P * columns[:, None] * columns
         self.b, self.c = self.b * rows, self.c * columns
+
+
+class _Points:
+    """u, its projection s, x in the basis V and R of all strata, which steps change."""
+
+    def __init__(self, splitting, H, origin, size, u):
+        self.splitting, self.H, self.origin, self.size = splitting, H, origin, size
+        self.u, self.s, self.x, self.R, self.gap = u, *self._at(np.arange(len(u)), u)
+
+    def _at(self, k, u):
+        """(s, x, R, the gap) of the strata k at u."""
+        AV, b = self.splitting.AV, self.splitting.b
+        s = self.splitting.project(u)
+        x = self.origin[k] - ((2 * s - u) @ AV) / self.H[k]
+        image = x @ AV.T
+        R = image + s - b
+        return s, x, R, _longest(R) / np.maximum(np.maximum(_longest(image), self.size[k]), 1e-300)
+
+    def _move(self, k, u, values):
+        self.u[k], self.s[k], self.x[k], self.R[k], self.gap[k] = u, *values
+
+    def iterate(self, k):
+        """PERIOD iterations of ADMM in the strata k."""
+        u, values = self.u[k], (self.s[k], self.x[k], self.R[k])
+        for _ in range(PERIOD):
+            u = u - RELAXATION * values[2]
+            values = self._at(k, u)
+        self._move(k, u, values)
+
+    def newton(self, k):
+        """Newton steps in those of the strata k that are not solved, as long as they lower R enough.
+
+        With Q = (D + ridge)⁻¹ and W = (I − D) Q the change du of u, and dx of x in the basis V, solve
+
+            (H + (A V)ᵀ (W − I) A V) dx = −(A V)ᵀ (W − I) R,        du = −Q (R + A V dx).
+        """
+        AV = self.splitting.AV
+        i = np.arange(AV.shape[1])
+        for _ in range(STEPS):
+            k = k[self.gap[k] > ACCURACY]
+            if not k.size:
+                break
+            R, inverse = self.R[k][:, :, None], self.splitting.inverse(self.u[k])
+            both = np.concatenate([np.broadcast_to(AV, (len(k), *AV.shape)), R], axis=2)
+            both = AV.T @ ((1 + 2 * RIDGE) * inverse(both) - 2 * both)  # W − I = (1 + 2 ridge) Q − 2 I
+            matrix = both[..., :-1]
+            matrix[:, i, i] += self.H[k]
+            matrix[:, i, i] *= 1 + ROUNDING
+            du = -inverse(R - AV @ np.linalg.solve(matrix, both[..., -1:]))[..., 0]
+            waits = np.arange(len(k))
+            for length in LENGTHS:
+                some = k[waits]
+                u = self.u[some] + length * du[waits]
+                values = self._at(some, u)
+                falls = values[-1] <= (1 - length / 2) * self.gap[some]
+                taken = falls & (_longest(u) <= FAR * (_longest(self.u[some]) + self.size[some]))
+                self._move(some[taken], u[taken], [value[taken] for value in values])
+                waits = waits[~taken]
+                if not waits.size:
+                    break
+            k = np.delete(k, waits)

@@ -66,8 +66,7 @@ class BoundForm:
         u = self._linear(theta, outs)
         if u is None:
             rows = self.segments.N if self.on_records else len(theta)
-            offset = np.zeros((1, self.m)) if self.offset is None else self.offset
-            u = np.broadcast_to(offset, (rows, self.m))
+            u = np.broadcast_to(0.0 if self.offset is None else self.offset, (rows, self.m))
         elif self.offset is not None:
             u = u + self.offset
         return u.reshape(len(u), *self.shape)

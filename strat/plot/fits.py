@@ -236,8 +236,7 @@ def history(
     x : {"iterations", "seconds"}
         What runs along the axis.
     gap : bool
-        Draw the distance to the lowest objective among all fits, on a log scale. Say it only of fits that minimise one
-        function.
+        Draw the distance to the lowest objective among all fits, on a log scale. Say it only of fits that minimise one function.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     **options

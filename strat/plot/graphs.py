@@ -105,31 +105,28 @@ def _given(pos, graph, labels):
 
 def _draw_edges(ax, curves, w, thickest, alike, options):
     """Edges, the heavier the thicker, darker and less transparent; all grey where their weights are one number."""
-    from matplotlib import colormaps
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.collections import LineCollection
-    from matplotlib.colors import ListedColormap
+    from matplotlib import cm, collections, colormaps, colors
 
     strength = w / w.max()
     style = {"linewidths": 0.4 + thickest * strength, "capstyle": "round", "zorder": 1}
     if alike:
-        ax.add_collection(LineCollection(curves, **{**style, "colors": "0.55", **options}))
+        ax.add_collection(collections.LineCollection(curves, **{**style, "colors": "0.55", **options}))
         return
-    shades = ListedColormap(colormaps["magma_r"](np.linspace(0.2, 1.0, 256)))  # thin lines need some colour
+    # Thin lines need some colour.
+    shades = colors.ListedColormap(colormaps["magma_r"](np.linspace(0.2, 1.0, 256)))
     least = float(np.clip(150 / len(w), 0.2, 0.8))
     style |= {"array": w, "cmap": shades, "alpha": least + (1 - least) * strength, **options}
-    lines = LineCollection(curves, **style)
+    lines = collections.LineCollection(curves, **style)
     if "norm" not in options:
         lines.set_clim(0.0, w.max())
     ax.add_collection(lines)
-    opaque = ScalarMappable(lines.norm, lines.cmap)
+    opaque = cm.ScalarMappable(lines.norm, lines.cmap)
     ax.figure.colorbar(opaque, ax=ax, shrink=0.8).set_label("weight")
 
 
 def _layout(K, i, j, w):
     """Places (K, 2) by stress (few strata) or by springs; the same every time."""
-    drawn = nx.Graph()
-    drawn.add_nodes_from(range(K))
+    drawn = nx.empty_graph(K)
     strongest = w.max() if len(w) else 1.0
     drawn.add_weighted_edges_from(zip(i.tolist(), j.tolist(), (w / strongest).tolist(), strict=True))
     if 1 < K <= 150:

@@ -1,17 +1,19 @@
 """The joint problem in parameters and edge weights, in the form that solvers use."""
 
 import math
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
 
 from strat.problem.edges.laplacians import Laplacians
 
-#: Step of a prox that projects, where the loss's coefficients are about 1.
-PROJECTION = 1e-14
+PROJECTION = 1e-14  # step of a prox that projects, where the loss's coefficients are about 1
 COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
+#: Rounding relative to degrees, the share of gradients from which on it counts, and that of degrees and of F which is nothing.
+EPS, SEEN, TIGHT = 1e-16, 1e-8, 1e-10
 #: The attributes of a point that depend on theta, without the gradients.
-OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product")
+OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product", "energies", "_centred")
 #: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
 PART = 2**17
 
@@ -63,6 +65,10 @@ class JointProblem:
     def scaled(self, theta):
         """theta in the coordinates where the distance is Euclidean; there are none where edges differ in `couple`."""
         return theta if self.couple is None or self.couple.ndim == 2 else theta * np.sqrt(self.couple)
+
+    def centred(self, theta):
+        """theta less its mean over the strata, which no edge feels: differences beside a large one would be rounding."""
+        return theta - np.add.reduce(theta) / self.K
 
     def prox(self, theta, t, start=None):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.
@@ -150,7 +156,7 @@ class Point:
             self.w, self.laplacians = problem.w0, problem.given
         self.objective = self.smooth = self.loss = np.inf  # until it is evaluated
         self.laplacian = self.regularizer = 0.0
-        self._product = None
+        self._product = self._centred = None
 
     def move(self, theta, w):
         """Write theta and, where it is learned, w."""
@@ -167,7 +173,7 @@ class Point:
 
     def forget(self):
         """Free the memory of gradients in theta."""
-        self.loss_gradient = self.theta_gradient = self._product = None
+        self.loss_gradient = self.theta_gradient = self._product = self._centred = None
 
     def evaluate(self, gradient=False):
         """Compute the objective F, +inf outside the domain; `gradient`: also all gradients."""
@@ -213,8 +219,10 @@ class Point:
 
     def add_laplacian(self):
         """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`."""
-        self._product = None
-        self.laplacian = 0.5 * float(np.vdot(self.theta, self.product))
+        self._centred = self.problem.centred(self.theta)
+        self._product = self.laplacians.times(self._centred)
+        self.energies = 0.5 * np.vecdot(self._centred, self._product)
+        self.laplacian = float(np.add.reduce(self.energies))
         self.smooth = self.loss + self.laplacian + self.graph
 
     @property
@@ -226,7 +234,7 @@ class Point:
     def product(self):
         """Gradient of the Laplacian term in theta, shape (K, n), computed when it is first needed."""
         if self._product is None:
-            self._product = self.laplacians.times(self.theta)
+            self._product = self.laplacians.times(self.problem.centred(self.theta))
         return self._product
 
     def add_regularizer(self):
@@ -247,8 +255,8 @@ class Point:
         """Rounding error to expect in F, whose terms may cancel, as may those within the Laplacian term; 0 outside the domain."""
         if not self.smooth < np.inf:
             return 0.0
-        # theta is not centred here, as it is not in the product either
-        theta = self.problem.scaled(self.theta)
+        centred = self.problem.centred(self.theta) if self._centred is None else self._centred
+        theta = self.problem.scaled(centred)
         energy = float(self.degrees @ np.vecdot(theta, theta))
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
@@ -270,9 +278,22 @@ class Point:
     def residual(self):
         """The residual of `JointProblem.residual` at a point with gradients."""
         problem = self.problem
-        step = self.theta - problem.prox(self.theta - self.theta_gradient, 1.0)
+        step = self._settled(self.theta - problem.prox(self.theta - self.theta_gradient, 1.0))
         lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
         return {"theta": _share(max(np.linalg.norm(step), lost), self.size), "W": self.w_residual()}
+
+    def _settled(self, step):
+        """A step less G q where it may be rounding along strong edges: q = (G + s)⁻¹ step, s small, lowers F by ½ ⟨q, G q⟩."""
+        degrees, K = self.laplacians.degrees, len(step)
+        if EPS * degrees.max() * np.linalg.norm(self.theta) <= SEEN * self.size:
+            return step
+        for c in np.flatnonzero(EPS * np.linalg.norm(degrees * self.theta, axis=0) > SEEN * self.size):
+            s = TIGHT * degrees[:, c].mean()
+            with suppress(np.linalg.LinAlgError, RuntimeError):
+                q = self.laplacians.solver(c, np.full(K, s))(step[:, c, None])[:, 0]
+                if np.vdot(q, step[:, c] - s * q) <= TIGHT * (1 + abs(self.objective)):
+                    step[:, c] = s * q
+        return step
 
     @property
     def size(self):

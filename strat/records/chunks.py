@@ -27,10 +27,12 @@ class ChunkedRecords(Records):
     """
 
     def __init__(self, parameters, source, declared, nodes, engine=None):
-        if hasattr(source, "__next__"):
+        once = hasattr(source, "__next__")
+        if once or not hasattr(source() if callable(source) else source, "__iter__"):
+            why = "an iterator, which gives its chunks once, but methods read them again and again"
             raise DataError(
-                "chunks= is an iterator, which gives its chunks once, but methods read them again and again. Pass a list, "
-                "or a function that returns the iterator."
+                f"chunks= is {why if once else repr(source)}. Pass a list of chunks, tuples (*data, strata) such as "
+                f"(X[:n], Y[:n], z[:n]), a function that returns an iterator of them, or a table."
             )
         self.source, self.engine = source, engine or Local()
         arguments = partial(arguments_of, parameters=parameters, declared=declared)

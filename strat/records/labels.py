@@ -103,12 +103,15 @@ def read_labels(strata, frame=None, n_records=None, declared=None):
             "strata: no strata were given. Pass strata=, one label per record, or the name of the column of X that holds them."
         )
     columns = named_columns(strata, frame)
+    texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
+    # Whether a list that cannot be labels, one per record, names some columns of the frame.
+    some = texts and not set(getattr(frame, "columns", ())).isdisjoint(strata) and len(strata) != len(frame)
     if columns is not None:
         repeated = [name for name in columns if list(frame.columns).count(name) > 1]
         if repeated:
             raise DataError(f"strata: {repeated[0]!r} names more than one column of X. Rename them.")
         strata = frame[columns] if len(columns) > 1 else frame[columns[0]]
-    elif isinstance(strata, str | bytes) or _names_some(strata, frame):
+    elif isinstance(strata, str | bytes) or some:
         raise DataError(f"strata={strata!r}: {no_such_column(strata, frame, 'X')}")
     strata = host(strata)
     labels = _factorize_numbers(strata) or _factorize(label_list(strata))
@@ -166,9 +169,7 @@ def plain(label):
         return exact.item() if exact == label else label
     if isinstance(label, np.generic):
         return label.item()
-    if type(label) is tuple:
-        return tuple(plain(part) for part in label)
-    return label
+    return tuple(plain(part) for part in label) if type(label) is tuple else label
 
 
 def is_missing(label):
@@ -235,12 +236,6 @@ def _items(column):
     if not isinstance(items, list):
         raise TypeError("a scalar")
     return items
-
-
-def _names_some(strata, frame):
-    """Whether a list that cannot be labels, one per record, names some columns of the frame."""
-    texts = isinstance(strata, list | tuple) and all(isinstance(name, str) for name in strata)
-    return texts and not set(getattr(frame, "columns", ())).isdisjoint(strata) and len(strata) != len(frame)
 
 
 def no_such_column(strata, frame, what):

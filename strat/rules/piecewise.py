@@ -8,37 +8,27 @@ import numpy as np
 from strat.oracles.base import namespace
 from strat.oracles.thresholds import onto_l1_ball
 from strat.rules import atoms, forms, rule
-from strat.rules.base import Elementwise, Rule, at_point
+from strat.rules.base import Elementwise, Rule, Scalar, at_point
 
 TINY = 1e-300  # stands for the width 0 of a function that is not smoothed
 
 
 @rule(atoms.abs)
-class Abs(Elementwise):
+class Abs(Scalar):
     """|u|; prox is soft thresholding."""
 
     kinks = "zero"
     invariance = "absolute"
     value, project = staticmethod(np.abs), staticmethod(onto_l1_ball)
+    slopes = (lambda u, out: np.sign(u), lambda u, out: 0.0)
     example = at_point(lambda u: cp.sum(cp.abs(u)), u=[0.3, -1.0, 2.0])
 
     @classmethod
     def form(cls, walker, e, args):
-        return absolute(walker, e, args[0])
-
-    def partial(self, i, args, out, memo):
-        return np.sign(args[0])
-
-    def mixed(self, i, j, args, out, memo):
-        return 0.0
-
-
-def absolute(walker, e, u):
-    """Form of |u|: u itself where it is an atom that is never negative, such as a norm in a sum of norms."""
-    argument = e.args[0]
-    if argument.is_nonneg() and not argument.is_affine():
-        return u
-    return walker.apply(Abs(), [u], u.shape, e)
+        # u itself where it is an atom that is never negative, such as a norm in a sum of norms.
+        argument = e.args[0]
+        positive = argument.is_nonneg() and not argument.is_affine()
+        return args[0] if positive else walker.apply(Abs(), args, args[0].shape, e)
 
 
 @rule(atoms.norm1)
@@ -50,7 +40,7 @@ class Norm1(Rule):
 
     @classmethod
     def form(cls, walker, e, args):
-        return walker.sum(absolute(walker, e, args[0]), e.shape, atoms.axis_of(e))
+        return walker.sum(Abs.form(walker, e, args), e.shape, atoms.axis_of(e))
 
 
 @rule(atoms.maximum)

@@ -24,17 +24,12 @@ class Norm2(Rows):
         return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
 
     def forward(self, args):
-        return np.sqrt((args[0] ** 2).sum(axis=-1)), None
-
-    def _unit(self, args, out):
-        return args[0] / np.where(out > 0, out, 1.0)[..., None]
-
-    def pullback(self, i, args, out, memo, g):
-        return g[..., None] * self._unit(args, out)
+        norm = np.sqrt((args[0] ** 2).sum(axis=-1))
+        return norm, args[0] / np.where(norm > 0, norm, 1.0)[..., None]
 
     def curve(self, i, args, out, memo, g, tangents):
-        unit, t = self._unit(args, out), tangents[0]
-        radial = unit * (unit * t).sum(axis=-1, keepdims=True)
+        t = tangents[0]
+        radial = memo * (memo * t).sum(axis=-1, keepdims=True)
         return (g / np.where(out > 0, out, np.inf))[..., None] * (t - radial)
 
 
@@ -43,6 +38,7 @@ class Pnorm(Rows):
     """‖u‖_p of each row."""
 
     kinks = "zero"
+    intervals = property(lambda self: {0: (0.0, np.inf)} if self.p < 1 else {})
     example = at_point(lambda u: cp.sum(cp.norm(u, 2, axis=1)), u=[[0.3, -1.0, 2.0], [1.0, 1.0, 0.5]])
 
     @classmethod
@@ -63,10 +59,6 @@ class Pnorm(Rows):
         (u,) = args
         ratio = np.abs(u) / np.where(out > 0, out, 1.0)[..., None]
         return g[..., None] * np.sign(u) * ratio ** (self.p - 1.0)
-
-    @property
-    def intervals(self):
-        return {0: (0.0, np.inf)} if self.p < 1 else {}
 
 
 class Square(Scalar):
@@ -91,6 +83,11 @@ class Square(Scalar):
 class PowerRule(Elementwise):
     """u^p on CVXPY's domain: all numbers for even p, u >= 0 (p > 0) or u > 0 (p < 0) otherwise."""
 
+    even = property(lambda self: self.p > 0 and self.p % 2 == 0)  # whether it is that of the absolute value
+    intervals = property(lambda self: {} if self.even else {0: (0.0, np.inf)})
+    steep = property(lambda self: (0,) if 0 < self.p < 1 else ())
+    closed = property(lambda self: (0,) if self.p > 1 and not self.even else ())
+    flat_at_zero = property(lambda self: self.p > 1)
     example = at_point(lambda u: cp.sum(cp.power(u, 3) + cp.power(u, -1) - cp.sqrt(u)), u=[0.5, 1.0, 2.0])
 
     @classmethod
@@ -107,27 +104,6 @@ class PowerRule(Elementwise):
         if p == 1:
             return u
         return square(walker, u, e) if p == 2 else walker.apply(cls(p=p), [u], e.shape, e)
-
-    @property
-    def even(self):
-        """Whether the power is that of the absolute value."""
-        return self.p > 0 and self.p % 2 == 0
-
-    @property
-    def intervals(self):
-        return {} if self.even else {0: (0.0, np.inf)}
-
-    @property
-    def steep(self):
-        return (0,) if 0 < self.p < 1 else ()
-
-    @property
-    def closed(self):
-        return (0,) if self.p > 1 and not self.even else ()
-
-    @property
-    def flat_at_zero(self):
-        return self.p > 1
 
     def _power(self, u, p):
         u = np.abs(u) if self.even else np.maximum(u, 0.0)

@@ -94,7 +94,8 @@ class Blend(ScoredByPrediction):
     #: Those of the first model, whose loss measures.
     base = property(lambda self: self.models[0].base)
     strata = property(lambda self: self.models[0].strata)
-    values = property(lambda self: self.models[0].values)
+    _values = property(lambda self: self.models[0]._values)
+    _fit_values = property(lambda self: self.models_[0].values)
 
     def fit(self, *data, strata=None, sample_weight=None):
         """Choose the weights by held-out records, and fit every model to all."""
@@ -111,7 +112,7 @@ class Blend(ScoredByPrediction):
                 weight, test = None if sample_weight is None else records.weight[inside], sample.part(outside)
                 those, arrays = fitted(sample.part(inside), weight), [a[outside] for a in records.arrays]
                 predicted = np.stack([prediction_of(model, test) for model in those], axis=1)
-                losses = LossOfPrediction(self.base, self.values, arrays, "blend")
+                losses = LossOfPrediction(self.base, self._values, arrays, "blend")
                 held.append((losses, predicted, records.weight[outside]))
         units = np.eye(len(self.models))
         w = units.mean(axis=0)

@@ -98,7 +98,7 @@ def _axes(model, unit):
     elsewhere |= {p.id for p in coupling.parameters(base.couple)}
     for p in base.regularizer_program.hyperparameters:
         if p.id not in elsewhere and p.shape == ():
-            value = float(model.values.get(p.name(), p.value) or 0.0)
+            value = float(model._values.get(p.name(), p.value) or 0.0)
             axes.append(Axis("regularizer", {f"base__{p.name()}": value if value > 0 else 1.0}))
     for name, value in model.graph_regularizer.get_params().items() if learned else ():
         if name in ("lambda1", "lambda2", "sigma") and value > 0:
@@ -139,7 +139,7 @@ def simple_models(models, nodes):
                 model_of_all = lrsm(base, graphs.complete(labels, weight=1 / (len(labels) - 1)), **options)
                 made.append(("complete graph", first_of[base] if len(first_of) > 1 else None, model_of_all))
         for kind, first, simple_model in made:
-            simple_model._values = dict(model.values)
+            simple_model._values = dict(model._values)
             name = kind if first is None else f"{first}: {kind}"
             simple.append((kind, name if name not in models else f"{name} (added)", simple_model))
     return simple
@@ -149,7 +149,7 @@ def curvature(model, part, weight, nodes):
     """The mean curvature (geometric over coefficients) of a stratum's loss at a common fit: a degree that weighs as much."""
     labels = nodes if model.graph is None else read_graph(model.graph).labels
     whole = common(model.base, (list(labels), sp.csr_array((len(labels),) * 2)), strata=model.strata)
-    whole._values, typical = dict(model.values), float(weight.sum())
+    whole._values, typical = dict(model._values), float(weight.sum())
     with suppress(Exception):  # the candidates' own fits will say what is wrong
         fit = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
         if fit.problem.loss.has("hessian_operator"):

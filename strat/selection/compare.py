@@ -16,7 +16,7 @@ from strat.records.sample import Sample
 from strat.records.strata import in_order
 from strat.selection.compare_result import Comparison
 from strat.selection.other_model import checked_models, with_strata
-from strat.selection.predictions import prediction_of
+from strat.selection.predictions import prediction_of, warn_of_losses
 
 
 def compare(
@@ -92,6 +92,8 @@ def compare(
         raise OptionError("train= and test= go together; give both, or data= to be split.")
     if (train is None) == (data is None):
         raise OptionError("give either train= and test=, or data= to be split.")
+    if set(map(str, metrics.values())) == {"loss"}:
+        warn_of_losses(models, 'Give a metric for all, metrics={"name": f(y_true, prediction)}.')
     everyone, seeds = list(models.values()), None
     if train is not None:
         parts = [(Sample(everyone, train, "train").part(), Sample(everyone, test, "test").part())]

@@ -56,8 +56,8 @@ class CrossValidation:
         try:
             if constants:
                 moved = {"graph_regularizer": clone(self.model.graph_regularizer), **constants}
-                moved = copy.copy(self.model).set_params(**moved)
-                keywords = {name: getattr(moved, name) for name in ("scale", "values", "graph_regularizer")}
+                m = copy.copy(self.model).set_params(**moved)
+                keywords = {"values": m._values, "scale": m.scale, "graph_regularizer": m.graph_regularizer}
             for k, (inside, outside) in enumerate(self.pairs):
                 clock.check()
                 with warnings.catch_warnings():

@@ -26,7 +26,7 @@ class ScoredByPrediction(BaseEstimator):
         """Loss of each record, (N,)."""
         records = self._read(data, strata, "losses")
         u = self.prediction(*data, strata=strata)
-        return LossOfPrediction(self.base, self.values, records.arrays, type_name(self))(u)
+        return LossOfPrediction(self.base, self._fit_values, records.arrays, type_name(self))(u)
 
     def score(self, *data, strata=None, sample_weight=None):
         """Minus the mean loss, weighted where weights are given: higher is better."""
@@ -63,6 +63,7 @@ class OtherModel(ScoredByPrediction):
         check_predictable(self.base, name)
         records = self._read(data, strata, "fit", sample_weight)
         y, parts = records.arrays[-1], _parts(records.strata.labels)
+        self._fit_values = self.base._values_with(self.values or {})
         self.labels_, self.center_ = None, float(np.average(y, weights=records.weight))
         if is_classifier(self.estimator):
             self.labels_ = np.unique(y)
@@ -95,7 +96,7 @@ class OtherModel(ScoredByPrediction):
             mean = np.asarray(self.estimator_.predict(X), dtype=float).ravel()
         # As if the mean of the training records were one record more; decisions are not probabilities.
         shrunk = (self.records_ * mean + self.center_) / (self.records_ + 1) if probable else mean
-        given = self.base, self.values, records.arrays, mean, self.labels_
+        given = self.base, self._fit_values, records.arrays, mean, self.labels_
         return on_loss_scale(*given, shrunk, type_name(self.estimator))
 
     def _features(self, records):
@@ -137,7 +138,7 @@ def as_model(model, like):
     """The model itself, or an estimator of scikit-learn in the shape of one, measured by the loss of `like`."""
     if isinstance(model, (StratifiedModel, ScoredByPrediction)):
         return model
-    return OtherModel(like.base, model, like.strata, dict(like.values))
+    return OtherModel(like.base, model, like.strata, dict(like._values))
 
 
 def with_strata(model, labels):

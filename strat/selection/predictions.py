@@ -1,8 +1,10 @@
 """Losses as functions of the prediction, and the predictions of other models on the scale of a loss."""
 
+from contextlib import suppress
+
 import numpy as np
 
-from strat.errors import OptionError
+from strat.errors import DataWarning, OptionError, StratError
 from strat.model.estimator import StratifiedModel
 from strat.records.strata import Strata
 
@@ -23,6 +25,23 @@ def check_predictable(base, who):
             f"{who} takes the last data argument for the target, one number a record that predict does not depend on, but "
             f"that is {last.name()} of shape {last.shape}."
         )
+
+
+def warn_of_losses(models, way):
+    """Warn where losses of models, by name, differ for targets where all else is 0; `way` is the way out."""
+    own, groups = Strata(range(4), np.arange(4)), {}
+    for name, model in models.items():
+        if not hasattr(model, "_values"):  # one of scikit-learn, measured by the loss of another
+            continue
+        program, arrays = model.base.loss_program, [np.zeros((4, *p.shape)) for p in model.base.data]
+        for target in arrays[-1:]:
+            target.T[...] = -1.0, 0.0, 1.0, 2.0
+        with suppress(StratError):  # which fits raise
+            losses = program.evaluation(arrays, own, model._values)(np.zeros((4, model.base.layout.n)))
+            groups.setdefault(losses.round(9).tobytes(), []).append(repr(name))
+    if len(groups) > 1:
+        named = " – ".join(map(", ".join, groups.values()))
+        DataWarning.warn(f"mean losses do not compare where the losses differ, as those of {named} do. {way}")
 
 
 class LossOfPrediction:

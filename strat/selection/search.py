@@ -21,6 +21,7 @@ from strat.records.tables import mean_and_error
 from strat.selection.candidates import MOST_COMPLETE, candidates_of, read_grid
 from strat.selection.cross_validation import CrossValidation
 from strat.selection.other_model import checked_models
+from strat.selection.predictions import warn_of_losses
 from strat.selection.search_result import Search
 from strat.solvers.progress import Progress
 
@@ -112,6 +113,7 @@ def search(
     """
     clock = Clock(time_limit)
     models = checked_models({"model": models} if hasattr(models, "get_params") else models)
+    warn_of_losses(models, "Search each loss apart, and give the winners to strat.compare(…, metrics=…).")
     if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
         raise OptionError(f"tol must be a number between 0 and 1, not {tol!r}.")
     check_whole("max_trials", max_trials, 1)

@@ -12,7 +12,7 @@ from strat.solvers.newton_system import GraphSystem
 RELAXATION = 1.6  # over-relaxation (Boyd et al. 2011, section 3.4.3)
 FIRST = 5  # iterations before the penalty is first reconsidered; each time half as many again as before
 UNBALANCED = 2.0  # the penalty moves where it is wrong by more than this factor
-# The gradient's residual is so many times the others' where theta is at an edge of the loss's domain.
+#: The gradient's residual is so many times the others' where theta is at an edge of the loss's domain.
 AT_EDGE = 1e3
 RANGE = 1e8  # the penalty stays within this factor of its first value
 
@@ -92,7 +92,7 @@ class Consensus(Algorithm):
 
     monotone = False
     saved = ("theta", "mean", "y", "z", "rho", "first_rho", "wait", "interval", "primal", "dual", "started")
-    saved += ("start.state", "start.misses")
+    saved += ("start.state",)
 
     def __init__(self, problem, theta, w):
         super().__init__(problem, theta, w)

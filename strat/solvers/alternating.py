@@ -100,7 +100,7 @@ class BlockDescent(Algorithm):
             before, w = start.objective, start.w.copy()
             theta, objective = self._theta_step(start, tol)
             for best in (self._w_step(theta, w, tol), w) if self.problem.learned else (w,):
-                noise = z.move(theta, best).evaluate().noise
+                noise = min(x.noise, z.move(theta, best).evaluate().noise)
                 if z.objective <= objective + noise:
                     break
             lower = z.objective <= x.objective + max(objective - before, 0.0) + noise

@@ -20,9 +20,10 @@ from strat.solvers.run import Run
 _WORDS = {"value_and_gradient": "gradient", "hessian_operator": "Hessian product", "cones": "cone program"}
 _WAYS = {
     "loss": (
-        "Fit a given graph with strat.Cone(), or learn it with strat.AlternatingMinimization(), which take kinks as they are; "
-        "strat.MAPG() needs no second derivatives; or smooth the loss (smoothing=1e-3 on the BaseModel)"
+        "Leave out solver=, or fit a given graph with strat.Cone() or learn it with strat.AlternatingMinimization(), which take "
+        "kinks as they are; or smooth the loss (smoothing=1e-3 on the BaseModel)"
     ),
+    "smooth": "Give strat.MAPG(), which needs no second derivatives",
     "regularizer": "Merge pieces that share a variable, drop one, or write one function with a known prox",
 }
 
@@ -116,7 +117,8 @@ class Solver(BaseEstimator):
                 continue
             word = " or the ".join(_WORDS.get(name, name) for name in names)
             why = oracle.missing(names[-1]) if hasattr(oracle, "missing") else f"the {role} has none."
-            ways = self.ways.get(role) or _WAYS[role]
+            smooth = role == "loss" and oracle.has("value_and_gradient")
+            ways = self.ways.get(role) or _WAYS["smooth" if smooth else role]
             raise NoOracleError(f"{type(self).__name__} needs the {word} of the {role}, but {why}\n{ways}.")
 
     def _run(self, problem, theta, w, *, score=None, fingerprint="", init="given", started=None):

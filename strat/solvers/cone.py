@@ -21,11 +21,10 @@ ROUGH, FINE = 1e-3, 3e-8  # the roughest accuracy, and that below which a progra
 class Cone(Solver, max_iter=100):
     """Proximal Newton method on a given graph whose steps are cone programs of all strata, solved by Clarabel.
 
-    It needs no prox: the regularizer and the constraints enter as the cone program that CVXPY writes for one stratum,
-    repeated for all, the graph as its Laplacian. Quadratic losses enter as they are and take one program; other losses with
-    second derivatives enter as their quadratic model, with steps that lower the objective; losses with kinks bring a cone
-    program of each record and take one program, too. It is the default where a regularizer or constraint has no prox in
-    closed form.
+    It needs no prox: the regularizer and the constraints enter as the cone program that CVXPY writes for one stratum, repeated
+    for all, the graph as its Laplacian. Quadratic losses enter as they are and take one program; other losses with second
+    derivatives enter as their quadratic model, with steps that lower the objective; losses with kinks bring a cone program of
+    each record and take one program, too. It is the default where a regularizer or constraint has no prox in closed form.
 
     Parameters
     ----------
@@ -144,7 +143,8 @@ class ConeNewton(Algorithm):
         self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
         if not z.objective <= x.objective:
             self.stalled = True
-            if not z.objective <= x.objective + z.noise + solution.gap:
+            slack = min(solution.gap, ROUGH * (1 + abs(x.objective)))
+            if not z.objective <= x.objective + min(x.noise, z.noise) + slack:
                 return
         self.x, self.z, self.exact, self.differentiated = z, x, True, False
 
@@ -163,7 +163,7 @@ class ConeNewton(Algorithm):
                     promised -= z.regularizer
                 z.objective += doubt
                 gain = x.objective - z.objective
-                if gain >= DECREASE * length * max(promised, 0.0) - z.noise:
+                if gain >= DECREASE * length * max(promised, 0.0) - min(x.noise, z.noise):
                     break
             if self.accuracy:
                 self.accuracy = 0.0  # too rough to be any better

@@ -75,9 +75,7 @@ class FreeDirections:
 
 def times(matrices, x):
     """Diagonals (K, n) or matrices (K, n, n) times x (K, n)."""
-    if matrices.ndim == 2:
-        return matrices * x
-    return np.einsum("kab,kb->ka", matrices, x)
+    return matrices * x if matrices.ndim == 2 else np.einsum("kab,kb->ka", matrices, x)
 
 
 def _jacobian(prox, v, t):

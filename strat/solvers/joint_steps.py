@@ -21,9 +21,9 @@ BEHIND = 30.0  # theta is behind W where its residual is this many times that of
 WORTH = 0.05  # a Newton step pays if it gains at least this share of what the iterations before it gained
 RAREST = 40  # most iterations between two Newton steps
 STEPS = 3, 7  # least iterations between two Newton steps where theta is behind, and elsewhere
-DENSE = 50  # edges a stratum, above which a cone program of the whole graph costs more than many proxes
-ROUGH = 3e-5  # residual in theta down to which rough proxes will do
-CHEAP = 0.25  # weight in `apart` of iterations whose prox ADMM computes
+DENSE = 25  # edges a stratum, above which a cone program of the whole graph costs more than many proxes
+CHEAP = 0.25  # weight in `apart` of iterations whose prox a `Splitting` computes
+VIOLATED = 1e-12  # share of F, of rounding in constraints, which lowers it to first order
 TRIALS = 60  # most steps tried from one point
 
 
@@ -42,7 +42,7 @@ class JointSteps(Algorithm):
     saved = (
         *("theta_", "w_", "t", "rejected", "theta_estimate", "w_estimate", "trust"),
         *("interval", "wait", "last", "damping", "fresh", "late", "apart"),
-        *(f"strata_metric.{name}" for name in ("loss_curvature", "share", "start.state", "start.misses")),
+        *(f"strata_metric.{name}" for name in ("loss_curvature", "share", "start.state")),
         *(f"edge_metric.{name}" for name in ("curvature", "inverse", "length", "age", "total", "scale")),
     )
 
@@ -81,7 +81,7 @@ class JointSteps(Algorithm):
         self.wait -= 1
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         if due and self.by_cones:
-            costly = not self.problem.regularizer.prox.splits(self.strata_metric.start)
+            costly = self.problem.regularizer.prox.splitting is None
             self.apart, self.wait = self.apart + behind * (1.0 if costly else CHEAP), self.often
         elif due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self._move_to_z()
@@ -121,7 +121,7 @@ class JointSteps(Algorithm):
         swap_graphs(x, z)
         try:
             z.take(point)
-            lower = z.objective <= x.objective + z.noise
+            lower = z.objective <= x.objective + min(x.noise, z.noise)
             z.objective = min(z.objective, x.objective)
         finally:  # x is a whole point again, also after Ctrl-C
             if not lower:
@@ -150,7 +150,6 @@ class JointSteps(Algorithm):
         move_theta, move_w, w_square, w_slope = True, learned, 0.0, 0.0
         for _ in range(TRIALS):
             if move_theta:
-                strata.start.rough = self.theta_estimate > ROUGH
                 strata.step(y, z)
             if move_w:
                 metric.step(x, y, z)
@@ -171,15 +170,19 @@ class JointSteps(Algorithm):
         else:
             return False
         z.add_regularizer()
-        rounding = bound <= 10 * noise  # F cannot tell such small steps apart: trust the model
+        blur = noise + VIOLATED * abs(z.smooth) * self.by_cones
         fall = x.objective - z.objective
-        if not fall >= (-noise if rounding else DECREASE * bound):
+        # F cannot tell very small steps apart: trust the model.
+        if not fall >= (-blur if bound <= 10 * blur else DECREASE * bound):
             return False
         z.objective = min(z.objective, x.objective)
         uphill = float(strata.curvature @ np.vecdot(strata.move, z.theta - x.theta))
         self.uphill = uphill + (metric.uphill if learned else 0.0) < 0
-        self._estimate_residual(y)
-        if not rounding:
+        # The residual of x, estimated by the sizes of the steps from y, which costs next to nothing.
+        self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / y.size
+        if learned:
+            self.w_estimate = metric.size / metric.scale
+        if bound > 10 * noise:
             metric.relax(bound / max(rest, 0.1 * bound + noise))
             strata.relax()
         return True
@@ -202,13 +205,6 @@ class JointSteps(Algorithm):
             metric.shrink(0.6)
         strata.share *= 1.3
         return True, both
-
-    def _estimate_residual(self, y):
-        """Estimate the residual of x by the sizes of the steps from y, which costs next to nothing."""
-        strata, metric = self.strata_metric, self.edge_metric
-        self.theta_estimate = math.sqrt(strata.curvature**2 @ strata.squares) / y.size
-        if self.problem.learned:
-            self.w_estimate = metric.size / metric.scale
 
     def residual(self, tol):
         """Residual of x if by the estimate it may be below tol, otherwise None."""

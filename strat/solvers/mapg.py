@@ -76,8 +76,7 @@ class MAPG(Solver):
             return FixedSteps(problem, theta, w, self.step)
         if way == "turns":
             return BlockDescent(problem, theta, w, self.tol)
-        programs = 1 if getattr(problem.loss, "quadratic", False) else 2  # that each step in theta would be
-        dense = problem.loss.has("value_and_gradient") and problem.edges.count * programs > DENSE * problem.K
+        dense = problem.loss.has("value_and_gradient") and problem.edges.count > DENSE * problem.K
         if not way and (not needs_cones(problem) or (problem.learned and dense)):
             return JointSteps(problem, theta, w, self.tol)
         if problem.learned:

@@ -9,6 +9,8 @@ from strat.oracles.interior_point import InteriorPoint, kinked_and_quadratic
 from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.preconditioner import Preconditioner
 
+# Degrees over curvatures that hide these by rounding, a share of degrees that is nothing then, and most components.
+STRONG, HELD, MOST_APART = 1e6, 1e-10, 500
 BLOCKS = 2**27  # numbers up to which the Hessians' blocks are formed
 COUPLED = 64  # parameters a stratum up to which coupled strata have blocks that change from step to step
 ONCE = 16  # the same for a system of a single step
@@ -55,10 +57,8 @@ class NewtonSystem:
         else:
             self._blocks, self._operator = None, loss.hessian_operator(theta)
             # Estimated by two products with vectors of signs.
-            index = np.arange(theta.size)
-            signs = [
-                np.where((index * a >> 7) & 1, 1.0, -1.0).reshape(theta.shape) for a in (2654435761, 40503)
-            ]
+            i = np.arange(theta.size)
+            signs = [np.where((i * a >> 7) & 1, 1.0, -1.0).reshape(theta.shape) for a in (2654435761, 40503)]
             means = [np.mean(s * self._operator(s), axis=1) for s in signs]
             self._mean = np.maximum(np.mean(means, axis=0), 0.0)
         return self._mean
@@ -85,7 +85,10 @@ class NewtonSystem:
         own = np.broadcast_to(mean, degrees.shape) if blocks is None else np.einsum("kaa->ka", blocks)
         diagonal = own.copy()
         self._faint = self._least < FAINT * mean.mean()
-        added = diagonal + degrees
+        held = self.coupled and blocks is not None and free.all
+        self.strong = held and bool(np.any(degrees.mean(axis=0) > STRONG * own.mean(axis=0)))
+        self.strong = self.strong and self.laplacians.components.max() < MOST_APART
+        added = diagonal + (0.0 if self.strong else degrees)
         added *= share
         added += np.asarray(ridge)[..., None] + 1e-300
         added = added if free.curvature.ndim == 2 else added[:, :, None] * np.eye(self.n)
@@ -100,11 +103,38 @@ class NewtonSystem:
             diagonal = np.where(free.mask, diagonal, mean)
         np.maximum(diagonal, 1e-14 * (diagonal.mean(axis=0) + 1e-300), out=diagonal)
         if self.coupled:
-            self._precondition = self.preconditioner.prepare(self._matrices, self._diagonal, diagonal, free)
+            ready = self._with_common if self.strong else self.preconditioner.prepare
+            self._precondition = ready(self._matrices, self._diagonal, diagonal, free)
             if self.preconditioner.rest:  # products do without the blocks, which hold their inverses now
                 self._blocks = self._matrices = self._diagonal = None
         else:
             self._precondition = partial(np.multiply, 1 / diagonal)
+
+    def _with_common(self, blocks, added, diagonal, free):
+        """A preconditioner that is exact where the strata of a component move as one, and there the edges are not felt.
+
+        Z sets the common numbers, A Z = H Z, and E = Zᵀ H Z: then r -> Q + (1 − Z E⁻¹ (H Z)ᵀ) M⁻¹ (r − H Q), Q = Z E⁻¹ Zᵀ r.
+        """
+        component = self.laplacians.components
+        number, H = component.max() + 1, blocks + added[:, :, None] * np.eye(self.n)
+        places = component[:, :, None] * number + component[:, None, :]
+        E = np.bincount(places.ravel(), H.ravel(), number**2).reshape(number, number)
+        scale = np.outer(*2 * [1 / np.sqrt(E.diagonal())])
+        inverse = np.linalg.pinv(E * scale, hermitian=True, rcond=1e-14) * scale
+
+        held = added + HELD * self.laplacians.degrees
+        precondition = self.preconditioner.prepare(blocks.copy(), held, diagonal, free)
+        self.preconditioner.exact, self.preconditioner.rest = False, None
+
+        def common(r):
+            return (inverse @ np.bincount(component.ravel(), r.ravel(), number))[component]
+
+        def solve(r):
+            moved = common(r)
+            apart = precondition(r - times(H, moved))
+            return moved + apart - common(times(H, apart))
+
+        return solve
 
     def release(self):
         """Free the preconditioner, after the last `solve`: functions that are evaluated next may need as much memory."""
@@ -115,7 +145,7 @@ class NewtonSystem:
         out = times(self._diagonal, d)
         out += times(self._matrices, d) if self._matrices is not None else self._operator(d)
         if self.coupled:
-            out += self.laplacian(d)
+            out += self.laplacian(self.problem.centred(d) if self.strong else d)
         return out
 
     def solve(self, b, free, tolerance, checked=True):

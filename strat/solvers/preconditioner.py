@@ -14,7 +14,7 @@ WIDE = 200  # mean entries in a column of a sparse factor up to which it pays
 # a graph of many neighbours mixes well.
 WEAK = 2.5, 0.125
 ALL_PAIRS = 2.0, 0.5  # the same where all pairs are candidates, whatever the number of neighbours
-# Eigenvalues of a block with unit diagonal that are small, and those that are 0.
+#: Eigenvalues of a block with unit diagonal that are small, and those that are 0.
 CORRELATED, NULL = 1e-5, 1e-13
 SIMILAR = 0.5  # factors serve again while the shift changes by less than this share
 LEAST = 1e-10  # smallest shift over the mean degree: a Laplacian alone is singular
@@ -26,12 +26,11 @@ PART = 2**16  # numbers of the blocks that are inverted at a time
 class Preconditioner:
     """Approximate inverse of G(w) diag(couple) + blocks.
 
-    Each group of coordinates of equal coupling p and similar curvature s has one factorisation, of p G(w) + diag(s_k),
-    which treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the
-    strata's blocks with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are
-    a good approximation of its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself, up to
-    rounding, and `exact` is True. `rest` gives the products with what the matrix has beyond the blocks that were inverted; it is
-    None elsewhere.
+    Each group of coordinates of equal coupling p and similar curvature s has one factorisation, of p G(w) + diag(s_k), which
+    treats strong edges exactly. Where edges are weak, or where the graph would fill the factor in any order, the strata's blocks
+    with their degrees are inverted instead: a graph that fills the factor mixes well, and its degrees are a good approximation of
+    its Laplacian. On a chain or another narrow graph a banded factor is the inverse itself, up to rounding, and `exact` is True.
+    `rest` gives the products with what the matrix has beyond the blocks that were inverted; it is None elsewhere.
     """
 
     def __init__(self, laplacians):

@@ -17,15 +17,14 @@ from strat.solvers.newton_system import NewtonSystem, Smoothed
 class NewtonCG(Solver, max_iter=500):
     """Proximal Newton method in theta for a given graph: the fast solver of the Laplacian regularised stratified model.
 
-    Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed
-    (zeros of an l1 norm, active bounds, groups), and then a Newton step in the free directions; with a ridge alone
-    there is nothing to settle, and the Newton step is all of it. The Newton equations
-    are solved by conjugate gradients, preconditioned by a sparse factor of the graph's Laplacian plus the strata's
-    mean curvature, or by the strata's blocks where edges are weak; on a chain and other narrow graphs by one banded
-    factor; strata that nothing couples are solved directly. The objective never rises. Least squares without a nonsmooth
-    regularizer takes one or two steps; smoothed kinks (pinball, hinge) with a quadratic regularizer take an
-    interior point method for its first. Where the regularizer has no prox in closed form, every step is a cone program, as
-    those of ``Cone``.
+    Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed (zeros of
+    an l1 norm, active bounds, groups), and then a Newton step in the free directions; with a ridge alone there is nothing to
+    settle, and the Newton step is all of it. The Newton equations are solved by conjugate gradients, preconditioned by a sparse
+    factor of the graph's Laplacian plus the strata's mean curvature, or by the strata's blocks where edges are weak; on a chain
+    and other narrow graphs by one banded factor; strata that nothing couples are solved directly. The objective never rises.
+    Least squares without a nonsmooth regularizer takes one or two steps; smoothed kinks (pinball, hinge) with a quadratic
+    regularizer take an interior point method for its first. Where the regularizer has no prox in closed form, every step is a
+    cone program, as those of ``Cone``.
 
     Parameters
     ----------
@@ -76,13 +75,12 @@ IDLE = 4  # iterations without a gain that are a stall
 class ProximalNewton(Algorithm):
     """Proximal Newton steps in theta, each stratum (each connected part of the graph) with its own step length.
 
-    p = prox(x - t grad f(x)) with one t for each stratum, short enough that F falls. With u = (x - t grad f(x) - p)/t,
-    a subgradient of the regularizer at p, and J the prox's Jacobian there, a direction is free where J moves it, and
-    the regularizer's curvature is C = (J^-1 - I)/t. Newton's equations (H + G(w) + C) d = -(grad f(p) + u) over the
-    free directions give d. The point at a length a along d is prox(p + a d + s (u + a C d), s) with s long: p + a d
-    itself on the same piece of the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. The
-    longest of a few lengths at which F is lower than at p is accepted, separately for parts that no edge joins unless
-    `one_length` is set.
+    p = prox(x - t grad f(x)) with one t for each stratum, short enough that F falls. With u = (x - t grad f(x) - p)/t, a
+    subgradient of the regularizer at p, and J the prox's Jacobian there, a direction is free where J moves it, and the
+    regularizer's curvature is C = (J^-1 - I)/t. Newton's equations (H + G(w) + C) d = -(grad f(p) + u) over the free directions
+    give d. The point at a length a along d is prox(p + a d + s (u + a C d), s) with s long: p + a d itself on the same piece of
+    the regularizer, and a kink (a zero of the l1 norm) where the step would cross it. The longest of a few lengths at which F
+    is lower than at p is accepted, separately for parts that no edge joins unless `one_length` is set.
 
     Where the regularizer is a ridge no gradient step comes first: Newton's equations at x give the step, which is
     accepted as a whole if F falls as they predict.
@@ -171,11 +169,12 @@ class ProximalNewton(Algorithm):
         if not gain >= -x.noise:
             return False
         left = z.theta_gradient + slope(z.theta)
-        nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(b)
-        if not (nearer or (gain >= SUFFICIENT * promised and not self.quadratic)):
-            return False
         foreseen = 0.5 * promised
         self.exact = self.quadratic and abs(gain - foreseen) <= EXACT * foreseen + x.noise
+        nearer = np.linalg.norm(left) <= REDUCED * np.linalg.norm(b)
+        enough = self.exact and system.strong if self.quadratic else gain >= SUFFICIENT * promised
+        if not (nearer or enough):
+            return False
         z.objective = min(z.objective, x.objective)
         self.x, self.z, self.fresh, self.idle, self.differentiated = z, x, False, 0, True
         self._slope = left
@@ -186,11 +185,11 @@ class ProximalNewton(Algorithm):
         if not self.part.any():
             return np.array([point.objective])
         strata = point.losses + self.problem.regularizer_values(point.theta)
-        return np.bincount(self.part, strata + 0.5 * np.vecdot(point.theta, point.product))
+        return np.bincount(self.part, strata + point.energies)
 
     def _noise(self, point):
         """Rounding error to expect in F of every part, that of affine images whose terms cancel among it."""
-        theta = self.problem.scaled(point.theta)
+        theta = self.problem.scaled(self.problem.centred(point.theta))
         strata = np.abs(point.losses) + 0.02 * point.degrees * np.vecdot(theta, theta)
         strata += 0.1 * np.sqrt(self.strata_metric.loss_curvature * np.vecdot(point.theta, point.theta))
         return 1e-14 * np.bincount(self.part, strata) + 1e-16 * (1 + abs(point.objective))

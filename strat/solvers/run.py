@@ -17,19 +17,16 @@ from strat.solvers.units import Units
 
 #: An objective below this has no minimum. Not far below, squares would leave the range of floating point.
 LOWEST = -1e130
-#: Where no step lowers an objective further that has fallen below 0 by so many times its size at the start, it seems to
-#: have no minimum, either.
+#: Nor has one, it seems, that fell below 0 by so many times its size at the start, where no step lowers it further.
 FALLEN = 1e6
 #: Options that a resumed run may have otherwise: they say when it ends and what it tells.
 STOPS = ("tol", "max_iter", "patience", "time_limit", "callback", "checkpoint", "verbose")
-#: Iterations in which neither the objective falls visibly, nor the residual to this share of the least one, so that a fit can
-#: get no nearer; and those with an exact model.
+#: Iterations without a visible fall of F, or of the residual to a share of the least one, that end a fit; with an exact model.
 IDLE, IDLE_EXACT, NEARER = 500, 2, 0.9
 #: What a checkpoint holds of the loop itself.
 SAVED = ("iteration", "history", "times", "least", "fallen", "best_theta", "best_w")
 SAVED += ("best_key", "best_iteration", "moved_to")
-#: Iterations, a power of two, after which a fit may have been stopped by the edge of the loss's domain.
-SLOW = 32
+SLOW = 32  # iterations, a power of two, after which the edge of the loss's domain may have stopped a fit
 APART = 3  # iterations with theta far behind a learned W, after which both are minimised in turn
 WRITTEN = 5_000_000  # most numbers in the records, or in the model's blocks, for which such a fit may go on by their cone program
 HIDDEN = 1e-6  # if a free intercept leaves less than this share of a parameter's curvature, the residual does not show it

@@ -17,9 +17,8 @@ class Units:
     """The problem F(unit · s) / worth in s, with powers of two as units, so that nothing is rounded.
 
     A coordinate's unit is one over the root mean square of its columns. Coordinates that the regularizer's prox ties together
-    share theirs; where they are too far apart, a cone program takes the place of the prox. Where the loss at the start is
-    tiny or huge, it is the unit of the objective, and the size at which parameters change it as much again is that of all
-    parameters.
+    share theirs; where they are too far apart, a cone program takes the place of the prox. Where the loss at the start is tiny or
+    huge, it is the unit of the objective, and the size at which parameters change it as much again is that of all parameters.
 
     `theta` is the start. `problem` is then the one in these units, or the given one where its own will do; `unit` (n,) is that
     of every coordinate of theta, and `worth` that of the objective.
@@ -29,7 +28,11 @@ class Units:
         self.problem, self.unit, self.worth, self.by_cones = problem, 1.0, 1.0, False
         sizes = problem.sizes
         if problem.raw:
-            tied = _largest_of_ties(problem.regularizer.prox, sizes)
+            tied, prox = sizes.copy(), problem.regularizer.prox  # the largest of those that a prox ties
+            for group in prox.ties(len(sizes)) if isinstance(prox, BlockProx) else ():
+                tied[group] = tied[group].max()
+            if getattr(prox, "transposed", None) is not None:
+                tied = np.maximum(tied, tied[prox.transposed])
             tied = np.where(tied > 0, tied, 1.0)
             sizes = np.where(sizes > 0, sizes, tied)
             self.by_cones = bool(np.any(tied > APART * sizes)) and problem.regularizer.has("cones")
@@ -46,7 +49,13 @@ class Units:
             self.worth = _power_of_two(worth)
             self.unit = self.unit * self._size(theta, loss)
         if np.ndim(self.unit) or self.worth != 1:
-            self.problem = self._rescaled(problem)
+            self.unit = np.broadcast_to(self.unit, problem.n).copy()
+            couple = (1.0 if problem.couple is None else problem.couple) * self.unit**2 / self.worth
+            loss, r = (Rescaled(f, 1 / self.worth, self.unit) for f in (problem.loss, problem.regularizer))
+            if self.by_cones:
+                r.prox = ConeProx(r.cones, "the regularizer")
+            h = problem.graph_regularizer._times(1 / self.worth)
+            self.problem = JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
 
     def outgrown(self, x):
         """Whether the loss at a point in these units is so far below their start's that they hide it; not in a perfect fit."""
@@ -70,15 +79,6 @@ class Units:
         size = next((size for size in sizes if changes(size) != large), None)
         return 1.0 if size is None else size if large else size / FACTOR
 
-    def _rescaled(self, problem):
-        self.unit = np.broadcast_to(self.unit, problem.n).copy()
-        couple = (1.0 if problem.couple is None else problem.couple) * self.unit**2 / self.worth
-        loss, r = (Rescaled(f, 1 / self.worth, self.unit) for f in (problem.loss, problem.regularizer))
-        if self.by_cones:
-            r.prox = ConeProx(r.cones, "the regularizer")
-        h = problem.graph_regularizer._times(1 / self.worth)
-        return JointProblem(loss, r, h, problem.edges, problem.w0, couple, problem.outside)
-
     def inside(self, theta):
         """Parameters in these units."""
         return theta / self.unit
@@ -91,15 +91,6 @@ class Units:
     def outside(self, theta):
         """Parameters in the user's units."""
         return theta * self.unit
-
-
-def _largest_of_ties(prox, sizes):
-    """The largest of the sizes (n,) of the coordinates that a prox in closed form ties to each."""
-    sizes = sizes.copy()
-    for group in prox.ties(len(sizes)) if isinstance(prox, BlockProx) else ():
-        sizes[group] = sizes[group].max()
-    p = getattr(prox, "transposed", None)
-    return sizes if p is None else np.maximum(sizes, sizes[p])
 
 
 def _within(values, ends):

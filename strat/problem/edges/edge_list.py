@@ -52,13 +52,10 @@ class EdgeList:
 
     @cached_property
     def _pattern(self):
-        """The adjacency matrix, with the values w[edge_of_entry], and edge_of_entry."""
-        short = np.int32 if 2 * self.count < 2**31 else np.intp
-        row, column = (np.concatenate(ends, dtype=short) for ends in (self.ends, self.ends[::-1]))
-        order = np.lexsort((column, row))
-        starts = np.searchsorted(row[order], np.arange(self.K + 1)).astype(short)
-        pattern = sp.csr_array((np.ones(len(row), np.int8), column[order], starts), (self.K, self.K))
-        return pattern, (order % max(self.count, 1)).astype(short)
+        """The adjacency matrix with the number of the edge in every entry."""
+        short, edges = np.int32 if 2 * self.count < 2**31 else np.intp, np.arange(self.count)
+        places = tuple(np.concatenate(ends, dtype=short) for ends in (self.ends, self.ends[::-1]))
+        return sp.csr_array((np.concatenate([edges, edges], dtype=short), places), (self.K, self.K))
 
     def zeros(self):
         """An edge array of zeros."""
@@ -177,7 +174,7 @@ class EdgeList:
     def band(self):
         """Every stratum's place (K,) in a band order (reverse Cuthill-McKee), and how far apart neighbours are at most."""
         place, (i, j) = np.empty(self.K, dtype=np.intp), self.ends
-        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern[0]), symmetric_mode=True)] = np.arange(self.K)
+        place[reverse_cuthill_mckee(sp.csr_matrix(self._pattern), symmetric_mode=True)] = np.arange(self.K)
         return place, int(np.abs(place[i] - place[j]).max(initial=0))
 
     def factor(self, w, diagonal, old=None):
@@ -190,9 +187,8 @@ class EdgeList:
 
     def adjacency(self, w):
         """The symmetric matrix A(w), a csr_array that shares its pattern."""
-        pattern, edge_of_entry = self._pattern
-        matrix = copy.copy(pattern)  # a new csr_array would cost as much as a small product
-        matrix.data = w[edge_of_entry]
+        matrix = copy.copy(self._pattern)  # a new csr_array would cost as much as a small product
+        matrix.data = w[matrix.data]
         return matrix
 
 
@@ -217,10 +213,6 @@ class AllPairs(EdgeList):
         return squareform(w, checks=False)
 
     matrix = adjacency
-
-    def adjacency_operator(self, w):
-        """Function theta -> A(w) theta, for many products with one w."""
-        return self.adjacency(w).__matmul__
 
     def degrees(self, w):
         """Sum of the weights at every stratum, shape (K,)."""

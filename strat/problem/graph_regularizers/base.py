@@ -106,9 +106,6 @@ class GraphRegularizer(BaseEstimator):
                 f'is 0, where {name} is infinite. Add edges to it, use edges="all", or LogDet.'
             )
 
-    def _formula(self, cp, W, W0):
-        raise NotImplementedError
-
     def _constraints(self, cp, W):
         return []
 
@@ -132,9 +129,11 @@ class FixedGraph(GraphRegularizer):
 class GraphOracle:
     """Base class of the oracles: h at one point w, split into a smooth part and a rest that has a prox.
 
-    A subclass gives `smooth`, `split_gradient` and `curvature`. As it stands, the rest is the constraint w >= 0 alone; a
-    subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights that
-    minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
+    A subclass gives three methods. ``smooth()`` is the smooth part at w, not finite outside its domain; ``split_gradient(out)``
+    returns a, shape (K,), and writes b to out, where its gradient over the edges is b_e + a_i + a_j; ``curvature(out)`` writes
+    a positive diagonal that bounds its Hessian to out, for step lengths. As it stands, the rest is the constraint w >= 0
+    alone; a subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights
+    that minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
     """
 
     #: Whether `minimize` is a formula, with which a fit ends.
@@ -149,18 +148,6 @@ class GraphOracle:
         self._w, self._degrees = w, self.edges.degrees(w) if degrees is None else degrees
         value = self.smooth()
         return value if np.isfinite(value) else np.inf
-
-    def smooth(self):
-        """The smooth part at w, not finite outside its domain."""
-        raise NotImplementedError
-
-    def split_gradient(self, out):
-        """Return a, shape (K,), and write b to out; the smooth part's gradient over the edges is b_e + a_i + a_j."""
-        raise NotImplementedError
-
-    def curvature(self, out):
-        """Write a positive diagonal to out that bounds the smooth part's Hessian, for step lengths."""
-        raise NotImplementedError
 
     def gradient(self, out):
         """Write the smooth part's gradient over the edges to out."""

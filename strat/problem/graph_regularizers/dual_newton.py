@@ -4,10 +4,9 @@ The graph steps of regularizers of the degrees are
 
     minimise  sum_e (c_e w_e + rho_e w_e^2) + g(degrees of w)  over w >= 0.
 
-With a multiplier nu_i for the degree of stratum i, the weights are w_e = max(0, nu_i + nu_j - c_e) / (2 rho_e), and the
-dual, to be minimised, is sum_e rho_e w_e(nu)^2 plus the conjugate of g at -nu. Its gradient is the mismatch of the
-degrees. The edges' part of its Hessian is D(a) + A(a), the signless Laplacian, with a = 1 / (2 rho) on the edges of
-positive weight.
+With a multiplier nu_i for the degree of stratum i, the weights are w_e = max(0, nu_i + nu_j - c_e) / (2 rho_e), and the dual,
+to be minimised, is sum_e rho_e w_e(nu)^2 plus the conjugate of g at -nu. Its gradient is the mismatch of the degrees. The
+edges' part of its Hessian is D(a) + A(a), the signless Laplacian, with a = 1 / (2 rho) on the edges of positive weight.
 """
 
 import numpy as np
@@ -22,19 +21,11 @@ ROUNDING = 1e-13  # relative decrease that the value does not show reliably
 class DegreeDual:
     """The dual of one graph step, rho above 0 a number or an edge array; `strata` is the conjugate of g.
 
-    It has `value`, `gradient`, the `size` of a mismatch, the `longest` step, and the Newton `direction` by the `solver`
-    below.
+    It has `value`, `gradient`, the `size` of a mismatch, the `longest` step, and the Newton `direction` by the `solver` below.
     """
 
     def __init__(self, edges, c, rho, strata):
         self.edges, self.c, self.rho, self.strata = edges, c, rho, strata
-
-    def weights(self, nu):
-        """Edge array of the weights at nu."""
-        w = self.edges.add_ends(nu, -self.c)
-        np.maximum(w, 0.0, out=w)
-        w /= 2 * self.rho
-        return w
 
     def minimize(self, nu):
         """Minimise the dual from nu, inside its domain; return the weights, the best nu, and the iterations."""
@@ -58,7 +49,9 @@ class DegreeDual:
 
     def _evaluate(self, nu):
         """Weights, value, and the mismatch of the degrees with its size."""
-        w = self.weights(nu)
+        w = self.edges.add_ends(nu, -self.c)
+        np.maximum(w, 0.0, out=w)
+        w /= 2 * self.rho
         mismatch = self.edges.degrees(w) + self.strata.gradient(nu)
         value = float(w @ (self.rho * w)) + self.strata.value(nu)
         return w, value, mismatch, self.strata.size(mismatch, nu)

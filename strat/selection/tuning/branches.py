@@ -142,7 +142,7 @@ def _learned_graph(candidate, model, prior, part):
         learner = model if isinstance(candidate, str) else candidate
         if candidate == "joint":
             learner = joint(model.base, model.graph, scale=model.scale, strata=model.strata)
-            learner._values = dict(model.values)
+            learner._values = dict(model._values)
         fitted = fit_within(clone(learner), part.data, part.strata)
         kernel = candidate in KERNELS
         candidate = graphs.from_parameters(fitted, candidate) if kernel else (fitted.strata_, fitted.W_)
@@ -256,7 +256,7 @@ class _Coordinates:
 
     def __init__(self, model, name):
         p = model.base.hyperparameters[name]
-        value = np.asarray(model.values.get(name, p.value), dtype=float)
+        value = np.asarray(model._values.get(name, p.value), dtype=float)
         for key in ("symmetric", "PSD", "NSD", "diag", "sparsity"):
             if p.attributes.get(key) not in (None, False):
                 raise OptionError(

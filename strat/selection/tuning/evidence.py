@@ -139,7 +139,7 @@ def axes(prior):
 
 def table_of(model, prior):
     """Weights of every coefficient in ``couple`` on the edges of every axis, (A, n)."""
-    return np.stack([model.base.couple_weights(model.values, axis) for axis in axes(prior)])
+    return np.stack([model.base.couple_weights(model._values, axis) for axis in axes(prior)])
 
 
 def check(model, prior):
@@ -176,7 +176,7 @@ def check(model, prior):
 
 def ridge_of(model):
     """The regularizer's curvature (n,), where it is a sum of squares of single coefficients."""
-    regularizer = model.base.regularizer_program.bind_regularizer(model.values)
+    regularizer = model.base.regularizer_program.bind_regularizer(model._values)
     if not regularizer.has("hessian_operator"):
         reason = regularizer.missing("hessian_operator")
     elif not regularizer.quadratic:
@@ -200,6 +200,6 @@ def residuals_of(model, records):
     few = np.linspace(0, N - 1, min(N, RECORDS)).astype(int)
     one_record_each = Strata(list(range(len(few))), np.arange(len(few)))
     arrays = [array[few] for array in records.arrays]
-    oracle = model.base.loss_program.bind_records(arrays, one_record_each, np.ones(len(few)), model.values)
+    oracle = model.base.loss_program.bind_records(arrays, one_record_each, np.ones(len(few)), model._values)
     blocks = hessian_blocks(oracle, np.zeros((len(few), model.base.layout.n)))
     return N * float(np.mean(np.linalg.matrix_rank(blocks, hermitian=True)))

@@ -102,10 +102,8 @@ class Objective:
     """
 
     def __init__(self, folds, where, notes):
-        self.folds = []
-        for fits, part in folds:
-            held = fits.refits.bound_model.held_out(part.data, part.strata, where=where, smooth=True)
-            self.folds.append((fits, held))
+        how = {"where": where, "smooth": True}
+        self.folds = [(f, f.refits.bound_model.held_out(p.data, p.strata, **how)) for f, p in folds]
         self.counts = np.array([len(part) for _, part in folds])
         self.space, self.notes = folds[0][0].space, notes
 

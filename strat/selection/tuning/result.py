@@ -142,8 +142,7 @@ class Tuned(Table):
         if any(moved.values()):
             counts = ", ".join(f"{len(edges)} {name}" for name, edges in moved.items())
             lines.append(f"edges       {counts}, of {self.W0.number_of_edges()}")
-            shown = [(name, edge) for name, edges in moved.items() for edge in edges[:SHOWN]]
-            for name, (u, v, a, b) in shown:
+            for name, (u, v, a, b) in ((n, edge) for n in moved for edge in moved[n][:SHOWN]):
                 lines.append(f"  {name:<9} {u!r} – {v!r}  {text_of(a, digits=3)} → {text_of(b, digits=3)}")
         lines += self.printed() if self.table else []
         return "\n".join([*lines, f"{self.status} after {self.seconds:.1f} s"])

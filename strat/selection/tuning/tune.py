@@ -79,8 +79,7 @@ def tune(
     patience : int
         A descent of a round ends where its held-out loss has not fallen for so many steps.
     time_limit : float, optional
-        Seconds after which the best so far is returned, as it is where Ctrl-C is pressed; the start, before the last
-        descent.
+        Seconds after which the best so far is returned, as it is where Ctrl-C is pressed; the start, before the last descent.
     random_state : int
         Seed of the splits.
     verbose : bool
@@ -100,8 +99,7 @@ def tune(
     Returns
     -------
     Tuned
-        ``model`` (refitted to all records), ``W0``, ``parameters``, ``improved``, ``before``, ``after``, ``history``;
-        it prints.
+        ``model`` (refitted to all records), ``W0``, ``parameters``, ``improved``, ``before``, ``after``, ``history``; it prints.
 
     Raises
     ------
