@@ -1,6 +1,5 @@
 """The prox of functions without a closed form: one cone program for all strata."""
 
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 import numpy as np
@@ -9,15 +8,14 @@ from strat.oracles.cone_program import ConeProgram
 from strat.oracles.splitting import Splitting
 
 
-@dataclass
 class Start:
     """Where the next prox of a fit starts if it is iterative; each prox changes it."""
 
-    state: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    state = np.zeros(1)
 
 
 class ConeProx:
-    """argmin_z f(z) + ‖z − v‖²/(2t) over the constraints, all strata in one call of Clarabel.
+    """argmin_z f(z) + ‖z − v‖²/(2t) over the constraints, all strata at once: by `Splitting`, or in one call of Clarabel.
 
     ``cones()`` gives the list of `Cones` whose sum f is; it is called when the prox is first needed. `what` is f's name for
     messages, and `restricted` says whether there are constraints beside its domain. `box`, (low, high), are bounds of z that f
@@ -61,7 +59,5 @@ class ConeProx:
         return z if self.box is None else np.clip(z, *self.box)
 
     def some(self, strata, v, t):
-        """The same for some strata, by Clarabel: v and t have their rows alone."""
-        return self._solved(
-            [f.take(strata) for f in self.cones()], v, np.broadcast_to(np.reshape(t, -1), len(v))
-        )
+        """The same for some strata, by Clarabel: v and t (k,) have their rows alone."""
+        return self._solved([f.take(strata) for f in self.cones()], v, t)

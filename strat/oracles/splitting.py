@@ -49,16 +49,14 @@ class Splitting:
         (A, b), (P, self.c) = one.constraints[:2], one.objective()
         P = P.toarray().astype(float)
         self.P = P + np.triu(P, 1).T
-        names = [PROJECTED.index(kind) for f in functions for kind, _ in f.kinds]
-        sizes = [int(size) for f in functions for size in f.rows["sizes"]]
-        # Lines are cones of one row; rows of one kind, and cones of one size, stand side by side.
-        kinds = [
-            (k, 1 if k < 2 else size)
-            for k, size in zip(names, sizes, strict=True)
-            for _ in range(size if k < 2 else 1)
-        ]
+        kinds = []  # and sizes; lines are cones of one row
+        for f in functions:
+            for (name, _), size in zip(f.kinds, f.rows["sizes"], strict=True):
+                kind = PROJECTED.index(name)
+                kinds += [(kind, 1)] * size if kind < 2 else [(kind, int(size))]
         starts = np.cumsum([0, *(size for _, size in kinds)])
         blocks = sorted((*kind, start) for kind, start in zip(kinds, starts, strict=False))
+        # Rows of one kind, and cones of one size, stand side by side.
         order = [row for _, size, start in blocks for row in range(start, start + size)]
         self.A, self.b = A.toarray()[order], b[order]
         self.blocks = [(*kind, kinds.count(kind)) for kind in sorted(set(kinds))]
@@ -87,7 +85,7 @@ class Splitting:
         u, q = state[:, :m] - t[:, None] * state[:, m:], t[:, None] * self.c
         q[:, : self.n] -= v
         H = 1 + t[:, None] * self.curvature
-        points = _Points(self, H, (self.b @ self.AV - q @ self.V) / H, _longest(v), u)
+        points = _Points(self, H, (self.b @ self.AV - q @ self.V) / H, _longest(v), _longest(q), u)
         left = np.arange(K)
         for rounds in range(ROUNDS + 1):
             for some in np.array_split(left, 1 + left.size * self.AV.size // MOST):
@@ -102,15 +100,13 @@ class Splitting:
     def project(self, u):
         """The projection of u (k, m) on the cones."""
         s = np.empty(u.shape)
-        for rows, shape, (project, _) in self._cones():
-            s[:, rows] = project(u[:, rows].reshape(shape)).reshape(len(u), -1)
+        for rows, part, (project, _) in self._cones(u):
+            s[:, rows] = project(part).reshape(len(u), -1)
         return s
 
     def inverse(self, u):
         """The function X (k, m, j) ↦ (D + RIDGE)⁻¹ X, D the derivatives (k, m, m) of the projection at u."""
-        parts = [
-            (rows, invert(u[:, rows].reshape(shape), RIDGE)) for rows, shape, (_, invert) in self._cones()
-        ]
+        parts = [(rows, invert(part, RIDGE)) for rows, part, (_, invert) in self._cones(u)]
 
         def apply(X):
             images = np.empty(X.shape)
@@ -122,12 +118,13 @@ class Splitting:
 
         return apply
 
-    def _cones(self):
-        """Rows, shape (k, count, size) and functions of the cones of each kind and size."""
+    def _cones(self, u):
+        """Rows, u there (k, count, size) and functions of the cones of each kind and size."""
         row = 0
         for kind, size, count in self.blocks:
-            yield slice(row, row + count * size), (-1, count, size), CONES[kind]
-            row += count * size
+            rows = slice(row, row + count * size)
+            yield rows, u[:, rows].reshape(-1, count, size), CONES[kind]
+            row = rows.stop
 
     def _scale(self, cone):
         """Scale the rows of A, those of a `cone` (m,) alike, and the columns of u.
@@ -146,8 +143,8 @@ class Splitting:
 class _Points:
     """u, its projection s, x in the basis V and R of all strata, which steps change."""
 
-    def __init__(self, splitting, H, origin, size, u):
-        self.splitting, self.H, self.origin, self.size = splitting, H, origin, size
+    def __init__(self, splitting, H, origin, size, slope, u):
+        self.splitting, self.H, self.origin, self.size, self.slope = splitting, H, origin, size, slope
         self.u, self.s, self.x, self.R, self.gap = u, *self._at(np.arange(len(u)), u)
 
     def _at(self, k, u):
@@ -196,7 +193,7 @@ class _Points:
                 u = self.u[some] + length * du[waits]
                 values = self._at(some, u)
                 falls = values[-1] <= (1 - length / 2) * self.gap[some]
-                taken = falls & (_longest(u) <= FAR * (_longest(self.u[some]) + self.size[some]))
+                taken = falls & (_longest(u) <= FAR * (_longest(self.u[some]) + self.slope[some]))
                 self._move(some[taken], u[taken], [value[taken] for value in values])
                 waits = waits[~taken]
                 if not waits.size:

@@ -81,8 +81,8 @@ class JointSteps(Algorithm):
         self.wait -= 1
         due = self.wait <= 0 or (behind and self.interval - self.wait >= self.shortest)
         if due and self.by_cones:
-            costly = self.problem.regularizer.prox.splitting is None
-            self.apart, self.wait = self.apart + behind * (1.0 if costly else CHEAP), self.often
+            weight = 1.0 if self.problem.regularizer.prox.splitting is None else CHEAP
+            self.apart, self.wait = self.apart + behind * weight, self.often
         elif due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
             self._move_to_z()
             # The momentum of W goes on.
