@@ -93,6 +93,16 @@ def test_both_edge_sets_agree():
     np.testing.assert_allclose(found, gradients(b, theta, w)[1], atol=1e-12)
 
 
+@pytest.mark.parametrize("edges", ["all", "prior"])
+def test_a_stratum_far_out_does_not_blur_those_that_no_edge_joins_to_it(edges):
+    p = joint("squares", edges)
+    theta, w = point(p)
+    w *= np.min(p.edges.ends, axis=0) > 0
+    near = p.point(theta, w).energies.copy()
+    theta[0] = 1e15
+    assert np.allclose(p.point(theta, w).energies, near, rtol=1e-12)
+
+
 def test_a_fixed_graph_has_no_w_residual_and_no_graph_term():
     p = problem(regularizer="box")
     theta, w = point(p)
