@@ -135,16 +135,6 @@ def test_a_learned_graph_is_drawn():
 # --- parameters
 
 
-def test_shares_diverge_around_one_half_and_other_numbers_do_not():
-    share, s = cp.Variable(name="share"), cp.Parameter(name="s")
-    loss, z = -s * cp.log(share) - (1 - s) * cp.log(1 - share), [(0, 0), (0, 1), (1, 0), (1, 1)] * 2
-    model = strat.separate(strat.BaseModel(loss, data=(s,))).fit([0.1, 0.3, 0.6, 0.4] * 2, strata=z)
-    assert plot.parameters(model).images[0].get_clim() == pytest.approx((0.1, 0.9), abs=1e-4)
-    assert fitted(graphs.grid(2, 2)).strata_ == z[:4]
-    model = strat.separate(BASE).fit([0.1, 0.3, 0.6, 0.4], strata=z[:4])
-    assert plot.parameters(model).images[0].get_clim() == pytest.approx((0.1, 0.6))
-
-
 class Shape:
     """A square of shapely's interface at (x, 0), or two."""
 

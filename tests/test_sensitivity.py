@@ -111,11 +111,11 @@ def test_it_is_infinite_where_the_theorem_says_nothing():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0.0, 2.0, 0.0, 0.1), "share is 0, but it must be above 0 and at most 1"),
-        (([0.5, 1.5], 2.0, 0.0, 0.1), "share is 1.5"),
+        ((0.0, 2.0, 0.0, 0.1), "share is 0.0, but it must be a number above 0 and at most 1"),
+        (([0.5, 1.5], 2.0, 0.0, 0.1), r"share is \[0.5, 1.5\]"),
         ((0.1, -2.0, 0.0, 0.1), "ratio is -2"),
         ((0.1, 2.0, -0.1, 0.1), "delta is -0.1"),
-        ((0.1, 2.0, 0.0, np.nan), "delta_center is nan, but it must be a finite number"),
+        ((0.1, 2.0, 0.0, np.nan), "delta_center is nan, but it must be a number of at least 0"),
         ((0.1, "large", 0.0, 0.1), "ratio is 'large'"),
         (([0.1, 0.2], [1, 2, 3], 0, 0.1), "do not go together"),
     ],

@@ -284,10 +284,12 @@ def test_classes_have_probabilities_and_decisions(loss, labels, probability):
     assert calibrated.score(FRAME, y) > 0.8
 
 
-def test_rows_with_a_single_one_have_probabilities_and_regressors_none():
-    model = of_labels(strat.losses.softmax, (3,)).fit(FRAME, np.eye(3)[np.digitize(Y, [-1, 1])])
+@pytest.mark.parametrize("count", [3, 7])
+def test_rows_with_a_single_one_have_probabilities_and_regressors_none(count):
+    labels = np.eye(count)[np.digitize(Y, np.linspace(-1, 1, count - 1))]
+    model = of_labels(strat.losses.softmax, (count,)).fit(FRAME, labels)
     assert np.allclose(model.predict_proba(FRAME), softmax(model.predict(FRAME), axis=1))
-    assert list(model.classes_) == [0, 1, 2] and not hasattr(model, "decision_function")
+    assert list(model.classes_) == list(range(count)) and not hasattr(model, "decision_function")
     for loss in (strat.losses.squared, strat.losses.poisson):
         other = of_labels(loss)
         assert is_regressor(other) and not is_classifier(other)

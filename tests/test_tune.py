@@ -106,7 +106,7 @@ def test_the_result_is_a_plain_fit_of_all_records_with_that_graph(tuned):
 def test_the_report_and_the_picture_show_what_changed(tuned):
     assert all(word in str(tuned) for word in ("tuning improved", "±", "grew", "fell", "vanished"))
     ax = tuned.plot()
-    assert list(ax.lines[1].get_ydata()) == tuned.history and ax.get_title() == "Tuning"
+    assert list(ax.lines[0].get_ydata()) == tuned.history and ax.get_title() == "Tuning"
     assert tuned.table[0]["tried"] == "start" and tuned.to_markdown().count("\n") == len(tuned.table) + 1
     ahead = [after - before for _, _, before, after in tuned.grew]
     assert min(ahead) > 0 and ahead == sorted(ahead, reverse=True)

@@ -34,8 +34,9 @@ def label_codes(program, values, records):
 
 def _found(program, values, records, labels):
     rng = np.random.default_rng(0)
-    points = np.multiply.outer(STEPS, rng.normal(size=(DIRECTIONS, program.layout.n)))
-    points = points.reshape(-1, program.layout.n)
+    directions = rng.normal(size=(DIRECTIONS, program.layout.n))
+    directions[::2] = np.abs(directions[::2])  # all scores of a softmax fall together
+    points = np.multiply.outer(STEPS, directions).reshape(-1, program.layout.n)
     shape = (len(points), len(labels), len(CODES))
     # At every point one record for each code of each label, the others being the same for all.
     arrays = []

@@ -169,12 +169,11 @@ def sensitivity_bound(
     given, values = {"share": share, "ratio": ratio, "delta": delta, "delta_center": delta_center}, []
     for name, value in given.items():
         array = floats(value)
-        if not np.isfinite(array).all():
-            raise OptionError(f"{name} is {value!r}, but it must be a finite number, or an array of them.")
         valid = (array >= 0) & ((array > 0) | name.startswith("delta")) & ((array <= 1) | (name != "share"))
+        valid &= array < np.inf
         if not valid.all():
-            least = {"share": "above 0 and at most 1", "ratio": "above 0"}.get(name, "at least 0")
-            raise OptionError(f"{name} is {array[~valid].flat[0]:g}, but it must be {least}.")
+            ends = {"share": "above 0 and at most 1", "ratio": "above 0"}.get(name, "of at least 0")
+            raise OptionError(f"{name} is {value!r:.60}, but it must be a number {ends}.")
         values.append(array)
     try:
         p, A, delta, center = np.broadcast_arrays(*values)

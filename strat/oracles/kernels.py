@@ -4,6 +4,7 @@ Who has a use for one asks for ``kernels.compiled``, which is None where nothing
 it; both agree to rounding.
 """
 
+from contextlib import suppress
 from importlib import import_module
 
 import numpy as np
@@ -49,12 +50,6 @@ class Compiled:
         return out[: P * L].reshape(P, L)
 
 
-def _load():
-    """The compiled loops, None where there are none."""
-    try:
-        return Compiled(import_module("strat.oracles._loops"))
-    except ImportError:  # not compiled, or not for this Python
-        return None
-
-
-compiled = _load()
+compiled = None
+with suppress(ImportError):  # not compiled, or not for this Python
+    compiled = Compiled(import_module("strat.oracles._loops"))

@@ -32,7 +32,7 @@ def parameters(
     Strata whose nodes carry shapes (``graphs.from_geometry``) become a map. Strata whose labels are pairs, as those of a
     product graph, become a heatmap, the first coordinate down and the second across; pairs that are not strata stay blank.
     Other strata become a line, or points where they have no order. Dots, or hollow points, mark strata without records.
-    Colours diverge around 0 where signs differ, and around 0.5 where the loss allows numbers from 0 to 1 alone.
+    Colours diverge around 0 where signs differ.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def parameters(
         )
     (name, entry), *_ = names.items()
     values = values[(slice(None), *entry)]
-    shades = _shades(model, variable, values, options)
+    shades = _shades(values, options)
     if shapes is not None:
         return _map(values, shapes, name, without, ax, shades)
     return _heatmap(values, grid, canvas.axis_names(model), name, without, ax, shades)
@@ -110,28 +110,13 @@ def _entries(model, variable, index, most):
     return {names[entry]: entry for entry in chosen[:most]}
 
 
-def _shades(model, variable, values, options):
-    """Colours of values, around 0 where both signs occur, around 0.5 for shares; the user's options go before them."""
+def _shades(values, options):
+    """Colours of values, around 0 where both signs occur; the user's options go before them."""
     low, high = np.nanmin(values), np.nanmax(values)
-    middle, shades = 0.0 if low < 0 else 0.5, {"cmap": "viridis"}
-    if (low < 0 < high) or (low < 0.5 < high and _is_share(model, variable)):
-        size = max(middle - low, high - middle)
-        shades = {"cmap": "RdBu_r", "vmin": middle - size, "vmax": middle + size}
+    shades, size = {"cmap": "viridis"}, max(-low, high)
+    if low < 0 < high:
+        shades = {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
     return {**({"cmap": shades["cmap"]} if "norm" in options else shades), **options}
-
-
-def _is_share(model, variable):
-    """Whether the loss is finite for numbers of the variable from 0 to 1 alone, as far as the records say."""
-    records = getattr(model, "_training", None)
-    if records is None:
-        return False
-    evaluation = model.base.loss_program.evaluation(records.arrays, records.strata, model.values)
-
-    def outside(value):
-        theta = {name: np.full_like(v, value) if name == variable else v for name, v in model.theta_.items()}
-        return bool(np.isposinf(evaluation(model.base.layout.pack(theta))).any())
-
-    return outside(1.01) and outside(-0.01) and not outside(0.5)
 
 
 def _map(values, shapes, name, without, ax, shades):

@@ -12,7 +12,7 @@ PROJECTION = 1e-14  # step of a prox that projects, where the loss's coefficient
 COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
 #: Rounding relative to degrees, the share of gradients from which on it counts, and that of degrees and of F which is nothing.
 EPS, SEEN, TIGHT = 1e-16, 1e-8, 1e-10
-ALIKE = 0.99  # least share of the mean in the sum of squares of a parameter that is about the same in all strata
+ALIKE = 0.99  # share of the mean in a parameter's sum of squares, if it is about the same in all strata
 #: The attributes of a point that depend on theta, without the gradients.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product", "energies", "_centred")
 #: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
@@ -70,8 +70,7 @@ class JointProblem:
     def centred(self, theta):
         """theta less its means over the strata, which no edge feels, where they are so large that they hide the differences."""
         mean = np.add.reduce(theta) / self.K
-        alike = self.K * mean * mean >= ALIKE * np.vecdot(theta, theta, axis=0)
-        return theta - np.where(alike, mean, 0.0)
+        return theta - np.where(self.K * mean * mean >= ALIKE * np.vecdot(theta, theta, axis=0), mean, 0.0)
 
     def prox(self, theta, t, start=None):
         """Prox of the regularizer and constraints, step t scalar or one per stratum; nan of points that are not finite.

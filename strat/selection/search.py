@@ -233,7 +233,8 @@ class Job:
         """Try them; a point whose fit fails has an infinite loss."""
         started, self._last = time.perf_counter(), None
         try:
-            {"scan": self._scan, "cover": self._cover, "descend": self._descend}[self.way](np.array(self.at))
+            ways = {"cover": self._cover, "descend": self._descend}
+            ways.get(self.way, lambda points: [*map(self.value, points)])(np.array(self.at))
         except (OutOfTime, KeyboardInterrupt) as stop:
             self.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
         for trial in self.trials:
@@ -257,10 +258,6 @@ class Job:
             elif trial.loss < self.trials[0].loss:
                 self.trials = [trial]  # the others' fits are not kept
         return self.tried[x]
-
-    def _scan(self, points):
-        for x in points:
-            self.value(x)
 
     def _cover(self, x):
         """Cover one axis after the other, from the best point so far, until none helps."""

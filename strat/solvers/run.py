@@ -77,9 +77,9 @@ class Run:
     def go(self):
         """Iterate until a stop."""
         solver = self.solver
-        status = "max_iter" if self.iteration >= solver.max_iter or self.algorithm.stalled else None
-        if status is None and seconds_left() <= 0:
-            status = "time_limit"
+        status = "time_limit" if seconds_left() <= 0 else None
+        if self.iteration >= solver.max_iter or self.algorithm.stalled:
+            status = "max_iter"
         try:
             while status is None:
                 self.algorithm.step()

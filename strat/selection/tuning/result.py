@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 
 from strat.graphs.prior_graph import read_graph
-from strat.plot import canvas
+from strat.plot import history
 from strat.records.tables import Table, text_of
 
 SHOWN = 5  # edges and hyperparameters that are printed
@@ -110,14 +110,11 @@ class Tuned(Table):
         matplotlib.axes.Axes
             With the drawing.
         """
-        ax = canvas.axes(ax, (6.4, 4.2))
+        ax = history({"tuned": self}, ax=ax)
         ax.axhline(self.before, color="0.6", linestyle="--", label="start")
-        ax.plot(range(len(self.history)), self.history, marker="o", markersize=3, label="tuned")
-        ax.xaxis.get_major_locator().set_params(integer=True)
         title = "Tuning" if self.improved else "Tuning (the start was kept)"
         ax.set(xlabel="accepted step", ylabel="mean validation loss", title=title)
         ax.legend(frameon=False)
-        ax.grid(alpha=0.3)
         return ax
 
     def __str__(self):
