@@ -132,7 +132,9 @@ class Quadratic(Oracle):
     def __init__(self, c, g, H=None, centre=None, sizes=0.0):
         self.c, self.g, self.H, self.centre = c, g, H, centre
         self.n, self.sizes = g.shape[1], sizes
-        self._root = None if H is None else np.sqrt(np.maximum(np.einsum("kaa->ka", H), 0.0))
+        if H is not None:
+            self._root = np.sqrt(np.maximum(np.einsum("kaa->ka", H), 0.0))
+            self._trace = np.square(self._root).sum(axis=1).max(initial=0.0)
 
     def value(self, theta):
         return self.value_and_gradient(theta)[0]
@@ -142,9 +144,11 @@ class Quadratic(Oracle):
         if self.H is None:
             return self.c + np.vecdot(self.g, d), np.broadcast_to(self.g, d.shape).copy()
         hd = np.matmul(self.H, d[..., None])[..., 0]
-        # |Σ_ab d_a H_ab d_b| <= (Σ_a √H_aa |d_a|)²
-        size = np.square(np.vecdot(self._root, np.abs(d)))
-        return total((self.c + np.vecdot(self.g + 0.5 * hd, d),), size), self.g + hd
+        value = self.c + np.vecdot(self.g + 0.5 * hd, d)
+        # |Σ_ab d_a H_ab d_b| <= (Σ_a √H_aa |d_a|)² <= tr(H) ‖d‖²
+        if not EPS * self._trace * np.vdot(d, d) <= HIDDEN * value.min(initial=np.inf):
+            value = total((value,), np.square(np.vecdot(self._root, np.abs(d))))
+        return value, self.g + hd
 
     def hessian_operator(self, theta):
         if self.H is None:
