@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from strat.oracles.base import Oracle
+from strat.oracles.base import Quadratic
 from strat.problem.joint_problem import JointProblem
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
@@ -228,7 +228,8 @@ def swap_graphs(a, b):
 
 def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     """Minimise 1/2 sum_e w_e d_e(theta) + h(w) over the weights, from w or W0, to a W residual of `tol`; return a Result."""
-    given, h = _Given(theta), problem.graph_regularizer
+    given, h = Quadratic(np.zeros(len(theta)), np.zeros(theta.shape)), problem.graph_regularizer
+    given.prox, given.hessian_operator = lambda v, t: theta.copy(), None  # theta does not move
     fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
     if not hasattr(problem.graph_oracle(), "minimize"):
         start, init = (problem.w0, "W0") if w is None else (w, "given")
@@ -250,22 +251,3 @@ class GraphSteps(Solver, max_iter=1000):
 
     def _algorithm(self, problem, theta, w):
         return JointSteps(problem, theta, w, self.tol)
-
-
-class _Given(Oracle):
-    """Loss that is zero, and constraint that theta is the given one."""
-
-    def __init__(self, theta):
-        self.theta, self.n = theta, theta.shape[1]
-
-    def value(self, theta):
-        """Zero for every stratum."""
-        return np.zeros(len(theta))
-
-    def value_and_gradient(self, theta):
-        """Zeros."""
-        return self.value(theta), np.zeros(theta.shape)
-
-    def prox(self, v, t):
-        """The given parameters."""
-        return self.theta.copy()
