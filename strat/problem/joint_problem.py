@@ -260,6 +260,7 @@ class Point:
         centred = self.problem.centred(self.theta) if self._centred is None else self._centred
         theta = self.problem.scaled(centred)
         energy = float(self.degrees @ np.vecdot(theta, theta))
+        energy += 0.0 if self.graph_oracle is None else self.graph_oracle.ill_conditioned
         return 1e-14 * (1 + abs(self.loss) + abs(self.laplacian) + abs(self.graph)) + 2e-16 * energy
 
     def differentiate(self):

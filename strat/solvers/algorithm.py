@@ -20,6 +20,8 @@ class Algorithm:
     stalled = False
     #: Whether the last step, a fit of its own, ended before it was exact.
     slow = False
+    #: Whether it took all the iterations that it may.
+    endless = False
     #: Iterations in which theta stayed far behind W.
     apart = 0
     #: Set where x left the domain, so that no step leads on.

@@ -146,7 +146,7 @@ class BlockDescent(Algorithm):
             inner = ProximalNewton(fixed, x, x.w, tol)
         else:
             inner = JointSteps(fixed, x, x.w)
-        start, self.slow = inner.x.objective, True
+        start, self.slow, self.endless = inner.x.objective, True, False
         for _ in range(INNER):
             residual = inner.residual(tol)
             if inner.stalled or seconds_left() <= 0:
@@ -158,6 +158,8 @@ class BlockDescent(Algorithm):
                 tol *= 0.1  # too rough to be any better
             with suppress(OutOfTime):  # what was reached counts, and the loop ends
                 inner.step()
+        else:
+            self.endless = True
         self.extra_factorizations += inner.factorizations
         if self.by_cones and inner.subgradient is not None:
             self.subgradient = inner.subgradient

@@ -139,6 +139,7 @@ class GraphOracle:
     #: Whether `minimize` is a formula, with which a fit ends.
     closed_form = False
     factorizations = 0  # of Cholesky so far
+    ill_conditioned = 0.0  # what the smooth part's rounding error is relative to, beside its value
 
     def __init__(self, h, edges, w0, outside=0.0):
         self.h, self.edges, self.w0, self.outside = h, edges, w0, outside

@@ -38,6 +38,7 @@ class LogDetOracle(GraphOracle):
             value = -self.lambda1 * self._factor.log_det
         np.subtract(self._w, self.w0, out=self._pull)
         self._total = float(np.add.reduce(self._degrees)) / 2
+        self.ill_conditioned = 2 * self.lambda1 * self._total / (self.edges.K * self.mu)
         value += self.square / 2 * float(self._pull @ self._pull)
         return value + self.linear * self._total + self.constant
 
