@@ -52,6 +52,12 @@ def test_joint_fits_are_stationary_and_monotone(solver, h, edges, couple):
     assert result.objective - parts["graph"] - lrsm.objective <= 1e-7 * (1 + abs(lrsm.objective))
 
 
+def test_rounding_of_the_log_det_of_strong_edges_ends_no_fit():
+    p = problem("squares", "ridge", LogDet(1e3, 1.0, 0.1, 0.1), graph_of("chain", 1e4), edges="prior")
+    result = run(p, MAPG())
+    assert result.status == "converged" and result.iterations < 20
+
+
 @pytest.mark.parametrize("h", LEARNED)
 @pytest.mark.parametrize("regularizer", ["ridge", "l1", "box"])
 def test_all_solvers_and_edge_sets_reach_one_point(h, regularizer):

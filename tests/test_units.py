@@ -319,3 +319,14 @@ def test_strong_edges_of_small_columns_and_of_intercepts_far_out(loss, scale):
         and result.iterations <= 3
         and result.objective <= common.objective * (1 + 1e-9)
     )
+
+
+def test_huber_losses_with_almost_all_records_on_their_straight_parts():
+    z, rng = np.arange(60) % 10, np.random.default_rng(0)
+    raw = np.c_[rng.normal(5e4, 1.5e4, 60), rng.normal(0.1, 0.03, 60), rng.integers(2, 7, 60)]
+    prices = (2 + 0.5 * np.sin(0.6 * z)) * raw[:, 0] + 8e3 * raw[:, 2] + rng.normal(5e4, 2e4, 60)
+    base, path = declared("huber"), strat.graphs.path(10)
+    model = fitted(strat.lrsm(base, path), raw, prices, z)
+    assert model.result_.status == "converged"
+    assert model.result_.objective == pytest.approx(model.to_cvxpy().solve(solver=cp.CLARABEL), rel=1e-7)
+    assert fitted(strat.joint(base, path), raw, prices, z).result_.status == "converged"

@@ -261,9 +261,9 @@ def conjugate_gradients(product, precondition, b, tolerance, most, work, rest=No
         if small and not share:
             break
         q = precondition(r)
-        if small and not np.abs(q).max() > share * np.abs(x).max():
-            break
         rho, old = float(np.vdot(r, q)), rho
+        if not rho > 0 or (small and not np.abs(q).max() > share * np.abs(x).max()):
+            break
         p *= rho / old
         p += q
         del q
