@@ -74,7 +74,7 @@ class BaseModel(Shown):
     ) -> None:
         self.data = check_data(data)
         self.loss = as_expression(loss, "the loss")
-        self.regularizer = as_expression(regularizer, "the regularizer")
+        self.regularizer = as_expression(0 if regularizer is None else regularizer, "the regularizer")
         check_no_data(self.regularizer, self.data, "the regularizer")
         self.constraints = check_constraints(constraints, self.data)
         if not (smoothing is None or (is_nonnegative(smoothing) and smoothing)):

@@ -225,7 +225,7 @@ def read_array(name, shape, data):
     if array.ndim == 0 or array.shape[1:] != shape:
         hint = ""
         if len(shape) == 1 and array.ndim == 2:
-            hint = f" Declare cp.Parameter({array.shape[1]}, name={name!r}) if a record has {array.shape[1]} numbers."
+            hint = f" Declare cp.Parameter({array.shape[1]}, name={name!r}) if a record has so many numbers."
         elif len(shape) == 1 and array.ndim == 1 and np.isin(array, np.arange(shape[0])).all():
             hint = f" Give numbers of classes as one-hot rows: np.eye({shape[0]})[{name}]."
         elif array.shape == shape:
