@@ -18,6 +18,7 @@ from strat.graphs.prior_graph import read_graph
 from strat.model import fit_warnings
 from strat.model.bound_model import BoundModel
 from strat.oracles.base import is_elsewhere
+from strat.oracles.clock import within
 from strat.oracles.dask_engine import engine_of
 from strat.oracles.device import device_of
 from strat.problem.edges import EdgeList
@@ -61,7 +62,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     result = solve(problem, solver, start, **options)
     solved = time.perf_counter()
     result.notes += notes
-    running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)
+    with within(solver.time_limit, started):
+        running = fit_warnings.warn_of_no_minimum(bound_model, problem, result, solver.tol)
     if base.smoothing is not None:
         # The objective without smoothing, beside the smoothed one that was minimised.
         result.smoothed_objective = result.objective

@@ -7,7 +7,7 @@ far, and one of them falls at theta:
 
 Here f are the losses of records, the regularizer and constraints of strata, and the Laplacian term, which is flat where d is
 the same in strata that edges join. The inequalities are linear in d. A linear program has the few that matter: it starts with
-none, and takes up those that its solution violates far out, until there are none.
+those of the regularizer along each parameter alone, and takes up those that its solution violates far out, until there are none.
 """
 
 from contextlib import suppress
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from strat.oracles.base import hessian_blocks
+from strat.oracles.clock import seconds_left
 from strat.records.strata import Strata
 
 #: Gradients of records are held one by one, up to so many numbers.
@@ -33,8 +34,8 @@ ALONG, TENTH = 1.5 ** np.arange(-5, 24), 0.1
 NOISE, STILL = 1e-13, 1e-11
 #: Products with a Hessian that is not cheap, from which it is put together.
 MOST_PRODUCTS = 32
-#: What a prox moves, relative to the point, that is rounding.
-ROUNDING = 1e-12
+#: What a prox moves, relative to the point, that is rounding, and what is exact enough for inequalities from the start.
+ROUNDING, EXACT = 1e-12, 1e-6
 #: Slopes along a direction, both of length 1, that are 0 up to the accuracy of the linear program.
 ZERO = 1e-7
 #: Options of the linear program.
@@ -75,7 +76,7 @@ def _definite(matrices, usual):
 
 def runaway_direction(bound_model, problem, theta, w, suspects):
     """The direction (K, n) in which the parameters theta of suspect strata, a mask (K,), run away; 0 where they do not."""
-    if bound_model.chunked:
+    if bound_model.chunked or seconds_left() <= 0:
         return np.zeros_like(theta)
     component, loss = problem.laplacians(w).components, problem.loss
     joined = np.isin(component, component[suspects]).any(axis=1)
@@ -93,6 +94,7 @@ def runaway_direction(bound_model, problem, theta, w, suspects):
     return _direction(problem, losses, index[some], theta, component)
 
 
+@np.errstate(all="ignore")
 def _direction(problem, losses, index, theta, component):
     """The direction, for the losses of N records, each with parameters of its own, and the records' strata (N,)."""
     (K, n), N = theta.shape, len(index)
@@ -100,12 +102,13 @@ def _direction(problem, losses, index, theta, component):
 
     def gradients(z):
         """Gradients of records, and of strata's losses, regularizer and constraints, at z (K, n); NaN outside the domain."""
-        with np.errstate(all="ignore"):
-            parts = [losses.value_and_gradient(z[index]), problem.loss.value_and_gradient(z)]
-            pull = z - problem.prox(z, 1.0)  # a subgradient at the prox
-            pull[np.abs(pull) <= ROUNDING * np.abs(z)] = 0.0
-            inside = [np.where(np.isfinite(value)[:, None], gradient, np.nan) for value, gradient in parts]
-            return np.concatenate([*inside, pull])
+        parts = [losses.value_and_gradient(z[index]), problem.loss.value_and_gradient(z)]
+        inside = [np.where(np.isfinite(value)[:, None], gradient, np.nan) for value, gradient in parts]
+        return np.concatenate([*inside, pull(z)])
+
+    def pull(z, share=ROUNDING):  # subgradients (K, n) of the regularizer and constraints, at the prox of z
+        moved = z - problem.prox(z, 1.0)
+        return np.where(np.abs(moved) <= share * np.abs(z), 0.0, moved)
 
     here, before = gradients(theta), gradients(np.zeros_like(theta))
     inside, before = np.isfinite(before).all(), np.nan_to_num(before, posinf=0.0, neginf=0.0)
@@ -116,7 +119,7 @@ def _direction(problem, losses, index, theta, component):
     unit = np.where(size > 0, np.sqrt(size), 1.0)
     usual = np.maximum(np.linalg.norm(here / unit, axis=1), np.linalg.norm(before / unit, axis=1))
 
-    def rows(gradient):
+    def rows(gradient, usual=usual):
         """Inequalities row · step <= 0, of length 1 or 0, for steps d * unit."""
         largest = np.abs(gradient / unit).max(axis=1)
         row = gradient / unit / np.where(largest > 0, largest, 1.0)[:, None]
@@ -124,18 +127,26 @@ def _direction(problem, losses, index, theta, component):
         keep = (largest * length > NOISE * usual)[:, None]
         return np.where(keep, row / np.where(length > 0, length, 1.0)[:, None], 0.0)
 
-    falling, taken = (rows(here) + rows(before))[:N], []
+    falling, taken = (rows(here) + rows(before))[:N], [(np.zeros((0, n)), index[:0])]
     price = np.bincount(component[index].ravel(), falling.ravel(), component.max() + 1)
+    # A regularizer of many parameters would be seen by one inequality a round. It is alike in strata that are joined.
+    some = index[np.unique(component[index], axis=0, return_index=True)[1]]
+    axes = np.concatenate([length * np.eye(n) for length in (1.0, -1.0, FAR[0], -FAR[0])])
+    for axis in axes if axes.size * K <= MOST_NUMBERS else ():
+        found = rows(pull(axis / unit + np.zeros((K, 1)), EXACT)[some], usual[N + K + some])
+        taken.append((found[found @ axis > 0], some[found @ axis > 0]))
     for _ in range(ROUNDS):
         # The unknowns in [-1, 1] of least price · y + PRICE |y|, subject to rows · y <= 0.
-        A = sp.vstack(taken) if taken else sp.csr_array((0, len(price)))
-        costs, limits = np.concatenate([PRICE + price, PRICE - price]), np.zeros(A.shape[0])
-        found = linprog(costs, sp.hstack([A, -A]), limits, bounds=(0, 1), method="highs", options=ACCURATE)
-        y = np.zeros(len(price)) if found.x is None else np.subtract(*np.split(found.x, 2))
-        step = y[component]
-        step[np.abs(step) < ZERO] = 0.0
-        if not step.any():
+        row, strata = (np.concatenate(parts) for parts in zip(*taken, strict=True))
+        i, a = np.nonzero(row)
+        A = sp.csr_array((row[i, a], (i, component[strata[i], a])), shape=(len(row), len(price)))
+        costs, limits = np.concatenate([PRICE + price, PRICE - price]), np.zeros(len(row))
+        options = ACCURATE | {"time_limit": max(seconds_left(), 0.0)}
+        found = linprog(costs, sp.hstack([A, -A]), limits, bounds=(0, 1), method="highs", options=options)
+        if found.status or found.x.max() < ZERO:  # the status is 1 where time is up
             break
+        y = np.subtract(*np.split(found.x, 2))
+        step = np.where(np.abs(y) < ZERO, 0.0, y)[component]
         far = gradients(theta + FAR[0] * step / unit)
         missing = outside = ~np.isfinite(far).all(axis=1)
         for length in FAR[1:] if outside.any() else ():
@@ -143,21 +154,15 @@ def _direction(problem, losses, index, theta, component):
             missing = ~np.isfinite(far).all(axis=1)
         found = rows(np.nan_to_num(far, posinf=0.0, neginf=0.0))
         slope = np.vecdot(found, step[stratum])
-        (violated,) = np.nonzero(slope > ZERO)
+        violated = np.argsort(-slope, kind="stable")[: min((slope > ZERO).sum(), ROWS * len(price))]
         if not len(violated) and outside.any():
             break
         if not len(violated):
-            start = np.zeros_like(theta) if inside else theta
-            with np.errstate(all="ignore"):
-                points = ((start + length * step / unit)[index] for length in ALONG)
-                slopes = [np.vecdot(losses.value_and_gradient(z)[1] / unit, step[index]) for z in points]
-                slopes = np.stack(slopes)
+            points = ((0.0 if inside else theta) + length * step / unit for length in ALONG)
+            slopes = np.stack([np.vecdot(gradients(z)[:N] / unit, step[index]) for z in points])
             most = -slopes.min(axis=0)
             slow = (-slopes > NOISE * most) & (-slopes < TENTH * most)
             falls = (slow[:-1] & slow[1:]).any(axis=0) & (most > STILL * usual[:N])  # for ever
             return np.where(np.isin(component, component[index[falls]]), step / unit, 0.0)
-        violated = violated[np.argsort(-slope[violated], kind="stable")][: ROWS * len(price)]
-        columns = component[stratum[violated]]
-        places = np.repeat(np.arange(len(violated)), n), columns.ravel()
-        taken.append(sp.csr_array((found[violated].ravel(), places), shape=(len(violated), len(price))))
+        taken.append((found[violated], stratum[violated]))
     return np.zeros_like(theta)
