@@ -12,8 +12,6 @@ from strat.records.strata import some_of
 SPREAD, SAMPLED = 2e-4, 100
 #: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
 FALL = 1e-3
-#: A loss that falls by so much where parameters are doubled may be on its way to a limit.
-SHARE = 0.25
 
 
 def warn_of_lost_digits(base, records):
@@ -106,8 +104,8 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
     suspects = None if fell_far else suspect_strata(problem, theta, result.w, tol)
     if stopped if suspects is None else not suspects.any():
         return none
-    unbounded, asymptotic = strata_without_minimum(problem, theta, result.w)
-    suspects = unbounded | asymptotic if suspects is None else suspects
+    unbounded = unbounded_strata(problem, theta, result.w)
+    suspects = np.ones(problem.K, dtype=bool) if suspects is None else suspects
     running = runaway_direction(bound_model, problem, theta, result.w, suspects) != 0
     if running.any():
         names = np.array(column_names(bound_model.base, {}))[running.any(axis=0)]
@@ -133,17 +131,16 @@ def _of(mask, bound_model):
     return "" if bound_model.shared else f" of {some_of([labels[k] for k in np.flatnonzero(mask)])}"
 
 
-def strata_without_minimum(problem, theta, w):
-    """Strata where doubled parameters z (projected onto the constraints) lower the objective F of one stratum: two masks (K,).
+def unbounded_strata(problem, theta, w):
+    """Strata, a mask (K,), where doubled parameters z, projected onto the constraints, clearly lower F of the stratum alone.
 
     With loss and regularizer f, theta is no minimum, and all strata are marked where F falls only if all are doubled:
 
-        unbounded    F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
-        asymptotic   F(z) − F(theta) < −SHARE f(theta) and f(z) > 0, as for separable data, whose loss falls towards 0
+        F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
     """
     K = len(theta)
     if getattr(problem.regularizer.prox, "costly", False):
-        return (np.zeros(K, dtype=bool),) * 2
+        return np.zeros(K, dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):
         doubled = problem.project(2 * theta)
         move = doubled - theta
@@ -152,13 +149,10 @@ def strata_without_minimum(problem, theta, w):
         pull = laplacians.times(theta)
         across = np.vecdot(pull, move)
         change = after - before + across + 0.5 * np.vecdot(laplacians.degrees * move, move)
-        change_of_all = np.sum(after - before) + across.sum() + laplacians.energy(move)
+        together = np.sum(after - before) + across.sum() + laplacians.energy(move)
         clear = -FALL * (1 + abs(before.sum()) + abs(np.vdot(pull, theta)))
-        asymptotic = (change < -SHARE * before) & (after > 0)
-        share = SHARE * (before.sum() + 0.5 * np.vdot(pull, theta))
-        all_asymptotic = change_of_all < -share and after.sum() > 0
-    pairs = (change < clear, change_of_all < clear), (asymptotic, all_asymptotic)
-    return tuple(single if single.any() else np.full(K, together) for single, together in pairs)
+    single = change < clear
+    return single if single.any() else np.full(K, together < clear)
 
 
 def warn_of_collapse(result):
