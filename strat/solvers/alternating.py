@@ -156,6 +156,9 @@ class BlockDescent(Algorithm):
                     self.slow = False
                     break
                 tol *= 0.1  # too rough to be any better
+            if self.by_cones and inner.exact:  # the next program would be the same
+                self.slow = False
+                break
             with suppress(OutOfTime):  # what was reached counts, and the loop ends
                 inner.step()
         else:

@@ -141,7 +141,7 @@ class ConeNewton(Algorithm):
         z.theta[...] = off_edges(self.problem.loss, theta, self.problem.project)
         z.evaluate()
         self.left = (solution.error, solution.gap / (1 + abs(z.objective)))
-        if not z.objective <= x.objective or np.array_equal(z.theta, x.theta):  # as it would be each time
+        if not z.objective <= x.objective:
             self.stalled = True
             slack = min(solution.gap, ROUGH * (1 + abs(x.objective)))
             if not z.objective <= x.objective + min(x.noise, z.noise) + slack:

@@ -165,18 +165,13 @@ class Run:
         """
         algorithm, loss, ways = self.algorithm, self.problem.loss, ()
         doubled = self.iteration >= SLOW and self.iteration & (self.iteration - 1) == 0
-        late = (
-            doubled and self.iteration > 2 * SLOW and self.way in (None, "model") and not self.problem.learned
-        )
+        late = doubled and self.iteration > 2 * SLOW and self.way in (None, "model")
+        late, unsure = late and not self.problem.learned, algorithm.slow or doubled
         if algorithm.stalled or (late and not any(part.kinked_rows for part in getattr(loss, "parts", ()))):
             ways = ("model", "records")
         elif algorithm.apart > APART * self.problem.learned and self.way is None:
             return "turns"
-        elif (
-            late
-            or algorithm.endless
-            or ((algorithm.slow or doubled) and _at_edge(self.units.problem, algorithm.x))
-        ):
+        elif late or algorithm.endless or (unsure and _at_edge(self.units.problem, algorithm.x)):
             ways = ("records",)
         return next((way for way in ways if self._may_go_on_by(way)), None)
 
