@@ -9,7 +9,7 @@ from strat.model.runaway import runaway_direction, suspect_strata
 from strat.records.strata import some_of
 
 #: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
-SPREAD, SAMPLED = 2e-4, 100
+SPREAD, SAMPLED = 2e-5, 100
 #: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
 FALL = 1e-3
 
