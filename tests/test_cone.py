@@ -238,3 +238,15 @@ def test_columns_of_any_size_do_not_change_a_smooth_fit_with_constraints():
     raw, scaled = result(size, np.array([0, 1e4, 0, 0]), 1.0), result(1.0, 0.0, 1 / size)
     assert raw.status == "converged"
     assert raw.objective == pytest.approx(scaled.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("graph, weight", [(strat.graphs.complete, 1e4), (strat.graphs.path, 1e-3)])
+def test_edges_of_any_strength_leave_labels_far_from_zero_what_they_are(graph, weight):
+    u, labels = cp.Variable(P, nonneg=True), 4 + X @ np.ones(P) + np.random.default_rng(1).normal(size=N)
+    base = strat.BaseModel(strat.losses.pinball(y, x @ u + cp.Variable(), 0.8), data=(x, y))
+
+    def objective(unit):
+        model = strat.lrsm(base, graph(20, weight * 5e4 / unit))
+        return model.fit(X, unit * labels, strata=np.arange(N) % 20).result_.objective / unit
+
+    assert objective(5e4) == pytest.approx(objective(1.0), rel=1e-7)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 #: Share of a parameter's curvature that is left once the free ones follow it, below which it is lost to rounding.
 COLLINEAR = 1e-2
@@ -30,16 +31,31 @@ class Centring:
         size = np.einsum("ia,ij,ja->a", self.T, M, self.T) / M.diagonal().max()
         return (self.inverse.T * size) @ self.inverse
 
-    def moved(self, K, P, q, A):
-        """The matrices of a program in s, P with its upper triangle alone, and C with x = C of x in s."""
-        others = sp.eye_array(len(q) - K * len(self.T))
-        C = sp.block_diag([sp.kron(sp.eye_array(K), self.T), others], format="csc")
-        P = C.T @ (P + sp.triu(P, 1).T) @ C
-        return sp.csc_array(sp.triu(P)), C.T @ q, sp.csc_array(A @ C), C
+
+def moved(move, P, q, A, C):
+    """The matrices of a program in s with theta = move · s, P with its upper triangle alone, and C, times move."""
+    move = sp.block_diag([move, sp.eye_array(len(q) - move.shape[0])], format="csc")
+    P = move.T @ (P + sp.triu(P, 1).T) @ move
+    return sp.csc_array(sp.triu(P)), move.T @ q, sp.csc_array(A @ move), C @ move
+
+
+def deviations(laplacian, apart):
+    """(G, D): theta = G s, where s has theta of a first stratum of each connected part and the others' differences from it.
+
+    D is 0 on its diagonal at the first strata, so that D L D is the Laplacian in s. Only parameters `apart` (n,) change.
+    """
+    apart = np.tile(apart, laplacian.shape[0] // len(apart))
+    label = connected_components(sp.diags_array(apart * 1.0) @ laplacian)[1]
+    first = np.unique(label, return_index=True)[1][label]
+    other = first != np.arange(len(first))
+    G = sp.eye_array(len(first), format="csr")[first] + sp.diags_array(other * 1.0)
+    return G, sp.diags_array((other | ~apart) * 1.0)
 
 
 def split(laplacian, apart):
     """(the Laplacian of the parameters that are not `apart` (n,), D with that of the others as Dᵀ D: a row for each edge)."""
+    if not apart.any():
+        return laplacian, None
     apart = np.tile(apart, laplacian.shape[0] // len(apart))
     edges = sp.coo_array(sp.diags_array(apart * 1.0) @ sp.triu(laplacian, 1))
     (i, j), root = edges.coords, np.sqrt(np.maximum(-edges.data, 0.0))

@@ -8,21 +8,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from strat.errors import NoOracleError
-from strat.oracles.centring import COLLINEAR, Centring, free_parameters, split
+from strat.oracles.centring import COLLINEAR, Centring, deviations, free_parameters, moved, split
 from strat.oracles.clock import OutOfTime
 from strat.oracles.cones import ACCEPTED, cones_of, gap_of, solved, usable
 
-#: Accuracies of the objective and the constraints, relative and absolute, that are asked for, in order.
-ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8)
+#: Accuracies of objective and constraints, relative and absolute, that are asked for, in order; the last by shorter steps.
+ACCURACIES = (1e-10, 1e-10), (1e-8, 1e-8, 0.9)
 FAR = 1e-6  # constraints further off than one over this share, in units of the solution without them, count as that far
 #: How often the distance from a solution is solved for, the smallest and largest unit of it, and the one in theta that is the
 #: last: what it leaves is a hundredth of it or less.
 REFINEMENTS, UNITS, ENOUGH = 3, (1e-6, 1e-2), 1e-7
 LARGEST_GAP = 1e-3  # a refinement with a larger gap, in its own units, is none
-#: Roots of curvatures so small beside a coefficient, as those of a graph for columns far from 0, say nothing about theta's size.
+#: Roots of curvatures so small beside a coefficient, as a weak penalty's for columns far from 0, say nothing about theta's size.
 FLAT = 1e-4
 WIDE = 1e-4  # a share of the gap with which a centred program is solved again as it is
-#: Degrees over curvatures from which on a program has the differences of neighbours as unknowns; of how many neighbours at most.
+#: Degrees over curvatures from which on a program has the differences of neighbours as unknowns; with more neighbours than the
+#: second number, it has the differences from one stratum.
 STRONG, MANY = 1e4, 10
 FEASIBLE = 3e-9  # violation of the constraints that is accepted of it, in units of the solution
 
@@ -53,7 +54,7 @@ class ConeProgram:
         unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
         self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
         self.size = int(self.first[-1])
-        self._pattern = self._scaled = None
+        self._scaled = None
 
     def solve(self, H=None, g=None, weight=None, refined=False, accuracy=0.0, restricted=True):
         """The Solution; raises NoOracleError where there is none, and OutOfTime where there is no time left.
@@ -74,15 +75,24 @@ class ConeProgram:
     def _solved(self, H, g, weight, refined, accuracy, restricted, centring=None):
         shape, theta = (self.K, self.n), slice(self.K * self.n)
         A, b, cones = self.constraints[:3]
-        laplacian, differences = self.laplacian, None
+        laplacian, differences, free = self.laplacian, None, np.zeros(self.n, dtype=bool)
+        moves = []  # matrices M with theta = M s in the program's coordinates s, M⁻¹ = 2 I − M
+        if centring is not None:
+            free, moves = centring.free, [sp.kron(sp.eye_array(self.K), centring.T)]
         if laplacian is not None:
             apart = self._apart(laplacian.diagonal(), H)
-            apart = apart if centring is None else apart | centring.free
-            laplacian, differences = split(laplacian, apart) if apart.any() else (laplacian, None)
-        (P, q), C = self.objective(H, g, weight, laplacian), sp.eye_array(self.size, format="csr")
-        if centring is not None:
-            P, q, A, C = centring.moved(self.K, P, q, A)
+            dense = apart.any() and laplacian.nnz > MANY * self.K * self.n
+            rest, differences = split(laplacian, free if dense else free | apart)
+            if dense:
+                move, others = deviations(laplacian, apart)
+                moves, rest = [*moves, move], others @ rest @ others
+        (P, q), C = self.objective(H, g, weight), sp.eye_array(self.size, format="csr")
+        for move in moves:
+            P, q, A, C = moved(move, P, q, A, C)
         A, b, unit = self._scaled_constraints(A, P.diagonal()[theta].reshape(shape), H is not None)
+        if laplacian is not None:  # which says nothing about theta's size
+            edges = sp.triu(rest, format="coo")
+            P = P + sp.csc_array((edges.data, edges.coords), shape=P.shape)
         P, q = _scaled(P, unit, unit), q * unit
         if differences is not None:
             P, q, A, b, cones, unit = _with_differences(P, q, A, b, cones, unit, differences @ C[theta])
@@ -103,10 +113,10 @@ class ConeProgram:
         error = (_times(P, x) * size + q + A.T @ z * (worth / size)) / unit
         gap = gap_of(solution) * worth
         broken = worth * float(np.abs(z) @ np.abs(b / size - A @ x - solution.s)) if accuracy else 0.0
-        x = size * unit * x
-        x, error = x[theta].reshape(shape), error[theta].reshape(shape)
-        if centring is not None:
-            x, error = x @ centring.T.T, error @ centring.inverse
+        x, error = (size * unit * x)[theta], error[theta]
+        for move in reversed(moves):
+            x, error = move @ x, 2 * error - move.T @ error
+        x, error = x.reshape(shape), error.reshape(shape)
         share = gap_of(solution) / (1 + abs(solution.obj_val))
         return Solution(x, error, gap, share, gap + broken)
 
@@ -124,11 +134,8 @@ class ConeProgram:
 
     def _apart(self, degrees, H):
         """The mask (n,) of the parameters whose edges are so strong that differences of rounded parameters are nothing."""
-        few = self.laplacian.nnz <= MANY * self.K * self.n
         M = self._curvature_of_records / self.K if H is None else H.mean(axis=0)
-        return few & (
-            degrees.reshape(-1, self.n).mean(axis=0) > STRONG * (M.diagonal() if M.ndim == 2 else M)
-        )
+        return degrees.reshape(-1, self.n).mean(axis=0) > STRONG * (M.diagonal() if M.ndim == 2 else M)
 
     @cached_property
     def _curvature_of_records(self):
@@ -179,8 +186,8 @@ class ConeProgram:
                 break
         return x, solution, worth
 
-    def objective(self, H=None, g=None, weight=None, laplacian=None):
-        """(P, q): the upper triangle of the quadratic, csc, and the linear part."""
+    def objective(self, H=None, g=None, weight=None):
+        """(P, q) without the graph: the upper triangle of the quadratic, csc, and the linear part."""
         K, n = self.K, self.n
         index = np.arange(K * n).reshape(K, n)
         q = np.zeros(self.size)
@@ -192,10 +199,6 @@ class ConeProgram:
         elif H is not None:
             i, j = np.triu_indices(n)
             parts.append((index[:, i].ravel(), index[:, j].ravel(), H[:, i, j].ravel()))
-        if laplacian is not None:
-            entries = sp.coo_array(laplacian)
-            upper = entries.coords[0] <= entries.coords[1]
-            parts.append((*(ends[upper] for ends in entries.coords), entries.data[upper]))
         for f, strata, first in zip(self.functions, self.strata, self.first, strict=False):
             columns, f = _columns(f, strata, first), f if weight is None else f.scaled(weight[strata])
             if len(f.P.rows):
@@ -203,19 +206,10 @@ class ConeProgram:
                 low, high = np.minimum(*ends), np.maximum(*ends)
                 parts.append((low.ravel(), high.ravel(), np.broadcast_to(f.P.values, low.shape).ravel()))
             np.add.at(q, columns, np.broadcast_to(f.c, columns.shape))
-        rows, columns, values = (
-            (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else np.zeros((3, 0))
-        )
-        keys = np.asarray(columns, dtype=np.int64) * self.size + np.asarray(rows, dtype=np.int64)
-        if self._pattern is None or not np.array_equal(self._pattern[0], keys):
-            # Entries of one place are added up; the places are the same in most calls.
-            places, place = np.unique(keys, return_inverse=True)
-            columns, rows = np.divmod(places, self.size)
-            starts = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=self.size))])
-            self._pattern = keys, place, rows, starts
-        _, place, rows, starts = self._pattern
-        values = np.bincount(place, values, len(rows))
-        return sp.csc_array((values, rows, starts), shape=(self.size, self.size)), q
+        if not parts:
+            return sp.csc_array((self.size, self.size)), q
+        rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return sp.csc_array((values, (rows, columns)), shape=(self.size, self.size)), q
 
     def _scaled_constraints(self, A, curvature, bent):
         """(A, b) with rows and unknowns in units of their own, and the unknowns' units (size,).
