@@ -147,7 +147,7 @@ def test_tables_are_aligned_and_plots_drawn():
         ({"data": (X, Y[:5], Z)}, ShapeError, "data: y has 5 records, but the strata have 90"),
         ({"data": (X, Y, Z), "metrics": {"a": 3}}, OptionError, "metric 'a' must be"),
         ({"data": (X, Y, Z), "splits": 0}, OptionError, "splits must be a whole number"),
-        ({"data": (X, Y, Z), "splits": []}, OptionError, "there are no folds"),
+        ({"data": (X, Y, Z), "splits": []}, OptionError, "folds must be a number, a splitter, or pairs"),
         ({"data": (X, Y, Z), "splits": "ab"}, OptionError, "pairs of positions"),
         ({"data": (X, Y, Z), "splits": [([0, 1], [1, 2])]}, OptionError, "must be disjoint"),
         ({"data": (X, Y, Z), "splits": [([0, 1], [900])]}, OptionError, "whole numbers from 0 to 89"),

@@ -49,7 +49,7 @@ class DaskEngine:
         return self.client.gather(futures)
 
     def start(self, make, chunks, K):
-        make = self.client.submit(_same, make, pure=False)
+        make = self.client.submit(copy.copy, make, pure=False)
         shards = [self.client.submit(_call, make, chunk[0], self._place(chunk)) for chunk in chunks()]
         self.placed = {}  # the scheduler knows how to make them again
         return DaskSum(self.client, shards, K)
@@ -81,16 +81,12 @@ class DaskSum:
         # A task that returns the parameters, unlike data sent to workers, is done again where its worker is lost.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
-            sent = submit(_same, arrays)
+            sent = submit(copy.copy, arrays)
         sums = [submit(lambda shard, arrays: shard(task, *arrays), shard, sent) for shard in self.shards]
         while len(sums) > 1:
             groups = [sums[first : first + WIDTH] for first in range(0, len(sums), WIDTH)]
             sums = [submit(_added, group) for group in groups]
         return added([sums[0].result()], self.K)
-
-
-def _same(value):
-    return value
 
 
 def _call(function, number, chunk):

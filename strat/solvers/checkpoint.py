@@ -53,10 +53,9 @@ class Checkpoint:
 
     def remove(self):
         """Delete the file: the fit is done."""
-        if self.path is None:
-            return
         try:
-            self.path.unlink(missing_ok=True)
+            if self.path is not None:
+                self.path.unlink(missing_ok=True)
         except OSError as error:
             self._warn("removed", error)
 

@@ -16,10 +16,8 @@ from strat.solvers.joint_steps import DENSE, JointSteps
 
 
 def _is_step(step):
-    if step is None:
-        return True
-    step = tuple(step) if isinstance(step, (tuple, list)) else ()
-    return len(step) == 2 and all(isinstance(a, Real) and 0 < a < float("inf") for a in step)
+    pair = isinstance(step, (tuple, list)) and len(step) == 2
+    return step is None or (pair and all(isinstance(a, Real) and 0 < a < float("inf") for a in step))
 
 
 class MAPG(Solver):

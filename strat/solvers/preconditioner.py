@@ -1,5 +1,6 @@
 """Approximate inverses of a graph's Laplacian plus one block for each stratum."""
 
+from contextlib import suppress
 from functools import cached_property, partial
 
 import numpy as np
@@ -152,10 +153,9 @@ class Preconditioner:
         return solve
 
     def _factor(self, shift, c):
-        try:
+        factor = None
+        with suppress(np.linalg.LinAlgError, RuntimeError):  # not definite to rounding
             factor = self.laplacians.solver(c, shift)
-        except (np.linalg.LinAlgError, RuntimeError):  # not definite to rounding
-            factor = None
         self.factorizations += factor is not None
         return factor or (lambda r: r / shift[:, None])
 

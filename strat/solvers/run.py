@@ -317,8 +317,7 @@ def _at_edge(problem, x):
 
 def _warn(solver, result, algorithm):
     last = result.history[-2:]
-    change = f"the last iteration changed the objective by {last[-1] - last[0]:.1e}"
-    why = f"max_iter={solver.max_iter} is reached; {change}"
+    why = f"max_iter={solver.max_iter} is reached; the last iteration changed the objective by {last[-1] - last[0]:.1e}"
     way = "raise max_iter, loosen tol, or start from another init"
     if algorithm.diverged:
         after = f"the objective is infinite after {result.iterations} iterations"
