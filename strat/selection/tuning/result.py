@@ -114,6 +114,7 @@ class Tuned(Table):
         ax.axhline(self.before, color="0.6", linestyle="--", label="start")
         title = "Tuning" if self.improved else "Tuning (the start was kept)"
         ax.set(xlabel="accepted step", ylabel="mean validation loss", title=title)
+        ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(frameon=False)
         return ax
 
