@@ -87,10 +87,9 @@ def runaway_direction(bound_model, problem, theta, w, suspects):
     costly = getattr(problem.regularizer.prox, "costly", False)
     if costly or not loss.has("value_and_gradient") or not 0 < len(some) * problem.n <= MOST_NUMBERS:
         return np.zeros_like(theta)
+    each, bind = Strata(range(len(some)), np.arange(len(some))), bound_model.base.loss_program.bind_records
     arrays = [array[some] for array in records.arrays]
-    each = Strata(list(range(len(some))), np.arange(len(some)))
-    program, values = bound_model.base.loss_program, bound_model.values
-    losses = program.bind_records(arrays, each, records.weight[some], values)
+    losses = bind(arrays, each, records.weight[some], bound_model.values)
     return _direction(problem, losses, index[some], theta, component)
 
 
@@ -158,8 +157,9 @@ def _direction(problem, losses, index, theta, component):
         if not len(violated) and outside.any():
             break
         if not len(violated):
-            points = ((0.0 if inside else theta) + length * step / unit for length in ALONG)
-            slopes = np.stack([np.vecdot(gradients(z)[:N] / unit, step[index]) for z in points])
+            start, move = 0.0 if inside else theta[index], (step / unit)[index]
+            points = (start + length * move for length in ALONG)
+            slopes = np.stack([np.vecdot(losses.value_and_gradient(z)[1], move) for z in points])
             most = -slopes.min(axis=0)
             slow = (-slopes > NOISE * most) & (-slopes < TENTH * most)
             falls = (slow[:-1] & slow[1:]).any(axis=0) & (most > STILL * usual[:N])  # for ever
