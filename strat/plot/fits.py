@@ -113,9 +113,8 @@ def _entries(model, variable, index, most):
 def _shades(values, options):
     """Colours of values, around 0 where both signs occur; the user's options go before them."""
     low, high = np.nanmin(values), np.nanmax(values)
-    shades, size = {"cmap": "viridis"}, max(-low, high)
-    if low < 0 < high:
-        shades = {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
+    size = max(-low, high)
+    shades = {"cmap": "RdBu_r", "vmin": -size, "vmax": size} if low < 0 < high else {"cmap": "viridis"}
     return {**({"cmap": shades["cmap"]} if "norm" in options else shades), **options}
 
 
@@ -161,8 +160,9 @@ def _heatmap(values, grid, titles, name, without, ax, shades):
         ax.plot(column[without], row[without], ".", color="0.25", markersize=2.5)
     canvas.set_ticks(ax.xaxis, columns)
     canvas.set_ticks(ax.yaxis, rows, most=60)
-    title = f"{name} by {titles[0]} and {titles[1]}" + " (dot: no records)" * bool(without.any())
-    ax.set(ylabel=titles[0], xlabel=titles[1], title=title)
+    ax.set(ylabel=titles[0], xlabel=titles[1])
+    note = " (dot: no records)" * bool(without.any())
+    ax.set_title(f"{name} by {titles[0]} and {titles[1]}{note}", wrap=True)
     ax.figure.colorbar(image, ax=ax).set_label(name)
     return ax
 
