@@ -1,5 +1,7 @@
 """Proxes by Newton steps and ADMM over all strata: Clarabel's, in any units; strata that are left; and joint fits that resume."""
 
+from unittest import mock
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -40,6 +42,14 @@ def test_strata_that_are_left_are_solved_by_clarabel(monkeypatch):
     for factor in (1.0, -1.0):
         by_clarabel = prox.some(np.arange(K), factor * V, STEPS)
         np.testing.assert_allclose(prox(factor * V, STEPS, start), by_clarabel, atol=1e-6)
+
+
+def test_equal_points_are_solved_once():
+    prox, same = prox_of(CONES["3-norm ball"]), np.tile(V[0], (K, 1))
+    with mock.patch.object(prox, "splitting", wraps=prox.splitting) as splitting:
+        z = prox(same, 0.5)
+    assert [len(call.args[0]) for call in splitting.call_args_list] == [1]
+    np.testing.assert_allclose(z, prox.some(np.arange(K), same, np.full(K, 0.5)), atol=1e-6)
 
 
 def test_power_cones_and_large_programs_are_left_to_clarabel():

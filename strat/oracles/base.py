@@ -88,6 +88,7 @@ class Oracle:
 
     n, sizes = 0, 0.0
     quadratic = False  # whether the Hessian is the same everywhere
+    restricted = True  # whether it may be infinite somewhere
     kinked_rows = None  # the records of a sum of piecewise linear functions, smoothed or not, as KinkedRows
 
     def has(self, name):
@@ -127,7 +128,7 @@ class Quadratic(Oracle):
     all strata. A centre (K, n) near the minimiser, by default 0, keeps the value exact to rounding.
     """
 
-    quadratic = True
+    quadratic, restricted = True, False
 
     def __init__(self, c, g, H=None, centre=None, sizes=0.0):
         self.c, self.g, self.H, self.centre = c, g, H, centre
@@ -177,6 +178,7 @@ class SumOracle(Oracle):
             self.hessian = None
         self.prox, self.cones = prox, cones
         self.quadratic = all(part.quadratic for part in self.parts)
+        self.restricted = any(part.restricted for part in self.parts)
 
     def interior(self):
         summed = copy.copy(self)
@@ -216,7 +218,7 @@ class Rescaled(Oracle):
         if isinstance(oracle, Rescaled):
             weight, unit, oracle = weight * oracle.weight, unit * oracle.unit, oracle.oracle
         self.oracle, self.weight, self.unit, self.n = oracle, float(weight), unit, oracle.n
-        self.quadratic = oracle.quadratic
+        self.quadratic, self.restricted = oracle.quadratic, oracle.restricted
         for name in ("value_and_gradient", "hessian_operator", "hessian"):
             if not oracle.has(name):
                 setattr(self, name, None)

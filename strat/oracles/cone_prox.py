@@ -36,6 +36,8 @@ class ConeProx:
 
     def __call__(self, v, t, start=None):
         t, start = np.broadcast_to(np.asarray(t, dtype=float).reshape(-1), len(v)), start or Start()
+        if len(v) > 1 and self.alike and (v == v[0]).all() and (t == t[0]).all():  # as at a first point
+            return np.repeat(self(v[:1], t[:1]), len(v), axis=0)
         if self.splitting is None:
             return self._solved(self.cones(), v, t)
         z, left, start.state = self.splitting(v, t, start.state)
@@ -44,9 +46,14 @@ class ConeProx:
         return self._inside(z)
 
     @cached_property
+    def alike(self):
+        """Whether f is the same in all strata."""
+        return all(f.strata is None and len(f.c) == 1 for f in self.cones())
+
+    @cached_property
     def splitting(self):
         """The `Splitting`, or None where it does not apply."""
-        return Splitting.of(self.cones())
+        return Splitting.of(self.cones()) if self.alike else None
 
     def _solved(self, functions, v, t):
         # t f(z) + ½ ‖z − v‖² has the same minimiser, with a curvature of 1 whatever t.

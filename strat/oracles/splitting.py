@@ -68,11 +68,10 @@ class Splitting:
     @classmethod
     def of(cls, functions):
         """The method for these functions, or None where it does not apply."""
-        alike = all(f.strata is None and len(f.c) == 1 for f in functions)
         kinds = {kind for f in functions for kind, _ in f.kinds}
         small = sum(f.size + f.b.shape[1] for f in functions) <= LARGEST
         with suppress(scipy.linalg.LinAlgError):  # unknowns that the rows do not tell apart
-            return cls(functions) if alike and small and kinds and kinds <= set(PROJECTED) else None
+            return cls(functions) if small and kinds and kinds <= set(PROJECTED) else None
 
     def __call__(self, v, t, state):
         """z (K, n), the strata that are left unsolved, and the state where the next call may start.

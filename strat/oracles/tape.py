@@ -133,6 +133,7 @@ class Tape(Oracle):
         if not all(node in weights and node.single is not None for node in nodes):
             self.hessian = None
         affine = not any(form.inner for node in nodes for form in node.forms)
+        self.restricted = any(node.restricted for node in nodes)
         self.quadratic = affine and all(node.rule.curvature == "constant" for node in nodes)
 
     @cached_property

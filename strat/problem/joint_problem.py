@@ -269,7 +269,7 @@ class Point:
         return self._add_gradients()
 
     def _add_gradients(self):
-        self.theta_gradient = self.loss_gradient + self.product
+        self.theta_gradient, self._residual = self.loss_gradient + self.product, None
         return self if self.graph_oracle is None else self.differentiate_w()
 
     def differentiate_w(self):
@@ -280,10 +280,12 @@ class Point:
 
     def residual(self):
         """The residual of `JointProblem.residual` at a point with gradients."""
-        problem = self.problem
-        step = self._settled(self.theta - problem.prox(self.theta - self.theta_gradient, 1.0))
-        lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
-        return {"theta": _share(max(np.linalg.norm(step), lost), self.size), "W": self.w_residual()}
+        if self._residual is None:
+            step = self._settled(self.theta - self.problem.prox(self.theta - self.theta_gradient, 1.0))
+            lost = 1e-16 * np.linalg.norm(self.theta)  # far out rounding swallows the step
+            theta = _share(max(np.linalg.norm(step), lost), self.size)
+            self._residual = {"theta": theta, "W": self.w_residual()}
+        return self._residual
 
     def _settled(self, step):
         """A step less G q where it may be rounding along strong edges: q = (G + s)⁻¹ step, s small, lowers F by ½ ⟨q, G q⟩."""

@@ -301,7 +301,8 @@ class Run:
 def _at_edge(problem, x):
     """Whether short steps downhill from a point leave the domain of a loss whose records' cones can be written."""
     loss = problem.loss
-    if not (loss.has("cones") and loss.has("value_and_gradient")) or getattr(loss.cones, "size", 0) > WRITTEN:
+    known = loss.restricted and loss.has("cones") and loss.has("value_and_gradient")
+    if not known or getattr(loss.cones, "size", 0) > WRITTEN:
         return False
     slope = x.differentiate().theta_gradient
     size = np.linalg.norm(x.theta, axis=1)
