@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 
 import networkx as nx
 import numpy as np
@@ -41,7 +42,31 @@ def dense(graph, scale=1.0):
 def test_families_are_those_of_networkx(ours, theirs):
     assert nx.utils.graphs_equal(nx.Graph(ours.edges), nx.Graph(theirs.edges))
     assert list(ours) == list(theirs)
-    assert type(ours) is nx.Graph
+    assert isinstance(ours, nx.Graph)
+
+
+def test_families_list_their_edges_when_networkx_needs_them():
+    def family():
+        return graphs.cycle(["a", "b", "c", "d"], weight=[1.0, 2.0, 3.0, 4.0], name="f")
+
+    listed, unread, renamed = nx.Graph(family()), family(), family()
+    prior = read_graph(unread)
+    assert unread.prior is not None and str(unread) == str(listed)
+    assert vars(prior).keys() == vars(read_graph(listed)).keys()
+    assert prior.factors == ("f",) and np.array_equal(dense(unread), dense(listed))
+    assert read_graph(family()).to_networkx().edges == listed.edges
+    for copied in (copy.deepcopy, copy.copy, nx.Graph.copy, lambda g: pickle.loads(pickle.dumps(g))):
+        assert nx.utils.graphs_equal(copied(family()), listed)
+    renamed.name = "other"
+    assert read_graph(renamed).name == "other" and read_graph(renamed).factors == ("f",)
+    for change in (
+        lambda g: g.add_edge("a", "c", weight=9.0),
+        lambda g: g.remove_node("b"),
+        lambda g: g.add_node("e"),
+    ):
+        mine, theirs = family(), listed.copy()
+        change(mine), change(theirs)
+        assert nx.utils.graphs_equal(mine, theirs) and np.array_equal(dense(mine), dense(theirs))
 
 
 @pytest.mark.parametrize("family", [graphs.path, graphs.cycle, graphs.star, graphs.complete])

@@ -3,7 +3,6 @@
 import inspect
 import numbers
 from collections.abc import Iterable, Sequence
-from itertools import combinations, pairwise
 from itertools import product as tuples
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from strat.errors import DataError, GraphError, type_name
-from strat.graphs.prior_graph import node_labels, read_graph
+from strat.graphs.prior_graph import Graph, PriorGraph, node_labels, read_graph
 from strat.records.labels import label_list
 
 PARAMETERS = """
@@ -58,7 +57,8 @@ def path(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None
     [(2000, 2001, 4.0), (2001, 2002, 4.0)]
     """
     nodes = node_list(nodes)
-    return weighted(nodes, pairwise(nodes), weight, name)
+    order = np.arange(len(nodes))
+    return weighted(nodes, order[:-1], order[1:], weight, name)
 
 
 @_family(", in order, such as hours or months", "K", "order, the closing edge last")
@@ -69,8 +69,9 @@ def cycle(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | Non
     [(0, 1), (0, 2), (1, 2)]
     """
     nodes = node_list(nodes)
-    closing = [(nodes[-1], nodes[0])] if len(nodes) > 2 else []
-    return weighted(nodes, [*pairwise(nodes), *closing], weight, name)
+    order = np.arange(len(nodes))
+    ends = (order, np.roll(order, -1)) if len(nodes) > 2 else (order[:-1], order[1:])
+    return weighted(nodes, *ends, weight, name)
 
 
 @_family(", the centre first (K in all, where ``networkx.star_graph`` has one more)", "K - 1")
@@ -81,7 +82,8 @@ def star(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | None
     [('all', 'women'), ('all', 'men')]
     """
     nodes = node_list(nodes)
-    return weighted(nodes, [(nodes[0], leaf) for leaf in nodes[1:]], weight, name)
+    leaves = np.arange(1, len(nodes))
+    return weighted(nodes, np.zeros_like(leaves), leaves, weight, name)
 
 
 @_family("", "K (K - 1) / 2", "the order (0, 1), (0, 2), …, (1, 2), …")
@@ -92,7 +94,7 @@ def complete(nodes: Iterable | int, weight: ArrayLike | None = 1.0, name: str | 
     [('F', 'M', 10.0)]
     """
     nodes = node_list(nodes)
-    return weighted(nodes, combinations(nodes, 2), weight, name)
+    return weighted(nodes, *np.triu_indices(len(nodes), 1), weight, name)
 
 
 def product(*graphs: Any) -> nx.Graph:
@@ -199,16 +201,12 @@ def row_labels(values, K):
     return node_list(K if index is None or callable(index) else index)
 
 
-def weighted(nodes, pairs, weight, name=None):
-    """Return a graph with one weight for all edges or one for each, and the name as their factor."""
-    graph = nx.Graph() if name is None else nx.Graph(name=str(name))
-    factor = {} if name is None else {"factor": str(name)}
-    graph.add_nodes_from(nodes)
-    pairs, weights = list(pairs), np.asarray(weight)
+def weighted(nodes, i, j, weight, name=None):
+    """Return a graph with edges between positions, one weight for all or one for each, and the name as their factor."""
+    weights = np.asarray(weight)
     if weights.dtype.kind not in "biuf" or not np.isfinite(weights).all() or (weights < 0).any():
         raise GraphError(f"weight is {weight!r}, but weights are finite numbers of at least 0.")
-    if weights.shape not in ((), (len(pairs),)):
-        raise GraphError(f"weight has shape {weights.shape} for {len(pairs):,} edges. Pass one, or one each.")
-    weights = np.broadcast_to(weights.astype(float), len(pairs)).tolist()
-    graph.add_edges_from((u, v, {"weight": w, **factor}) for (u, v), w in zip(pairs, weights, strict=True))
-    return graph
+    if weights.shape not in ((), (len(i),)):
+        raise GraphError(f"weight has shape {weights.shape} for {len(i):,} edges. Pass one, or one each.")
+    weights, name = np.broadcast_to(weights.astype(float), len(i)), "" if name is None else str(name)
+    return Graph.of(PriorGraph.from_terms(nodes, i, j, weights, name and [name] * len(i), name))

@@ -168,7 +168,7 @@ def nearest(nodes, features, k, metric="euclidean", name=None):
 def joined(nodes, i, j, weight, name):
     """Return the graph with edges at positions (i, j), which may occur several times."""
     i, j, _ = unique_edges(i, j, len(nodes))
-    return weighted(nodes, [(nodes[a], nodes[b]) for a, b in zip(i, j, strict=True)], weight, name)
+    return weighted(nodes, i, j, weight, name)
 
 
 def neighbors(features, k, metric="euclidean"):

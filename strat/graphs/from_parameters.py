@@ -135,7 +135,7 @@ def from_parameters(
             f"{few.sum():,} of {len(nodes):,} strata have fewer than {min_records:g} records and get no edges: {names}. "
             "Lower min_records, or add edges for them by hand."
         )
-    graph = weighted(nodes, [], 1.0, name)  # all nodes, in the order of the strata
+    graph = weighted(nodes, [], [], 1.0, name)  # all nodes, in the order of the strata
     if sigma is not None and not (is_nonnegative(sigma) and sigma):
         raise OptionError(f"sigma is {sigma!r}, but it is a finite number above 0.")
     if len(joined) < 2:

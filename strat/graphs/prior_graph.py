@@ -3,7 +3,7 @@
 import numbers
 import sys
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, compress
 
@@ -100,28 +100,65 @@ class PriorGraph:
         upper = sparse.coo_array((self.weights(scale), (self.i, self.j)), shape=(self.K, self.K))
         return sparse.csr_array(upper + upper.T)
 
-    def to_networkx(self, scale=1.0):
+    def to_networkx(self):
         """Return a ``networkx.Graph`` with weights, and factors where an edge has exactly one."""
         graph = nx.Graph(name=self.name) if self.name else nx.Graph()
         graph.add_nodes_from(self.labels)
+        graph.add_edges_from(self.edges())
+        return graph
+
+    def edges(self):
+        """Yield the edges as networkx takes them."""
         codes, several = self.factor_on(self.i, self.j)
         codes = np.where(several, -1, codes)
-        for i, j, weight, code in zip(self.i, self.j, self.weights(scale).tolist(), codes, strict=True):
+        columns = map(np.ndarray.tolist, (self.i, self.j, self.weights(), codes))
+        for i, j, weight, code in zip(*columns, strict=True):
             named = {"factor": self.factors[code]} if code >= 0 else {}
-            graph.add_edge(self.labels[i], self.labels[j], weight=weight, **named)
-        return graph
+            yield self.labels[i], self.labels[j], {"weight": weight, **named}
 
     def _edge_of(self, i, j):
         """The positions of other edges (i < j) among the graph's, E where it has none."""
+        if np.array_equal(i, self.i) and np.array_equal(j, self.j):
+            return np.arange(len(i))
         keys, wanted = self.i * self.K + self.j, np.asarray(i) * self.K + np.asarray(j)
         edge = np.searchsorted(keys, wanted)
         return np.where(np.append(keys, -1)[edge] == wanted, edge, len(keys))
 
 
+class Graph(nx.Graph):
+    """A networkx graph whose edges are those of `prior` until something asks for them: only then are they listed in it."""
+
+    prior = None
+
+    @classmethod
+    def of(cls, prior):
+        """The graph of a PriorGraph."""
+        graph = cls(name=prior.name) if prior.name else cls()
+        graph.add_nodes_from(prior.labels)
+        graph.prior = prior
+        return graph
+
+    @property
+    def _adj(self):
+        """What networkx keeps of the edges."""
+        if self.prior is not None:
+            edges, self.prior = self.prior.edges(), None
+            self.add_edges_from(edges)
+        return vars(self)["_adj"]
+
+    @_adj.setter
+    def _adj(self, adjacency):
+        vars(self)["_adj"] = adjacency
+        vars(self).pop("adj", None)  # a view that networkx keeps
+
+
 def unique_edges(i, j, K):
     """Return distinct edges (i < j, sorted) and the position among them of each edge given."""
     low, high = np.minimum(i, j).astype(np.intp), np.maximum(i, j).astype(np.intp)
-    keys, position = np.unique(low * K + high, return_inverse=True)
+    keys = low * K + high
+    if (keys[1:] > keys[:-1]).all():
+        return low, high, np.arange(len(keys))
+    keys, position = np.unique(keys, return_inverse=True)
     return keys // K, keys % K, position
 
 
@@ -159,6 +196,8 @@ def read_graph(graph):
     """
     if isinstance(graph, PriorGraph):
         return graph
+    if isinstance(graph, Graph) and graph.prior is not None:
+        return replace(graph.prior, name=str(graph.name or ""))
     if isinstance(graph, nx.Graph):
         return _from_networkx(graph)
     if isinstance(graph, tuple | list) and len(graph) == 2 and not isinstance(graph[1], nx.Graph):
