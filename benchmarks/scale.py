@@ -4,6 +4,7 @@
     OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py joint-fit           joint fit to 1e-5, grid, K = 100 000, n = 5
     OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py geometric           given graph, K = 10 000, weights of 500 and 5
     OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py million             given grid, K = 1 000 000, two losses
+    OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py complete            all pairs, one weight, K = 4 000, 8 000 000 edges
 
 ``all`` runs every row, and ``million`` each of its losses, in a process of its own. ``--K`` takes another number of strata,
 for a quick look. System time is mostly that of pages of memory: a virtual machine may get each from its host.
@@ -159,7 +160,22 @@ def million(loss, K):
     print(f"    {model.result_.iterations} iterations, {len(data[2]):,} records", flush=True)
 
 
+def complete(K):
+    """A complete graph with one weight, and the same graph once networkx has listed its edges."""
+    K = K or 4000
+    data, model = records("least squares", K, 10), strat.lrsm(declared("least squares", 10), None)
+    with measured(f"complete graph, K = {K:,}"):
+        model.graph = strat.graphs.complete(K)
+    with measured("    least squares, n = 10"):
+        model.fit(*data[:2], strata=data[2])
+    with measured("    its edges are listed"):
+        model.graph.number_of_edges()
+    with measured("    least squares, n = 10"):
+        model.fit(*data[:2], strata=data[2])
+
+
 ROWS = {
+    "complete": complete,
     "joint-iteration": joint_iteration,
     "joint-fit": joint_fit,
     "geometric": geometric_graph,
