@@ -1,6 +1,7 @@
 """Weighted families of graphs: path, cycle, star, complete, and products of graphs, whose edges remember their factor."""
 
 import inspect
+import math
 import numbers
 from collections.abc import Iterable, Sequence
 from itertools import product as tuples
@@ -125,26 +126,32 @@ def product(*graphs: Any) -> nx.Graph:
     """
     if len(graphs) < 2:
         raise GraphError(f"product was given {len(graphs)} graphs, but a product has at least two.")
-    priors, first, result = [read_graph(graph) for graph in graphs], {}, nx.Graph()
-    labels = [prior.labels for prior in priors]
-    result.add_nodes_from(tuples(*labels))
-    for axis, (graph, prior) in enumerate(zip(graphs, priors, strict=True)):
-        edges = list(prior.to_networkx().edges(data=True))
-        for u, v, attributes in edges:
-            factor = prior.name or attributes.get("factor", f"factor{axis + 1}")
-            # An edge of the user's graph may carry more attributes, for instance those by which tuning ties weights.
-            if isinstance(graph, nx.Graph) and not graph.is_multigraph():
-                attributes |= {**graph.edges[u, v], **attributes}
-            attributes["factor"] = factor
+    priors, first, terms = [read_graph(graph) for graph in graphs], {}, []
+    place = np.arange(math.prod(prior.K for prior in priors)).reshape([prior.K for prior in priors])
+    for axis, prior in enumerate(priors):
+        codes, several = prior.factor_on(prior.i, prior.j)
+        codes = np.where(several | (codes < 0), len(prior.factors), codes)
+        names = [prior.name or factor for factor in (*prior.factors, f"factor{axis + 1}")]
+        for factor in (names[code] for code in np.unique(codes)):
             if first.setdefault(factor, axis) != axis:
                 both = f"graphs {first[factor] + 1} and {axis + 1} of the product are both named {factor!r}"
                 raise GraphError(f"{both}. Give each its own name=.")
-        edges.sort(key=lambda edge: [*prior.factors, edge[2]["factor"]].index(edge[2]["factor"]))
-        before, after = tuples(*labels[:axis]), tuples(*labels[axis + 1 :])
-        result.add_edges_from(
-            ((*head, u, *tail), (*head, v, *tail), attributes)
-            for head, (u, v, attributes), tail in tuples(before, edges, after)
-        )
+        order = np.argsort(codes, kind="stable")  # so that the factors keep theirs
+        i, j = (np.moveaxis(place, axis, 0)[end[order]].reshape(len(end), -1) for end in (prior.i, prior.j))
+        weight, codes = (np.repeat(each[order], i.shape[1]) for each in (prior.weights(), codes))
+        terms.append((i.ravel(), j.ravel(), weight, np.array(names, dtype=object)[codes]))
+    nodes = list(tuples(*(prior.labels for prior in priors)))
+    result = Graph.of(PriorGraph.from_terms(nodes, *map(np.concatenate, zip(*terms, strict=True))))
+    for axis, graph in enumerate(graphs):
+        if not isinstance(graph, nx.Graph) or graph.is_multigraph() or getattr(graph, "prior", None):
+            continue
+        # An edge of the user's graph may carry more attributes, for instance those by which tuning ties weights.
+        parts = ([prior.labels for prior in part] for part in (priors[:axis], priors[axis + 1 :]))
+        before, after = (list(tuples(*part)) for part in parts)
+        for u, v, attributes in graph.edges(data=True):
+            more = {key: value for key, value in attributes.items() if key not in ("weight", "factor")}
+            for head, tail in tuples(before, after) if more and u != v else ():
+                result.edges[(*head, u, *tail), (*head, v, *tail)].update(more)
     return result
 
 
@@ -209,4 +216,4 @@ def weighted(nodes, i, j, weight, name=None):
     if weights.shape not in ((), (len(i),)):
         raise GraphError(f"weight has shape {weights.shape} for {len(i):,} edges. Pass one, or one each.")
     weights, name = np.broadcast_to(weights.astype(float), len(i)), "" if name is None else str(name)
-    return Graph.of(PriorGraph.from_terms(nodes, i, j, weights, name and [name] * len(i), name))
+    return Graph.of(PriorGraph.from_terms(nodes, i, j, weights, [name] * len(i) if name else None, name))

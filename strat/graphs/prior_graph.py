@@ -39,7 +39,7 @@ class PriorGraph:
     def from_terms(cls, labels, i, j, weight, factor=None, name=""):
         """Build the graph from checked terms (T,) without self loops, in any order; `factor` lists names or None."""
         low, high, edge = unique_edges(i, j, len(labels))
-        factors = dict.fromkeys(name for name in factor or () if name is not None)
+        factors = dict.fromkeys(name for name in (() if factor is None else factor) if name is not None)
         code = {None: -1} | {name: k for k, name in enumerate(factors)}
         codes = np.array([code[name] for name in factor]) if factors else np.broadcast_to(-1, len(edge))
         return cls(labels, low, high, edge, np.asarray(weight, dtype=float), codes, tuple(factors), name)
@@ -108,10 +108,11 @@ class PriorGraph:
         return graph
 
     def edges(self):
-        """Yield the edges as networkx takes them."""
+        """Yield the edges as networkx takes them, in the order of their first terms."""
+        order = np.argsort(np.unique(self.term_edge, return_index=True)[1])
         codes, several = self.factor_on(self.i, self.j)
         codes = np.where(several, -1, codes)
-        columns = map(np.ndarray.tolist, (self.i, self.j, self.weights(), codes))
+        columns = (each[order].tolist() for each in (self.i, self.j, self.weights(), codes))
         for i, j, weight, code in zip(*columns, strict=True):
             named = {"factor": self.factors[code]} if code >= 0 else {}
             yield self.labels[i], self.labels[j], {"weight": weight, **named}
