@@ -6,6 +6,7 @@ optimality conditions' gradient by δ changes the held-out loss by −⟨v, δ�
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -99,6 +100,10 @@ def implicit_gradient(fitted, held, linearization, names):
     if by_factor or "scale" in names:  # only these need the graph
         prior = fitted.bound_model.prior
         edges = over_edges(fitted.couple(prior.i, prior.j), theta, v, prior.i, prior.j)
+
+    def loss_with(values):
+        return held.mean_loss(theta, values) + linearization.change(fitted.problem(values), v, b)
+
     for name in names:
         if name == "W0":  # as `over_edges` of all pairs
             scaled = theta * model.base.couple_weights(fitted.values)
@@ -111,12 +116,7 @@ def implicit_gradient(fitted, held, linearization, names):
         elif name == "scale":
             gradient[name] = over_factors(prior, edges)
         else:
-
-            def loss_at(moved, name=name):
-                change = linearization.change(fitted.problem({name: moved}), v, b)
-                return held.mean_loss(theta, {name: moved}) + change
-
-            gradient[name] = derivatives(loss_at, model.base.hyperparameters[name], fitted.values[name])
+            gradient[name] = derivatives(loss_with, model.base.hyperparameters[name], fitted.values[name])
     return loss, gradient
 
 
@@ -156,22 +156,13 @@ def cvxpy_gradient(fitted, held, names):
             variables[name].gradient = value[0]
     problem.backward()
     in_edges = np.array([weight.gradient for weight in w], dtype=float)
-    gradient = {}
-    for name in names:
-        if name == "W0":
-            gradient[name] = np.where(np.eye(K, dtype=bool), 0.0, np.nan)
-            gradient[name][i, j] = gradient[name][j, i] = in_edges
-        elif name == "scale":
-            place = np.searchsorted(i * K + j, prior.i * K + prior.j)
-            gradient[name] = over_factors(prior, in_edges[place])
-        else:
-
-            def loss_at(moved, name=name):
-                return held.mean_loss(theta, {name: moved})
-
-            at_fixed_theta = derivatives(loss_at, base.hyperparameters[name], values[name])
-            gradient[name] = at_fixed_theta + np.reshape(parameters[name].gradient, values[name].shape)
-    return loss, gradient
+    pairs = np.where(np.eye(K, dtype=bool), 0.0, np.nan)
+    pairs[i, j] = pairs[j, i] = in_edges
+    gradient = {"W0": pairs, "scale": over_factors(prior, pairs[prior.i, prior.j])}
+    for name, p in parameters.items():
+        at_fixed_theta = derivatives(partial(held.mean_loss, theta), base.hyperparameters[name], p.value)
+        gradient[name] = at_fixed_theta + np.reshape(p.gradient, p.shape)
+    return loss, {name: gradient[name] for name in names}
 
 
 def over_edges(couple, theta, v, i, j):
@@ -191,18 +182,19 @@ def over_factors(prior, edges):
 
 
 def derivatives(f, parameter, value):
-    """Derivatives of a number f(value) in every entry of a Parameter's value, by differences of second order.
+    """Derivatives of a number f({name: value}) in every entry of a Parameter's value, by differences of second order.
 
     They are exact where f is quadratic (as in a multiplier of a piece), and right to about 1e-9 elsewhere; one-sided where
     the domain ends: by the sign that the Parameter is declared with, or where f raises a StratError, as a value is refused.
     """
-    sign, out = int(parameter.is_nonneg()) - int(parameter.is_nonpos()), np.zeros(value.shape)
+    value, sign = np.asarray(value, dtype=float), int(parameter.is_nonneg()) - int(parameter.is_nonpos())
+    out = np.zeros(value.shape)
     for index in np.ndindex(value.shape):
 
         def at(step, index=index):
             moved = np.array(value)
             moved[index] += step
-            return f(moved)
+            return f({parameter.name(): moved})
 
         h = STEP * max(abs(float(value[index])), 1e-2)
         with suppress(StratError):  # such as a weight below 0

@@ -85,13 +85,12 @@ class InnerFits:
         v = fit.solve(b)
         edges, slopes = over_edges(fit.problem.couple, fit.theta, v, *fit.problem.edges.ends), {}
         w, values = self.space.at(x)
-        for p in self.space.parameters:
 
-            def change(moved, name=p.name):
-                return fit.change(self.refits.bound_model.problem(w0=w, values={**values, name: moved}), v, b)
+        def change(moved):
+            return fit.change(self.refits.bound_model.problem(w0=w, values=values | moved), v, b)
 
-            value = np.asarray(values[p.name], dtype=float)
-            slopes[p.name] = derivatives(change, held.base.hyperparameters[p.name], value)
+        for name, value in values.items():
+            slopes[name] = derivatives(change, held.base.hyperparameters[name], value)
         return loss, self.space.back(x, edges, slopes)
 
 
