@@ -79,7 +79,7 @@ def run(name, base, X, y, z, names, weights, seed):
 def refit(model, train, names):
     """Time warm refits against a fresh fit."""
     refits = Refits(model, train[:2], train[2])
-    first, ridge = refits.fit(), model.values.get("ridge", 1.0)
+    (_, first), ridge = refits.fit(), model.values.get("ridge", 1.0)
     scale = model._scales()
     cases = {
         "another scale": {"scale": {**scale, names[0]: 1.5 * scale[names[0]]}}

@@ -35,20 +35,20 @@ def test_a_refit_is_the_fit_of_a_fresh_model(kind):
     options = {"lambda2": 0.5} if kind == "joint" else {}
     model = getattr(strat, kind)(declaration(), GRAPH, solver=strat.MAPG(tol=1e-9), **options)
     refits = Refits(model, (X, Y), Z)
-    first = refits.fit()
-    assert np.isclose(first.result.objective, fresh(model).result_.objective, rtol=1e-10)
-    warm = refits.fit(first.theta, values={"ridge": 0.4, "steep": 2.0})
+    _, first = refits.fit()
+    assert np.isclose(first.objective, fresh(model).result_.objective, rtol=1e-10)
+    _, warm = refits.fit(first.theta, values={"ridge": 0.4, "steep": 2.0})
     alone = fresh(model, base__ridge=0.4, base__steep=2.0)
-    assert np.isclose(warm.result.objective, alone.result_.objective, rtol=1e-8)
+    assert np.isclose(warm.objective, alone.result_.objective, rtol=1e-8)
     if kind in ("lrsm", "joint"):
-        scaled = refits.fit(first.theta, first.w, scale={"age": 3.0, "dose": 0.2})
+        _, scaled = refits.fit(first.theta, first.w, scale={"age": 3.0, "dose": 0.2})
         alone = fresh(model, scale__age=3.0, scale__dose=0.2)
-        assert np.isclose(scaled.result.objective, alone.result_.objective, rtol=1e-8)
+        assert np.isclose(scaled.objective, alone.result_.objective, rtol=1e-8)
     if kind == "joint":
         h = clone(model.graph_regularizer).set_params(lambda1=2.0)
-        other = refits.fit(first.theta, first.w, graph_regularizer=h)
+        _, other = refits.fit(first.theta, first.w, graph_regularizer=h)
         alone = fresh(model, graph_regularizer__lambda1=2.0)
-        assert np.isclose(other.result.objective, alone.result_.objective, rtol=1e-8)
+        assert np.isclose(other.objective, alone.result_.objective, rtol=1e-8)
     assert not hasattr(model, "theta_")
 
 
@@ -59,7 +59,7 @@ def test_held_out_losses_are_those_of_a_fitted_model(make):
     inside, outside = ([z for z, k in zip(Z, keep == b, strict=True) if k] for b in (True, False))
     refits = Refits(model, (X[keep], Y[keep]), inside)
     held = refits.bound_model.held_out((X[~keep], Y[~keep]), outside)
-    theta = refits.fit().theta
+    theta = refits.fit()[1].theta
     fitted = clone(model).fit(X[keep], Y[keep], strata=inside)
     losses = fitted.losses(X[~keep], Y[~keep], strata=outside)
     assert np.allclose(held.losses(theta), losses)

@@ -2,7 +2,6 @@
 
 import copy
 import time
-from collections import namedtuple
 from functools import partial
 
 import networkx as nx
@@ -125,10 +124,7 @@ def _start(model, problem, init, labels):
         theta = model._flat()[: 1 if K == 1 else None]
         if theta.shape != (K, problem.n):
             return None
-        w = edges.from_matrix(model.W_) if model.W_.shape == (K, K) else None
-        # The last graph may be infeasible for new constants.
-        feasible = w is not None and problem.feasible(w)
-        return {"theta": theta, "w": w} if feasible else {"theta": theta}
+        return _last_fit(problem, theta, edges.from_matrix(model.W_) if problem.learned else None)
     if init is None or isinstance(init, str):
         return init
     if not isinstance(init, dict):
@@ -166,6 +162,11 @@ def _start(model, problem, init, labels):
     return start
 
 
+def _last_fit(problem, theta, w):
+    """The start at an earlier fit, without its w where that is infeasible for new constants: the solver then finds another."""
+    return {"theta": theta} if w is None or not problem.feasible(w) else {"theta": theta, "w": w}
+
+
 def _call_back(function, layout, edges, state):
     """Call a user's callback with parameters by name and the graph as a matrix."""
     view = copy.copy(state)
@@ -187,10 +188,6 @@ def _fingerprint(bound_model, problem, start, held_out):
     return fingerprint(*parts)
 
 
-#: A problem, the solver's result, and its parameters (K, n) and weights; with a single stratum where all share parameters.
-Fit = namedtuple("Fit", "problem result theta w")
-
-
 class Refits:
     """Fits of one model to one set of records, read once, for many constants; a refit binds only what depends on changed ones.
 
@@ -204,7 +201,7 @@ class Refits:
         self.bound_model = BoundModel(model, tuple(data), strata, sample_weight, nodes)
 
     def fit(self, theta=None, w=None, time_limit=None, **constants):
-        """A `Fit` from theta and w, by default from the package's own start, for `constants` of ``BoundModel.problem``."""
+        """The problem for `constants` of ``BoundModel.problem``, and its Result from theta and w, or the package's own start."""
         problem = self.bound_model.problem(**constants)
         if problem.learned:
             problem.graph_regularizer.validate(joint=True)
@@ -213,11 +210,8 @@ class Refits:
         solver.callback, solver.checkpoint, solver.patience, solver.verbose = None, None, None, False
         if time_limit is not None and (solver.time_limit is None or time_limit < solver.time_limit):
             solver.time_limit = time_limit
-        start = None if theta is None else {"theta": theta}
-        # Without w the start is W0, or the best graph for theta where W0 is infeasible.
-        if start is not None and w is not None and problem.feasible(w):
-            start["w"] = w
+        start = None if theta is None else _last_fit(problem, theta, w)
         result = solve(problem, solver, start, random_state=self.model.random_state)
         if result.status == "interrupted":  # no callback is left that could have stopped it
             raise KeyboardInterrupt
-        return Fit(problem, result, result.theta, result.w)
+        return problem, result

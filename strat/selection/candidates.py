@@ -151,9 +151,9 @@ def curvature(model, part, weight, nodes):
     whole = common(model.base, (list(labels), sp.csr_array((len(labels),) * 2)), strata=model.strata)
     whole._values, typical = dict(model._values), float(weight.sum())
     with suppress(Exception):  # the candidates' own fits will say what is wrong
-        fit = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
-        if fit.problem.loss.has("hessian_operator"):
-            diagonal = np.einsum("kcc->c", hessian_blocks(fit.problem.loss, fit.theta))
+        problem, result = Refits(whole, part.data, part.strata, weight, tol=1e-2).fit()
+        if problem.loss.has("hessian_operator"):
+            diagonal = np.einsum("kcc->c", hessian_blocks(problem.loss, result.theta))
             typical = float(np.exp(np.log(diagonal[diagonal > 0]).mean()))
     return (typical if 0 < typical < np.inf else float(weight.sum())) / len(labels)
 

@@ -88,8 +88,9 @@ class CrossValidation:
             held = refits.bound_model.held_out(test.data, test.strata, weight[outside], where="train")
 
             def fit(keywords, near, seconds):
-                fit = refits.fit(*(near or ()), time_limit=seconds, **keywords)
-                return fit.result.status, (fit.theta, fit.w), held.losses(fit.theta, keywords.get("values"))
+                _, result = refits.fit(*(near or ()), time_limit=seconds, **keywords)
+                theta, w = result.theta, result.w
+                return result.status, (theta, w), held.losses(theta, keywords.get("values"))
         else:  # which has no constants
             model = with_strata(self.model, self.nodes)
             given = None if (weight == 1).all() else weight[inside]

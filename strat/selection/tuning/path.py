@@ -71,8 +71,8 @@ class InnerFits:
         """The linearised optimality conditions at the fit; an accepted step was evaluated just before."""
         if self.key != x.tobytes():
             w, values = self.space.at(x)
-            fit = self.refits.fit(theta=self.last and self.last.theta, w0=w, values=values)
-            fit = Linearization(fit.problem, fit.theta, w)
+            problem, result = self.refits.fit(theta=self.last and self.last.theta, w0=w, values=values)
+            fit = Linearization(problem, result.theta, w)
             if not np.isfinite(fit.theta).all() or not np.isfinite(fit.residual):
                 raise np.linalg.LinAlgError("the fit is not finite")
             self.key, self.last = x.tobytes(), fit
