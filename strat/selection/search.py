@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from strat.errors import OptionError, check_whole
-from strat.oracles.clock import Clock, OutOfTime
+from strat.oracles.clock import Clock
 from strat.records.records import read_weight
 from strat.records.sample import Sample
 from strat.records.strata import in_order
@@ -135,15 +135,13 @@ def search(
     jobs, failures = {c.name: [] for c in candidates}, []
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (scans, coverings, descents):
-            todo = []
-            for c in candidates:
-                before = jobs[(c.refines or c).name]
-                own = pieces(c, max_trials, jobs)
-                todo += [(before, Job(bound[id(c.model)], c, clock, **job)) for job in own]
             # The longest first, so that no process waits for another in the end.
-            todo.sort(key=lambda pair: -sum(job.seconds for job in pair[0]))
+            todo = sorted(candidates, key=lambda c: -sum(job.seconds for job in jobs[(c.refines or c).name]))
+            todo = [
+                Job(bound[id(c.model)], c, clock, **job) for c in todo for job in pieces(c, max_trials, jobs)
+            ]
             pool = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
-            for job in pool(delayed(Job.__call__)(job) for _, job in todo):
+            for job in pool(map(delayed(Job.__call__), todo)):
                 jobs[job.candidate.name].append(job)
                 failed = [trial for trial in job.trials if trial.error]
                 failures += [trial.failure for trial in failed]
@@ -151,7 +149,7 @@ def search(
                 told = f"{job.candidate.name}  {len(job.tried)} choices  lowest held-out loss {best:.6g}"
                 told += f"  {failed[0].error}" if failed else ""
                 progress.step(sum(map(len, jobs.values())), told)
-                if job.stopped == "interrupted":
+                if job.clock.status == "interrupted":
                     raise KeyboardInterrupt
             clock.check()
     table = [row for c in candidates for row in _rows(c, jobs, held_weight)]
@@ -227,16 +225,13 @@ class Job:
     tried: dict = field(default_factory=dict)  # losses by points
     states: Counter = field(default_factory=Counter)  # of the fits' statuses
     seconds: float = 0.0
-    stopped: str | None = None  # "time_limit" or "interrupted"
 
     def __call__(self):
         """Try them; a point whose fit fails has an infinite loss."""
         started, self._last = time.perf_counter(), None
-        try:
+        with self.clock.interruptible():
             ways = {"cover": self._cover, "descend": self._descend}
             ways.get(self.way, lambda points: [*map(self.value, points)])(np.array(self.at))
-        except (OutOfTime, KeyboardInterrupt) as stop:
-            self.stopped = "time_limit" if isinstance(stop, OutOfTime) else "interrupted"
         for trial in self.trials:
             trial.fits = []
         self.seconds, self.validation, self._last = time.perf_counter() - started, None, None
