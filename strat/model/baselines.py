@@ -26,36 +26,25 @@ class CommonModel(StratifiedModel):
 
 #: What the docstrings below have in common, by the mark that stands for it there.
 _SHARED_TEXT = {
-    "{base}": """
-    Parameters
+    "{base}": """Parameters
     ----------
     base : BaseModel
         The declaration.""",
-    "{nodes}": """
-    graph : networkx.Graph or (labels, W), optional
+    "{nodes}": """graph : networkx.Graph or (labels, W), optional
         Its nodes are the strata; its weights have no part in the objective. By default the labels seen at fit.""",
-    "{options}": """
-    **options
+    "{options}": """**options
         Keywords of ``StratifiedModel``.
 
     Returns
     -------
     StratifiedModel
         The model, not yet fitted.""",
-    "{example}": """
-    Examples
+    "{example}": """Examples
     --------
     >>> import cvxpy as cp, strat
     >>> theta, y = cp.Variable(name="theta"), cp.Parameter(name="y")
     >>> base = strat.BaseModel(cp.square(y - theta), data=(y,))""",
 }
-
-
-def _documented(function):
-    """Put the shared text into a docstring."""
-    for mark, text in _SHARED_TEXT.items():
-        function.__doc__ = function.__doc__.replace(mark, text.strip())
-    return function
 
 
 def _model(base, graph, graph_regularizer, options, kind=StratifiedModel):
@@ -71,7 +60,6 @@ def _model(base, graph, graph_regularizer, options, kind=StratifiedModel):
     return kind(base, graph, graph_regularizer, **options)
 
 
-@_documented
 def common(
     base: BaseModel, graph: Any = None, regularizer_weight: float | None = None, **options: Any
 ) -> "StratifiedModel":
@@ -95,7 +83,6 @@ def common(
     return _model(base, graph, FixedGraph(), options, CommonModel)
 
 
-@_documented
 def separate(base: BaseModel, graph: Any = None, **options: Any) -> "StratifiedModel":
     """Each stratum by itself: W = 0.
 
@@ -113,7 +100,6 @@ def separate(base: BaseModel, graph: Any = None, **options: Any) -> "StratifiedM
     return _model(base, graph, FixedGraph(), {**options, "scale": 0.0})
 
 
-@_documented
 def lrsm(base: BaseModel, graph: Any, **options: Any) -> "StratifiedModel":
     """The Laplacian regularised stratified model on a given graph.
 
@@ -134,7 +120,6 @@ def lrsm(base: BaseModel, graph: Any, **options: Any) -> "StratifiedModel":
     return _model(base, graph, FixedGraph(), options)
 
 
-@_documented
 def joint(
     base: BaseModel,
     graph: Any = None,
@@ -178,7 +163,6 @@ def joint(
     return _model(base, graph, graph_regularizer, options)
 
 
-@_documented
 def log_diagonal(
     base: BaseModel, graph: Any = None, *, lambda1: float = 1.0, lambda2: float = 1.0, **options: Any
 ) -> "StratifiedModel":
@@ -200,7 +184,6 @@ def log_diagonal(
     return _model(base, graph, LogDiagonal(lambda1=lambda1, lambda2=lambda2), options)
 
 
-@_documented
 def trace_constraint(
     base: BaseModel, graph: Any = None, *, lambda1: float = 1.0, lambda2: float = 1.0, **options: Any
 ) -> "StratifiedModel":
@@ -222,7 +205,6 @@ def trace_constraint(
     return _model(base, graph, TraceConstraint(lambda1=lambda1, lambda2=lambda2), options)
 
 
-@_documented
 def entropy(base: BaseModel, graph: Any = None, *, sigma: float = 1.0, **options: Any) -> "StratifiedModel":
     """Parameters and graph learned jointly with the entropy regularizer, W a Gaussian kernel of the parameters.
 
@@ -240,3 +222,8 @@ def entropy(base: BaseModel, graph: Any = None, *, sigma: float = 1.0, **options
            [0.  , 0.  , 0.  ]])
     """
     return _model(base, graph, Entropy(sigma=sigma), options)
+
+
+for _function in (common, separate, lrsm, joint, log_diagonal, trace_constraint, entropy):
+    for _mark, _text in _SHARED_TEXT.items():
+        _function.__doc__ = _function.__doc__.replace(_mark, _text)
