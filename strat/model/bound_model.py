@@ -28,16 +28,15 @@ from strat.solvers.starts import default_solver, needs_prox, point
 
 
 class BindingCache:
-    """What a program was bound to, for the last `size` values of its hyperparameters."""
+    """``bind(values)`` for values of a program's hyperparameters by name, which is kept for the last `size` of them."""
 
-    def __init__(self, program, size=1):
-        self.parameters, self.size, self.entries = program.hyperparameters, size, {}
+    def __init__(self, program, bind, size=1):
+        self.parameters, self.bind, self.size, self.entries = program.hyperparameters, bind, size, {}
 
-    def __call__(self, values, bind):
-        """``bind(values)``, or its result for the same values of hyperparameters (by name) before."""
+    def __call__(self, values):
         given = [values.get(p.name(), p.value) for p in self.parameters]
         key = fingerprint(*given) if given else ""
-        entry = self.entries.pop(key) if key in self.entries else bind(values)
+        entry = self.entries.pop(key) if key in self.entries else self.bind(values)
         self.entries[key] = entry  # those used last stand last
         if len(self.entries) > self.size:
             del self.entries[next(iter(self.entries))]
@@ -68,7 +67,7 @@ class BoundModel:
             read = partial(Records.read, self.base.data, data, strata, "fit", model.strata)
             records = records(nodes) if records else read(nodes, sample_weight)
         self.records = records
-        self._losses = BindingCache(self.base.loss_program)
+        self._losses = BindingCache(self.base.loss_program, self.bind_loss)
         self.edges = self._edges() if edges is None else edges
 
     @cached_property
@@ -106,7 +105,7 @@ class BoundModel:
         problem = JointProblem(loss.interior(), regularizer, h, self.edges, w0, self._couple(values), outside)
         if not self.chunked:  # otherwise such a point has to be given
             records = replace(self.records, strata=self.strata)
-            if loss is self._losses(values, self.bind_loss):  # otherwise the regularizer has joined it
+            if loss is self._losses(values):  # otherwise the regularizer has joined it
                 problem.empty = self.strata.counts == 0
             problem.start_point = partial(first_point, self.base, records, values, problem)
         return problem
@@ -156,11 +155,13 @@ class BoundModel:
 
     def _oracles(self, values):
         """The loss, and the regularizer with the constraints; a smooth regularizer without a closed prox joins the loss."""
-        loss = self._losses(values, self.bind_loss)
-        program, weight = self.base.regularizer_program, self.regularizer_weight
+        loss, weight = self._losses(values), self.regularizer_weight
         if self.base not in _REGULARIZERS:
-            _REGULARIZERS[self.base] = BindingCache(program, REGULARIZERS_KEPT)
-        regularizer, constraints = _REGULARIZERS[self.base](values, partial(_bind_regularizer, program))
+            program = self.base.regularizer_program
+            _REGULARIZERS[self.base] = BindingCache(
+                program, partial(_bind_regularizer, program), REGULARIZERS_KEPT
+            )
+        regularizer, constraints = _REGULARIZERS[self.base](values)
         if constraints is not None and loss.has("value_and_gradient") and not loss.has("prox"):
             curved = loss.has("hessian_operator") and regularizer.has("hessian_operator")
             loss = SumOracle([loss, Rescaled(regularizer, weight)], loss.n, True, curved, None, loss.why)
@@ -204,22 +205,19 @@ class HeldOut:
 
     def __init__(self, base, records, values, smooth=False):
         self.base, self.records, self.values = base, records, values
-        bind, evaluate = base.loss_program.bind_records, base.loss_program.evaluation
-        self._bind = partial(bind, records.arrays, records.strata, records.weight, smooth=smooth)
-        self._evaluate = partial(evaluate, records.arrays, records.strata)
-        self._oracles, self._evaluations = BindingCache(base.loss_program), BindingCache(base.loss_program)
-
-    def oracle(self, values=None):
-        """The loss as an oracle over the strata."""
-        return self._oracles({**self.values, **(values or {})}, self._bind)
+        program, arguments = base.loss_program, (records.arrays, records.strata)
+        bind = partial(program.bind_records, *arguments, records.weight, smooth=smooth)
+        self._oracle, evaluate = BindingCache(program, bind), partial(program.evaluation, *arguments)
+        self._evaluation = BindingCache(program, evaluate)
 
     def mean_loss(self, theta, values=None):
         """Mean of the records' losses, weighted where weights were given; +inf outside the domain."""
-        return float(self.oracle(values).value(theta).sum()) / self.records.weight.sum()
+        oracle = self._oracle({**self.values, **(values or {})})
+        return float(oracle.value(theta).sum()) / self.records.weight.sum()
 
-    def mean_loss_and_gradient(self, theta, values=None):
+    def mean_loss_and_gradient(self, theta):
         """The same, and its gradient in theta, shape (K, n); a NoOracleError where the loss has none."""
-        oracle = self.oracle(values)
+        oracle = self._oracle(self.values)
         if not oracle.has("value_and_gradient"):
             raise NoOracleError(
                 f"the loss has no gradient: {oracle.missing('value_and_gradient')}. Smooth it: smoothing= on the BaseModel."
@@ -230,7 +228,7 @@ class HeldOut:
 
     def losses(self, theta, values=None):
         """Loss of each record, shape (N,)."""
-        return self._evaluations({**self.values, **(values or {})}, self._evaluate)(theta)
+        return self._evaluation({**self.values, **(values or {})})(theta)
 
 
 def learned_edges(edges, prior, parameters):
