@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from strat.compiler import coupling
 from strat.derivatives.linearization import LOOSE, Linearization
 from strat.errors import ConvergenceWarning, OptionError, StratError, optional
+from strat.graphs.prior_graph import unique_edges
 from strat.model.bound_model import BoundModel
 from strat.model.estimator import check_fitted
 from strat.model.fitted import training_records, weighted_problem
@@ -136,11 +137,10 @@ def cvxpy_gradient(fitted, held, names):
         p = base.hyperparameters[name]
         signs = {"nonneg": p.is_nonneg(), "nonpos": p.is_nonpos()}
         parameters[name] = cp.Parameter(p.shape, name=name, value=value, **signs)
-    K = prior.K  # the model's own edges are those of W and those of the graph, of weight 0 included
-    ends = [i * K + j for i, j in (fitted.bound_model.edges.ends, (prior.i, prior.j))]
-    edges = EdgeList(K, *np.divmod(np.union1d(*ends), K))
-    i, j = edges.ends
-    w = [cp.Parameter(nonneg=True, value=weight) for weight in edges.from_matrix(model.W_)]
+    # The model's own edges are those of W and those of the graph, of weight 0 included.
+    i, j, _ = unique_edges(*map(np.append, fitted.bound_model.edges.ends, (prior.i, prior.j)), prior.K)
+    weights = EdgeList(prior.K, i, j).from_matrix(model.W_)
+    w = [cp.Parameter(nonneg=True, value=weight) for weight in weights]
     problem, copies = weighted_problem(model, i, j, w, parameters)
     if not problem.is_dcp(dpp=True):
         raise OptionError(
@@ -155,9 +155,8 @@ def cvxpy_gradient(fitted, held, names):
         for name, value in layout.unpack(b[[k]]).items():
             variables[name].gradient = value[0]
     problem.backward()
-    in_edges = np.array([weight.gradient for weight in w], dtype=float)
-    pairs = np.where(np.eye(K, dtype=bool), 0.0, np.nan)
-    pairs[i, j] = pairs[j, i] = in_edges
+    pairs = np.where(np.eye(prior.K, dtype=bool), 0.0, np.nan)
+    pairs[i, j] = pairs[j, i] = [weight.gradient for weight in w]
     gradient = {"W0": pairs, "scale": over_factors(prior, pairs[prior.i, prior.j])}
     for name, p in parameters.items():
         at_fixed_theta = derivatives(partial(held.mean_loss, theta), base.hyperparameters[name], p.value)

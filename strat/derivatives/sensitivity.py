@@ -69,9 +69,8 @@ def sensitivity(model: Any, edges: list | None = None) -> "Sensitivity":
     differences = fitted.couple(np.minimum(i, j), np.maximum(i, j)) * (theta[i] - theta[j])
     right = np.zeros((len(pairs), *theta.shape))
     right[E, i], right[E, j] = -differences, differences
-    derivatives = linearization.solve(right)
-    W = model.W_[i, j] if isinstance(model.W_, np.ndarray) else np.asarray(model.W_[i, j]).ravel()
-    return Sensitivity(pairs, derivatives, W, list(model.strata_), model.base.layout)
+    W = np.asarray(model.W_[i, j]).ravel()
+    return Sensitivity(pairs, linearization.solve(right), W, list(model.strata_), model.base.layout)
 
 
 class Sensitivity(Table, Mapping):
