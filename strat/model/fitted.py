@@ -121,7 +121,7 @@ class FittedParameters:
                 f"optimal values differ. Compare the fit with scipy.special instead."
             )
         W = sp.triu(sp.csr_array(self.W_)).tocoo()
-        return weighted_problem(self, *W.coords, W.data.tolist())[0]
+        return weighted_problem(self, *W.coords, W.data.tolist(), kept={})[0]
 
     def save(self, path: str | str | PathLike) -> None:
         """Store arrays, labels, options and a readable copy of the declaration (npz with JSON, no pickle).
@@ -147,7 +147,7 @@ class FittedParameters:
         return self.base.layout.pack(self.theta_)
 
 
-def weighted_problem(model, i, j, weights, kept=()):
+def weighted_problem(model, i, j, weights, kept):
     """The problem for given weights on edges with ends i < j, and a dict of each stratum's variables by name.
 
     The weights are numbers or Parameters; `kept` has Parameters that stay as hyperparameters, by name.
@@ -156,7 +156,7 @@ def weighted_problem(model, i, j, weights, kept=()):
     if model.shared:
         weight = len(model.strata_) if model.regularizer_weight is None else model.regularizer_weight
         records = replace(records, strata=records.strata.merged(["common"]))
-    parts = [_stratum_terms(model, records, k, weight, dict(kept)) for k in range(records.strata.K)]
+    parts = [_stratum_terms(model, records, k, weight, kept) for k in range(records.strata.K)]
     copies, terms, constraints = map(list, zip(*parts, strict=True))
     prior = None if model.graph is None else read_graph(model.graph)
     couple = coupling.on_edges(base, model.values, prior, i, j)
@@ -178,11 +178,10 @@ def training_records(model, what="to_cvxpy"):
 
 def _stratum_terms(model, records, k, regularizer_weight, kept):
     """One stratum's part of the problem: its variables by name, loss plus regularizer, and constraints."""
-    base, variables, label = model.base, {}, records.strata.labels[k]
+    base, label, variables, leaves = model.base, records.strata.labels[k], {}, {}
     for v in base.loss_program.variables:
         attributes = {k: a for k, a in v.attributes.items() if a is not False and a is not None}
-        variables[v.name()] = cp.Variable(v.shape, name=f"{v.name()}[{label}]", **attributes)
-    leaves = {id(v): variables[v.name()] for v in base.loss_program.variables}
+        leaves[id(v)] = variables[v.name()] = cp.Variable(v.shape, name=f"{v.name()}[{label}]", **attributes)
     for name, p in base.hyperparameters.items():
         leaves[id(p)] = kept[name] if name in kept else cp.Constant(model.values.get(name, p.value))
     symbolic = {id(p) for name, p in base.hyperparameters.items() if name in kept}

@@ -8,6 +8,7 @@ from dataclasses import fields
 import numpy as np
 import scipy.sparse as sp
 
+from strat.compiler.binder import dense
 from strat.errors import OptionError, StratError
 from strat.graphs.prior_graph import node_labels, read_graph
 from strat.records.archive import as_path, decoded, encoded, write_archive
@@ -81,10 +82,8 @@ def save(model, path):
     for k, name in enumerate(model.base.hyperparameters):  # CVXPY names some anew in every session
         if np.isfinite(value := np.asarray(model.values.get(name, np.nan))).all():
             arrays[f"fit/{k}"] = value
-    for name, value in model._values.items():
-        if value is not None:
-            value = value.toarray() if sp.issparse(value) else value
-            arrays[f"value/{name}"] = np.asarray(value, dtype=float)
+    own = {f"value/{name}": value for name, value in model._values.items() if value is not None}
+    arrays |= {name: np.asarray(dense(value), dtype=float) for name, value in own.items()}
     if sp.issparse(model.W_):
         csr = sp.csr_array(model.W_)
         arrays |= {"W/data": csr.data, "W/indices": csr.indices, "W/indptr": csr.indptr}

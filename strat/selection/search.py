@@ -204,8 +204,8 @@ def _rows(candidate, jobs, weight):
         losses = None if t.error else np.concatenate(t.losses)
         row |= {"constants": t.constants, "mean": t.loss, "losses": losses, "error": t.error}
         row["se"] = None if t.error else mean_and_error(losses, weight)[1]
-        finite = [t.error or np.isfinite(of_fold).all() for of_fold in t.losses]
-        row["infinite"] = [str(k) for k, is_so in enumerate(finite, start=1) if not is_so]
+        folds = enumerate(() if t.error else t.losses, start=1)
+        row["infinite"] = [str(k) for k, of_fold in folds if not np.isfinite(of_fold).all()]
         rows.append(row)
     return rows
 

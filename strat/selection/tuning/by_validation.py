@@ -137,9 +137,7 @@ def tune_by_validation(model, rounds, everything, clock, steps, **options):
     if notes:
         text, count = notes.most_common(1)[0]
         ConvergenceWarning.warn(f"tune: {count} evaluations came with a warning: {text}")
-    parameters = {**values, "scale": scales}
-    if "W0" in names:
-        parameters["W0"] = tuned.W_.copy()
+    parameters = {**values, "scale": scales, "W0": tuned.W_.copy()}
     found = {"improved": improved, "gain": gain, "gain_se": gain_se, "choice": _described(choice, branches)}
     found |= {"history": history, "table": _table(paths, branches)}
     found["folds"] = list(zip(start.counts.tolist(), before, after, strict=True))

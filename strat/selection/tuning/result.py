@@ -156,10 +156,10 @@ def _text(value):
 def as_networkx(graph, prior, w):
     """A networkx graph with weights w and the nodes and attributes of `graph`; new edges of weight 0 are left out."""
     old = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
-    nodes, old = dict(zip(read_graph(old).labels, old, strict=True)), nx.Graph(old)
+    nodes, old = list(old), nx.Graph(old)
     new = nx.create_empty_copy(old)
     for i, j, weight in zip(prior.i.tolist(), prior.j.tolist(), w.tolist(), strict=True):
-        u, v = nodes[prior.labels[i]], nodes[prior.labels[j]]
+        u, v = nodes[i], nodes[j]
         if weight > 0 or old.has_edge(u, v):
             new.add_edge(u, v, **{**old.get_edge_data(u, v, {}), "weight": weight})
     return new
