@@ -8,11 +8,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from strat.compiler.base_model import BaseModel
 from strat.errors import DeclarationError, GraphError, OptionError, type_name
-from strat.model.classes import OfClasses
 from strat.model.fit import fit_model
 from strat.model.fit_warnings import warn_of_undetermined_predictions
 from strat.model.fitted import FittedParameters
-from strat.model.parameters import NestedParameters
+from strat.model.scikit_learn import ScikitLearnModel
 from strat.model.unseen import with_unseen
 from strat.oracles.dask_engine import by_partition
 from strat.problem.graph_regularizers import FixedGraph
@@ -26,7 +25,7 @@ def check_fitted(model, what):
     check_is_fitted(model, "theta_")
 
 
-class StratifiedModel(OfClasses, FittedParameters, NestedParameters):
+class StratifiedModel(FittedParameters, ScikitLearnModel):
     """One set of parameters for each stratum, pulled together along a graph that is given or learned.
 
     Minimises the sum over strata of loss and regularizer, plus ½ Σ_{i<j} W_ij ‖theta_i − theta_j‖², plus the graph
