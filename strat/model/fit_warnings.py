@@ -5,13 +5,11 @@ import numpy as np
 from strat.compiler.feature_names import column_names
 from strat.errors import CollapseWarning, ConvergenceWarning, DataWarning
 from strat.graphs.report import COLLAPSED, relative_spread
-from strat.model.runaway import runaway_direction, suspect_strata
+from strat.model.runaway import runaway_direction, suspect_strata, unbounded_strata
 from strat.records.strata import some_of
 
 #: A column whose numbers differ by less than this share of their size has too few digits left, and so many are looked at first.
 SPREAD, SAMPLED = 2e-5, 100
-#: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
-FALL = 1e-3
 
 
 def warn_of_lost_digits(base, records):
@@ -129,30 +127,6 @@ def warn_of_no_minimum(bound_model, problem, result, tol):
 def _of(mask, bound_model):
     labels = bound_model.prior.labels
     return "" if bound_model.shared else f" of {some_of([labels[k] for k in np.flatnonzero(mask)])}"
-
-
-def unbounded_strata(problem, theta, w):
-    """Strata, a mask (K,), where doubled parameters z, projected onto the constraints, clearly lower F of the stratum alone.
-
-    With loss and regularizer f, theta is no minimum, and all strata are marked where F falls only if all are doubled:
-
-        F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
-    """
-    K = len(theta)
-    if getattr(problem.regularizer.prox, "costly", False):
-        return np.zeros(K, dtype=bool)
-    with np.errstate(over="ignore", invalid="ignore"):
-        doubled = problem.project(2 * theta)
-        move = doubled - theta
-        before, after = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, doubled))
-        laplacians = problem.laplacians(w)
-        pull = laplacians.times(theta)
-        across = np.vecdot(pull, move)
-        change = after - before + across + 0.5 * np.vecdot(laplacians.degrees * move, move)
-        together = np.sum(after - before) + across.sum() + laplacians.energy(move)
-        clear = -FALL * (1 + abs(before.sum()) + abs(np.vdot(pull, theta)))
-    single = change < clear
-    return single if single.any() else np.full(K, together < clear)
 
 
 def warn_of_collapse(result):

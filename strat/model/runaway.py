@@ -42,6 +42,8 @@ ZERO = 1e-7
 ACCURATE = {f"{kind}_feasibility_tolerance": 1e-9 for kind in ("primal", "dual")}
 #: Price of moving a parameter, so that only those move that must, rows that are added at once for each unknown, and rounds.
 PRICE, ROWS, ROUNDS = 1e-6, 20, 60
+#: A minimum is flat to first order, so that doubled parameters cannot lower the objective by this share of it.
+FALL = 1e-3
 
 
 def suspect_strata(problem, theta, w, tol):
@@ -166,3 +168,27 @@ def _direction(problem, losses, index, theta, component):
             return np.where(np.isin(component, component[index[falls]]), step / unit, 0.0)
         taken.append((found[violated], stratum[violated]))
     return np.zeros_like(theta)
+
+
+def unbounded_strata(problem, theta, w):
+    """Strata, a mask (K,), where doubled parameters z, projected onto the constraints, clearly lower F of the stratum alone.
+
+    With loss and regularizer f, theta is no minimum, and all strata are marked where F falls only if all are doubled:
+
+        F(z) − F(theta) < −FALL (1 + |Σ f(theta)| + |⟨L theta, theta⟩|)
+    """
+    K = len(theta)
+    if getattr(problem.regularizer.prox, "costly", False):
+        return np.zeros(K, dtype=bool)
+    with np.errstate(over="ignore", invalid="ignore"):
+        doubled = problem.project(2 * theta)
+        move = doubled - theta
+        before, after = (problem.loss.value(t) + problem.regularizer.value(t) for t in (theta, doubled))
+        laplacians = problem.laplacians(w)
+        pull = laplacians.times(theta)
+        across = np.vecdot(pull, move)
+        change = after - before + across + 0.5 * np.vecdot(laplacians.degrees * move, move)
+        together = np.sum(after - before) + across.sum() + laplacians.energy(move)
+        clear = -FALL * (1 + abs(before.sum()) + abs(np.vdot(pull, theta)))
+    single = change < clear
+    return single if single.any() else np.full(K, together < clear)

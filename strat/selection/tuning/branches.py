@@ -115,6 +115,18 @@ def _groups_of(graph, wide, tie):
     return np.array([numbers[value] for value in found])
 
 
+def as_networkx(graph, prior, w):
+    """A networkx graph with weights w and the nodes and attributes of `graph`; new edges of weight 0 are left out."""
+    old = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
+    nodes, old = list(old), nx.Graph(old)
+    new = nx.create_empty_copy(old)
+    for i, j, weight in zip(prior.i.tolist(), prior.j.tolist(), w.tolist(), strict=True):
+        u, v = nodes[i], nodes[j]
+        if weight > 0 or old.has_edge(u, v):
+            new.add_edge(u, v, **{**old.get_edge_data(u, v, {}), "weight": weight})
+    return new
+
+
 def _named_candidates(candidates):
     """Candidates by name, checked: "knn", "exponential", "entropy", "joint", models that learn W, and graphs."""
     if not isinstance(candidates, Mapping):

@@ -9,9 +9,10 @@ from strat.compiler.coupling import by_factor
 from strat.errors import DataError
 from strat.graphs.prior_graph import read_graph
 from strat.records.splitters import RollingOrigin
+from strat.selection.tuning.branches import as_networkx
 from strat.selection.tuning.evidence import Evidence, axes, check, table_of
 from strat.selection.tuning.path import descend, paired_gain, table_row
-from strat.selection.tuning.result import Tuned, as_networkx
+from strat.selection.tuning.result import Tuned
 from strat.solvers.progress import logger
 
 WIDTH = 1.0  # standard deviation of a normal prior on the multipliers' logarithms, where the records say little of them

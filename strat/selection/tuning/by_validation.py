@@ -10,9 +10,9 @@ from sklearn.base import clone
 from strat.errors import ConvergenceWarning, DataError, first_line
 from strat.records.sample import Sample
 from strat.records.splitters import StrataKFold
-from strat.selection.tuning.branches import branches_of
+from strat.selection.tuning.branches import as_networkx, branches_of
 from strat.selection.tuning.path import FAILURES, START, best, choices, choose, losses_of, table_row, walk
-from strat.selection.tuning.result import Tuned, as_networkx
+from strat.selection.tuning.result import Tuned
 from strat.solvers.progress import logger
 
 ROUNDS = 3  # rounds, each of which leaves out its own records

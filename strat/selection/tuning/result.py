@@ -1,9 +1,8 @@
-"""The result of tuning, and its graph with the nodes and attributes of the user's."""
+"""The result of tuning."""
 
 from dataclasses import InitVar, dataclass
 from functools import cached_property
 
-import networkx as nx
 import numpy as np
 
 from strat.graphs.prior_graph import read_graph
@@ -57,7 +56,7 @@ class Tuned(Table):
 
     start: InitVar[object]
     model: object
-    W0: nx.Graph
+    W0: object
     parameters: dict
     improved: bool
     gain: float
@@ -73,10 +72,8 @@ class Tuned(Table):
     layout = ("tried", None), ("step", None), ("held-out loss", 5), ("gain", 3, "gain", "gain s.e.")
 
     def __post_init__(self, start):
-        self.before = self.after = np.nan
-        if self.folds:
-            records, *both = zip(*self.folds, strict=True)
-            self.before, self.after = (float(np.average(losses, weights=records)) for losses in both)
+        records, *both = zip(*(self.folds or [(1, np.nan, np.nan)]), strict=True)
+        self.before, self.after = (float(np.average(losses, weights=records)) for losses in both)
         self.folds = [dict(zip(("records", "before", "after"), fold, strict=True)) for fold in self.folds]
         nodes, prior, new = list(self.W0), read_graph(start.graph), read_graph(self.W0)
         before, after = prior.weights_on(new.i, new.j, start.scale), new.weights()
@@ -151,15 +148,3 @@ def _text(value):
         return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     flat = np.ravel(value)
     return ", ".join(text_of(float(entry)) for entry in flat[:SHOWN]) + (", …" if len(flat) > SHOWN else "")
-
-
-def as_networkx(graph, prior, w):
-    """A networkx graph with weights w and the nodes and attributes of `graph`; new edges of weight 0 are left out."""
-    old = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
-    nodes, old = list(old), nx.Graph(old)
-    new = nx.create_empty_copy(old)
-    for i, j, weight in zip(prior.i.tolist(), prior.j.tolist(), w.tolist(), strict=True):
-        u, v = nodes[i], nodes[j]
-        if weight > 0 or old.has_edge(u, v):
-            new.add_edge(u, v, **{**old.get_edge_data(u, v, {}), "weight": weight})
-    return new
