@@ -220,12 +220,11 @@ def wrt_names(model, wrt):
                 f'wrt has {what}, which is neither "W0", "scale" nor a hyperparameter of the model '
                 f"({', '.join(known) or 'it has none'})."
             )
-        if name not in names:
-            names.append(name)
+        names.append(name)
     if "scale" in names and (model.graph is None or model.graph_regularizer.learned):
         why = "has no graph" if model.graph is None else "learns W, which is held fixed here"
         raise OptionError(f'wrt has "scale", but the model {why}. Use strat.lrsm with a graph.')
-    return names
+    return list(dict.fromkeys(names))
 
 
 class FittedModel:

@@ -32,12 +32,11 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     check_options(model)
     if model.graph_regularizer.learned and not model.shared:
         model.graph_regularizer.validate(joint=True)
-    read, chunks = None, chunks_of(data, strata, sample_weight, chunks)
+    chunks = chunks_of(data, strata, sample_weight, chunks)
     if device is not None or any(map(is_elsewhere, data)):
         engine = device = device_of(device, data, engine)
         chunks = [(*data, strata, sample_weight)] if chunks is None else chunks
-    if chunks is not None or engine is not None:
-        read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
+    read = partial(ChunkedRecords, base.data, chunks, model.strata, engine=engine_of(engine))
     bound_model = BoundModel(model, data, strata, sample_weight, records=None if chunks is None else read)
     records, edges, values = bound_model.records, bound_model.edges, bound_model.values
     labels = bound_model.prior.labels

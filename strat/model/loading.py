@@ -5,13 +5,12 @@ import re
 from dataclasses import dataclass
 from os import PathLike
 
-import strat
 from strat.compiler.base_model import BaseModel
-from strat.errors import DataWarning, OptionError, StratError, type_name
+from strat.errors import DataWarning, OptionError, type_name
 from strat.graphs.prior_graph import PriorGraph
 from strat.model.baselines import common
 from strat.model.estimator import StratifiedModel
-from strat.model.saving import META, check_file, read_labels, read_weights
+from strat.model.saving import META, check_file, read_component, read_labels, read_weights
 from strat.problem.graph_regularizers import GraphRegularizer
 from strat.records.archive import as_path, read_archive
 from strat.records.tables import Shown
@@ -104,11 +103,11 @@ def load(path: str | PathLike, base: BaseModel | None = None) -> "StratifiedMode
         names = [None if f < 0 else meta["factors"][f] for f in factor]
         graph = PriorGraph.from_terms(read_labels(meta, "graph"), i[e], j[e], weight, names).to_networkx()
     options = dict(meta["options"], strata=meta["strata_columns"], edges=meta["edges"] or "all")
-    options["solver"] = meta["solver"] and _component(meta["solver"], Solver, path)
+    options["solver"] = meta["solver"] and read_component(meta["solver"], Solver, path)
     if meta["class"] == "CommonModel":
         model = common(base, graph, meta["regularizer_weight"], **options)
     else:
-        h = _component(meta["graph_regularizer"], GraphRegularizer, path)
+        h = read_component(meta["graph_regularizer"], GraphRegularizer, path)
         model = StratifiedModel(base, graph, h, **options)
     model.theta_, model.W_, model.strata_, model.result_ = fitted
     model._columns, model._training, model._undetermined = meta["columns"], None, arrays.get("undetermined")
@@ -130,24 +129,3 @@ def _anonymous(declaration):
     end = next((line.find(" rule") for line in lines if line.startswith("role ")), None)
     whole, prox = re.compile("BaseModel|predict|smoothing"), re.compile(r"\w+'s prox")
     return [line if whole.match(line) else line[:end].rstrip() for line in lines if not prox.match(line)]
-
-
-def _component(entry, kind, path):
-    """The graph regularizer or solver that a file names: a public class of strat."""
-    name = entry["class"]
-    params = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["params"].items()}  # steps
-    public = getattr(strat, name) if name in strat.__all__ else None
-    if not (isinstance(public, type) and issubclass(public, kind)):
-        what = f"the {'solver' if kind is Solver else 'graph regularizer'} {name}"
-        raise OptionError(
-            f"{path} was saved with {what}, which is none of strat's own, so that it cannot be made again. strat.load(path) "
-            f"without base= reads what was fitted (theta_, W_, strata_, result_); to predict, fit a model with {name} again."
-        )
-    try:
-        component = public(**params)
-        component.validate()
-    except (TypeError, StratError) as error:
-        raise OptionError(
-            f"{path} has params of {name} that this version of strat does not take: {error}. Without base= it can be read."
-        ) from error
-    return component

@@ -8,11 +8,12 @@ from dataclasses import fields
 import numpy as np
 import scipy.sparse as sp
 
+import strat
 from strat.compiler.binder import dense
 from strat.errors import OptionError, StratError
 from strat.graphs.prior_graph import node_labels, read_graph
 from strat.records.archive import as_path, decoded, encoded, write_archive
-from strat.solvers import Result
+from strat.solvers import Result, Solver
 
 FORMAT = 1
 
@@ -135,6 +136,27 @@ def _component(component):
     params = component.get_params(deep=False).items()
     params = {name: value for name, value in params if name not in ("callback", "checkpoint")}
     return {"class": type(component).__name__, "params": params}
+
+
+def read_component(entry, kind, path):
+    """The graph regularizer or solver that a file names: a public class of strat."""
+    name = entry["class"]
+    params = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["params"].items()}  # steps
+    public = getattr(strat, name) if name in strat.__all__ else None
+    if not (isinstance(public, type) and issubclass(public, kind)):
+        what = f"the {'solver' if kind is Solver else 'graph regularizer'} {name}"
+        raise OptionError(
+            f"{path} was saved with {what}, which is none of strat's own, so that it cannot be made again. strat.load(path) "
+            f"without base= reads what was fitted (theta_, W_, strata_, result_); to predict, fit a model with {name} again."
+        )
+    try:
+        component = public(**params)
+        component.validate()
+    except (TypeError, StratError) as error:
+        raise OptionError(
+            f"{path} has params of {name} that this version of strat does not take: {error}. Without base= it can be read."
+        ) from error
+    return component
 
 
 def check_file(arrays, meta):

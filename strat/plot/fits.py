@@ -132,11 +132,9 @@ def _map(values, shapes, name, without, ax, shades):
                 rings = [Path(np.array(ring.coords)[:, :2]) for ring in (part.exterior, *part.interiors)]
                 patches.append(PathPatch(Path.make_compound_path(*rings)))
                 owners.append(k)
-    limits = [shades.pop(key, None) for key in ("vmin", "vmax")]
-    drawn = PatchCollection(patches, **{"edgecolor": "white", "linewidth": 0.4, **shades})
-    drawn.set_array(np.asarray(values)[owners])
-    drawn.set_clim(*limits)
-    ax.add_collection(drawn)
+    limits = tuple(shades.pop(key, None) for key in ("vmin", "vmax"))
+    style = {"edgecolor": "white", "linewidth": 0.4, "array": values[owners], "clim": limits, **shades}
+    drawn = ax.add_collection(PatchCollection(patches, **style))
     if without.any():
         dotted = [patch for patch, k in zip(patches, owners, strict=True) if without[k]]
         style = {"facecolor": "none", "edgecolor": "0.35", "hatch": "....", "linewidth": 0.0}

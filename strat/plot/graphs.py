@@ -116,10 +116,9 @@ def _draw_edges(ax, curves, w, thickest, alike, options):
     shades = colors.ListedColormap(colormaps["magma_r"](np.linspace(0.2, 1.0, 256)))
     least = float(np.clip(150 / len(w), 0.2, 0.8))
     style |= {"array": w, "cmap": shades, "alpha": least + (1 - least) * strength, **options}
-    lines = collections.LineCollection(curves, **style)
+    lines = ax.add_collection(collections.LineCollection(curves, **style))
     if "norm" not in options:
         lines.set_clim(0.0, w.max())
-    ax.add_collection(lines)
     opaque = cm.ScalarMappable(lines.norm, lines.cmap)
     ax.figure.colorbar(opaque, ax=ax, shrink=0.8).set_label("weight")
 

@@ -130,8 +130,7 @@ class Blend(ScoredByPrediction):
     def prediction(self, *data, strata=None):
         """Predictions (N,) for all data arguments, of which the target is not used."""
         part = Sample(list(self.models), (*data, strata), "predict").part()
-        used = [(w, m) for w, m in zip(self.weights_, self.models_, strict=True) if w]
-        return sum(w * prediction_of(m, part) for w, m in used)
+        return sum(w * prediction_of(m, part) for w, m in zip(self.weights_, self.models_, strict=True) if w)
 
 
 def _mean_loss(held, ways):

@@ -132,7 +132,7 @@ def search(
     grids = None if grid is None else read_grid(grid, list(models.values()))
     candidates = candidates_of(models, grids, whole, weight, nodes)
     bound = {id(c.model): CrossValidation(c.model, sample, pairs, nodes, tol, weight) for c in candidates}
-    jobs, failures = {c.name: [] for c in candidates}, []
+    jobs = {c.name: [] for c in candidates}
     with Progress("search", None, verbose) as progress, clock.interruptible():
         for pieces in (scans, coverings, descents):
             # The longest first, so that no process waits for another in the end.
@@ -143,17 +143,16 @@ def search(
             pool = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
             for job in pool(map(delayed(Job.__call__), todo)):
                 jobs[job.candidate.name].append(job)
-                failed = [trial for trial in job.trials if trial.error]
-                failures += [trial.failure for trial in failed]
                 best = min(job.tried.values(), default=math.inf)
                 told = f"{job.candidate.name}  {len(job.tried)} choices  lowest held-out loss {best:.6g}"
-                told += f"  {failed[0].error}" if failed else ""
+                told += "".join([f"  {trial.error}" for trial in job.trials if trial.error][:1])
                 progress.step(sum(map(len, jobs.values())), told)
                 if job.clock.status == "interrupted":
                     raise KeyboardInterrupt
             clock.check()
     table = [row for c in candidates for row in _rows(c, jobs, held_weight)]
     if all(row["error"] for row in table):
+        failures = [t.failure for each in jobs.values() for job in each for t in job.trials if t.error]
         if failures:
             raise failures[0]
         if clock.status == "interrupted":
