@@ -315,7 +315,7 @@ def test_a_failed_trial_is_rejected_and_logged_and_a_failed_start_is_an_error(ca
         return float((x[0] - 1.5) ** 4), 4 * (x - 1.5) ** 3
 
     def descended(start):
-        return descend(function, np.array([start]), np.full(1, -9.0), np.full(1, 9.0), lambda x: False, 50)
+        return descend(function, np.array([start]), np.full(1, -9.0), np.full(1, 9.0), 50)
 
     with caplog.at_level(logging.WARNING, logger="strat"):
         assert abs(descended(-1.0)[0] - 1.5) < 0.1

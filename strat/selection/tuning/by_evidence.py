@@ -105,8 +105,7 @@ def maximised(evidence, ways, scaled, clock):
         ) from error
     for way in ways:
         z = np.r_[z, np.zeros(A * m)] if way == TABLE else z
-        unbounded = np.full(len(z), np.inf)
-        z = descend(function, z, -unbounded, unbounded, lambda z: False, STEPS)
+        z = descend(function, z, -np.inf, np.inf, STEPS)
         path = [*path, at(z)[0]]
         yield np.tensordot(z, directions[: len(z)], 1), path
 

@@ -22,11 +22,11 @@ FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what a fit ra
 START = ("model", 0, 0)  # the choice that changes nothing: branch, stage and step
 
 
-def descend(function, x, lower, upper, accept, max_iter):
+def descend(function, x, lower, upper, max_iter, callback=None):
     """Minimise ``function(x)`` → (value, gradient), finite at the start, over a box; return where the descent ended.
 
-    A trial at which it raises or is not finite is rejected and logged, and the line search shortens its step. ``accept(x)`` is
-    called after each accepted step, and returns True to stop.
+    A trial at which it raises or is not finite is rejected and logged, and the line search shortens its step. ``callback(x)``
+    is called after each accepted step, and may stop by a StopIteration.
     """
     free, values = lower < upper, []
 
@@ -42,10 +42,6 @@ def descend(function, x, lower, upper, accept, max_iter):
             return values[0] + 2 * abs(values[0]) + 1, np.zeros(len(x))
         values.append(value)
         return value, np.where(free, gradient, 0.0)
-
-    def callback(x):
-        if accept(x):
-            raise StopIteration
 
     options = {"maxiter": max_iter, "ftol": FTOL, "gtol": GTOL, "maxcor": 20, "maxls": 20}
     options = {"bounds": Bounds(lower, upper), "callback": callback, "options": options}
@@ -196,10 +192,11 @@ def walk(points, stages, objective, left_out, label, check, *, max_iter, patienc
             if left_out is None or stage.tunes_edges:
                 points[number, len(steps) - 1] = steps[-1]
             best = np.argmin([step.held_out for step in steps])
-            return stage.tunes_edges and left_out is not None and len(steps) - 1 - best >= patience
+            if stage.tunes_edges and left_out is not None and len(steps) - 1 - best >= patience:
+                raise StopIteration
 
         bounds = np.where(moves, space.lower, start.x), np.where(moves, space.upper, start.x)
-        descend(function, start.x, *bounds, accept, min(max_iter, stage.most))
+        descend(function, start.x, *bounds, min(max_iter, stage.most), accept)
         if left_out is not None and not stage.tunes_edges:
             points[number, 1] = steps[-1]
         return steps
