@@ -13,8 +13,8 @@ import strat
 from strat.errors import DataError, GraphError, NoOracleError, OptionError
 from strat.records.sample import Sample
 from strat.selection.tuning.branches import Branch, Space, with_candidate_edges
-from strat.selection.tuning.by_validation import rounds_of
 from strat.selection.tuning.path import START, InnerFits, Objective, Point, choose, descend
+from strat.selection.tuning.tune import rounds_of
 
 SIDE, N = 6, 3
 NODES = [(a, b) for a in range(SIDE) for b in range(SIDE)]
