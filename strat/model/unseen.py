@@ -62,18 +62,16 @@ def _harmonic(model, theta, new, graph):
     derived = _derived(prior, new, place, scale)
     i, j, w = (np.append(a[kept], b) for a, b in zip((i, j, w), derived, strict=True))
     upper = sparse.coo_array((w, (i, j)), shape=(len(labels),) * 2)
-    W = sparse.csr_array(upper + upper.T)[K:]
-    to_known = sparse.csr_array(W[:, :K].sum(axis=1)[:, None])
-    with_known = sparse.block_array([[W[:, K:], to_known], [None, sparse.csr_array((1, 1))]])
-    component = connected_components(with_known, directed=False)[1]
-    alone = [label for label, c in zip(new, component, strict=False) if c != component[-1]]
+    W = sparse.csr_array(upper + upper.T)
+    component = connected_components(W, directed=False)[1]
+    alone = [new[k] for k in np.flatnonzero(~np.isin(component[K:], component[:K]))]
     if alone:
         raise GraphError(
             f"unseen: no edge leads from {some_of(alone)} to a stratum of the model. Give a graph that has such edges, "
             f'unseen=graph, or take the common model, unseen="common".'
         )
-    G = sparse.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, K:]
-    return np.reshape(spsolve(sparse.csc_array(G), W[:, :K] @ theta), (len(new), -1))
+    G = sparse.csc_array(sparse.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W)[K:, K:]
+    return np.reshape(spsolve(G, W[K:, :K] @ theta), (len(new), -1))
 
 
 def _derived(prior, new, place, scale):
