@@ -66,7 +66,9 @@ class BoundModel:
             nodes = nodes if model.graph is None else self.prior.labels
             read = partial(Records.read, self.base.data, data, strata, "fit", model.strata)
             records = records(nodes) if records else read(nodes, sample_weight)
-        self.records = records
+        self.records, self.chunked = records, isinstance(records, ChunkedRecords)  # which hold a sample alone
+        # As the problem has them: a single one where all share their parameters.
+        self.strata = records.strata.merged() if self.shared else records.strata
         self._losses = BindingCache(self.base.loss_program, self.bind_loss)
         self.edges = self._edges() if edges is None else edges
 
@@ -75,11 +77,6 @@ class BoundModel:
         """The strata in order, and the graph W0."""
         graph = self.model.graph
         return PriorGraph.without_edges(self.records.strata.labels) if graph is None else read_graph(graph)
-
-    @property
-    def strata(self):
-        """The records' strata as the problem has them: a single one where all share their parameters."""
-        return self.records.strata.merged() if self.shared else self.records.strata
 
     @property
     def regularizer_weight(self):
@@ -109,11 +106,6 @@ class BoundModel:
                 problem.empty = self.strata.counts == 0
             problem.start_point = partial(first_point, self.base, records, values, problem)
         return problem
-
-    @property
-    def chunked(self):
-        """Whether `records` holds a sample alone."""
-        return isinstance(self.records, ChunkedRecords)
 
     def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
         """Records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages."""
