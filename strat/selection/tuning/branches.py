@@ -101,16 +101,12 @@ def _groups_of(graph, wide, tie):
     """The number (E,) of each edge's group: edges of one value of an attribute, and all edges without it."""
     if not isinstance(tie, str):
         raise OptionError(f'tie is the name of an edge attribute, such as "factor", not {tie!r}.')
-    graph = graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx()
-    position = {node: k for k, node in enumerate(graph)}
-    values = {
-        frozenset((position[u], position[v])): value if isinstance(value, Hashable) else repr(value)
-        for u, v, value in graph.edges(data=tie)
-        if value is not None
-    }
-    if not values:
+    graph = nx.Graph(graph if isinstance(graph, nx.Graph) else read_graph(graph).to_networkx())
+    nodes, ends = list(graph), zip(wide.i.tolist(), wide.j.tolist(), strict=True)
+    found = [graph.get_edge_data(nodes[i], nodes[j], {}).get(tie) for i, j in ends]
+    if all(value is None for value in found):
         raise OptionError(f"tie={tie!r}, but no edge of the graph has that attribute.")
-    found = [values.get(frozenset(edge)) for edge in zip(wide.i.tolist(), wide.j.tolist(), strict=True)]
+    found = [value if isinstance(value, Hashable) else repr(value) for value in found]
     numbers = {value: k for k, value in enumerate(dict.fromkeys(found))}
     return np.array([numbers[value] for value in found])
 
