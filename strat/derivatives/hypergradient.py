@@ -108,8 +108,7 @@ def implicit_gradient(fitted, held, linearization, names):
     for name in names:
         if name == "W0":  # as `over_edges` of all pairs
             scaled = theta * model.base.couple_weights(fitted.values)
-            pairs = scaled @ v.T
-            pairs -= np.vecdot(scaled, v)[:, None]
+            pairs = scaled @ v.T - np.vecdot(scaled, v)[:, None]
             gradient[name] = pairs = pairs + pairs.T  # symmetric to the last digit
             np.fill_diagonal(pairs, 0.0)
             if by_factor:

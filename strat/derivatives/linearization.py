@@ -62,11 +62,7 @@ class Linearization:
         step = self._linearize()
         if polish:
             self._polish(step)
-
-    @property
-    def theta(self):
-        """The polished fit, (K, n)."""
-        return self.units.outside(self._theta)
+        self.theta = self.units.outside(self._theta)
 
     @property
     def _argument(self):

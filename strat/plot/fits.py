@@ -182,8 +182,7 @@ def _lines(W, labels, values, bands, names, variable, without, ax, options):
         (drawn,) = ax.plot(x[order], y[order], **{**style, **options})
         color = drawn.get_color()
         if marked:
-            hollow = {"markerfacecolor": "white", "markersize": size, "zorder": 3}
-            ax.plot(x[without], y[without], "o", color=color, **hollow)
+            ax.plot(x[without], y[without], "o", color=color, mfc="white", markersize=size, zorder=3)
         if bands is not None:
             error = bands[(slice(None), *entry)]
             error = 2 * np.where(np.isfinite(error), error, np.nan)
