@@ -58,8 +58,7 @@ def standard_errors(model: Any, dispersion: float = 1.0) -> dict:
     array([0.5, 1. ])
     """
     C, free = _covariances(model, dispersion, "standard_errors")
-    variance = np.einsum("kaa->ka", C)
-    errors = np.where(free, np.sqrt(variance), np.nan)
+    errors = np.where(free, np.sqrt(np.einsum("kaa->ka", C)), np.nan)
     return model.base.layout.unpack(errors)
 
 

@@ -34,8 +34,7 @@ class BindingCache:
         self.parameters, self.bind, self.size, self.entries = program.hyperparameters, bind, size, {}
 
     def __call__(self, values):
-        given = [values.get(p.name(), p.value) for p in self.parameters]
-        key = fingerprint(*given) if given else ""
+        key = fingerprint(*(values.get(p.name(), p.value) for p in self.parameters))
         entry = self.entries.pop(key) if key in self.entries else self.bind(values)
         self.entries[key] = entry  # those used last stand last
         if len(self.entries) > self.size:
@@ -173,8 +172,7 @@ class BoundModel:
             return program.bind_records(*arguments, smooth=False)
         if not needs_prox(solver):
             many = sum(array.size for array in records.arrays) >= sharded.MANY
-            loss = sharded.in_pieces(program, *arguments) if many else None
-            if loss is not None:
+            if many and (loss := sharded.in_pieces(program, *arguments)) is not None:
                 return loss
             loss = program.bind_records(*arguments)
             learned = self.model.graph_regularizer.learned and not self.shared

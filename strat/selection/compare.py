@@ -113,8 +113,7 @@ def compare(
     runs, notes = [], []
     try:
         for pair, seed in zip(parts, seeds or [None] * len(parts), strict=True):
-            clones = [(name, with_strata(model, strata)) for name, model in models.items()]
-            runs += [_run(name, seed, model, *pair, metrics) for name, model in clones]
+            runs += [_run(name, seed, with_strata(m, strata), *pair, metrics) for name, m in models.items()]
     except KeyboardInterrupt:
         if not runs:
             raise

@@ -94,17 +94,17 @@ def _table(paths, branches):
     for place in dict.fromkeys(key[:2] for key in keys):
         key = best(paths, [key for key in keys if key[:2] == place])
         step = key[2] if branches[key[0]].stages[key[1]].tunes_edges else None
-        tried = _described(key, branches, with_step=False)
+        tried = _described((*place, np.inf), branches)
         rows.append(table_row(tried, losses_of(paths, key), start, step))
     return rows
 
 
-def _described(key, branches, with_step=True):
-    """A choice in words."""
+def _described(key, branches):
+    """A choice in words, without the step where it is the last."""
     branch, number, step = key
     if key == START:
         return "no tuning"
     stage = branches[branch].stages[number]
     text = stage.name if branch == "model" else f"{branch}, {stage.name}"
     text += f", penalty {stage.penalty:g}" if stage.penalty else ""
-    return f"{text}, step {step}" if with_step and stage.tunes_edges and np.isfinite(step) else text
+    return f"{text}, step {step}" if stage.tunes_edges and np.isfinite(step) else text
