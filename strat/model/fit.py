@@ -76,7 +76,8 @@ def fit_model(model, data, strata, sample_weight, init, validation, chunks=None,
     if model.shared:
         theta, edges, w = np.repeat(theta, len(labels), axis=0), EdgeList(len(labels), [], []), np.zeros(0)
     model.theta_, model._weights = base.layout.unpack(theta), partial(edges.matrix, w)
-    vars(model).pop("W_", None)  # forget W_ of the last fit
+    for name in ("W_", "_common"):
+        vars(model).pop(name, None)  # forget what was made of the last fit
     model.strata_, model.result_ = list(labels), result
     model._columns, model._training = records.columns, None if bound_model.chunked else records
     model._set_features(data[0] if data else None)

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, laplacian
 from scipy.sparse.linalg import spsolve
 
 from strat.errors import GraphError, OptionError
@@ -36,15 +36,13 @@ def with_unseen(model, records, unseen):
 
 def _common(model):
     """Parameters (1, n) of the common model of the fit's records; computed once for each fit."""
-    records = training_records(model, 'unseen="common"')
-    cached = model.__dict__.get("_common", (None, None))
-    if cached[0] is not records:
+    if "_common" not in vars(model):
         shared = copy.copy(model)
         shared.shared, shared.solver, shared.graph_regularizer = True, None, FixedGraph()
-        problem = BoundModel(shared, records=records).problem()
+        problem = BoundModel(shared, records=training_records(model, 'unseen="common"')).problem()
         solver = default_solver(problem.loss, False, problem.regularizer)
-        cached = model._common = records, solve(problem, solver).theta
-    return cached[1]
+        model._common = solve(problem, solver).theta
+    return model._common
 
 
 def _harmonic(model, theta, new, graph):
@@ -70,7 +68,7 @@ def _harmonic(model, theta, new, graph):
             f"unseen: no edge leads from {some_of(alone)} to a stratum of the model. Give a graph that has such edges, "
             f'unseen=graph, or take the common model, unseen="common".'
         )
-    G = sparse.csc_array(sparse.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W)[K:, K:]
+    G = sparse.csc_array(laplacian(W))[K:, K:]
     return np.reshape(spsolve(G, W[K:, :K] @ theta), (len(new), -1))
 
 
