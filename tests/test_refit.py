@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 import strat
 from strat.model.fit import Refits
+from strat.records.sample import Sample
 
 RNG = np.random.default_rng(0)
 N = 150
@@ -58,14 +59,15 @@ def test_held_out_losses_are_those_of_a_fitted_model(make):
     keep = np.arange(N) % 3 > 0
     inside, outside = ([z for z, k in zip(Z, keep == b, strict=True) if k] for b in (True, False))
     refits = Refits(model, (X[keep], Y[keep]), inside)
-    held = refits.bound_model.held_out((X[~keep], Y[~keep]), outside)
+    part = Sample([model], (X[~keep], Y[~keep], outside), "validation").part()
+    held = refits.bound_model.held_out(part)
     theta = refits.fit()[1].theta
     fitted = clone(model).fit(X[keep], Y[keep], strata=inside)
     losses = fitted.losses(X[~keep], Y[~keep], strata=outside)
     assert np.allclose(held.losses(theta), losses)
     assert np.isclose(held.mean_loss(theta), losses.mean())
     weight = np.arange(len(losses))
-    weighted = refits.bound_model.held_out((X[~keep], Y[~keep]), outside, sample_weight=weight)
+    weighted = refits.bound_model.held_out(part, weight)
     assert np.isclose(weighted.mean_loss(theta), np.average(losses, weights=weight))
     fitted._fit_values["steep"] = 2.0
     expected = fitted.losses(X[~keep], Y[~keep], strata=outside).mean()

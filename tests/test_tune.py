@@ -295,7 +295,7 @@ def test_gradients_equal_differences():
     for group in (None, np.arange(len(wide.i)) % 3):
         space = Space(model, wide, names, varied, group)
         even, odd = sample.part(np.arange(0, 24, 2)), sample.part(np.arange(1, 24, 2))
-        objective = Objective([(InnerFits(model, space, even), odd)], "train", Counter())
+        objective = Objective([(InnerFits(model, space, even), odd)], Counter())
         assert np.allclose(space.at(space.start)[0], wide.weights({"r": 0.7}))
         point = space.start + np.where(space.active(["W0"]), 0.2, 0.1)
         gradient = objective(point)[1]

@@ -106,19 +106,18 @@ class BoundModel:
             problem.start_point = partial(first_point, self.base, records, values, problem)
         return problem
 
-    def held_out(self, data, strata, sample_weight=None, where="validation", smooth=False):
-        """Records that are not fitted, as a `HeldOut`; `where` is the argument that they came from, for messages."""
-        options = {"declared": self.model.strata, "columns": self.records.columns, "weight": sample_weight}
+    def held_out(self, part, weight=None, smooth=False):
+        """Records that are not fitted, a `Sample` or a part of one, as a `HeldOut`."""
+        options = {"declared": self.model.strata, "columns": self.records.columns, "weight": weight}
         options["nodes"] = None if self.shared else self.records.strata.labels
-        records = Records.read(self.base.data, tuple(data), strata, where, **options)
+        records = Records.read(self.base.data, part.data, part.strata, part.where, **options)
         if self.shared:
             records.strata = records.strata.merged()
         return HeldOut(self.base, records, self.values, smooth)
 
     def validation(self, arguments, smooth=False):
         """`held_out` records from one tuple ``(*data, strata)``."""
-        part = Sample([self.model], arguments, "validation").part()
-        return self.held_out(part.data, part.strata, smooth=smooth)
+        return self.held_out(Sample([self.model], arguments, "validation").part(), smooth=smooth)
 
     def _edges(self):
         model, prior = self.model, self.prior
@@ -197,8 +196,8 @@ class HeldOut:
         self.base, self.records, self.values = base, records, values
         program, arguments = base.loss_program, (records.arrays, records.strata)
         bind = partial(program.bind_records, *arguments, records.weight, smooth=smooth)
-        self._oracle, evaluate = BindingCache(program, bind), partial(program.evaluation, *arguments)
-        self._evaluation = BindingCache(program, evaluate)
+        self._oracle = BindingCache(program, bind)
+        self._evaluation = BindingCache(program, partial(program.evaluation, *arguments))
 
     def mean_loss(self, theta, values=None):
         """Mean of the records' losses, weighted where weights were given; +inf outside the domain."""

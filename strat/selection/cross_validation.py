@@ -85,7 +85,7 @@ class CrossValidation:
         train, test, weight = self.sample.part(inside), self.sample.part(outside), self.weight
         if isinstance(self.model, StratifiedModel):
             refits = Refits(self.model, train.data, train.strata, weight[inside], self.nodes, self.tol)
-            held = refits.bound_model.held_out(test.data, test.strata, weight[outside], where="train")
+            held = refits.bound_model.held_out(test, weight[outside])
 
             def fit(keywords, near, seconds):
                 _, result = refits.fit(*(near or ()), time_limit=seconds, **keywords)

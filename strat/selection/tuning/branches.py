@@ -33,7 +33,7 @@ class Branch:
     def objective(self, pairs):
         """Mean held-out loss over pairs of positions (training records, held-out records)."""
         folds = [(self.fits(train), held) for train, held in self.rounds.parts(pairs)]
-        return Objective(folds, self.rounds.held_out.where, self.notes)
+        return Objective(folds, self.notes)
 
     def fits(self, part):
         """Fits to some training records, shared by all rounds."""

@@ -39,7 +39,7 @@ def tune_by_evidence(model, rounds, folds, everything, clock, guard):
     with clock.interruptible():
         for number, (inside, outside) in enumerate(parts, start=1):
             evidence = Evidence(model, prior, inside)
-            held = evidence.bound_model.held_out(outside.data, outside.strata, where=rounds.held_out.where)
+            held = evidence.bound_model.held_out(outside)
             points = [np.zeros(evidence.shape), *(end for end, _ in maximised(evidence, ways, scaled, clock))]
             losses.append([held.losses(evidence.fit(point).theta) for point in points])
             text = ", ".join(f"{each.mean():.6g}" for each in losses[-1])

@@ -96,9 +96,8 @@ class Objective:
     The loss is smoothed where the declaration says so; `notes` counts texts of warnings.
     """
 
-    def __init__(self, folds, where, notes):
-        how = {"where": where, "smooth": True}
-        self.folds = [(f, f.refits.bound_model.held_out(p.data, p.strata, **how)) for f, p in folds]
+    def __init__(self, folds, notes):
+        self.folds = [(f, f.refits.bound_model.held_out(part, smooth=True)) for f, part in folds]
         self.counts = np.array([len(part) for _, part in folds])
         self.space, self.notes = folds[0][0].space, notes
 
