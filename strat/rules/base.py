@@ -173,9 +173,15 @@ class Rows(Rule):
     """A function of each row of its first argument: shape (groups, length) to (groups,)."""
 
     @classmethod
+    def constants(cls, e, length):
+        """The attributes of the rule, by name, for rows of a length."""
+        return {}
+
+    @classmethod
     def form(cls, walker, e, args):
         rows = grouped(args[0], atoms.axis_of(e))
-        return walker.apply(cls(), [rows], rows.shape[:1], e).reshaped(e.shape)
+        rule = cls(**cls.constants(e, rows.shape[1]))
+        return walker.apply(rule, [rows], rows.shape[:1], e).reshaped(e.shape)
 
 
 def at_point(expression, **point):

@@ -54,9 +54,8 @@ class Log(Scalar):
     slopes = (lambda u, out: 1.0 / u, lambda u, out: -1.0 / u**2)
     example = at_point(lambda u: -cp.sum(cp.log(u)), u=[0.5, 1.0, 2.0])
 
-    def prox(self, u, step):
-        """The positive root of z² − uz + step = 0, step < 0."""
-        return positive_root(u, -step)
+    # z² − uz + step = 0, step < 0
+    prox = staticmethod(lambda u, step: positive_root(u, -step))
 
 
 @rule(atoms.log1p)

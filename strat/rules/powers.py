@@ -19,7 +19,6 @@ class Norm2(Rows):
     project = staticmethod(onto_l2_ball)
 
     def prox(self, u, step):
-        """Shrink the row as a whole."""
         norm = np.sqrt((u * u).sum(axis=-1))
         return u * np.maximum(1.0 - step / np.where(norm > 0, norm, np.inf), 0.0)[..., None]
 
@@ -69,14 +68,9 @@ class Square(Scalar):
     invariance = "absolute"
     value = staticmethod(lambda u: u * u)
     slopes = (lambda u, out: 2.0 * u, lambda u, out: 2.0)
-
-    def prox(self, u, step):
-        """u / (1 + 2 step)."""
-        return u / (1.0 + 2.0 * step)
-
-    def project(self, u, radius):
-        """Onto a ball of the 2-norm: the sum of the entries' squares is at most the radius."""
-        return onto_l2_ball(u, np.sqrt(radius))
+    prox = staticmethod(lambda u, step: u / (1.0 + 2.0 * step))
+    # The sum of the entries' squares is at most the radius.
+    project = staticmethod(lambda u, radius: onto_l2_ball(u, np.sqrt(radius)))
 
 
 @rule(atoms.Power)
@@ -105,7 +99,9 @@ class PowerRule(Elementwise):
             return u
         return square(walker, u, e) if p == 2 else walker.apply(cls(p=p), [u], e.shape, e)
 
-    def _power(self, u, p):
+    def value(self, u, less=0):
+        """u^(p − less)."""
+        p = self.p - less
         u = np.abs(u) if self.even else np.maximum(u, 0.0)
         if p != int(p) or not 1 < abs(p) <= 4:
             return u**p
@@ -113,18 +109,15 @@ class PowerRule(Elementwise):
         out = out * u if abs(p) == 3 else out
         return out if p > 0 else 1.0 / out
 
-    def value(self, u):
-        return self._power(u, self.p)
-
     def partial(self, i, args, out, memo):
         (u,) = args
         sign = np.sign(u) if self.even else 1.0
-        return self.p * sign * self._power(u, self.p - 1)
+        return self.p * sign * self.value(u, less=1)
 
     def mixed(self, i, j, args, out, memo):
         # For 1 < p < 2 the curvature at 0 is infinite; the one at 1e-8 keeps Newton's method going.
         u = np.maximum(args[0], 1e-8) if 1 < self.p < 2 else args[0]
-        return self.p * (self.p - 1) * self._power(u, self.p - 2)
+        return self.p * (self.p - 1) * self.value(u, less=2)
 
 
 def square(walker, u, e):

@@ -86,17 +86,16 @@ class DotSort(Rows):
     example = at_point(lambda u: cp.dotsort(u, [2.0, 1.0, -0.5]), u=[0.3, -1.0, 2.5, 1.0])
 
     @classmethod
-    def form(cls, walker, e, args):
-        u, weights = args[0], e.args[1]
+    def constants(cls, e, length):
+        weights = e.args[1]
         if weights.parameters():
             raise NoOracleError(
                 f"the weights of {text(e)} are Parameters; there is a rule for constant weights only. Give numbers, "
                 f"or write the function as a sum of sum_largest times Parameters."
             )
-        padded = np.zeros(u.size)
+        padded = np.zeros(length)
         padded[: weights.size] = np.asarray(weights.value, dtype=float).reshape(-1)
-        rule_ = cls(weights=tuple(np.sort(padded).tolist()))
-        return walker.apply(rule_, [u.reshaped((1, u.size))], (1,), e).reshaped(())
+        return {"weights": tuple(np.sort(padded).tolist())}
 
     def prox(self, u, step):
         """z keeps the order of u: the increasing sequence nearest to the sorted u − step × weights."""
@@ -123,10 +122,8 @@ class SumLargest(DotSort):
     example = at_point(lambda u: cp.sum_largest(u, 2), u=[0.3, -1.0, 2.5, 1.0])
 
     @classmethod
-    def form(cls, walker, e, args):
-        rows = grouped(args[0], atoms.axis_of(e))
-        rule_ = cls(weights=of_largest(float(e.k), rows.shape[1]))
-        return walker.apply(rule_, [rows], rows.shape[:1], e).reshaped(e.shape)
+    def constants(cls, e, length):
+        return {"weights": of_largest(float(e.k), length)}
 
 
 def of_largest(k, n):

@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 from scipy.special import entr
 
-from strat.oracles.thresholds import excess_level, onto_l1_ball
+from strat.oracles.thresholds import onto_l1_ball
 from strat.rules import atoms, forms, rule
 from strat.rules.base import Rule, at_point, symmetric
 from strat.rules.exponentials import Entr, positive_root
@@ -64,7 +64,10 @@ class TraceInverse(MatrixFraction):
 
 
 class _SingularValues(Rule):
-    """A function of the singular values of one matrix; ``of_values`` gives the function and its gradient in them."""
+    """A norm that depends on the singular values of one matrix; ``of_values`` gives it and its gradient in them.
+
+    ``onto(values, radius)`` is the projection on a ball of the norm, and ``onto_dual`` that on one of the dual norm.
+    """
 
     kinks = "some"
 
@@ -73,20 +76,25 @@ class _SingularValues(Rule):
         out, slopes = self.of_values(values)
         return out, (left * slopes[..., None, :]) @ right
 
+    def prox(self, u, step):
+        """What the projection on a ball of the dual norm leaves (Moreau)."""
+        return on_singular_values(u, lambda s: s - self.onto_dual(s, step))
+
+    def project(self, u, radius):
+        return on_singular_values(u, lambda s: self.onto(s, radius))
+
+
+def _cut(values, radius):
+    """Projection of values >= 0 on {maximum <= radius}."""
+    return np.minimum(values, radius[..., None])
+
 
 @rule(atoms.normNuc)
 class NuclearNorm(_SingularValues):
     """Sum of the singular values of a matrix."""
 
     example = at_point(cp.normNuc, u=[[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]])
-
-    def prox(self, u, step):
-        """Soft thresholding of the singular values."""
-        return on_singular_values(u, lambda s: np.maximum(s - step[..., None], 0.0))
-
-    def project(self, u, radius):
-        """Projection of the singular values on a simplex."""
-        return on_singular_values(u, lambda s: onto_l1_ball(s, radius))
+    onto, onto_dual = staticmethod(onto_l1_ball), staticmethod(_cut)
 
     def of_values(self, values):
         return values.sum(axis=-1), np.ones_like(values)
@@ -97,14 +105,7 @@ class SpectralNorm(_SingularValues):
     """Largest singular value of a matrix (what ``cp.norm`` of a matrix means)."""
 
     example = at_point(cp.sigma_max, u=[[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]])
-
-    def prox(self, u, step):
-        """The largest singular values are cut to one level."""
-        return on_singular_values(u, lambda s: np.minimum(s, excess_level(s, step).clip(0.0)[..., None]))
-
-    def project(self, u, radius):
-        """Singular values cut at the radius."""
-        return on_singular_values(u, lambda s: np.minimum(s, radius[..., None]))
+    onto, onto_dual = staticmethod(_cut), staticmethod(onto_l1_ball)
 
     def of_values(self, values):
         return values[..., 0], np.eye(1, values.shape[-1])[0]
@@ -127,19 +128,18 @@ class LambdaSumLargest(_Eigenvalues):
 
     @classmethod
     def form(cls, walker, e, args):
-        return walker.apply(cls(k=float(getattr(e, "k", 1))), args, e.shape, e)
+        weights = of_largest(float(getattr(e, "k", 1)), e.args[0].shape[0])
+        return walker.apply(cls(weights=weights), args, e.shape, e)
 
     example = at_point(
         lambda u: cp.lambda_sum_largest(u, 2), u=[[1.0, -0.5, 0.2], [-0.5, 0.3, 0.0], [0.2, 0.0, -1.0]]
     )
 
     def prox_eigenvalues(self, values, step):
-        """The prox of the sum of the k largest entries."""
-        weights = of_largest(self.k, values.shape[-1])
-        return DotSort(weights=weights).prox(values[:, None], step[:, None])[:, 0]
+        return DotSort(weights=self.weights).prox(values[:, None], step[:, None])[:, 0]
 
     def of_values(self, values):
-        weights = np.array(of_largest(self.k, values.shape[-1]))
+        weights = np.array(self.weights)
         return values @ weights, weights
 
 
@@ -178,7 +178,6 @@ class VonNeumannEntropy(_Eigenvalues):
     example = at_point(lambda S: -cp.von_neumann_entr(S), S=[[2.0, 0.5], [0.5, 1.0]])
 
     def prox_eigenvalues(self, values, step):
-        """The prox of the entropy of each eigenvalue."""
         return Entr().prox(values, step[:, None])
 
     def of_values(self, values):
