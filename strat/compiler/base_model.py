@@ -160,7 +160,7 @@ class BaseModel(Shown):
             names = [k for k, a in v.attributes.items() if a is True or (k == "bounds" and a is not None)]
             rows += [("attribute", "", f"{v.name()} {name}", "set", "", "prox") for name in names]
         lines = [header(loss).replace("the loss", "BaseModel", 1), aligned([head, *rows], numbers=False)]
-        lines += [f"loss's {line}" for line in prox_line(loss, constrained=False)]
+        lines += [f"loss's {line}" for line in prox_line(loss, prox="free")]
         lines += [f"regularizer's {line}" for line in prox_line(regularizer)]
         if self.predict is not None:
             lines.append(f"predict  {text(self.predict, 80)}")

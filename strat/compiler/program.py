@@ -263,22 +263,13 @@ class Program(Shown):
         return Program(atoms.Constant(0.0), (), self.constraints, self.variables, "the constraints")
 
     def bind_records(
-        self,
-        arrays,
-        strata,
-        weight,
-        given=None,
-        prox=False,
-        smooth=True,
-        constrained=True,
-        statistics=True,
-        part=None,
+        self, arrays, strata, weight, given=None, prox=False, smooth=True, statistics=True, part=None
     ):
         """Flat oracle, of (K, n) arrays, of a program with data.
 
         `arrays` are ``(N, *shape)`` or sparse (N, size); records of `weight` (N,) 0 are left out. `given` are hyperparameters by
-        name. `prox`: whether to look for one, `smooth`: whether the declared smoothing applies, `constrained`: whether the prox
-        must hold constraints and attributes (symmetry it always holds), `statistics`: whether sums over records may take the
+        name. `prox`: whether to look for one, or "free" for one that need not hold constraints and attributes (symmetry it
+        always holds), `smooth`: whether the declared smoothing applies, `statistics`: whether sums over records may take the
         place of the records. `part` are the positions of the records to bind, sorted by stratum and of positive weight: the
         oracle is one of the strata that these belong to, in order, and has no cones.
         """
@@ -298,7 +289,7 @@ class Program(Shown):
 
         assembly = assembled(width)
         apart = None if first_kink(binder, assembly.roots) is None else lambda: assembled(0.0).parts()
-        return with_prox(self, assembly, walker, prox, constrained, smooth, apart, part is None)
+        return with_prox(self, assembly, walker, prox, smooth, apart, part is None)
 
     def evaluation(self, arrays, strata, given=None, weight=None):
         """Values ``(N, *shape)`` of the expression on each record, as a function of theta (K, n).

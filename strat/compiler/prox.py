@@ -23,8 +23,8 @@ from strat.rules import text
 from strat.rules.piecewise import Abs
 
 
-def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=False, apart=None, cones=True):
-    """The oracle of a program with the prox of the expression, and of its constraints and attributes where `constrained`.
+def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, cones=True):
+    """The oracle of a program with the prox of the expression, and of its constraints and attributes unless that is "free".
 
     ``why["prox"]`` says why the prox has no closed form. `cones`: whether records have a cone program.
     ``apart()`` gives the same parts with piecewise linear functions read as such, where the expression is of records.
@@ -48,11 +48,11 @@ def with_prox(program, assembly, walker, prox=True, constrained=True, smoothed=F
     check_fixed(program.constraints, values)
     sets = Sets(program.variables, program.layout)
     # Attributes that need not be held are held where they are free, in closed forms: a loss is steep outside.
-    if constrained:
+    if prox != "free":
         sets.restrict_to(program, walker, binder)
 
     def of_both():
-        if not constrained:
+        if prox == "free":
             return records()
         alone = program.constraints_alone
         return [*records(), stratum_cones(alone, values, sets.low, sets.high, sets.transposed)]

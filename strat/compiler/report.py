@@ -4,20 +4,18 @@ import numpy as np
 
 from strat.compiler.binder import Binder
 from strat.compiler.piecewise import first_kink
-from strat.compiler.verify import GROUPED, random_records
+from strat.compiler.verify import random_records
 from strat.compiler.walk import DATA, Leaf, Product, Value
 from strat.rules import short, text
 
 
-def prox_line(program, constrained=True):
+def prox_line(program, prox=True):
     """How the prox is computed, where hyperparameters have values; of a loss, as at a few random records."""
     if any(p.value is None for p in program.hyperparameters):
         return []
-    arrays, oracle, _ = random_records(program, np.random.default_rng(0), {})
+    _, oracle, _ = random_records(program, np.random.default_rng(0), {}, prox)
     if oracle is None:
         return []
-    if program.data and not constrained:
-        oracle = program.bind_records(arrays, *GROUPED, prox=True, constrained=False)
     kind = oracle.prox.kind if oracle.has("prox") else "none"
     if getattr(oracle.prox, "costly", False):
         kind += ", so that a given graph is fitted by strat.Cone()"

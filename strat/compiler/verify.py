@@ -30,12 +30,12 @@ KINDS = (
 TRIES = 600
 
 
-def random_records(program, rng, given):
+def random_records(program, rng, given, prox=True):
     """(arrays, flat oracle, points) for the first random data that the program accepts, or Nones; `given` are hyperparameters."""
     for arrays in _draws(program.data, rng, len(INDEX)):
         try:
             if program.data:
-                oracle = program.bind_records(arrays, *GROUPED, given, prox=True)
+                oracle = program.bind_records(arrays, *GROUPED, given, prox)
             else:
                 oracle = program.bind_regularizer(given)
         except StratError:

@@ -177,7 +177,7 @@ class BoundModel:
             learned = self.model.graph_regularizer.learned and not self.shared
             if not needs_prox(solver or default_solver(loss, learned), loss):
                 return loss
-        loss = program.bind_records(*arguments, prox=True, constrained=False)
+        loss = program.bind_records(*arguments, prox="free")
         if getattr(loss.prox, "costly", False):
             DataWarning.warn(
                 f"the prox of the loss is a cone program of all records in every iteration, which is slow, because "
@@ -252,7 +252,7 @@ def first_point(base, records, values, problem, theta, bad):
     loss, regularizer = problem.loss, problem.regularizer
     near, theta, best = theta, theta.copy(), np.full(len(theta), np.inf)
     arguments = records.arrays, records.strata, records.weight, values
-    bound = base.loss_program.bind_records(*arguments, prox=True, smooth=False, constrained=False)
+    bound = base.loss_program.bind_records(*arguments, prox="free", smooth=False)
     closed = bound.has("prox") and not isinstance(bound.prox, NewtonProx | ConeProx)
     points = [bound.prox(near, 1.0)] if closed else central_points(loss, near)
     for z in () if getattr(regularizer.prox, "costly", False) else points:
