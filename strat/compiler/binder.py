@@ -275,7 +275,7 @@ class Assembly:
         """The sum as one oracle, without a prox; `parts` are the oracles whose sum it is, where they are known."""
         kink = first_kink(self.binder, self.roots)
         curved = all(node.rule.curved for node in self.binder.nodes(self.roots))
-        why = kink and f"{text(kink.expression)} is not differentiable"
+        why = f"{text(kink.expression)} is not differentiable" if kink else None
         whys = dict.fromkeys(("value_and_gradient", "hessian_operator"), why) if kink else {}
         return SumOracle(parts or self.parts(), self.binder.n, kink is None, curved, None, whys, cones)
 

@@ -235,12 +235,11 @@ def _taken(e, walker):
 def warn_of_meanings(expression, constraints):
     """One DataWarning for each kind of expression that CVXPY reads differently from what many people mean."""
     said = set()
-    for source in (expression, *constraints):
-        for e in atoms.nodes(source):
-            line = _meaning(e) if isinstance(e, atoms.Expression) and e.args and e.variables() else None
-            if line is not None and (kind := line.split(":")[0]) not in said:
-                said.add(kind)
-                DataWarning.warn(line)
+    for e in atoms.nodes(expression, *constraints):
+        line = _meaning(e) if isinstance(e, atoms.Expression) and e.args and e.variables() else None
+        if line is not None and (kind := line.split(":")[0]) not in said:
+            said.add(kind)
+            DataWarning.warn(line)
 
 
 def _meaning(e):

@@ -35,8 +35,7 @@ def record_cones(program, walker, binder, weight):
     if not cp.Problem(cp.Minimize(template.expression), template.constraints).is_dpp():
         raise NoOracleError(f"{program.what} has no cone program that is linear in the data")
     parts = template.expression, template.constraints, [template.theta], program.what, template.parameters
-    cones = _canonical(*parts, binder.segments.N, strata=binder.segments.index)
-    return cones.scaled(weight)
+    return _canonical(*parts, binder.segments.N, strata=binder.segments.index).scaled(weight)
 
 
 def _canonical(objective, constraints, variables, what, parameters=(), N=1, **others):

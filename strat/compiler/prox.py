@@ -13,6 +13,7 @@ from strat.compiler.cone_form import record_cones, stratum_cones
 from strat.compiler.pieces import NoProx, Sets, affine, quadratic, single_rows, supports
 from strat.compiler.value_checks import check_fixed
 from strat.errors import NoOracleError, OptionError, check_memory
+from strat.oracles.base import symmetric
 from strat.oracles.central_points import off_edges
 from strat.oracles.cone_prox import ConeProx
 from strat.oracles.interior_point import KinkedProx, kinked_and_quadratic
@@ -108,18 +109,18 @@ class Once:
     """A function without arguments, called when its result of about `size` numbers of records is first needed."""
 
     def __init__(self, make, size=0):
-        self._make, self._made, self._error, self.size = make, None, None, size
+        self._make, self._made, self.size = make, None, size
 
     def __call__(self):
-        if self._made is None and self._error is None:  # threads at once may make it twice
+        if self._made is None:  # threads at once may make it twice
             try:
                 way = "smooth the loss (smoothing=1e-3 on the BaseModel)"
                 check_memory("the cone program of all records", BYTES * self.size, way)
                 self._made = self._make()
             except (NoOracleError, OptionError) as error:
-                self._error = str(error)
-        if self._error is not None:
-            raise NoOracleError(self._error)
+                self._made = str(error)
+        if isinstance(self._made, str):
+            raise NoOracleError(self._made)
         return self._made
 
     def __getstate__(self):
@@ -156,7 +157,7 @@ class ProxBuilder:
         """What the linear, quadratic and equality parts are on symmetric variables."""
         p, n = self.sets.transposed, np.arange(self.n)
         half = csr_array((np.full(2 * self.n, 0.5), (np.tile(n, 2), np.concatenate([n, p]))))
-        self.q = 0.5 * (self.q + self.q[:, p])
+        self.q = symmetric(self.q, p)
         if not np.array_equal(*self.H.nonzero()):
             self.H = csr_array(half @ self.H @ half)
         else:  # a diagonal stays one: an entry and its transpose share theirs
@@ -248,10 +249,8 @@ class ProxBuilder:
         found, p = self.soft_parts(nodes), self.sets.transposed
         if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
             raise NoProx("absolute values of one coordinate with several centres have no joint closed form")
-        weight, centre = found
-        weight = weight if p is None else 0.5 * (weight + weight[:, p])
-        parts, ends = self._parts(columns)
-        return SoftBlock(columns, *parts, weight[:, columns], centre[columns], *ends)
+        (weight, centre), (parts, ends) = found, self._parts(columns)
+        return SoftBlock(columns, *parts, symmetric(weight, p)[:, columns], centre[columns], *ends)
 
     def soft_parts(self, nodes):
         """(weights (K, n), centres (n,)) of the absolute values of single coordinates; None where some have two centres."""

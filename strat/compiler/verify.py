@@ -223,10 +223,10 @@ class Reference:
         own = {id(x): with_sign(x, variables[x.name()]) for x in program.variables}
         return folded(e, own | {id(p): cp.Constant(value) for p, value in values.items()})
 
-    def _sum(self, variables, k, of=lambda e: e):
+    def _sum(self, variables, k):
         """The sum over the records of stratum k."""
         rows = np.flatnonzero(k == INDEX) if self.program.data else [None]
-        return sum(of(self._on(self.program.expression, variables, row)) for row in rows)
+        return sum(self._on(self.program.expression, variables, row) for row in rows)
 
     def _named(self, theta, make=cp.Constant):
         named = self.program.layout.unpack(theta[None])
@@ -241,7 +241,7 @@ class Reference:
         """Sum over the records of each stratum, (K,)."""
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # CVXPY's about invalid values, at points outside the domain
-            out = [self._sum(self._named(at), k, lambda e: float(e.value)) for k, at in enumerate(theta)]
+            out = [float(self._sum(self._named(at), k).value) for k, at in enumerate(theta)]
         return np.where(np.isnan(out), np.inf, out)
 
     def prox(self, v):

@@ -161,9 +161,8 @@ class Walker:
             depends = VARIABLE if variable else DATA if e.id in self.data else HYPER
             node = self.symbols.known(e.id, Leaf, e.shape, depends, leaf=e, name=e.name())
             return forms.block(node, as_columns=variable)
-        exact = meant(e)
-        if exact is not None:
-            rule, u = exact
+        rule, u = meant(e) or (None, None)
+        if rule is not None:
             return rule.form(self, e, [self(u)])
         args = [self(a) for a in e.args]
         for kinds, method in _AFFINE:
@@ -249,10 +248,8 @@ class Walker:
         if len(args) > 1:
             raise no_rule(e)
         units = (1.0 * (np.arange(whole.size) == i) for i in range(whole.size))
-        columns = [sp.csc_array(applied(unit)[:, None]) for unit in units]
-        matrix = forms.constant(sp.hstack(columns))
-        product = forms.matmul(self.symbols, matrix, whole.reshaped((whole.size, 1)), (matrix.shape[0], 1))
-        return product.reshaped(e.shape)
+        matrix = forms.constant(sp.hstack([sp.csc_array(applied(unit)[:, None]) for unit in units]))
+        return forms.matmul(self.symbols, matrix, whole.reshaped((whole.size,)), e.shape)
 
 
 _AFFINE = (
