@@ -15,7 +15,10 @@ from strat.rules.rows import Max
 
 
 class Direction:
-    """A row of a form up to its scale and its constant: the argument u of piecewise linear functions."""
+    """A row of a form up to its scale and its constant: the argument u of piecewise linear functions.
+
+    Rows in the same direction have the same ``key``.
+    """
 
     def __init__(self, form):
         plain = (form.column == 0) & (form.coefficient == 0)
@@ -24,11 +27,8 @@ class Direction:
         varying = np.flatnonzero(self.column)
         self.factor = float(scale[varying[0]]) if len(varying) else 0.0
         self.scale = scale / self.factor if self.factor else scale
-
-    @property
-    def key(self):
-        """Equal for rows in the same direction."""
-        return (self.column.tobytes(), self.coefficient.tobytes(), np.round(self.scale, 12).tobytes())
+        parts = self.column, self.coefficient, np.round(self.scale, 12)
+        self.key = tuple(part.tobytes() for part in parts)
 
     def form(self):
         """The direction as a form of one entry."""

@@ -28,6 +28,8 @@ MANY = 10
 class Curvature:
     """Whether an expression is convex, for the signs of its factors; `what` is its role, for messages."""
 
+    always = property(lambda self: self._convex(self._unknown))  # whatever the signs
+
     def __init__(self, expression, what):
         self.expression, self.what = expression, what
         self.names = ", ".join(v.name() for v in expression.variables())
@@ -36,11 +38,6 @@ class Curvature:
         powers = [e.p for e in atoms.nodes(expression) if isinstance(e, atoms.Power)]
         # Exponents count with their values, and not their signs alone: those bound last, by both ids.
         self._exponents = {(id(p), p.id): p for p in powers if isinstance(p, atoms.Parameter)}
-
-    @property
-    def always(self):
-        """Whether the expression is convex whatever the signs of its factors."""
-        return self._convex(self._unknown)
 
     def _convex(self, signs):
         """Whether the expression is convex where the factors have these signs."""

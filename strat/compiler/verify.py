@@ -101,11 +101,8 @@ class Row:
     oracle: str
     error: float
     points: int
-
-    @property
-    def ok(self):
-        """Whether the error is what rounding, differences and a solver explain."""
-        return self.error <= TOLERANCE.get(self.oracle, 1e-6)
+    #: Whether the error is what rounding, differences and a solver explain.
+    ok = property(lambda self: self.error <= TOLERANCE[self.oracle])
 
 
 class Report(Shown):

@@ -22,20 +22,13 @@ DATA, HYPER, VARIABLE = 1, 2, 4
 class Node:
     """A block of symbols; ``depends`` tells what its values change with (DATA | HYPER | VARIABLE)."""
 
+    ids = property(lambda self: np.arange(self.start, self.start + self.size))  # of the entries
+    has_data = property(lambda self: bool(self.depends & DATA))  # whether records differ in it
+
     def __init__(self, shape, depends, **own):
         self.shape, self.size = tuple(shape), math.prod(shape)
         self.depends, self.start = depends, None
         self.__dict__.update(own)
-
-    @property
-    def ids(self):
-        """Ids of the entries, in the node's shape."""
-        return np.arange(self.start, self.start + self.size).reshape(self.shape)
-
-    @property
-    def has_data(self):
-        """Whether the value differs between records of a stratum."""
-        return bool(self.depends & DATA)
 
 
 class Leaf(Node):

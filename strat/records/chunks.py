@@ -26,6 +26,8 @@ class ChunkedRecords(Records):
     `nodes`, the strata are the labels of all chunks, found by a pass over them. `engine` says where the chunks are.
     """
 
+    filled = property(lambda self: self.strata.counts > 0)
+
     def __init__(self, parameters, source, declared, nodes, engine=None):
         once = hasattr(source, "__next__")
         if once or not hasattr(source() if callable(source) else source, "__iter__"):
@@ -54,11 +56,6 @@ class ChunkedRecords(Records):
     def chunks(self):
         """Pairs of a number and a chunk."""
         return enumerate(self.source() if callable(self.source) else self.source)
-
-    @property
-    def filled(self):
-        """Mask (K,) of the strata with records."""
-        return self.strata.counts > 0
 
 
 def read_chunk(chunk, parameters, arguments, options):

@@ -14,14 +14,14 @@ from strat.records.labels import read_labels
 class NodeList(list):
     """Strata in order, with the place of each."""
 
-    @cached_property
-    def position(self):
-        """``{label: place}``."""
-        return {label: k for k, label in enumerate(self)}
+    position = cached_property(lambda self: {label: k for k, label in enumerate(self)})
 
 
 class Strata:
     """The K strata in node order, ``labels``, and the stratum of each record, ``index`` of shape (N,)."""
+
+    K = property(lambda self: len(self.labels))
+    N = property(lambda self: len(self.index))
 
     def __init__(self, labels, index):
         self.labels, self.index = labels, index
@@ -48,16 +48,6 @@ class Strata:
                 f"{did_you_mean(label, nodes) or 'Add the node to the graph or drop these records.'}"
             )
         return cls(nodes, where[records.codes])
-
-    @property
-    def K(self):
-        """The number of strata."""
-        return len(self.labels)
-
-    @property
-    def N(self):
-        """The number of records."""
-        return len(self.index)
 
     @cached_property
     def counts(self):

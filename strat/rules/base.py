@@ -54,19 +54,15 @@ class Rule:
     separable = False
     #: Whether values and derivatives of an elementwise function take arrays of any library of the array API standard.
     portable = False
+    #: The rule's name in printed programs.
+    name = property(lambda self: type(self).__name__)
+    #: Equal for rules that compute the same function.
+    key = property(lambda self: (self.name, *sorted(self.__dict__.items())))
+    #: Whether second derivatives are available.
+    curved = property(lambda self: hasattr(self, "mixed" if isinstance(self, Elementwise) else "curve"))
 
     def __init__(self, **constants):
         self.__dict__.update(constants)
-
-    @property
-    def key(self):
-        """Equal for rules that compute the same function."""
-        return (type(self).__name__, *sorted(self.__dict__.items()))
-
-    @property
-    def name(self):
-        """The rule's name in printed programs."""
-        return type(self).__name__
 
     @classmethod
     def form(cls, walker, e, args):
@@ -106,11 +102,6 @@ class Rule:
     def restricted(self):
         """Whether some arguments are illegal."""
         return bool(self.intervals or self.definite) or type(self).domain is not Rule.domain
-
-    @property
-    def curved(self):
-        """Whether second derivatives are available."""
-        return hasattr(self, "mixed" if isinstance(self, Elementwise) else "curve")
 
 
 class Elementwise(Rule):

@@ -14,6 +14,10 @@ class Form:
     """Terms of an affine form, sorted by row, without duplicates."""
 
     __slots__ = ("shape", "row", "column", "coefficient", "scale")
+    size = property(lambda self: math.prod(self.shape))  # the number of entries
+    positions = property(lambda self: np.arange(self.size).reshape(self.shape))  # the entries' numbers
+    is_data = property(lambda self: not self.column.any())  # whether no term has a variable in it
+    is_constant = property(lambda self: self.is_data and not self.coefficient.any())  # or any data
 
     def __init__(self, shape, row, column, coefficient, scale):
         self.shape = tuple(shape)
@@ -30,26 +34,6 @@ class Form:
         if not keep.all():
             row, column, coefficient, scale = row[keep], column[keep], coefficient[keep], scale[keep]
         self.row, self.column, self.coefficient, self.scale = row, column, coefficient, scale
-
-    @property
-    def size(self):
-        """Number of entries."""
-        return math.prod(self.shape)
-
-    @property
-    def positions(self):
-        """The entries' numbers, in the form's shape."""
-        return np.arange(self.size).reshape(self.shape)
-
-    @property
-    def is_data(self):
-        """Whether no term has a variable in it."""
-        return not self.column.any()
-
-    @property
-    def is_constant(self):
-        """Whether every term is a plain number."""
-        return not self.column.any() and not self.coefficient.any()
 
     def fingerprint(self):
         """Bytes equal for equal forms."""
@@ -98,9 +82,8 @@ def constant(value):
 def block(node, as_columns):
     """Form of a node's entries, as columns or as coefficients."""
     rows = np.arange(node.size)
-    ids, zeros = node.ids.reshape(-1), np.zeros(node.size, dtype=np.int64)
-    column, coefficient = (ids, zeros) if as_columns else (zeros, ids)
-    return Form(node.shape, rows, column, coefficient, np.ones(node.size))
+    ids = (node.ids, 0 * node.ids) if as_columns else (0 * node.ids, node.ids)
+    return Form(node.shape, rows, *ids, np.ones(node.size))
 
 
 def take(form, positions):

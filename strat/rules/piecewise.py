@@ -136,6 +136,9 @@ class Envelope(Elementwise):
     """Moreau envelope of width δ of a convex piecewise linear function (Parikh and Boyd 2014, §3.1)."""
 
     portable = True
+    #: Whether the derivative at 0 is 0.
+    flat_at_zero = property(lambda self: self.forward([np.zeros(1)])[1][0] == 0.0)
+    _kinks = cached_property(lambda self: np.stack(self.kinks_apart, axis=1).tolist())
 
     def __init__(self, function, delta):
         self.function, self.delta = function, float(delta)
@@ -146,11 +149,6 @@ class Envelope(Elementwise):
         return ("Envelope", f.knots.tobytes(), f.values.tobytes(), f.left, f.right, self.delta)
 
     @property
-    def flat_at_zero(self):
-        """Whether the derivative at 0 is 0."""
-        return self.forward([np.zeros(1)])[1][0] == 0.0
-
-    @property
     def kinks_apart(self):
         """(places, low, high): the function is a constant + Σ_j max_{low_j <= c <= high_j} c (u − place_j) − δ c² / 2.
 
@@ -159,10 +157,6 @@ class Envelope(Elementwise):
         f, slopes = self.function, self.function.slopes
         before = np.r_[0.0, slopes[1:-1]]  # the first kink has the slope of the first piece in it
         return f.knots + self.delta * before, slopes[:-1] - before, slopes[1:] - before
-
-    @cached_property
-    def _kinks(self):
-        return np.stack(self.kinks_apart, axis=1).tolist()
 
     def forward(self, args):
         (u,), clip, slope = args, namespace(args[0]).clip, 0.0
