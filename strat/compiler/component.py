@@ -50,10 +50,9 @@ class Component:
             ways += [self._subspace, self._hyperplane]
         if not (self.cones or self.symmetric or len(self.equal[1]) or not self.diagonal):
             ways += [self._group, self._chain]
-        for way in ways:
-            found = way()
-            if found is not None:
-                return found
+        block = next(filter(None, (way() for way in ways)), None)
+        if block is not None:
+            return block
         nodes = self.several + self.single
         rules = [f"{node.rule.name} in {text(node.expression)}" for node in nodes[:SHOWN]]
         rules += [f"{len(nodes) - SHOWN} more functions"] if len(nodes) > SHOWN else []

@@ -249,8 +249,8 @@ class ProxBuilder:
         found, p = self.soft_parts(nodes), self.sets.transposed
         if found is None or (p is not None and not np.array_equal(found[1][columns], found[1][p[columns]])):
             raise NoProx("absolute values of one coordinate with several centres have no joint closed form")
-        (weight, centre), (parts, ends) = found, self._parts(columns)
-        return SoftBlock(columns, *parts, symmetric(weight, p)[:, columns], centre[columns], *ends)
+        weight, centre = symmetric(found[0], p), found[1]
+        return SoftBlock(columns, *self._parts(columns), weight[:, columns], centre[columns])
 
     def soft_parts(self, nodes):
         """(weights (K, n), centres (n,)) of the absolute values of single coordinates; None where some have two centres."""
@@ -277,8 +277,8 @@ class ProxBuilder:
             return None
         row, column, scale, offset = (part[np.argsort(rows[1])] for part in rows)
         others = [self.binder.values(form).reshape(1, -1)[:, row] for form in constants]
-        parts, ends = self._parts(columns)
-        return ScalarBlock(columns, *parts, node.rule, others, self.nodes[node][:, row], scale, offset, *ends)
+        parts = node.rule, others, self.nodes[node][:, row], scale, offset
+        return ScalarBlock(columns, *self._parts(columns), *parts)
 
     def _newton(self, columns):
         """The block of smooth functions."""
@@ -299,11 +299,10 @@ class ProxBuilder:
             weights[binder.node(node)] = weight.reshape(len(weight), *node.shape)
         nodes = binder.nodes([node for node, _ in touching])
         tape = Tape(nodes, weights, None, self.n, self.active)
-        low, high = self.domain()
-        parts = self._parts(columns)[0]
-        return NewtonBlock(columns, *parts, self.n, tape, low[None, columns], high[None, columns])
+        bounds = [end[None, columns] for end in self.domain()]
+        return NewtonBlock(columns, *self._parts(columns)[:2], *bounds, self.n, tape)
 
     def _parts(self, columns):
         """Linear and quadratic parts, and the bounds."""
-        parts = self.q[:, columns], self.diagonal[columns][None, :]
-        return parts, (self.sets.low[columns], self.sets.high[columns])
+        low, high = self.sets.low[columns], self.sets.high[columns]
+        return self.q[:, columns], self.diagonal[columns][None, :], low, high

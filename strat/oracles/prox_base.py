@@ -160,7 +160,7 @@ class SeparableBlock:
 class ScalarBlock(SeparableBlock):
     """weight × an elementwise function of scale · z + offset that knows its own prox."""
 
-    def __init__(self, columns, q, Q, rule, others, weight, scale, offset, low, high):
+    def __init__(self, columns, q, Q, low, high, rule, others, weight, scale, offset):
         super().__init__(columns, q, Q, low, high)
         self.rule, self.others, self.weight, self.scale, self.offset = rule, others, weight, scale, offset
 
@@ -174,7 +174,7 @@ class ScalarBlock(SeparableBlock):
 class SoftBlock(SeparableBlock):
     """weight × |z − centre| of each coordinate: soft thresholding."""
 
-    def __init__(self, columns, q, Q, weight, centre, low, high):
+    def __init__(self, columns, q, Q, low, high, weight, centre):
         super().__init__(columns, q, Q, low, high)
         self.weight, self.centre = weight, present(centre)
 
@@ -200,7 +200,7 @@ class NewtonBlock(SeparableBlock):
 
     kind = "Newton, to rounding"
 
-    def __init__(self, columns, q, Q, n, tape, low, high):
+    def __init__(self, columns, q, Q, low, high, n, tape):
         super().__init__(columns, q, Q, low, high)
         self.n, self.tape = n, tape
 

@@ -140,10 +140,9 @@ class RollingOrigin(StrataSplitter):
     def _parts(self, labels, X):
         check_whole("n_splits", self.n_splits, 1)
         check_whole("horizon", self.horizon, 1)
-        codes = labels.codes
         if isinstance(self.time, str) and self.time in getattr(X, "columns", ()):
             labels = read_labels(X[self.time])
-            times, codes = labels.values, labels.codes
+            times = labels.values
         else:
             times = [self._time_of(label) for label in labels.values]
         try:
@@ -157,7 +156,7 @@ class RollingOrigin(StrataSplitter):
                 f"labels have {len(points)}; choose fewer origins."
             )
         rank = {t: r for r, t in enumerate(points)}
-        when = np.array([rank[t] for t in times])[codes]
+        when = np.array([rank[t] for t in times])[labels.codes]
         for origin in range(len(points) - tested, len(points), self.horizon):
             yield when < origin, (when >= origin) & (when < origin + self.horizon)
 

@@ -58,6 +58,10 @@ class Rule:
     name = property(lambda self: type(self).__name__)
     #: Equal for rules that compute the same function.
     key = property(lambda self: (self.name, *sorted(self.__dict__.items())))
+    #: Whether some arguments are illegal.
+    restricted = property(
+        lambda self: bool(self.intervals or self.definite) or type(self).domain is not Rule.domain
+    )
     #: Whether second derivatives are available.
     curved = property(lambda self: hasattr(self, "mixed" if isinstance(self, Elementwise) else "curve"))
 
@@ -86,7 +90,7 @@ class Rule:
     def domain(self, args):
         """Mask of the records whose arguments are legal; None if all arguments are."""
         ends = ((args[i], low, high) for i, (low, high) in self.intervals.items())
-        inside = [all_legal((u >= low) & (u <= high)) for u, low, high in ends]
+        inside = [((u >= low) & (u <= high)).reshape(len(u), -1).all(axis=1) for u, low, high in ends]
         inside += [np.linalg.eigvalsh(symmetric(args[i]))[..., 0] > 0 for i in self.definite]
         return np.broadcast_to(reduce(np.logical_and, inside), max(map(len, args))) if inside else None
 
@@ -95,13 +99,9 @@ class Rule:
         legal = self.domain(args)
         for i, moves in moving.items():
             low, high = self.intervals[i]
-            legal = legal & all_legal(((args[i] > low) & (args[i] < high)) | ~moves)
+            inside = ((args[i] > low) & (args[i] < high)) | ~moves
+            legal = legal & inside.reshape(len(inside), -1).all(axis=1)
         return legal
-
-    @property
-    def restricted(self):
-        """Whether some arguments are illegal."""
-        return bool(self.intervals or self.definite) or type(self).domain is not Rule.domain
 
 
 class Elementwise(Rule):
@@ -201,8 +201,3 @@ def grouped(form, axis):
 def symmetric(s):
     """The symmetric part of matrices, which is all that functions of symmetric ones see."""
     return 0.5 * (s + np.swapaxes(s, -1, -2))
-
-
-def all_legal(mask):
-    """Reduce a mask of entries to one of records: whether all entries of the record are legal."""
-    return mask.reshape(len(mask), -1).all(axis=1)

@@ -40,11 +40,12 @@ class Form:
         parts = (self.row, self.column, self.coefficient, self.scale)
         return (self.shape, *(part.tobytes() for part in parts))
 
-    def reshaped(self, shape):
-        """Same entries in C order under another shape."""
+    def reshaped(self, shape, terms=slice(None)):
+        """Same entries in C order under another shape, and perhaps only some of the terms."""
         out = object.__new__(Form)
         out.shape = tuple(shape)
-        out.row, out.column, out.coefficient, out.scale = self.row, self.column, self.coefficient, self.scale
+        for name in ("row", "column", "coefficient", "scale"):
+            setattr(out, name, getattr(self, name)[terms])
         return out
 
     def scaled(self, factor):
@@ -53,10 +54,7 @@ class Form:
 
     def at(self, terms):
         """Only the terms of a mask or of positions, in their order."""
-        out = self.reshaped(self.shape)
-        for name in ("row", "column", "coefficient", "scale"):
-            setattr(out, name, getattr(self, name)[terms])
-        return out
+        return self.reshaped(self.shape, terms)
 
     def array(self):
         """Value of a constant form."""

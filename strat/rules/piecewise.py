@@ -48,22 +48,18 @@ class Maximum(Elementwise):
     """max(u, v, …): pos, pinball, hinge."""
 
     kinks, portable = "some", True
+    value = staticmethod(lambda *args: reduce(namespace(args[0]).maximum, args))
+    mixed = staticmethod(lambda i, j, args, out, memo: 0.0)
     example = at_point(lambda u: cp.sum(cp.maximum(0.9 * u, -0.1 * u)), u=[0.3, -1.0, 2.0])
 
     def kinks_of(self, forms_):
         """Those of a positive part, max(u, 0), are where it is 0."""
         return "zero" if len(forms_) == 2 and any(not len(f.row) for f in forms_) else "some"
 
-    def value(self, *args):
-        return reduce(namespace(args[0]).maximum, args)
-
     def partial(self, i, args, out, memo):
         xp = namespace(args[0])
         first = xp.argmax(xp.stack(xp.broadcast_arrays(*args)), axis=0)
         return xp.asarray(first == i, dtype=xp.float64)
-
-    def mixed(self, i, j, args, out, memo):
-        return 0.0
 
 
 @rule(atoms.minimum)
@@ -138,6 +134,7 @@ class Envelope(Elementwise):
     portable = True
     #: Whether the derivative at 0 is 0.
     flat_at_zero = property(lambda self: self.forward([np.zeros(1)])[1][0] == 0.0)
+    partial = staticmethod(lambda i, args, out, memo: memo)
     _kinks = cached_property(lambda self: np.stack(self.kinks_apart, axis=1).tolist())
 
     def __init__(self, function, delta):
@@ -165,9 +162,6 @@ class Envelope(Elementwise):
             c = clip((u - place) / (self.delta or TINY), low, high)
             out, slope = out + c * (u - place - 0.5 * self.delta * c), slope + c
         return out, slope
-
-    def partial(self, i, args, out, memo):
-        return memo
 
     def mixed(self, i, j, args, out, memo):
         (u,), xp = args, namespace(args[0])

@@ -84,20 +84,14 @@ class _SingularValues(Rule):
         return on_singular_values(u, lambda s: self.onto(s, radius))
 
 
-def _cut(values, radius):
-    """Projection of values >= 0 on {maximum <= radius}."""
-    return np.minimum(values, radius[..., None])
-
-
 @rule(atoms.normNuc)
 class NuclearNorm(_SingularValues):
     """Sum of the singular values of a matrix."""
 
     example = at_point(cp.normNuc, u=[[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]])
-    onto, onto_dual = staticmethod(onto_l1_ball), staticmethod(_cut)
-
-    def of_values(self, values):
-        return values.sum(axis=-1), np.ones_like(values)
+    onto = staticmethod(onto_l1_ball)
+    onto_dual = staticmethod(lambda values, radius: np.minimum(values, radius[..., None]))
+    of_values = staticmethod(lambda values: (values.sum(axis=-1), np.ones_like(values)))
 
 
 @rule(atoms.sigma_max)
@@ -105,10 +99,8 @@ class SpectralNorm(_SingularValues):
     """Largest singular value of a matrix (what ``cp.norm`` of a matrix means)."""
 
     example = at_point(cp.sigma_max, u=[[1.0, -0.5, 2.0], [0.3, 1.0, 0.1]])
-    onto, onto_dual = staticmethod(_cut), staticmethod(onto_l1_ball)
-
-    def of_values(self, values):
-        return values[..., 0], np.eye(1, values.shape[-1])[0]
+    onto, onto_dual = staticmethod(NuclearNorm.onto_dual), staticmethod(NuclearNorm.onto)
+    of_values = staticmethod(lambda values: (values[..., 0], np.eye(1, values.shape[-1])[0]))
 
 
 class _Eigenvalues(Rule):
@@ -156,10 +148,8 @@ class LogDetRule(_Eigenvalues):
 
     definite = (0,)
     example = at_point(lambda S: -cp.log_det(S), S=[[2.0, 0.5], [0.5, 1.0]])
-
-    def prox_eigenvalues(self, values, step):
-        """The positive root of z² − uz + step = 0, step < 0, for each eigenvalue u."""
-        return positive_root(values, -step[:, None])
+    # z² − uz + step = 0, step < 0, for each eigenvalue u
+    prox_eigenvalues = staticmethod(lambda values, step: positive_root(values, -step[:, None]))
 
     def of_values(self, values):
         positive = values[..., :1] > 0
@@ -176,9 +166,7 @@ class VonNeumannEntropy(_Eigenvalues):
 
     definite = steep = (0,)
     example = at_point(lambda S: -cp.von_neumann_entr(S), S=[[2.0, 0.5], [0.5, 1.0]])
-
-    def prox_eigenvalues(self, values, step):
-        return Entr().prox(values, step[:, None])
+    prox_eigenvalues = staticmethod(lambda values, step: Entr().prox(values, step[:, None]))
 
     def of_values(self, values):
         positive = np.maximum(values, np.finfo(float).tiny)  # finite slopes, so that 0 times one is not nan
