@@ -193,17 +193,13 @@ def shared_rows(form):
     if not len(form.row) or len(form.row) % m:
         return None
     order = np.lexsort((form.column, form.scale, form.coefficient, form.row)).reshape(m, -1)
-    same = (
-        np.all(form.row[order] == np.arange(m)[:, None])
-        and np.all(form.coefficient[order] == form.coefficient[order[0]])
-        and np.all(form.scale[order] == form.scale[order[0]])
-    )
+    same = all(np.all(part[order] == part[order[0]]) for part in (form.coefficient, form.scale))
+    same = same and np.all(form.row[order] == np.arange(m)[:, None])
     # Terms in the order of the first row's columns, so that a plain x @ theta needs no reordering of theta.
     return order[:, np.argsort(form.column[order[0]], kind="stable")] if same else None
 
 
 def dense(values):
-    """Values as an array."""
     return values.toarray() if sp.issparse(values) else values
 
 

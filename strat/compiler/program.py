@@ -243,9 +243,8 @@ class Program(Shown):
         N = arrays[0].shape[0] if arrays else len(strata)
         if N == 0:
             raise DataError(f"bind of {self.what} was given no records; there is nothing to bind.")
-        if strata is None:
-            grouped = Strata([0], np.zeros(N, dtype=np.intp))
-        else:
+        grouped = Strata([0], np.zeros(N, dtype=np.intp))
+        if strata is not None:
             grouped = Strata.read(strata, data[0] if data else None, N, strata_order)
         oracle = self.bind_records(arrays, grouped, read_weight(sample_weight, N), prox=True)
         return BoundOracle(self, oracle, list(grouped.labels))

@@ -11,9 +11,8 @@ from strat.rules import short, text
 
 def prox_line(program, prox=True):
     """How the prox is computed, where hyperparameters have values; of a loss, as at a few random records."""
-    if any(p.value is None for p in program.hyperparameters):
-        return []
-    _, oracle, _ = random_records(program, np.random.default_rng(0), {}, prox)
+    known = all(p.value is not None for p in program.hyperparameters)
+    oracle = random_records(program, np.random.default_rng(0), {}, prox)[1] if known else None
     if oracle is None:
         return []
     kind = oracle.prox.kind if oracle.has("prox") else "none"

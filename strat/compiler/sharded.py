@@ -52,9 +52,8 @@ def shard(bind, strata, part):
     index = strata.index[part]
     first = np.flatnonzero(np.diff(index, prepend=-1))
     counts = np.diff(first, append=len(index))
-    if not len(part):
-        return Shard(index, None, counts)
-    return Shard(index[first], bind(strata=strata, part=part, statistics=False).interior(), counts)
+    oracle = bind(strata=strata, part=part, statistics=False).interior() if len(part) else None
+    return Shard(index[first], oracle, counts)
 
 
 def chunk_shard(chunk, program, read, shared, given, smooth):

@@ -34,11 +34,8 @@ class Records:
     strata: Strata
     weight: np.ndarray
     columns: dict
-
-    @property
-    def filled(self):
-        """Mask (K,) of the strata with records of positive weight."""
-        return np.bincount(self.strata.index, self.weight > 0, self.strata.K) > 0
+    #: Mask (K,) of the strata with records of positive weight.
+    filled = property(lambda self: np.bincount(self.strata.index, self.weight > 0, self.strata.K) > 0)
 
     @classmethod
     def read(

@@ -22,6 +22,7 @@ class Strata:
 
     K = property(lambda self: len(self.labels))
     N = property(lambda self: len(self.index))
+    counts = cached_property(lambda self: np.bincount(self.index, minlength=self.K))  # of records, (K,)
 
     def __init__(self, labels, index):
         self.labels, self.index = labels, index
@@ -48,11 +49,6 @@ class Strata:
                 f"{did_you_mean(label, nodes) or 'Add the node to the graph or drop these records.'}"
             )
         return cls(nodes, where[records.codes])
-
-    @cached_property
-    def counts(self):
-        """The number of records of each stratum, shape (K,)."""
-        return np.bincount(self.index, minlength=self.K)
 
     @cached_property
     def order(self):

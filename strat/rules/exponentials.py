@@ -147,8 +147,7 @@ class LogSumExp(Rows):
     def forward(self, args):
         (u,), xp = args, namespace(args[0])
         top = _along_rows(xp.maximum, u)
-        if not xp.all(xp.isfinite(top)):
-            top = xp.where(xp.isfinite(top), top, 0.0)
+        top = xp.where(xp.isfinite(top), top, 0.0)
         e = u - top[..., None]
         e = np.exp(e, out=e) if xp is np else xp.exp(e)
         total = _along_rows(xp.add, e)

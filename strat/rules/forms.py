@@ -49,7 +49,6 @@ class Form:
         return out
 
     def scaled(self, factor):
-        """Form times a number."""
         return Form(self.shape, self.row, self.column, self.coefficient, self.scale * factor)
 
     def at(self, terms):

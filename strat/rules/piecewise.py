@@ -83,7 +83,6 @@ class PiecewiseLinear:
         self.left, self.right = float(left), float(right)
 
     def __call__(self, u):
-        """Value at u."""
         u = np.asarray(u, dtype=float)
         inside = np.interp(u, self.knots, self.values)
         below, above = np.minimum(u - self.knots[0], 0.0), np.maximum(u - self.knots[-1], 0.0)
@@ -95,7 +94,6 @@ class PiecewiseLinear:
         return PiecewiseLinear(knots, self(knots) + other(knots), *slopes)
 
     def scaled(self, factor):
-        """factor times the function."""
         return PiecewiseLinear(self.knots, factor * self.values, factor * self.left, factor * self.right)
 
     def maximum(self, other):
