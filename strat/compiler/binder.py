@@ -66,8 +66,7 @@ class Binder:
 
     def has_data(self, form):
         """Whether the form's value differs between records of a stratum."""
-        data = self.symbols.depends(form.coefficient) & DATA
-        return bool(data) or any(node.has_data for node, _ in self.atoms_of(form))
+        return bool((self.symbols.depends(form.column) | self.symbols.depends(form.coefficient)) & DATA)
 
     # Values of what has no variable in it
 

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 from strat.compiler.expressions import eigenvalues
 from strat.compiler.value_checks import check_fixed
-from strat.compiler.walk import Symbols, Walker
+from strat.compiler.walk import Walker
 from strat.errors import (
     DataWarning,
     DeclarationError,
@@ -205,7 +205,7 @@ def _why_none(value):
 def check_per_record(expression, data):
     """Raise NotPerRecordError for functions that were meant to run over all records at once."""
     ids = {p.id for p in data}
-    walker = Walker(Symbols(), ids)
+    walker = Walker(ids)
     for e in atoms.nodes(expression):
         known = isinstance(e, (*SIZES, *OVER_RECORDS)) and e.variables()
         word = _taken(e, walker) if known and any(p.id in ids for p in e.parameters()) else None

@@ -15,10 +15,7 @@ from strat.rules.rows import Max
 
 
 class Direction:
-    """A row of a form up to its scale and its constant: the argument u of piecewise linear functions.
-
-    Rows in the same direction have the same ``key``.
-    """
+    """A row of a form up to its scale and its constant: the argument u of piecewise linear functions."""
 
     def __init__(self, form):
         plain = (form.column == 0) & (form.coefficient == 0)
@@ -28,7 +25,7 @@ class Direction:
         self.factor = float(scale[varying[0]]) if len(varying) else 0.0
         self.scale = scale / self.factor if self.factor else scale
         parts = self.column, self.coefficient, np.round(self.scale, 12)
-        self.key = tuple(part.tobytes() for part in parts)
+        self.key = tuple(part.tobytes() for part in parts)  # equal for rows in the same direction
 
     def form(self):
         """The direction as a form of one entry."""
@@ -87,11 +84,9 @@ def first_kink(binder, roots):
     seen, stack = set(), [(node, False) for node in roots]
     while stack:
         node, flattened = stack.pop()
-        if (node, flattened) in seen:
+        if (node, flattened) in seen or (flattened and kinks_at_zero(binder, node)):
             continue
         seen.add((node, flattened))
-        if flattened and kinks_at_zero(binder, node):
-            continue
         kink = node.rule.kinks_of(node.forms)
         if kink == "some" or (kink == "zero" and not flattened):
             return node

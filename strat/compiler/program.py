@@ -19,7 +19,7 @@ from strat.compiler.prox import with_prox
 from strat.compiler.report import header, piece_rows, prox_line
 from strat.compiler.value_checks import Curvature, Origin
 from strat.compiler.verify import check_program
-from strat.compiler.walk import Symbols, Walker
+from strat.compiler.walk import Walker
 from strat.errors import DataError, DeclarationError
 from strat.oracles.base import is_foreign
 from strat.oracles.design import Segments, compact
@@ -79,12 +79,9 @@ def compiled(expression, data, constraints, what, smoothing=None, variables=()):
     found = {v.id: v for source in (*variables, expression, *constraints) for v in source.variables()}
     check.check_variables(found.values())
     check.check_per_record(expression, data)
-    curvature = Curvature(expression, what)
-    curvature.check_declaration()
+    Curvature(expression, what).check_declaration()
     check.warn_of_meanings(expression, constraints)
-    program = Program(expression, data, constraints, tuple(found.values()), what, smoothing)
-    program.curvature = curvature
-    return program
+    return Program(expression, data, constraints, tuple(found.values()), what, smoothing)
 
 
 class Program(Shown):
@@ -117,9 +114,8 @@ class Program(Shown):
         self.expression, self.data, self.constraints = expression, tuple(data), tuple(constraints)
         self.variables, self.what, self.smoothing = tuple(variables), what, smoothing
         self.layout = Layout({v.name(): v.shape for v in variables})
-        self.symbols = Symbols()
-        walker = Walker(self.symbols, self._ids)
-        self.form = walker(expression)
+        walker = Walker(self._ids)
+        self.symbols, self.form = walker.symbols, walker(expression)
         if not self.hyperparameters:  # whose values would be read as constants
             self._last = ({}, walker)
 
@@ -153,7 +149,7 @@ class Program(Shown):
         key = {i: (value.shape, value.tobytes()) for i, value in values.items()}
         last = self.__dict__.get("_last")
         if last is None or last[0] != key:
-            walker = Walker(Symbols(), self._ids, values)
+            walker = Walker(self._ids, values)
             for expression in (self.expression, *self.curvature.factors):
                 walker(expression)
             last = self._last = (key, walker)

@@ -30,7 +30,7 @@ def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, 
     ``why["prox"]`` says why the prox has no closed form. `cones`: whether records have a cone program.
     ``apart()`` gives the same parts with piecewise linear functions read as such, where the expression is of records.
     """
-    binder, values, records = assembly.binder, walker.values, None
+    binder, values = assembly.binder, walker.values
 
     def of_records():
         if not smoothed:
@@ -42,8 +42,7 @@ def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, 
             )
         return [part.kinked_rows.cones()]
 
-    if program.data and cones:
-        records = Once(of_records, binder.segments.N * binder.n)
+    records = Once(of_records, binder.segments.N * binder.n) if program.data and cones else None
     if not prox:
         return assembly.oracle(records)
     check_fixed(program.constraints, values)
@@ -86,11 +85,10 @@ def with_prox(program, assembly, walker, prox=True, smoothed=False, apart=None, 
         cone_prox = ConeProx(oracle.cones, program.what, restricted=sets.restrict)
     elif records:
         cone_prox = ConeProx(Once(of_both), program.what, builder.domain())
-    inside = binder.inside(assembly.roots)
     # Newton's steps cannot end at an end of a domain where the value is finite. In losses such minima are rare, and a cone
     # program of all records in every iteration would be slow.
-    ends = [node.forms[i] for node in inside for i in (*node.rule.steep, *node.rule.closed)]
-    ends = not program.data and any(not form.is_data for form in ends)
+    inside = () if program.data else binder.inside(assembly.roots)
+    ends = any(not n.forms[i].is_data for n in inside for i in (*n.rule.steep, *n.rule.closed))
     if not sets.restrict and not assembly.roots:
         oracle.prox = QuadraticProx.of(assembly.parts(), sets.transposed)
     elif not sets.restrict and oracle.has("hessian_operator") and not (ends and cone_prox):

@@ -114,14 +114,14 @@ class Symbols:
 
 
 class Walker:
-    """Reads expressions into one set of symbols.
+    """Reads expressions into one set of ``symbols``.
 
     `data` has the CVXPY ids of the Parameters that hold record data, and `values` of hyperparameters by CVXPY id are read as
     constants.
     """
 
-    def __init__(self, symbols, data, values=None):
-        self.symbols, self.data = symbols, frozenset(data)
+    def __init__(self, data, values=None):
+        self.symbols, self.data = Symbols(), frozenset(data)
         self.values, self._seen = values or {}, {}
 
     def __call__(self, expression):
@@ -140,8 +140,8 @@ class Walker:
 
     def copy(self):
         """A walker that has read as much, with symbols of its own."""
-        twin = Walker(self.symbols.copy(), self.data, self.values)
-        twin._seen = dict(self._seen)
+        twin = Walker(self.data, self.values)
+        twin.symbols, twin._seen = self.symbols.copy(), dict(self._seen)
         return twin
 
     def _read(self, e):

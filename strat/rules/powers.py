@@ -55,9 +55,8 @@ class Pnorm(Rows):
         return top[..., 0] * (scaled**self.p).sum(axis=-1) ** (1.0 / self.p), None
 
     def pullback(self, i, args, out, memo, g):
-        (u,) = args
-        ratio = np.abs(u) / np.where(out > 0, out, 1.0)[..., None]
-        return g[..., None] * np.sign(u) * ratio ** (self.p - 1.0)
+        ratio = np.abs(args[0]) / np.where(out > 0, out, 1.0)[..., None]
+        return g[..., None] * np.sign(args[0]) * ratio ** (self.p - 1.0)
 
 
 class Square(Scalar):
@@ -110,9 +109,8 @@ class PowerRule(Elementwise):
         return out if p > 0 else 1.0 / out
 
     def partial(self, i, args, out, memo):
-        (u,) = args
-        sign = np.sign(u) if self.even else 1.0
-        return self.p * sign * self.value(u, less=1)
+        sign = np.sign(args[0]) if self.even else 1.0
+        return self.p * sign * self.value(args[0], less=1)
 
     def mixed(self, i, j, args, out, memo):
         # For 1 < p < 2 the curvature at 0 is infinite; the one at 1e-8 keeps Newton's method going.
