@@ -278,10 +278,8 @@ class Assembly:
 def _least_squares(form, weights):
     """Σ weights × (affine form)² over records, weights (N, m), as a quadratic a stratum; None where that is no gain."""
     design, segments = form.design, form.segments
-    if design is None or form.inner:
-        return None
-    K, n = segments.K, design.n
-    if K * n * n > max(design.coefficients.size, segments.N) or design.m > 64 or not design.dense:
+    known = design is not None and not form.inner and design.dense and design.m <= 64
+    if not known or segments.K * design.n**2 > max(design.coefficients.size, segments.N):
         return None
     hessian = 2.0 * design.gram(weights)
     total = np.maximum(segments.sum(weights.sum(axis=1)), 1e-300)
@@ -291,7 +289,7 @@ def _least_squares(form, weights):
         return None  # a column is so far from 0 for its spread that the sums lose digits
     # At the minimiser of a slightly regularized problem the residuals are small, and so is what cancels.
     slope = 2.0 * design.rmatvec(weights * (0.0 if form.offset is None else form.offset))
-    ridge = (1e-9 * square + 1e-300)[:, :, None] * np.eye(n)
+    ridge = (1e-9 * square + 1e-300)[:, :, None] * np.eye(design.n)
     centre = -np.linalg.solve(hessian + ridge, slope[..., None])[..., 0]
     centre[~np.isfinite(centre)] = 0.0
     residual = form.value(centre, {}).reshape(-1, form.m)

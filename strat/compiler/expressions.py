@@ -72,9 +72,8 @@ def sign_of(values, matrix=False):
     """Sign of an array of values: "+", "-", "0" (all zero) or "?" (both); definiteness for matrices."""
     values = eigenvalues(values) if matrix else np.asarray(values, dtype=float)
     low, high = values.min(initial=0.0), values.max(initial=0.0)
-    size = max(-low, high)
-    slack = (1e-8 if matrix else 1e-12) * size
-    if size == 0:
+    slack = (1e-8 if matrix else 1e-12) * max(-low, high)
+    if low == high:
         return "0"
     return "+" if low >= -slack else "-" if high <= slack else "?"
 

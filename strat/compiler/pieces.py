@@ -25,9 +25,7 @@ def affine(binder, form):
         return None
     rows, columns = form.row[variable], binder.flat(form.column[variable])
     values = np.array(binder.terms(form.at(variable))).reshape(-1)
-    starts = np.searchsorted(rows, np.arange(form.size + 1))  # a form's rows are sorted
-    A = sp.csr_array((values, columns, starts), shape=(form.size, binder.n))
-    A.sum_duplicates()
+    A = sp.csr_array((values, (rows, columns)), shape=(form.size, binder.n))
     A.eliminate_zeros()
     return A, np.asarray(binder.values(form.at(rest))).reshape(-1) if rest.any() else np.zeros(form.size)
 

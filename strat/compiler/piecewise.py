@@ -93,8 +93,7 @@ def first_kink(binder, roots):
         for form in node.forms:
             # Each row of the form is a number times one atom's entry.
             alone = np.array_equal(form.row, np.arange(form.size)) and binder.kinds(form)[1].all()
-            for inner, _ in binder.atoms_of(form):
-                stack.append((inner, node.rule.flat_at_zero and alone))
+            stack += [(inner, node.rule.flat_at_zero and alone) for inner, _ in binder.atoms_of(form)]
     return None
 
 

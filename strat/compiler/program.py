@@ -120,6 +120,7 @@ class Program(Shown):
             self._last = ({}, walker)
 
     _ids = property(lambda self: frozenset(p.id for p in self.data))  # which deep copies have anew
+    curvature = cached_property(lambda self: Curvature(self.expression, self.what))
 
     @cached_property
     def hyperparameters(self):
@@ -135,11 +136,6 @@ class Program(Shown):
     def __getstate__(self):
         """All but what goes by identities of expressions, which a copy has not."""
         return {k: v for k, v in self.__dict__.items() if k not in ("curvature", "_last")}
-
-    @cached_property
-    def curvature(self):
-        """What is known of the expression's convexity."""
-        return Curvature(self.expression, self.what)
 
     def _walked(self, values):
         """A walker that has read the expression and its factors, for values of hyperparameters by CVXPY id.

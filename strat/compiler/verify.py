@@ -73,8 +73,8 @@ def _draws(leaves, rng, count):
 
 def _inside(leaf, value):
     """A value with the leaf's attributes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # CVXPY's about sparse values, which it makes itself
+    # CVXPY warns about sparse values, which it makes itself.
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         value = leaf.project(value)
     value = value.toarray() if sp.issparse(value) else value  # of diagonal matrices
     return np.asarray(value, dtype=float).reshape(leaf.shape)
@@ -236,8 +236,8 @@ class Reference:
 
     def values(self, theta):
         """Sum over the records of each stratum, (K,)."""
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CVXPY's about invalid values, at points outside the domain
+        # CVXPY warns about invalid values, at points outside the domain.
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             out = [float(self._sum(self._named(at), k).value) for k, at in enumerate(theta)]
         return np.where(np.isnan(out), np.inf, out)
 
@@ -250,8 +250,7 @@ class Reference:
             limits += self._limits(fresh)
             parts.append(fresh)
         problem = cp.Problem(cp.Minimize(total), limits)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about accuracy, which is judged here
+        with warnings.catch_warnings(action="ignore"):  # about accuracy, which is judged here
             problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
         if problem.status not in ("optimal", "optimal_inaccurate"):
             raise cp.error.SolverError(f"CVXPY reports {problem.status}")

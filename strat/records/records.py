@@ -104,9 +104,8 @@ def _without_strata(parameters, data, strata, declared, where):
 def _warn_of_order(arguments):
     """Warn where pandas objects have the same index in different orders: rows are matched by position, not by index."""
     indexes = {name: value.index for name, value in arguments.items() if hasattr(value, "iloc")}
-    first = next(iter(indexes), None)
+    first, reference = next(iter(indexes.items()), (None, None))
     for name, index in indexes.items():
-        reference = indexes[first]
         reordered = len(index) == len(reference) and not reference.equals(index)
         if reordered and reference.is_unique and set(reference) == set(index):
             DataWarning.warn(
