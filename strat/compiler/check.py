@@ -20,13 +20,11 @@ from strat.rules import atoms, no_rule, short, text
 BROADCASTING = (atoms.AddExpression, atoms.multiply, atoms.DivExpression, atoms.Elementwise)
 #: Functions of several numbers that have no meaning for one, and what they take of their argument.
 OVER_RECORDS = {
-    atoms.max: "maximum",
-    atoms.norm_inf: "maximum",
+    (atoms.max, atoms.norm_inf): "maximum",
     atoms.min: "minimum",
     atoms.sum_largest: "sum of the largest entries",
     atoms.log_sum_exp: "log-sum-exp",
-    atoms.cumsum: "running total or maximum",
-    atoms.cummax: "running total or maximum",
+    (atoms.cumsum, atoms.cummax): "running total or maximum",
     atoms.GeoMean: "geometric mean",
     atoms.dotsort: "weighted sum of sorted entries",
 }
@@ -204,11 +202,11 @@ def _why_none(value):
 
 def check_per_record(expression, data):
     """Raise NotPerRecordError for functions that were meant to run over all records at once."""
-    ids = {p.id for p in data}
-    walker = Walker(ids)
+    walker = Walker(p.id for p in data)
     for e in atoms.nodes(expression):
         known = isinstance(e, (*SIZES, *OVER_RECORDS)) and e.variables()
-        word = _taken(e, walker) if known and any(p.id in ids for p in e.parameters()) else None
+        known = known and any(p.id in walker.data for p in e.parameters())
+        word = _taken(e, walker) if known else None
         if word is not None:
             raise NotPerRecordError(
                 f"{text(e)} takes the {word} of one number. The loss is that of ONE record and is summed over "

@@ -199,7 +199,7 @@ class ProxBuilder:
         low, high = self.sets.low.copy(), self.sets.high.copy()
         for node in self.binder.inside([*self.nodes, *(node for node, *_ in self.sets.balls)]):
             for i, ends in node.rule.intervals.items():
-                rows = self.rows(node.forms[i]) if np.isfinite(ends).any() else None
+                rows = self.rows(node.forms[i])
                 if rows is not None:
                     _, column, scale, offset = rows
                     bounds = np.sort([(end - offset) / scale for end in ends], axis=0)
@@ -211,8 +211,7 @@ class ProxBuilder:
         """Label of the block that each coordinate belongs to, and whether it is in a ball or cone."""
         sets, links = self.sets, [matrix for _, matrix in self.pieces]
         links += [A for A, _ in sets.equalities + sets.inequalities]
-        where = [self.layout.slices[name] for name in sets.cones]
-        rows = [np.arange(s.start, s.stop) for s in where]
+        rows = [np.arange(self.n)[self.layout.slices[name]] for name in sets.cones]
         rows += [self.support(node)[np.flatnonzero(weight)].indices for node, weight, *_ in sets.balls]
         tied = np.isin(np.arange(self.n), np.concatenate([[], *rows]))
         links += [csr_array((np.ones(len(r)), r, [0, len(r)]), (1, self.n)) for r in rows]
@@ -281,22 +280,19 @@ class ProxBuilder:
     def _newton(self, columns):
         """The block of smooth functions."""
         binder, weights, p = self.binder, {}, self.sets.transposed
-        touching = [(node, m[:, columns].tocsr()) for node, m in self.pieces]
-        touching = [(node, matrix) for node, matrix in touching if matrix.nnz]
-        inside = binder.inside([node for node, _ in touching])
+        touching = {node: part for node, m in self.pieces if (part := m[:, columns].tocsr()).nnz}
         paired = p is not None and np.any(p[columns] != columns)
-        for node in inside:
-            ends = [self.rows(node.forms[i]) for i, e in node.rule.intervals.items() if np.isfinite(e).any()]
+        for node in binder.inside(touching):
             smooth = node.rule.curved and node.rule.kinks == "none"
-            known = all(form.is_data for form in node.forms[1:]) and all(rows is not None for rows in ends)
+            known = all(self.rows(node.forms[i]) is not None for i in node.rule.intervals)
+            known = known and all(form.is_data for form in node.forms[1:])
             if paired or not (smooth and known):
                 why = f"{node.rule.name} in {text(node.expression)}"
                 raise NoProx(f"functions of one coordinate have no joint closed form: {why}")
-        for node, matrix in touching:  # of entries that touch these columns only
+        for node, matrix in touching.items():  # of entries that touch these columns only
             weight = self.nodes[node] * (np.diff(matrix.indptr) > 0)
             weights[binder.node(node)] = weight.reshape(len(weight), *node.shape)
-        nodes = binder.nodes([node for node, _ in touching])
-        tape = Tape(nodes, weights, None, self.n, self.active)
+        tape = Tape(binder.nodes(touching), weights, None, self.n, self.active)
         bounds = [end[None, columns] for end in self.domain()]
         return NewtonBlock(columns, *self._parts(columns)[:2], *bounds, self.n, tape)
 

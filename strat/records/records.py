@@ -48,8 +48,7 @@ class Records:
         or the `Device` that keeps them.
         """
         names, data, strata = [p.name() for p in parameters], tuple(map(as_frame, data)), as_frame(strata)
-        given = dict(zip(names, data, strict=False))
-        _warn_of_order({**given, "strata": strata, "sample_weight": weight})
+        _warn_of_order(dict(zip(names, data, strict=False)) | {"strata": strata, "sample_weight": weight})
         data, labels = _without_strata(parameters, data, strata, declared, where)
         present = {n: list(d.columns) for n, d in zip(names, data, strict=False) if hasattr(d, "columns")}
         for name, listed in present.items():
