@@ -1,6 +1,7 @@
 """ADMM: a given graph, and any loss with a prox, on copies of the parameters that have to agree."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +18,8 @@ AT_EDGE = 1e3
 RANGE = 1e8  # the penalty stays within this factor of its first value
 
 
-class ADMM(Solver, max_iter=10000):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ADMM(Solver):
     """Alternating direction method of multipliers for a given graph, with exact proxes of loss and regularizer.
 
     It needs no gradient: pinball, absolute, hinge and epsilon-insensitive losses are fitted as they are. Loss,
@@ -62,6 +64,7 @@ class ADMM(Solver, max_iter=10000):
     array([6., 9.])
     """
 
+    max_iter: int = 10000
     needs = {"loss": "prox", "regularizer": "prox"}
     ways = {
         "loss": (

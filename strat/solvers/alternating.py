@@ -22,7 +22,7 @@ ALIKE = 1e-6  # singular values of the iterations' turns, relative to the larges
 IDLE = 10  # iterations without a visible decrease of F in which the residual must halve
 
 
-class AlternatingMinimization(Solver, max_iter=1000):
+class AlternatingMinimization(Solver):
     """Exact minimization over theta and over W in turn.
 
     One iteration fits the Laplacian regularised stratified model for the current graph, from the current parameters

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache, partial
 from numbers import Integral, Real
 from os import PathLike
 from time import perf_counter
-from types import FunctionType
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -45,15 +45,16 @@ def _whole(value):
     return isinstance(value, Integral) and value >= 0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Solver(BaseEstimator):
-    """Base class: a subclass has the options as parameters, `needs`, and `_algorithm(problem, theta, w)`.
+    """Base class: a subclass has the options as fields, `needs`, and `_algorithm(problem, theta, w)`.
 
     `needs` names the oracle that each role must have, or several of which one is enough. `ways` says what to do where
     the oracle of a role is missing, if it is not what all solvers say. `learns_graphs` is False where W is not fitted.
     Where a solver `follows_edges`, its `_algorithm` takes a `way` to go on from where nothing else does, such as the edge of the
     loss's domain: cone programs, "model" or "records" (`ConeNewton`), or "turns" in theta and W if its algorithm counts
-    iterations in which these are `apart`. A subclass may name its own default of `max_iter`; one with more options has an
-    `__init__` of its own, whose signature scikit-learn reads.
+    iterations in which these are `apart`. A subclass with other defaults or more options is a dataclass, too: scikit-learn reads
+    the signature of its `__init__`.
     """
 
     needs = {}
@@ -68,28 +69,17 @@ class Solver(BaseEstimator):
         "callback": ("a function of the state", lambda v: v is None or callable(v)),
     }
 
-    def __init_subclass__(cls, max_iter=None, **options):
+    tol: float = 1e-6
+    max_iter: int = 1000
+    patience: int | None = None
+    time_limit: float | None = None
+    callback: Callable | None = None
+    checkpoint: str | PathLike | None = None
+    verbose: bool = False
+
+    def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         cls.__doc__ = cls.__doc__ and cls.__doc__.replace("{options}", _OPTIONS)
-        if max_iter is not None:  # the same function with another default
-            init = Solver.__init__
-            cls.__init__ = FunctionType(init.__code__, init.__globals__, init.__name__)
-            cls.__init__.__kwdefaults__ = {**init.__kwdefaults__, "max_iter": max_iter}
-            cls.__init__.__annotations__ = init.__annotations__
-
-    def __init__(
-        self,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        patience: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable | None = None,
-        checkpoint: str | PathLike | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.tol, self.max_iter, self.patience, self.time_limit = tol, max_iter, patience, time_limit
-        self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
     def validate(self):
         """Check the options.

@@ -1,5 +1,7 @@
 """Cone: any convex regularizer and constraints on a given graph, by cone programs for all strata."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from strat.errors import NoOracleError
@@ -18,7 +20,8 @@ SHARE = 0.03  # accuracy of a program over the square of the residual before it:
 ROUGH, FINE = 1e-3, 3e-8  # the roughest accuracy, and that below which a program is solved well
 
 
-class Cone(Solver, max_iter=100):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Cone(Solver):
     """Proximal Newton method on a given graph whose steps are cone programs of all strata, solved by Clarabel.
 
     It needs no prox: the regularizer and the constraints enter as the cone program that CVXPY writes for one stratum, repeated
@@ -58,6 +61,7 @@ class Cone(Solver, max_iter=100):
            [0.349, 0.663, 0.663]])
     """
 
+    max_iter: int = 100
     follows_edges = True
     needs = {"loss": ("hessian_operator", "cones"), "regularizer": "cones"}
     learns_graphs = False

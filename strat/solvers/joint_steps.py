@@ -244,7 +244,7 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     return Result(status, iterations, point.objective, parts, **found, **work)
 
 
-class GraphSteps(Solver, max_iter=1000):
+class GraphSteps(Solver):
     """The steps of ``MAPG`` in W alone."""
 
     needs = {"regularizer": "prox"}

@@ -1,8 +1,7 @@
 """MAPG: monotone accelerated proximal gradient for the joint problem."""
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from numbers import Real
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ def _is_step(step):
     return step is None or (pair and all(isinstance(a, Real) and 0 < a < float("inf") for a in step))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MAPG(Solver):
     """Monotone accelerated proximal gradient in parameters and edge weights together.
 
@@ -49,25 +49,11 @@ class MAPG(Solver):
     MAPG(max_iter=100, step=(0.001, 0.0001))
     """
 
+    step: Any = field(default=None, kw_only=False)
+    max_iter: int = 5000
     follows_edges = True
     _ranges = {**Solver._ranges, "step": ("two numbers (alpha_x, alpha_y) above 0, or None", _is_step)}
     needs = {"loss": "value_and_gradient", "regularizer": "prox"}
-
-    def __init__(
-        self,
-        step: Any = None,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 5000,
-        patience: int | None = None,
-        time_limit: float | None = None,
-        callback: Callable | None = None,
-        checkpoint: str | PathLike | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.step = step
-        super().__init__(tol=tol, max_iter=max_iter, patience=patience, time_limit=time_limit)
-        self.callback, self.checkpoint, self.verbose = callback, checkpoint, verbose
 
     def _algorithm(self, problem, theta, w, way=None):
         if self.step is not None and not way:

@@ -1,5 +1,6 @@
 """NewtonCG: a proximal Newton method for a given graph."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +15,8 @@ from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem, Smoothed
 
 
-class NewtonCG(Solver, max_iter=500):
+@dataclass(kw_only=True, eq=False, repr=False)
+class NewtonCG(Solver):
     """Proximal Newton method in theta for a given graph: the fast solver of the Laplacian regularised stratified model.
 
     Every iteration takes a proximal gradient step, which settles what the regularizer and the constraints hold fixed (zeros of
@@ -47,6 +49,7 @@ class NewtonCG(Solver, max_iter=500):
     NewtonCG(tol=1e-08)
     """
 
+    max_iter: int = 500
     follows_edges = True
     needs = {"loss": "hessian_operator", "regularizer": "prox"}
     learns_graphs = False
