@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from strat.compiler.coupling import on_edges
@@ -178,7 +177,7 @@ def report(graph: Any, isolated: float = 0.01) -> "GraphReport":
     edges, W = EdgeList(K, i, j), prior.matrix()
     W.eliminate_zeros()
     degrees, neighbors = edges.degrees(w), edges.neighbors.astype(int)
-    component = connected_components(W, directed=False)[1]
+    component = edges.components(w)[1]
     component = np.argsort(np.argsort(-np.bincount(component), kind="stable"))[component]  # the largest first
     members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
     log_forests, edge_resistances, resistances = _resistances(W, degrees, component, i, j)

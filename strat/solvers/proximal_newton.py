@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from strat.solvers.algorithm import Algorithm, needs_cones
 from strat.solvers.base import Solver
@@ -117,15 +115,9 @@ class ProximalNewton(Algorithm):
     @cached_property
     def part(self):
         """The number of the connected part that each stratum belongs to; one part where there is one step length."""
-        edges, K = self.problem.edges, self.problem.K
         if self.one_length:
-            return np.zeros(K, dtype=np.intp)
-        if not self.system.coupled:
-            return np.arange(K)
-        (i, j), weight = edges.ends, self.x.w
-        joined = weight > 0
-        links = sp.coo_array((weight[joined], (i[joined], j[joined])), shape=(K, K))
-        return connected_components(links, directed=False)[1]
+            return np.zeros(self.problem.K, dtype=np.intp)
+        return self.problem.edges.components(self.x.w * self.system.coupled)[1]
 
     def step(self):
         """One iteration."""

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dtpmv
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 from scipy.spatial.distance import cdist, pdist, squareform
 
@@ -88,6 +88,12 @@ class EdgeList:
         """Sum of the weights at every stratum, shape (K,)."""
         i, j = self.ends
         return np.bincount(i, w, self.K) + np.bincount(j, w, self.K)
+
+    def components(self, w):
+        """The number of parts that the edges of positive weight join the strata to, and that of each stratum's part, (K,)."""
+        used = w > 0
+        links = sp.coo_array((w[used], tuple(end[used] for end in self.ends)), shape=(self.K, self.K))
+        return connected_components(links, directed=False)
 
     def adjacency_operator(self, w):
         """Function theta -> A(w) theta, for many products with one w."""

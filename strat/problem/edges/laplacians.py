@@ -4,7 +4,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 
 class Laplacians:
@@ -90,14 +89,11 @@ class Laplacians:
     @cached_property
     def components(self):
         """The component (K, n) to which each number of each stratum belongs: where its graph joins strata, they share one."""
-        K, (i, j) = self.edges.K, self.edges.ends
-        out, first = np.empty((K, self.n), dtype=np.intp), 0
+        out, first = np.empty((self.edges.K, self.n), dtype=np.intp), 0
         for kind in range(self.kind.max(initial=-1) + 1):
             (alike,) = np.nonzero(self.kind == kind)
             v, p = self.graph(alike[0])
-            used = v * p > 0
-            links = sp.coo_array((np.ones(used.sum()), (i[used], j[used])), shape=(K, K))
-            count, component = connected_components(links, directed=False)
+            count, component = self.edges.components(v * p)
             out[:, alike] = first + component[:, None] + count * np.arange(len(alike))
             first += count * len(alike)
         return out
