@@ -471,7 +471,7 @@ def test_a_loss_without_another_prox_takes_cone_programs_and_a_warning_says_so()
 @pytest.mark.parametrize(("K", "seconds"), [(2000, [1.0, 2.0]), (2000, [2.0, 1.0]), (1999, [1.0, 2.0])])
 def test_more_blas_threads_than_one_work_where_they_are_faster(K, seconds, monkeypatch):
     edges, calls = SimpleNamespace(sparse=False), iter(seconds)
-    monkeypatch.setattr(solvers_base, "_seconds", lambda: next(calls))
+    monkeypatch.setattr(solvers_base, "timeit", lambda factor, number: next(calls))
     before = threadpoolctl.threadpool_info()
     with solvers_base._blas_threads(SimpleNamespace(learned=True, K=K, edges=edges)):
         counts = [p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]

@@ -1,5 +1,6 @@
 """What an algorithm is to the run loop: a point x that `step` improves, and a state that can be saved."""
 
+from contextlib import suppress
 from operator import attrgetter
 
 import numpy as np
@@ -107,13 +108,9 @@ def for_given_graph(problem, w):
 
 def has_cones(loss):
     """Whether the records' cone program can be written."""
-    if not loss.has("cones"):
-        return False
-    try:
-        loss.cones()
-    except NoOracleError:
-        return False
-    return True
+    with suppress(NoOracleError):
+        return loss.has("cones") and loss.cones() is not None
+    return False
 
 
 def needs_cones(problem):

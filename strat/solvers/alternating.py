@@ -185,8 +185,7 @@ class BlockDescent(Algorithm):
 
     def _w_step(self, theta, start, tol):
         """The best weights for theta."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             result = graph_step(self.problem, theta, start, tol=tol, max_iter=INNER)
         self.extra_factorizations += result.factorizations
         return result.w

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from numbers import Integral, Real
 from os import PathLike
-from time import perf_counter
+from timeit import timeit
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -132,19 +132,12 @@ def _blas_threads(problem):
     """One BLAS thread unless more are faster for large dense matrices: waiting for busy cores costs a factor of ten."""
     one = partial(_thread_pools().limit, limits=1, user_api="blas")
     if problem.learned and problem.K >= 2000 and not problem.edges.sparse:
-        together = _seconds()
+        seconds = partial(timeit, partial(dpotrf, np.eye(1000)), number=3)  # of a few Cholesky factors at present
+        together = seconds()
         with one():
-            alone = _seconds()
+            alone = seconds()
         return nullcontext() if together < alone else one()
     return one()
-
-
-def _seconds(size=1000, times=3):
-    """What a few Cholesky factors take at present."""
-    start, matrix = perf_counter(), np.eye(size)
-    for _ in range(times):
-        dpotrf(matrix)
-    return perf_counter() - start
 
 
 @cache

@@ -44,8 +44,7 @@ def fill(problem, result, tol, choose):
     best = min(x, means, key=lambda point: point.objective)
     if inner.regularizer_values(best.theta).any():
         solver = choose(inner.loss, False, inner.regularizer).set_params(tol=TOL)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             best = min(best, solver._run(inner, best.theta, inner.w0), key=lambda point: point.objective)
     theta = theta.copy()
     theta[empty] = best.theta

@@ -165,8 +165,7 @@ def _theta(problem, name, seed, limit):
     fixed = for_given_graph(problem, problem.edges.zeros() if name == "separate" else problem.w0)
     solver = default_solver(problem.loss, False, problem.regularizer)
     solver.set_params(tol=ROUGH, max_iter=ROUGH_ITERATIONS)
-    with limit(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with limit(), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         result = solver._run(fixed, theta, fixed.w0)
     if result.status == "interrupted" and not result.notes:  # else the records are lost, as the fit will see
         raise KeyboardInterrupt
