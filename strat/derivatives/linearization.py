@@ -91,7 +91,7 @@ class Linearization:
         free = self.hessian.free
         q_free = free.project(q)
         fixed = q - q_free
-        right = free.bend(q_free) + q_free / self._t[:, None] - self.hessian.times(fixed)
+        right = times(free.curvature, q_free) + q_free / self._t[:, None] - self.hessian.times(fixed)
         return fixed, free.project(right)
 
     def _evaluate(self):

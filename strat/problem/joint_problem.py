@@ -1,5 +1,6 @@
 """The joint problem in parameters and edge weights, in the form that solvers use."""
 
+import copy
 import math
 from contextlib import suppress
 from functools import cached_property
@@ -13,8 +14,9 @@ COLUMNS = (1e-2, 1e2)  # root mean squares of columns that are taken as they are
 #: Rounding relative to degrees, the share of gradients from which on it counts, and that of degrees and of F which is nothing.
 EPS, SEEN, TIGHT = 1e-16, 1e-8, 1e-10
 ALIKE = 0.99  # share of the mean in a parameter's sum of squares, if it is about the same in all strata
-#: The attributes of a point that depend on theta, without the gradients.
+#: The attributes of a point that depend on theta, without the gradients, and those that depend on w alone.
 OF_THETA = ("losses", "loss", "laplacian", "regularizer", "_product", "energies", "_centred")
+OF_W = ("w", "laplacians", "graph", "graph_oracle")
 #: Numbers of parameters at which a regularizer is evaluated at a time: what it forms on the way stays in the cache.
 PART = 2**17
 
@@ -38,7 +40,8 @@ class JointProblem:
         self._weights = np.ones(self.n) if self.couple is None else self.couple
         self.learned = graph_regularizer.learned
         if self.learned and self.couple is not None and self.couple.ndim == 2:
-            self.edges = edges.coupled(self.couple)
+            self.edges = copy.copy(edges)
+            self.edges.couple = self.couple
         self.start_point = self.empty = None
 
     def point(self, theta, w):
@@ -213,11 +216,10 @@ class Point:
         return self.loss < np.inf
 
     def move_theta(self):
-        """Compute F where theta has moved and w has not; return whether it is finite."""
+        """Compute F where theta has moved and w has not."""
         self.evaluate_theta()
         self.add_laplacian()
         self.add_regularizer()
-        return self.objective < np.inf
 
     def add_laplacian(self):
         """Compute the smooth part from the results of `evaluate_w` and `evaluate_theta`."""

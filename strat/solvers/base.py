@@ -132,7 +132,7 @@ def _blas_threads(problem):
     """One BLAS thread unless more are faster for large dense matrices: waiting for busy cores costs a factor of ten."""
     one = partial(_thread_pools().limit, limits=1, user_api="blas")
     if problem.learned and problem.K >= 2000 and not problem.edges.sparse:
-        seconds = partial(timeit, partial(dpotrf, np.eye(1000)), number=3)  # of a few Cholesky factors at present
+        seconds = partial(timeit, partial(dpotrf, np.eye(1000)), number=3)  # that Cholesky factors take now
         together = seconds()
         with one():
             alone = seconds()

@@ -54,10 +54,6 @@ class FreeDirections:
             return x
         return x * self.mask if self.mask is not None else times(self._matrix, x)
 
-    def bend(self, d):
-        """Curvature times d."""
-        return times(self.curvature, d)
-
     def restricted(self, blocks, outside, part=slice(None)):
         """Matrices (K, n, n) of a part of the strata on the free directions, with `outside` (K,) on the others' diagonal."""
         if self.all:

@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from strat.oracles.base import Quadratic
-from strat.problem.joint_problem import JointProblem
+from strat.problem.joint_problem import OF_W, JointProblem
 from strat.solvers.algorithm import Algorithm, for_given_graph, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.metric import EdgeMetric, StrataMetric
@@ -72,10 +72,11 @@ class JointSteps(Algorithm):
         self.rejected = 0 if taken else self.rejected + 1
         if taken:
             self.t = 1.0 if self.uphill else max(t, 1.618)
-            old = self._move_to_z()
-            self.theta_[...] = old.theta
+            # x is a whole point at all times, as Ctrl-C may come in between.
+            self.x, self.z, self.differentiated = self.z, self.x, False
+            self.theta_[...] = self.z.theta
             if self.problem.learned:
-                self.w_, old.w = old.w, self.w_
+                self.w_, self.z.w = self.z.w, self.w_
         # theta is further from stationarity than W
         behind = not taken or self.theta_estimate > BEHIND * self.w_estimate
         self.wait -= 1
@@ -84,7 +85,7 @@ class JointSteps(Algorithm):
             weight = 1.0 if self.problem.regularizer.prox.splitting is None else CHEAP
             self.apart, self.wait = self.apart + behind * weight, self.often
         elif due and self.problem.loss.has("hessian_operator") and self._newton_step(behind):
-            self._move_to_z()
+            self.x, self.z, self.differentiated = self.z, self.x, False
             # The momentum of W goes on.
             self.theta_[...] = self.x.theta
             self.rejected, self.theta_estimate = 0, 0.0
@@ -127,12 +128,6 @@ class JointSteps(Algorithm):
             if not lower:
                 swap_graphs(x, z)
         return lower
-
-    def _move_to_z(self):
-        """Make z the iterate and return the old one."""
-        old = self.x  # x is a whole point at all times, as Ctrl-C may come in between
-        self.x, self.z, self.differentiated = self.z, old, False
-        return old
 
     def _extrapolate(self, beta):
         x, y = self.x, self.y
@@ -220,10 +215,9 @@ class JointSteps(Algorithm):
 
 def swap_graphs(a, b):
     """Exchange what two points know about W, factorisation included."""
-    for name in ("w", "laplacians", "graph", "graph_oracle"):
-        of_a, of_b = getattr(a, name), getattr(b, name)
-        setattr(a, name, of_b)
-        setattr(b, name, of_a)
+    of_a, of_b = ({name: vars(point)[name] for name in OF_W} for point in (a, b))
+    vars(a).update(of_b)
+    vars(b).update(of_a)
 
 
 def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):

@@ -8,7 +8,7 @@ import numpy as np
 from strat.solvers.algorithm import Algorithm, needs_cones
 from strat.solvers.base import Solver
 from strat.solvers.cone import ConeNewton
-from strat.solvers.free_directions import FreeDirections
+from strat.solvers.free_directions import FreeDirections, times
 from strat.solvers.metric import StrataMetric
 from strat.solvers.newton_system import NewtonSystem, Smoothed
 
@@ -207,9 +207,8 @@ class ProximalNewton(Algorithm):
         theta, reached = self.p.theta.copy(), values.copy()
         self.polished = self.exact = False
         method = Smoothed.of(self.problem, self.system) if self.fresh else None
-        beyond = method and method.minimiser(self.p, 0.5 * self.tol * self.p.size)
-        if beyond is not None:
-            beyond = self.problem.project(beyond)
+        if method is not None:
+            beyond = self.problem.project(method.minimiser(self.p, 0.5 * self.tol * self.p.size))
             good, new = self._lower(beyond, values, self._noise(self.p))
             theta[good[self.part]], reached[good] = beyond[good[self.part]], new[good]
             self.fresh, self.exact = False, bool(good.all())
@@ -263,7 +262,7 @@ class ProximalNewton(Algorithm):
         if not np.isfinite(d).all():
             return None
         self.promised = np.bincount(self.part, np.einsum("kn,kn->k", b, d))
-        return d, free.bend(d)
+        return d, times(free.curvature, d)
 
     def _ridge(self, point, metric):
         """What is added to the Hessian at a point (K,), where the system takes it: a share of its mean curvature."""

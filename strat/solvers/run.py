@@ -102,8 +102,7 @@ class Run:
             status, self.lost = "interrupted", error
         state = None
         with suppress(Lost):  # then the last one that was written stays
-            if self.checkpoint.path is not None:
-                state = self._state()  # proxes go on in the certificate
+            state = self.checkpoint.path and self._state()  # proxes go on in the certificate
         result = self._result(status)
         if result.status in ("converged", "early_stopped"):
             self.checkpoint.remove()

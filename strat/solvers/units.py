@@ -39,13 +39,13 @@ class Units:
             self.unit = _power_of_two(1 / (sizes if self.by_cones else tied))
         loss = self._loss(theta)
         # A tiny loss may be that of a perfect fit, a huge one that of a start far off.
-        if not _within(loss, LOSSES):
+        if not LOSSES[0] <= loss <= LOSSES[1]:
             at_zero = self._loss(np.zeros(theta.shape))
             sizes = [size for size in (loss, at_zero) if size < np.inf] or [0.0]
             loss = max(sizes) if loss < LOSSES[0] else min(sizes)
         worth = loss / np.sqrt(np.prod(LOSSES))
         # The weights of a learned graph would be badly scaled where h is tiny in the objective's unit.
-        if loss and not _within(loss, LOSSES) and worth <= APART * problem.graph_regularizer._weight:
+        if loss and not LOSSES[0] <= loss <= LOSSES[1] and worth <= APART * problem.graph_regularizer._weight:
             self.worth = _power_of_two(worth)
             self.unit = self.unit * self._size(theta, loss)
         if np.ndim(self.unit) or self.worth != 1:
@@ -91,10 +91,6 @@ class Units:
     def outside(self, theta):
         """Parameters in the user's units."""
         return theta * self.unit
-
-
-def _within(values, ends):
-    return bool(np.all((ends[0] <= values) & (values <= ends[1])))
 
 
 def _power_of_two(value):

@@ -33,7 +33,7 @@ class EdgeList:
     """
 
     all_pairs = False
-    couple = None  # weights of the numbers of theta in the distances; see `coupled`
+    couple = None  # weights of the numbers of theta in the distances, (count, n)
     device = None  # that computes with dense matrices over the strata
 
     def __init__(self, K, i, j):
@@ -128,12 +128,6 @@ class EdgeList:
     def diagonal(self):
         """Positions of the diagonal in a `DenseFactor`."""
         return positions(self.K, np.arange(self.K), np.arange(self.K))
-
-    def coupled(self, couple):
-        """The same edges, whose distances weigh the numbers of theta by `couple`, shape (count, n)."""
-        edges = copy.copy(self)
-        edges.couple = couple
-        return edges
 
     def distances(self, theta):
         """||theta_i - theta_j||^2, weighted by `couple` where edges have it, from explicit differences, shape (count,)."""
