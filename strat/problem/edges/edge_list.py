@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.linalg.blas import dtpmv
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
-from scipy.spatial.distance import cdist, pdist, squareform
+from scipy.spatial.distance import pdist, squareform
 
 from strat.errors import GraphError, check_memory
 from strat.oracles.sparse_cholesky import Factor, SparseCholesky
@@ -23,7 +23,6 @@ SMALL = 200  # strata for which dense matrices are always as fast
 CHUNK = 32768  # edges of which differences are taken at a time
 DENSE = 1e-11  # seconds that a dense factorisation takes, over K^3
 ARRAYS = 20  # edge arrays that a fit of all pairs holds
-FEW = 150  # strata up to which the distances of all ordered pairs are there sooner, as pdist takes a while to begin
 
 
 class EdgeList:
@@ -196,7 +195,7 @@ class AllPairs(EdgeList):
     """All pairs of K strata: an `EdgeList` by dense matrices, with edges in the order of ``scipy.spatial.distance``."""
 
     all_pairs = True
-    exact_solver, width = True, 0.0  # as no system has a sparse factor
+    width = 0.0  # as no system has a sparse factor
 
     def __init__(self, K):
         self.K, self.count = int(K), int(K) * (int(K) - 1) // 2
@@ -230,8 +229,6 @@ class AllPairs(EdgeList):
 
     def distances(self, theta):
         """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
-        if self.K <= FEW:
-            return squareform(cdist(theta, theta, "sqeuclidean"), checks=False)
         return pdist(theta, "sqeuclidean")
 
     def solver(self, w, shift, degrees=None):
