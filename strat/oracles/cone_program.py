@@ -49,9 +49,8 @@ class ConeProgram:
     def __init__(self, K, n, functions, laplacian=None, what="the cone program", flat=FLAT):
         self.K, self.n, self.functions, self.laplacian, self.what = K, n, functions, laplacian, what
         self.flat = flat
-        counts = [K if f.strata is None else len(f.strata) for f in functions]
         self.strata = [np.arange(K) if f.strata is None else f.strata for f in functions]
-        unknowns = [count * (f.size - n) for f, count in zip(functions, counts, strict=True)]
+        unknowns = [len(own) * (f.size - n) for f, own in zip(functions, self.strata, strict=True)]
         self.first = K * n + np.concatenate([[0], np.cumsum(unknowns)]).astype(int)
         self.size = int(self.first[-1])
         self._scaled = None

@@ -41,9 +41,8 @@ def project_semidefinite(v):
     """The nearest upper triangles to v (…, d), with √2 off the diagonal, of matrices without eigenvalues below 0."""
     basis = _symmetric(v.shape[-1])
     size, U = np.linalg.eigh(np.tensordot(v, basis, 1))
-    return np.tensordot(
-        (U * np.maximum(size, 0.0)[..., None, :]) @ U.swapaxes(-1, -2), basis, ((-2, -1), (1, 2))
-    )
+    nearest = (U * np.maximum(size, 0.0)[..., None, :]) @ U.swapaxes(-1, -2)
+    return np.tensordot(nearest, basis, ((-2, -1), (1, 2)))
 
 
 def invert_semidefinite(v, ridge):
@@ -121,11 +120,8 @@ def _roots(v):
         small, q, a, c = np.exp(-np.abs(rho)), 1 - rho + rho**2, y + (rho - 1) * x, x - rho * y
         up, down = np.where(rho > 0, 1.0, small**2), np.where(rho > 0, small**2, 1.0)
         left = a * up - c * down - q * z * small
-        rounding = (
-            (np.abs(y) + np.abs((rho - 1) * x)) * up
-            + (np.abs(x) + np.abs(rho * y)) * down
-            + np.abs(q * z) * small
-        )
+        rounding = (np.abs(y) + np.abs((rho - 1) * x)) * up + (np.abs(x) + np.abs(rho * y)) * down
+        rounding += np.abs(q * z) * small
         turn = np.where(rho > 0, 2 * c * down + q * z * small, 2 * a * up - q * z * small)
         slope = x * up + y * down + turn - (2 * rho - 1) * z * small
         low, high = np.where(left < 0, rho, low), np.where(left > 0, rho, high)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Cones:
         A = replace(self.A, values=self.A.values * factor[self.A.columns])
         P = replace(self.P, values=self.P.values * factor[self.P.rows] * factor[self.P.columns])
         low, high = (end if end is None else end / unit for end in (self.low, self.high))
-        settle = self.settle and partial(_settled, self.settle, unit)
+        settle = self.settle and (lambda theta: self.settle(unit * theta) / unit)
         return replace(self, A=A, P=P, c=self.c * factor, low=low, high=high, settle=settle)
 
     def take(self, strata):
@@ -82,10 +82,6 @@ class Cones:
         theta = symmetric(theta, self.transposed)
         theta = theta if self.low is None else np.clip(theta, self.low, self.high)
         return theta if self.settle is None else self.settle(theta)
-
-
-def _settled(settle, unit, theta):
-    return settle(unit * theta) / unit
 
 
 def rows_of(kind, number):

@@ -56,10 +56,8 @@ def device_of(device, data, engine=None):
         device = device or compat().device(next(filter(is_elsewhere, data)))
         return Device(xp.empty(0, dtype=xp.float64, device=device))
     except Exception as error:  # each library has its own
-        message = (
-            f"device={device!r} cannot be used with {xp.__name__}, or has no float64: {first_line(error)}"
-        )
-        raise OptionError(message) from None
+        why = f"cannot be used with {xp.__name__}, or has no float64: {first_line(error)}"
+        raise OptionError(f"device={device!r} {why}") from None
 
 
 class Blocks:
@@ -113,10 +111,8 @@ class BlockLoss(Oracle):
             args[self.i] = xp.reshape(args[self.i] + u, (*u.shape[:2], *self.shape))
             out, memo = self.rule.forward(args)
             values = xp.sum(xp.where(weight == 0, 0.0, weight * out), axis=(1, 2))  # 0 · inf = 0
-            products = [
-                xp.matmul(xp.matrix_transpose(a), xp.reshape(g, (*a.shape[:2], -1)))
-                for g in task((args, out, memo, weight), a, *along)
-            ]
+            slopes = (xp.reshape(g, (*a.shape[:2], -1)) for g in task((args, out, memo, weight), a, *along))
+            products = [xp.matmul(xp.matrix_transpose(a), g) for g in slopes]
             found.append([host(values), *map(host, products)])
         values, *sums = (self.blocks.sum(np.concatenate(each)) for each in zip(*found, strict=True))
         return np.where(np.isnan(values), np.inf, values), *sums

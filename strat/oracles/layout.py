@@ -17,10 +17,8 @@ class Layout:
 
     def unpack(self, theta):
         """(K, n) array to ``{name: (K, *shape)}``; the arrays are copies."""
-        return {
-            name: theta[:, self.slices[name]].reshape(len(theta), *shape).copy()
-            for name, shape in self.shapes.items()
-        }
+        parts = {name: theta[:, place].copy() for name, place in self.slices.items()}
+        return {name: part.reshape(len(theta), *self.shapes[name]) for name, part in parts.items()}
 
     def pack(self, theta):
         """``{name: (K, *shape)}``, or the bare array of the only variable, to (K, n)."""

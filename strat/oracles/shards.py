@@ -134,12 +134,37 @@ class Shards(Oracle):
         return Quadratic(value, gradient, blocks, centre, self.sizes)
 
 
+def cores():
+    """The cores that this process may use: no more than OMP_NUM_THREADS, which joblib sets for its processes."""
+    free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return min(free, max(int(given), 1)) if given.isdigit() else free
+
+
+def in_order(function, items):
+    """``function(item)`` of each item, in the order of the items, by as many threads as there are cores: this one and others."""
+    threads = cores()
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads - 1) as pool:
+        results = deque()
+        for item in items:
+            if sum(not result.done() for result in results) < threads:
+                results.append(pool.submit(function, item))
+            else:
+                results.append(Future())
+                results[-1].set_result(function(item))
+            while results and (results[0].done() or len(results) > 2 * threads):  # results are not to pile up
+                yield results.popleft().result()
+        for result in results:
+            yield result.result()
+
+
 class Local:
     """The engine of this process, whose threads share the chunks."""
 
-    def map(self, function, chunks):
-        """The results of a function of each chunk, in order."""
-        return in_order(function, chunks)
+    map = staticmethod(in_order)
 
     def start(self, make, chunks, K):
         """The sum over ``make(chunk)`` for the chunks that a function `chunks` returns, made anew in each pass."""
@@ -182,30 +207,3 @@ def added(results, K, zeros=np.zeros):
             neighbours = strata[-1] - strata[0] + 1 == len(strata)
             total[slice(strata[0], strata[-1] + 1) if neighbours else strata] += part
     return totals
-
-
-def cores():
-    """The cores that this process may use: no more than OMP_NUM_THREADS, which joblib sets for its processes."""
-    free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return min(free, max(int(given), 1)) if given.isdigit() else free
-
-
-def in_order(function, items):
-    """``function(item)`` of each item, in the order of the items, by as many threads as there are cores: this one and others."""
-    threads = cores()
-    if threads == 1:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(threads - 1) as pool:
-        results = deque()
-        for item in items:
-            if sum(not result.done() for result in results) < threads:
-                results.append(pool.submit(function, item))
-            else:
-                results.append(Future())
-                results[-1].set_result(function(item))
-            while results and (results[0].done() or len(results) > 2 * threads):  # results are not to pile up
-                yield results.popleft().result()
-        for result in results:
-            yield result.result()

@@ -15,8 +15,7 @@ class Inner:
     """The part of a form that is linear in one atom node's output."""
 
     def __init__(self, node, component, row, values, m):
-        self.node, self.component, self.values = node, component, values
-        self.row, self.m = row, m
+        self.node, self.component, self.row, self.values, self.m = node, component, row, values, m
         #: Whether each entry of the form has one term.
         self.each = len(row) == m and np.array_equal(row, np.arange(m))
 

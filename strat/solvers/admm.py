@@ -132,8 +132,7 @@ class Consensus(Algorithm):
     def step(self):
         """One iteration."""
         rho, x = self.rho, self.x
-        v = self.mean - self.y / rho
-        theta = self._loss_prox(v, 1 / rho)
+        theta = self._loss_prox(self.mean - self.y / rho, 1 / rho)
         regular = self.problem.prox(self.mean - self.z / rho, 1 / rho, self.start)
         # The iterate is whole at all times, as Ctrl-C may come in between.
         self.theta, x.theta, self.started, self.differentiated = theta, regular, True, False
