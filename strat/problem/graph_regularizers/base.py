@@ -133,7 +133,8 @@ class GraphOracle:
     returns a, shape (K,), and writes b to out, where its gradient over the edges is b_e + a_i + a_j; ``curvature(out)`` writes
     a positive diagonal that bounds its Hessian to out, for step lengths. As it stands, the rest is the constraint w >= 0
     alone; a subclass with another rest gives `rest` and `prox`, too. One that has `minimize(c)`, which returns the weights
-    that minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly.
+    that minimise sum_e c_e w_e + h(w) and the number of Newton iterations, solves graph steps exactly. The parameters of h
+    are attributes.
     """
 
     #: Whether `minimize` is a formula, with which a fit ends.
@@ -142,7 +143,8 @@ class GraphOracle:
     ill_conditioned = 0.0  # what the smooth part's rounding error is relative to, beside its value
 
     def __init__(self, h, edges, w0, outside=0.0):
-        self.h, self.edges, self.w0, self.outside = h, edges, w0, outside
+        self.edges, self.w0, self.outside = edges, w0, outside
+        vars(self).update({name: float(getattr(h, name)) for name in h._ranges})
 
     def set(self, w, degrees=None):
         """Move to the weights w, with their degrees where known, and return the smooth part, +inf outside its domain."""

@@ -11,10 +11,6 @@ class EntropyOracle(GraphOracle):
 
     closed_form = True
 
-    def __init__(self, h, edges, w0, outside=0.0):
-        super().__init__(h, edges, w0, outside)
-        self.square = float(h.sigma) ** 2
-
     def smooth(self):
         """Zero: there is no smooth part."""
         return 0.0
@@ -26,7 +22,7 @@ class EntropyOracle(GraphOracle):
 
     def curvature(self, out):
         """sigma^2, h's own curvature at a weight of 1; without a smooth part any number would bound the Hessian."""
-        out[...] = min(self.square, 1.0)
+        out[...] = min(self.sigma**2, 1.0)
         return out
 
     def size(self, half):
@@ -36,16 +32,16 @@ class EntropyOracle(GraphOracle):
     def rest(self):
         """h(w), +inf where a weight is negative."""
         w = self._w
-        return self.square * float(np.sum(xlogy(w, w) - w)) if np.min(w, initial=0.0) >= 0 else np.inf
+        return self.sigma**2 * float(np.sum(xlogy(w, w) - w)) if np.min(w, initial=0.0) >= 0 else np.inf
 
     def prox(self, v, t, out):
         """Prox of h: the z with z + t sigma^2 log z = v, by the Wright omega function."""
-        s = self.square * t
+        s = self.sigma**2 * t
         return np.multiply(s, wrightomega(v / s - np.log(s)), out=out)
 
     def minimize(self, c):
         """Exact graph step: the weights exp(-c / sigma^2), which minimise sum_e c_e w_e + h(w)."""
-        return np.exp(c / -self.square), 0
+        return np.exp(c / -(self.sigma**2)), 0
 
 
 class Entropy(GraphRegularizer):

@@ -21,9 +21,8 @@ class LogDetOracle(GraphOracle):
 
     def __init__(self, h, edges, w0, outside=0.0):
         super().__init__(h, edges, w0, outside)
-        self.constant = h.lambda2 * (1 - h.eta) * outside  # of the pull to W0 where W has no edge
-        self.lambda1, self.mu = float(h.lambda1), float(h.mu)
-        self.square, self.linear = 2.0 * h.lambda2 * (1 - h.eta), 2.0 * h.lambda2 * h.eta
+        self.square, self.linear = 2 * self.lambda2 * (1 - self.eta), 2 * self.lambda2 * self.eta
+        self.constant = self.square / 2 * outside  # of the pull to W0 where W has no edge
         self._factor, self._pull = None, edges.zeros()  # w - w0
 
     def smooth(self):

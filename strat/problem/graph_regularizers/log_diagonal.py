@@ -14,20 +14,16 @@ ACCURATE = 1e-11  # relative stationarity at which they end
 class LogDiagonalOracle(GraphOracle):
     """h(w) = -lambda1 sum_i log deg_i + 2 (lambda2/2) sum_e w_e^2, smooth where all degrees are positive."""
 
-    def __init__(self, h, edges, w0, outside=0.0):
-        super().__init__(h, edges, w0, outside)
-        self.lambda1, self.square = float(h.lambda1), 2.0 * h.lambda2
-
     def smooth(self):
         """h(w)."""
-        value = self.square / 2 * float(self._w @ self._w)
+        value = self.lambda2 * float(self._w @ self._w)
         if self.lambda1 and not np.min(self._degrees) > 0:
             return np.inf
         return value - self.lambda1 * float(np.log(self._degrees).sum()) if self.lambda1 else value
 
     def split_gradient(self, out):
         """The gradient over the edges is 2 lambda2 w_e - lambda1 / deg_i - lambda1 / deg_j."""
-        np.multiply(self._w, self.square, out=out)
+        np.multiply(self._w, 2 * self.lambda2, out=out)
         return -self.lambda1 / self._degrees if self.lambda1 else np.zeros(self.edges.K)
 
     def curvature(self, out):
@@ -43,7 +39,7 @@ class LogDiagonalOracle(GraphOracle):
             edges.add_ends(2 * self.lambda1 / self._degrees, out)
             out *= mean
             out /= 1.0 + mean * self._w
-        out += self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
+        out += 2 * self.lambda2 or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
         return out
 
     def scale(self):
@@ -58,7 +54,7 @@ class LogDiagonalOracle(GraphOracle):
         Where lambda2 is tiny beside c^2 / lambda1, the weights are small differences of large multipliers. Proximal
         steps, whose squares weigh more, then lead to the same minimum.
         """
-        edges, strata, squares = self.edges, LogDegrees(self.lambda1), self.square / 2
+        edges, strata, squares = self.edges, LogDegrees(self.lambda1), self.lambda2
         if not self.lambda1:
             return edges.zeros(), 0
         nearest = np.full(edges.K, np.inf)

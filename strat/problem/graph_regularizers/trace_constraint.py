@@ -11,9 +11,7 @@ SLACK = 1e-9  # relative error of the trace that still counts as feasible
 class TraceConstraintOracle(GraphOracle):
     """h(w) = (lambda2/2) (sum_i deg_i^2 + 2 sum_e w_e^2) on the simplex w >= 0, 2 sum_e w_e = lambda1."""
 
-    def __init__(self, h, edges, w0, outside=0.0):
-        super().__init__(h, edges, w0, outside)
-        self.total, self.lambda2 = h.lambda1 / 2.0, float(h.lambda2)
+    total = property(lambda self: self.lambda1 / 2)  # of the weights
 
     def smooth(self):
         """The quadratic part of h."""
