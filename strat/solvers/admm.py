@@ -207,8 +207,3 @@ class Consensus(Algorithm):
         gap = float(np.sum(loss.value(theta)) - np.sum(loss.value(nearby)) - np.vdot(g, theta - nearby))
         share = gap / (1 + abs(problem.objective(theta, w)))
         return {"theta": float(max(np.linalg.norm(step) / size, share)), "W": 0.0}
-
-    @property
-    def factorizations(self):
-        """Factorisations of G(w) + 2 rho I, one per different weight in `couple`."""
-        return super().factorizations + self.system.preconditioner.factorizations

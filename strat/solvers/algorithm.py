@@ -30,6 +30,8 @@ class Algorithm:
     #: Whether the last step minimised a model that is exact (a quadratic's), so that a small residual is the optimum
     #: whatever the step gained.
     exact = False
+    #: The linear system that is solved for a given graph, if one is, with its `preconditioner`.
+    system = None
     #: Attributes (dotted for those of parts) that, with x, are the whole state.
     saved = ()
 
@@ -76,8 +78,9 @@ class Algorithm:
     @property
     def factorizations(self):
         """Cholesky factorisations so far."""
-        oracles = (point.graph_oracle for point in self.points if point.graph_oracle is not None)
-        return self.extra_factorizations + sum(oracle.factorizations for oracle in oracles)
+        oracles = [point.graph_oracle for point in self.points if point.graph_oracle is not None]
+        counted = oracles if self.system is None else [*oracles, self.system.preconditioner]
+        return self.extra_factorizations + sum(part.factorizations for part in counted)
 
     def state(self):
         """The whole state, as a dict of arrays."""

@@ -297,8 +297,3 @@ class ProximalNewton(Algorithm):
         t, theta = self.t[:, None], point.theta
         step = (theta - self.problem.prox(theta - t * point.theta_gradient, self.t)) / t
         return np.sqrt(np.bincount(self.part, np.einsum("kn,kn->k", step, step)))
-
-    @property
-    def factorizations(self):
-        """Factorisations so far, those of the preconditioner."""
-        return super().factorizations + self.system.preconditioner.factorizations
