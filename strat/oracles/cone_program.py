@@ -79,7 +79,10 @@ class ConeProgram:
         if centring is not None:
             free, moves = centring.free, [sp.kron(sp.eye_array(self.K), centring.T)]
         if laplacian is not None:
-            apart = self._apart(laplacian.diagonal(), H)
+            # Edges so strong that differences of rounded parameters are nothing.
+            M = self._curvature_of_records / self.K if H is None else H.mean(axis=0)
+            degrees = laplacian.diagonal().reshape(shape).mean(axis=0)
+            apart = degrees > STRONG * (M.diagonal() if M.ndim == 2 else M)
             dense = apart.any() and laplacian.nnz > MANY * self.K * self.n
             rest, differences = split(laplacian, free if dense else free | apart)
             if dense:
@@ -130,11 +133,6 @@ class ConeProgram:
             free = np.arange(self.n) == np.argmax(np.abs(M / root / root[:, None]).sum(axis=0))
         centring = Centring(M, free)
         return centring if centring.left < COLLINEAR else None
-
-    def _apart(self, degrees, H):
-        """The mask (n,) of the parameters whose edges are so strong that differences of rounded parameters are nothing."""
-        M = self._curvature_of_records / self.K if H is None else H.mean(axis=0)
-        return degrees.reshape(-1, self.n).mean(axis=0) > STRONG * (M.diagonal() if M.ndim == 2 else M)
 
     @cached_property
     def _curvature_of_records(self):
