@@ -62,7 +62,6 @@ class DaskSum:
         self.client, self.shards, self.K = client, shards, K
 
     def sum(self, task, *arrays):
-        """The sums of what the shards give."""
         from distributed import CancelledError, KilledWorker
 
         left = TRIES

@@ -102,7 +102,6 @@ class Shards(Oracle):
         return self._counts
 
     def value(self, theta):
-        """Values (K,)."""
         return self._at(theta)[0].copy()
 
     def value_and_gradient(self, theta):
@@ -179,7 +178,6 @@ class LocalSum:
         self._memory, self._lent = np.zeros(0), lambda: None
 
     def sum(self, task, *arrays):
-        """The sums of what the shards give."""
         return added(in_order(lambda make: make()(task, *arrays), self.shards()), self.K, self._zeros)
 
     def _zeros(self, shape):

@@ -130,7 +130,6 @@ class Consensus(Algorithm):
         return guess
 
     def step(self):
-        """One iteration."""
         rho, x = self.rho, self.x
         theta = self._loss_prox(self.mean - self.y / rho, 1 / rho)
         regular = self.problem.prox(self.mean - self.z / rho, 1 / rho, self.start)

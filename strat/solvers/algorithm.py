@@ -13,7 +13,7 @@ _NUMBERS = ("objective", "smooth", "loss", "laplacian", "regularizer", "graph")
 
 
 class Algorithm:
-    """Base class of the iterations that a Run drives; `x` is the current iterate, a Point."""
+    """Base class of the iterations that a Run drives; `x` is the current iterate, a Point, which `step()` improves."""
 
     #: Whether the objective of x never increases.
     monotone = True

@@ -92,7 +92,6 @@ class BlockDescent(Algorithm):
         self.z = self.new_point()
 
     def step(self):
-        """One iteration."""
         x, z = self.x, self.z
         tol = max(self.finest, SHARE * min(self.left, 1.0))
         ahead = self.ahead.sum() < np.inf and z.move(x.theta, self.ahead).evaluate().objective < np.inf
@@ -115,7 +114,6 @@ class BlockDescent(Algorithm):
             self.x, self.z, self.differentiated = z, x, False
 
     def residual(self, tol):
-        """Residual of x."""
         residual = self._certificate(self.x)
         self.left = max(residual.values())
         if self.idle == 0 or (self.idle >= IDLE and self.left < 0.5 * self.mark):
@@ -124,7 +122,6 @@ class BlockDescent(Algorithm):
         return residual
 
     def certificate(self, theta, w):
-        """Residual of a point that is to be returned."""
         return self._certificate(self.problem.point(theta, w))
 
     def _certificate(self, point):

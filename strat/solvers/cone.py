@@ -100,7 +100,6 @@ class ConeNewton(Algorithm):
         self.accuracy, self.rough = _accuracy(left), 0.0
 
     def step(self):
-        """One iteration."""
         if not self.smooth:
             self._whole(*self._solved())
             return

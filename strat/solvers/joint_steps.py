@@ -62,7 +62,6 @@ class JointSteps(Algorithm):
         self.damping, self.fresh, self.late, self.apart = np.full(problem.K, RIDGE), True, 0, 0
 
     def step(self):
-        """One iteration."""
         t = (1 + math.sqrt(1 + 4 * self.t**2)) / 2
         y = self.y
         taken = self.t > 1 and self._extrapolate((self.t - 1) / t) and self._try(y)

@@ -89,7 +89,6 @@ class FixedSteps(Algorithm):
         self.t_, self.t = 0.0, 1.0
 
     def step(self):
-        """One iteration."""
         x, y, a, b = self.x, self.y, self.t_ / self.t, (self.t_ - 1) / self.t
         np.copyto(y.theta, x.theta + a * (self.z_theta - x.theta) + b * (x.theta - self.theta_))
         np.copyto(y.w, x.w + a * (self.z_w - x.w) + b * (x.w - self.w_))
@@ -108,7 +107,6 @@ class FixedSteps(Algorithm):
         self.diverged = not self.x.objective < np.inf
 
     def residual(self, tol):
-        """Residual of x, or None where it is known to be above tol."""
         return None if self.diverged else super().residual(tol)
 
     def _evaluate(self, y):

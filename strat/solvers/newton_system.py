@@ -212,7 +212,7 @@ class GraphSystem:
 class Smoothed:
     """The minimiser of a JointProblem whose terms are quadratic but for kinks of records (`rows`), by an `InteriorPoint`.
 
-    `system`, a NewtonSystem, solves with the matrices; `rest` are the oracles of all other terms but the Laplacian's.
+    `system`, a NewtonSystem, solves the linear equations there; `rest` are the oracles of all other terms but the Laplacian's.
     """
 
     def __init__(self, problem, system, rows, rest):
@@ -234,16 +234,13 @@ class Smoothed:
         return InteriorPoint(rows, self.quadratic, self).solve(theta, slope, tol)
 
     def factorise(self, blocks):
-        """Take the blocks."""
         self.system.take(blocks)
         self.system.set(self.everywhere, share=DAMPING)
 
     def solve(self, b, tolerance):
-        """Solve with the blocks and the Laplacian."""
         return self.system.solve(b, self.everywhere, tolerance)
 
     def product(self, move):
-        """The product with the Hessian of what is quadratic."""
         bent = times(self.quadratic, move)
         return bent + self.system.laplacian(move) if self.system.coupled else bent
 

@@ -120,7 +120,6 @@ class ProximalNewton(Algorithm):
         return self.problem.edges.components(self.x.w * self.system.coupled)[1]
 
     def step(self):
-        """One iteration."""
         x, z = self.differentiate_x(), self.z
         if self.plain and self._plain_step(x):
             return

@@ -204,17 +204,14 @@ class AllPairs(EdgeList):
 
     @cached_property
     def ends(self):
-        """Arrays (i, j) of the edges' ends, i < j."""
         return np.triu_indices(self.K, 1)
 
     def adjacency(self, w):
-        """The symmetric matrix A(w), a (K, K) array."""
         return squareform(w, checks=False)
 
     matrix = adjacency
 
     def degrees(self, w):
-        """Sum of the weights at every stratum, shape (K,)."""
         out, ones = np.zeros(self.K), np.ones(self.K - 1)
         if ones.size:
             # w is a packed triangle of the order K - 1: the products with it and with its transpose.
@@ -223,12 +220,10 @@ class AllPairs(EdgeList):
         return out
 
     def add_ends(self, a, g):
-        """In place: g_e += a_i + a_j."""
         g += squareform(np.add.outer(a, a), checks=False)
         return g
 
     def distances(self, theta):
-        """||theta_i - theta_j||^2 from explicit differences, shape (count,)."""
         return pdist(theta, "sqeuclidean")
 
     def solver(self, w, shift, degrees=None):

@@ -26,7 +26,6 @@ class LogDetOracle(GraphOracle):
         self._factor, self._pull = None, edges.zeros()  # w - w0
 
     def smooth(self):
-        """h(w)."""
         value, self._inverse, self._scale = 0.0, None, None
         if self.lambda1:
             self.factorizations += 1

@@ -15,7 +15,6 @@ class LogDiagonalOracle(GraphOracle):
     """h(w) = -lambda1 sum_i log deg_i + 2 (lambda2/2) sum_e w_e^2, smooth where all degrees are positive."""
 
     def smooth(self):
-        """h(w)."""
         value = self.lambda2 * float(self._w @ self._w)
         if self.lambda1 and not np.min(self._degrees) > 0:
             return np.inf
