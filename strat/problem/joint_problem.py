@@ -111,7 +111,7 @@ class JointProblem:
 
     def half_distances(self, theta):
         """1/2 ||theta_i - theta_j||^2 of every edge, an edge array."""
-        return self.edges.distances(self.scaled(theta)) / 2
+        return self.edges.distances(math.sqrt(0.5) * self.scaled(theta))
 
     @np.errstate(all="ignore")
     def inside(self, theta):
@@ -277,7 +277,8 @@ class Point:
     def differentiate_w(self):
         """Compute the smooth part's gradient over the edges, which does not depend on the loss."""
         ends = self.graph_oracle.split_gradient(self.w_gradient)
-        self.problem.edges.add_half_distances(self.problem.scaled(self.theta), self.w_gradient, ends)
+        self.w_gradient += self.problem.half_distances(self.theta)
+        self.problem.edges.add_ends(ends, self.w_gradient)
         return self
 
     def residual(self):
@@ -317,9 +318,7 @@ class Point:
 
     def w_scale(self):
         """The size of the terms in the W part of the residual."""
-        problem = self.problem
-        half = problem.edges.add_half_distances(problem.scaled(self.theta), problem.edges.zeros())
-        return self.graph_oracle.size(half)
+        return self.graph_oracle.size(self.problem.half_distances(self.theta))
 
 
 def _by_parts(function, theta, t=1.0):

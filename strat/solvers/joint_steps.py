@@ -225,16 +225,14 @@ def graph_step(problem, theta, w=None, tol=1e-6, max_iter=1000):
     given.prox, given.hessian_operator = lambda v, t: theta.copy(), None  # theta does not move
     fixed = JointProblem(given, given, h, problem.edges, problem.w0, problem.couple, problem.outside)
     if not hasattr(problem.graph_oracle(), "minimize"):
-        start, init = (problem.w0, "W0") if w is None else (w, "given")
-        return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, start, init=init)
+        return GraphSteps(tol=tol, max_iter=max_iter)._run(fixed, theta, problem.w0 if w is None else w)
     started = time.perf_counter()
     w, iterations = problem.graph_oracle().minimize(problem.half_distances(theta))
     point = fixed.point(theta, w).differentiate()
     residual = {"theta": 0.0, "W": point.w_residual()}
     status, parts = "converged" if residual["W"] <= tol else "max_iter", fixed.parts(theta, w)
-    found = {"residual": residual, "history": [point.objective], "init": "exact", "theta": theta, "w": w}
-    work = {"seconds": time.perf_counter() - started, "factorizations": iterations}
-    return Result(status, iterations, point.objective, parts, **found, **work)
+    found = point.objective, parts, residual, [point.objective], time.perf_counter() - started, iterations
+    return Result(status, iterations, *found, theta=theta, w=w)
 
 
 class GraphSteps(Solver):

@@ -1,7 +1,6 @@
 """Candidate edges, in sparse matrices, what all edge sets share, and all pairs of strata as edges."""
 
 import copy
-import math
 from functools import cached_property
 
 import numpy as np
@@ -99,11 +98,6 @@ class EdgeList:
         if self.count == self.K * (self.K - 1) // 2 > 0 and w[0] == w[-1] and np.ptp(w) == 0:
             return lambda theta: w[0] * (theta.sum(axis=0) - theta)  # all pairs have one weight
         return self.adjacency(w).__matmul__
-
-    def add_half_distances(self, theta, g, a=None):
-        """In place: g_e += ||theta_i - theta_j||^2 / 2, and a_i + a_j where a is given."""
-        g += self.distances(math.sqrt(0.5) * theta)
-        return g if a is None else self.add_ends(a, g)
 
     def add_ends(self, a, g):
         """In place: g_e += a_i + a_j."""
