@@ -163,11 +163,9 @@ class Preconditioner:
         """Coordinates of like coupling, whose mean curvatures differ by less than SPREAD."""
         size, kind, groups = diagonal.mean(axis=0), self.laplacians.kind, []
         for c in np.lexsort((size, kind)):
-            first = groups[-1][0] if groups else c
-            if groups and kind[first] == kind[c] and size[c] <= SPREAD * size[first]:
-                groups[-1].append(c)
-            else:
-                groups.append([c])
+            if not groups or kind[c] != kind[groups[-1][0]] or not size[c] <= SPREAD * size[groups[-1][0]]:
+                groups.append([])
+            groups[-1].append(c)
         return [np.sort(columns) for columns in groups]
 
 
