@@ -84,13 +84,10 @@ class Consensus(Algorithm):
     """ADMM for a given graph: one copy of the parameters for the loss, one for the regularizer, one for the graph.
 
     theta = prox_{l/rho}(mean - y/rho), x = prox_{r/rho}(mean - z/rho), (G(w) + 2 rho I) mean = rho (theta + x) + y + z,
-    y += rho (theta - mean), z += rho (x - mean), with theta and x over-relaxed. The iterate is x, the regularizer's
-    copy, on which constraints hold exactly; its objective may rise on the way. Where the loss is infinite there, the
-    iterate is the projection of theta. rho balances the relative primal and dual residuals and is reconsidered ever
-    more rarely, so that it settles. Starting y at minus the gradient of the loss, or z at that of the regularizer,
+    y += rho (theta - mean), z += rho (x - mean), with theta and x over-relaxed. The iterate is x; where the loss is
+    infinite there, it is the projection of theta. rho balances the relative primal and dual residuals and is reconsidered
+    ever more rarely, so that it settles. Starting y at minus the gradient of the loss, or z at that of the regularizer,
     makes an optimal start a fixed point.
-
-    (Tuck, Barratt and Boyd 2021, A distributed method for fitting Laplacian regularized stratified models.)
     """
 
     monotone = False
@@ -194,8 +191,7 @@ class Consensus(Algorithm):
 
         The loss's prox at theta - t y gives g at a point nearby, exactly; the value at theta lies above the linear function
         with that slope by some gap. F(theta) is at most gap + ||step in terms of gradients|| ||theta - theta*|| above the
-        minimum; the residual is the larger of ||theta - prox_r(theta - g - G(w) theta)|| / (1 + max(||g||, ||G(w) theta||))
-        and gap / (1 + |F|).
+        minimum.
         """
         problem, loss = self.problem, self.problem.loss
         nearby = self._loss_prox(theta - self.y / self.rho, 1 / self.rho)
