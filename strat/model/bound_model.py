@@ -175,7 +175,7 @@ class BoundModel:
                 return loss
             loss = program.bind_records(*arguments)
             learned = self.model.graph_regularizer.learned and not self.shared
-            if not needs_prox(solver or default_solver(loss, learned), loss):
+            if not needs_prox(solver or default_solver(loss, learned)):
                 return loss
         loss = program.bind_records(*arguments, prox="free")
         if getattr(loss.prox, "costly", False):

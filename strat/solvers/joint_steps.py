@@ -57,8 +57,7 @@ class JointSteps(Algorithm):
         # Newton steps: iterations between two, iterations until the next, F after the last, and their own memory
         self.by_cones = needs_cones(problem)
         self.shortest, self.often = STEPS if problem.learned else (1, 1)
-        self.interval = self.often
-        self.wait, self.last = 1, -np.inf
+        self.interval, self.wait, self.last = self.often, 1, -np.inf
         self.damping, self.fresh, self.late, self.apart = np.full(problem.K, RIDGE), True, 0, 0
 
     def step(self):

@@ -21,8 +21,7 @@ def listening(verbose, stream=True):
         yield
     finally:
         logger.setLevel(level)
-        if handler is not None:
-            logger.removeHandler(handler)
+        logger.removeHandler(handler)
 
 
 class Progress(ExitStack):

@@ -51,12 +51,9 @@ def default_solver(loss, learned, regularizer=None):
     return MAPG() if loss.has("value_and_gradient") else ADMM()
 
 
-def needs_prox(solver, loss=None):
-    """Whether a solver, or None, needs the prox of the loss: the given one, where either a gradient or a prox would do."""
-    need = getattr(solver, "needs", {}).get("loss")
-    if isinstance(need, tuple):
-        return loss is not None and "prox" in need and not any(loss.has(name) for name in need)
-    return need == "prox"
+def needs_prox(solver):
+    """Whether a solver, or None, needs the prox of the loss."""
+    return getattr(solver, "needs", {}).get("loss") == "prox"
 
 
 def solve(

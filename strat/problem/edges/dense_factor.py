@@ -34,8 +34,7 @@ class DenseFactor:
             self.packed.fill(0.0)
         self.packed[edges.places] = -w
         self.packed[edges.diagonal] = diagonal
-        on_cpu = edges.device is None
-        if dpftrf(K, self.packed, **FORMAT, overwrite_a=1)[1] if on_cpu else self._fails_on_device():
+        if self._fails_on_device() if edges.device else dpftrf(K, self.packed, **FORMAT, overwrite_a=1)[1]:
             raise np.linalg.LinAlgError("the matrix is not positive definite")
         self.log_det = 2 * float(np.log(self.packed[edges.diagonal]).sum())
 

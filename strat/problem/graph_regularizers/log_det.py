@@ -61,12 +61,11 @@ class LogDetOracle(GraphOracle):
         p > 0. With p = w + mu/K, A p = rho exactly; with p = w + s it is at most a multiple of rho that depends on how
         well the graph is connected. With s near the mean weight, edges of weight zero can move, too.
         """
-        least = self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
         s = self.mu / self.edges.K + self._total / max(self.edges.count, 1)
         rho = self.resistances(out)
         self._scale = self.lambda1 * np.linalg.norm(rho)
         rho *= self.lambda1 / (self._w + s)
-        rho += least
+        rho += self.square or (1e-300 if self.lambda1 else 1.0)  # never zero, as it is divided by
         return rho
 
     def scale(self):
