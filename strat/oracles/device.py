@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from strat.errors import OptionError, first_line, optional
 from strat.oracles.base import Oracle, compat, host, is_elsewhere, is_foreign, namespace
+from strat.oracles.design import Segments
 from strat.oracles.shards import Local, LocalSum
 
 LONGEST = 2**16  # records of a block
@@ -74,14 +75,11 @@ class Blocks:
         lengths = np.minimum(np.hstack(lengths).astype(int), LONGEST)
         B = int(min(lengths, key=lambda B: (-(-(ends - first) // B)).sum() * (B + TRANSFER)))
         counts = -(-(ends - first) // B)
-        self.stratum, self._starts = np.repeat(np.arange(K), counts), np.cumsum(counts) - counts
-        begin = first[self.stratum] + B * (np.arange(len(self.stratum)) - self._starts[self.stratum])
+        self.stratum, starts = np.repeat(np.arange(K), counts), np.cumsum(counts) - counts
+        begin = first[self.stratum] + B * (np.arange(len(self.stratum)) - starts[self.stratum])
         places, last = begin[:, None] + np.arange(B), ends[self.stratum, None] - 1
         self.real, self.places = places <= last, np.minimum(places, last)
-
-    def sum(self, values):
-        """(M, …) to (K, …)."""
-        return np.add.reduceat(values, self._starts, axis=0)
+        self.sum = Segments(self.stratum, K).sum  # (M, …) to (K, …)
 
 
 class BlockLoss(Oracle):

@@ -69,9 +69,8 @@ class AlternatingMinimization(Solver):
 class BlockDescent(Algorithm):
     """Steps in theta for fixed W and in W for fixed theta, each solved to a tolerance that follows the residual.
 
-    A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. Where the
-    loss has kinks, or the regularizer no prox in closed form, the step in theta is a cone program of all strata, whose dual
-    solution gives the residual. `cones` asks for such programs whatever is known (`ConeNewton`).
+    A step that does not lower F is not taken, so that F never rises, and the next one is solved more accurately. The dual
+    solution of a cone program gives the residual; `cones` asks for such programs whatever is known (`ConeNewton`).
     """
 
     saved = ("left", "mark", "idle", "subgradient", "bests", "moves", "ahead")

@@ -27,7 +27,6 @@ _WAYS = {
     "regularizer": "Merge pieces that share a variable, drop one, or write one function with a known prox",
 }
 
-
 #: Descriptions of the options that all solvers have, in place of "{options}" in their docstrings.
 _OPTIONS = """patience : int, optional
         Stop when the validation loss has not improved for so many iterations, and return the best iterate.
